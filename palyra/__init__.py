@@ -1,0 +1,3 @@
+"""Palyra, a self-hosted agent daemon on structured concurrency."""
+
+__version__ = "0.1.0"

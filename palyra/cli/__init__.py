@@ -1,0 +1,1 @@
+"""The command line: a client of `palyra.net` like any other."""

@@ -1,0 +1,1 @@
+"""What is decided: pure functions and data, no clock, chance, files, sockets or tasks."""

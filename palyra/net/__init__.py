@@ -1,0 +1,1 @@
+"""What clients see: sockets, the protocol, the client library."""

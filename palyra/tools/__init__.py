@@ -1,0 +1,1 @@
+"""What touches the world for the model: tools and the policy that gates them."""
