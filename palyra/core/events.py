@@ -1,0 +1,285 @@
+"""Event kinds of the tape: exactly the facts a run consists of.
+
+One struct per kind; `KIND` is its wire name.  Stored payloads are the JSON of these structs, so a
+field may be added with a default but never renamed or removed.  Order within a call: proposed <
+(approval.requested < approval.resolved) < decided < started < completed < attested.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from palyra.core.prompt import FailureClass, FinishReason, ProposedCall
+from palyra.core.records import ApprovalScope, Usage
+from palyra.core.tools import OutcomeStatus
+from palyra.errors import InvariantBroken
+
+QueueMode = Literal["followup", "collect", "steer", "interrupt", "reject"]
+ApprovalMode = Literal["ask", "deny"]
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one run; None means the daemon's default."""
+
+    tokens: int | None = None
+    usd_micros: int | None = None
+    wall_ms: int | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all events."""
+
+    KIND: ClassVar[str]
+
+
+class RunAccepted(Event, frozen=True, kw_only=True):
+    """The daemon promised to do this run."""
+
+    KIND = "run.accepted"
+    principal: str
+    session_id: str
+    agent: str
+    model: str
+    origin: str = "interactive"
+    queue_mode: QueueMode = "followup"
+    approval_mode: ApprovalMode = "ask"
+    json_mode: bool = False
+    budget: Budget = Budget()
+    role: str = "client"  # of the token that started it; policy sees it
+    parent_run_id: str | None = None
+
+
+class MessageReceived(Event, frozen=True, kw_only=True):
+    """The text the run is about."""
+
+    KIND = "message.received"
+    text: str
+    attachments: tuple[dict[str, Any], ...] = ()
+    references: tuple[dict[str, Any], ...] = ()
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
+    """The run left the queue."""
+
+    KIND = "run.started"
+    instance_id: str
+
+
+class ContextAssembled(Event, frozen=True, kw_only=True):
+    """What the model is about to see."""
+
+    KIND = "context.assembled"
+    turn: int
+    segments: tuple[dict[str, Any], ...]
+    input_tokens: int
+    prefix_hash: str
+    catalogue_hash: str
+    memories: tuple[str, ...] = ()
+
+
+class TurnStarted(Event, frozen=True, kw_only=True):
+    """A model request was sent."""
+
+    KIND = "turn.started"
+    turn: int
+    attempt: int
+    provider: str
+    model: str
+
+
+class TurnCompleted(Event, frozen=True, kw_only=True):
+    """The model's whole answer."""
+
+    KIND = "turn.completed"
+    turn: int
+    text: str
+    calls: tuple[ProposedCall, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    cost_usd_micros: int = 0
+    trace_ref: str | None = None
+
+
+class TurnFailed(Event, frozen=True, kw_only=True):
+    """The provider did not deliver."""
+
+    KIND = "turn.failed"
+    turn: int
+    attempt: int
+    failure_class: FailureClass = msgspec.field(name="class")
+    retry: bool
+    detail: str
+    delay_ms: int = 0
+
+
+class ToolProposed(Event, frozen=True, kw_only=True):
+    """Preparation of one call began."""
+
+    KIND = "tool.proposed"
+    call_id: str
+    tool: str
+    arguments: Any
+    digest: str  # SHA-256 of the canonical arguments
+    tool_class: str = msgspec.field(name="class")
+    coercions: tuple[str, ...] = ()
+
+
+class ToolRejected(Event, frozen=True, kw_only=True):
+    """The call was malformed; the model may repair it."""
+
+    KIND = "tool.rejected"
+    call_id: str
+    reason: str
+    repair_hint: str
+
+
+class ToolDecided(Event, frozen=True, kw_only=True):
+    """The gate's last word."""
+
+    KIND = "tool.decided"
+    call_id: str
+    verdict: Literal["allow", "deny"]
+    reason_code: str
+    reason: str
+    policies: tuple[str, ...]
+    policy_version: str
+    taint: bool = False
+
+
+class ApprovalRequested(Event, frozen=True, kw_only=True):
+    """A person is asked."""
+
+    KIND = "approval.requested"
+    approval_id: str
+    call_id: str
+    tool: str
+    risk: str
+    summary: str
+    arguments: Any
+    digest: str  # SHA-256 of the canonical execution object
+    scopes: tuple[ApprovalScope, ...]
+    default: Literal["deny"] = "deny"
+    expires_ms: int
+    policy_reason: str
+
+
+class ApprovalResolved(Event, frozen=True, kw_only=True):
+    """The question is settled, by a person, a deadline or the end of the run."""
+
+    KIND = "approval.resolved"
+    approval_id: str
+    call_id: str
+    decision: Literal["allow", "deny", "abort"]
+    scope: ApprovalScope
+    by: str
+    reason: str
+
+
+class ToolStarted(Event, frozen=True, kw_only=True):
+    """The call is about to take effect; committed before it does."""
+
+    KIND = "tool.started"
+    call_id: str
+    executor: str
+    enforcement: str
+    batch: int
+    approval_id: str | None = None
+
+
+class ToolCompleted(Event, frozen=True, kw_only=True):
+    """What came of it."""
+
+    KIND = "tool.completed"
+    call_id: str
+    status: OutcomeStatus
+    output: str
+    truncated: bool = False
+    duration_ms: int = 0
+    artifact: str | None = None
+    error: str | None = None
+
+
+class ToolAttested(Event, frozen=True, kw_only=True):
+    """The signed digest that ends every call."""
+
+    KIND = "tool.attested"
+    call_id: str
+    attestation: dict[str, Any]
+    signature: str  # Ed25519 over the canonical attestation, base64
+
+
+class SteerReceived(Event, frozen=True, kw_only=True):
+    """A word to a run under way; reaches the model at the next boundary."""
+
+    KIND = "steer.received"
+    text: str
+    by: str
+
+
+class AnswerRejected(Event, frozen=True, kw_only=True):
+    """The model's last text is not an answer."""
+
+    KIND = "answer.rejected"
+    reason: str
+
+
+class MessageCompleted(Event, frozen=True, kw_only=True):
+    """The answer."""
+
+    KIND = "message.completed"
+    text: str
+
+
+class RunRecovered(Event, frozen=True, kw_only=True):
+    """The daemon restarted and goes on; charged before anything is dispatched."""
+
+    KIND = "run.recovered"
+    attempt: int
+    from_seq: int
+
+
+class RunDone(Event, frozen=True, kw_only=True):
+    """Ended with an answer."""
+
+    KIND = "run.done"
+    reason: str
+
+
+class RunFailed(Event, frozen=True, kw_only=True):
+    """Ended without; `action` says what somebody can do about it."""
+
+    KIND = "run.failed"
+    failure_class: str = msgspec.field(name="class")
+    reason: str
+    action: str
+
+
+class RunCancelled(Event, frozen=True, kw_only=True):
+    """Ended because somebody said so."""
+
+    KIND = "run.cancelled"
+    reason: str
+    by: str
+
+
+def _kinds() -> dict[str, type[Event]]:
+    return {cls.KIND: cls for cls in Event.__subclasses__()}
+
+
+KINDS: dict[str, type[Event]] = _kinds()
+TERMINAL_KINDS: frozenset[str] = frozenset({"run.done", "run.failed", "run.cancelled"})
+_ENCODER = msgspec.json.Encoder()
+_DECODERS = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
+
+
+def encode_event(event: Event) -> bytes:
+    """The event's JSON payload; field order is fixed."""
+    return _ENCODER.encode(event)
+
+
+def decode_event(kind: str, data: bytes) -> Event:
+    """The event behind a stored row.  Raises InvariantBroken for a kind this version lacks."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise InvariantBroken(f"unknown event kind {kind!r}: the tape is from a newer version")
+    return decoder.decode(data)

@@ -1,0 +1,21 @@
+"""Identifiers: a UUIDv7 behind a prefix that says what it names (`run_018f…`).
+
+Ids arrive as arguments; `core` never makes one.  UUIDv7 sorts by creation time, which keeps the
+journal's indexes local.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+Prefix = Literal["run", "ses", "apr", "call", "tsk", "mem", "ckp", "inc", "tok", "sub"]
+NewId = Callable[[Prefix], str]
+
+_UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_ID = re.compile(rf"(run|ses|apr|call|tsk|mem|ckp|inc|tok|sub)_{_UUID7}")
+
+
+def is_id(text: str, prefix: Prefix) -> bool:
+    """Whether `text` is a well-formed id of that kind."""
+    match = _ID.fullmatch(text)
+    return match is not None and match.group(1) == prefix

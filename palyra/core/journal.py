@@ -1,0 +1,81 @@
+"""What goes into the journal and what comes out: changes, pages, reports.
+
+A change is the unit of atomicity: all of its rows and records are committed, or none.  Appending
+is compare-and-append: a change's rows must follow the committed head of their run, so a writer
+that lost ownership cannot add to a tape; repeating a committed row with the same content is a
+no-op (idempotent by (run_id, seq)).
+"""
+
+from typing import Literal
+
+import msgspec
+
+from palyra.core.records import Record, RunState
+from palyra.core.tape import TapeRow
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Rows of one run (consecutive) and records that belong to them."""
+
+    rows: tuple[TapeRow, ...] = ()
+    records: tuple[Record, ...] = ()
+
+
+class TapePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows after a cursor, in order; `next_after_seq` is None when `head_seq` was reached."""
+
+    rows: list[TapeRow]
+    head_seq: int  # last committed seq, -1 for an empty tape
+    floor_seq: int  # oldest seq still kept
+    next_after_seq: int | None
+    size_bytes: int  # sum of the payloads
+
+
+class ChainedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row with its place in the journal and its link in the chain (for export and proof)."""
+
+    position: int  # dense from 1 over the whole journal
+    hash: bytes
+    row: TapeRow
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list, newest first; `before` is the run_id of the last one seen."""
+
+    principal: str | None = None
+    session_id: str | None = None
+    states: tuple[RunState, ...] = ()
+    before: str | None = None
+    limit: int = 100
+
+
+class Break(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the chain or a signed root does not hold."""
+
+    kind: Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
+    position: int | None
+    run_id: str | None
+    seq: int | None
+    detail: str
+
+
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of a verification; `first_break` is None when everything holds."""
+
+    checked_events: int
+    checked_roots: int
+    through_position: int
+    signed_through_position: int
+    first_break: Break | None = None
+    breaks: int = 0
+
+
+class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What opening the journal found."""
+
+    schema_version: int
+    migrated_from: int | None
+    owner_epoch: int
+    was_clean: bool
+    head_position: int
+    verification: VerifyReport

@@ -1,0 +1,125 @@
+"""The ports: what actors need from stores, tools, models and the world, as Protocols.
+
+`actors` imports these and nothing of the packages that implement them; `daemon.py` wires the two.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from palyra.core.journal import (
+    Change,
+    ChainedRow,
+    OpenReport,
+    RunFilter,
+    TapePage,
+    VerifyReport,
+)
+from palyra.core.policy import PolicyDecision, PolicyRequest
+from palyra.core.prompt import Delta, ModelRequest, ModelTurn
+from palyra.core.records import (
+    ApprovalRecord,
+    Receipt,
+    RunRecord,
+    SessionRecord,
+    TokenRecord,
+)
+from palyra.core.tools import Catalogue, ToolCall, ToolOutput
+from palyra.errors import PalyraError
+
+NowMs = Callable[[], int]  # integer Unix milliseconds
+Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
+
+
+class JournalStore(Protocol):
+    """The durable store.  Synchronous; blocking calls are made from threads.
+
+    The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
+    half by any thread at any time between `open` and `close`.
+    """
+
+    def open(self) -> OpenReport:
+        """Take ownership (owner epoch + 1), migrate, verify from the last signed root.
+
+        Raises Unavailable when another process owns the store or it cannot be opened.
+        """
+
+    def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
+        """Commit all changes in one transaction; durable on return.
+
+        Result: per change None, or the reason why nothing of it was written (TooLarge for a
+        payload over the limit, InvariantBroken for a gap or a rewritten row).  Raises Unavailable
+        (disk full, I/O error, ownership lost) when nothing of the whole batch was written.
+        """
+
+    def seal(self) -> bool:
+        """Sign a Merkle root over the events since the last one; False when there are none."""
+
+    def close(self) -> None:
+        """Seal, checkpoint, mark the shutdown clean."""
+
+    def read_tape(
+        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
+    ) -> TapePage:
+        """Committed rows with seq > after_seq; at least one row when there is any."""
+
+    def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
+        """The same rows with position and hash, for export."""
+
+    def verify(self, run_id: str | None = None) -> VerifyReport:
+        """Check chain and signed roots, of one run or everything.  Never stops reads."""
+
+    def find_run(self, run_id: str) -> RunRecord | None: ...
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]: ...
+    def list_open_runs(self) -> list[RunRecord]: ...
+    def find_session(self, session_id: str) -> SessionRecord | None: ...
+    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None: ...
+    def list_sessions(
+        self, principal: str | None, *, before: str | None, limit: int
+    ) -> list[SessionRecord]: ...
+    def find_approval(self, approval_id: str) -> ApprovalRecord | None: ...
+    def list_approvals(
+        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]: ...
+    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> Receipt | None: ...
+    def find_token(self, sha256: str) -> TokenRecord | None: ...
+    def list_tokens(self) -> list[TokenRecord]: ...
+
+
+class LanguageModel(Protocol):
+    """One model endpoint."""
+
+    name: str
+    provider: str
+
+    async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
+        """The finished turn; deltas are handed over as they arrive.
+
+        Raises ModelFailure.  Cancellation: the request is abandoned, nothing else changes.
+        """
+
+
+class Toolbox(Protocol):
+    """All tools of the daemon."""
+
+    def catalogue(self) -> Catalogue:
+        """A snapshot of what can be called now, with its hash."""
+
+    async def execute(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
+        """Run one allowed call to its end.  Raises ToolFailure with a text for the model.
+
+        Cancellation: whatever the tool started is stopped before this returns.
+        """
+
+
+class Policy(Protocol):
+    """The rule set.  Pure in effect: same version and request, same decision."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever any rule changes."""
+
+    def decide(self, request: PolicyRequest) -> PolicyDecision:
+        """Allow, ask or deny; every error inside is a deny with the reason."""
+
+
+RunBlocking = Callable[..., Awaitable[object]]

@@ -1,0 +1,98 @@
+"""What a language model is asked and what it answers, whoever the provider is."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from palyra.core.records import Usage
+from palyra.errors import PalyraError
+
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
+FailureClass = Literal[
+    "auth",
+    "quota",
+    "rate_limited",
+    "context_overflow",
+    "content_policy",
+    "invalid_request",
+    "transient",
+    "timeout",
+    "malformed",
+    "unavailable",
+]
+FAILURE_CLASSES: tuple[FailureClass, ...] = FailureClass.__args__  # type: ignore[attr-defined]  # Literal has it
+RETRYABLE: frozenset[str] = frozenset({"rate_limited", "transient", "timeout", "unavailable"})
+
+
+class ProposedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call as the model wrote it; `arguments` may not be an object or may be broken."""
+
+    call_id: str
+    tool: str
+    arguments: Any
+
+
+class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
+    """What a person said."""
+
+    text: str
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="role"):
+    """What the model said and which tools it called."""
+
+    text: str
+    calls: tuple[ProposedCall, ...] = ()
+
+
+class ToolMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
+    """What one call gave back, as the model sees it."""
+
+    call_id: str
+    tool: str
+    status: str
+    output: str
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn's input.  `messages` pairs every call with its result, in order."""
+
+    run_id: str
+    turn: int  # from 1
+    attempt: int  # from 1
+    model: str
+    instructions: str
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...] = ()  # name, description, parameters (JSON Schema)
+    json_mode: bool = False
+
+
+class Delta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a turn as it streams; volatile."""
+
+    kind: Literal["text", "reasoning"]
+    text: str
+
+
+class ModelTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished turn."""
+
+    text: str
+    calls: tuple[ProposedCall, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    cost_usd_micros: int = 0
+    trace_ref: str | None = None
+
+
+class ModelFailure(PalyraError):
+    """The provider did not deliver a turn; `failure_class` decides what happens next."""
+
+    code = "unavailable"
+
+    def __init__(self, failure_class: FailureClass, detail: str) -> None:
+        super().__init__(detail)
+        self.failure_class: FailureClass = failure_class

@@ -1,0 +1,121 @@
+"""Records: one row per thing, written in the transaction of the events they follow from.
+
+A record is a projection (a fold of the tape gives it again) or, for sessions, receipts and
+tokens, a small durable fact of its own.  The wire shows them as they are.
+"""
+
+from typing import Literal
+
+import msgspec
+
+RunState = Literal["accepted", "in_progress", "done", "failed", "cancelled"]
+RunPhase = Literal[
+    "queued", "in_progress", "awaiting_approval", "recovering", "done", "failed", "cancelled"
+]
+TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Tokens spent; `source` tells who counted."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    source: Literal["provider", "estimate"] = "estimate"
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What `run.get` shows of one run, except the derived phase."""
+
+    run_id: str
+    session_id: str
+    state: RunState
+    principal: str
+    agent: str
+    model: str
+    created_ms: int
+    head_seq: int
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    usage: Usage = Usage()
+    cost_usd_micros: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    pending_approvals: int = 0
+    reason: str | None = None
+    parent_run_id: str | None = None
+    attempts: int = 0
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.state in TERMINAL
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation: (principal, key) is unique when a key was given."""
+
+    session_id: str
+    principal: str
+    key: str | None
+    created_ms: int
+    updated_ms: int
+    archived_ms: int | None = None
+    epoch: int = 0  # raised by `session.reset`: grants and history before it no longer count
+
+
+ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
+ApprovalScope = Literal["once", "session", "timeboxed"]
+
+
+class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One question to a person and, once resolved, its answer."""
+
+    approval_id: str
+    run_id: str
+    session_id: str
+    call_id: str
+    principal: str
+    tool: str
+    risk: str
+    summary: str
+    arguments: msgspec.Raw  # JSON object, exact and redacted
+    digest: str
+    scopes: tuple[ApprovalScope, ...]
+    policy_reason: str
+    requested_ms: int
+    expires_ms: int
+    state: ApprovalState = "pending"
+    scope: ApprovalScope | None = None
+    by: str | None = None
+    reason: str | None = None
+    resolved_ms: int | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The first answer to (principal, idempotency key); kept 24 h."""
+
+    principal: str
+    key: str
+    body_sha256: str
+    result: msgspec.Raw  # the JSON result that was or will be replied
+    created_ms: int
+
+
+Role = Literal["operator", "client", "approver", "observer"]
+
+
+class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A bearer token as the daemon knows it: never the token, only its SHA-256."""
+
+    token_id: str
+    sha256: str
+    principal: str
+    role: Role
+    name: str
+    created_ms: int
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+
+
+Record = RunRecord | SessionRecord | ApprovalRecord | Receipt | TokenRecord
+RECEIPT_TTL_MS = 86_400_000
