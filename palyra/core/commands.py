@@ -1,0 +1,81 @@
+"""What clients ask the daemon to do, and its answers, whatever the transport."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from palyra.core.events import ApprovalMode, Budget, QueueMode
+from palyra.core.records import ApprovalScope, RunPhase, RunRecord, RunState
+
+Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
+
+
+class ReceiptKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An idempotency key and the digest of the request body it came with."""
+
+    principal: str
+    key: str
+    body_sha256: str
+
+
+class StartRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One message to the daemon."""
+
+    text: str
+    session_id: str | None = None
+    session_key: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    queue_mode: QueueMode = "followup"
+    approval_mode: ApprovalMode = "ask"
+    json_mode: bool = False
+    budget: Budget = Budget()
+    attachments: tuple[dict[str, Any], ...] = ()
+    origin: str = "interactive"
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The message is durable and belongs to this run."""
+
+    run_id: str
+    session_id: str
+    seq: int  # last committed seq that belongs to the acceptance
+    disposition: Disposition
+    position: int | None = None  # place in the session's queue, from 1
+
+
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's state after the cancel took effect."""
+
+    state: RunState
+    applied_seq: int
+
+
+class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's answer."""
+
+    approval_id: str
+    decision: Literal["allow", "deny"]
+    digest: str
+    scope: ApprovalScope = "once"
+    ttl_ms: int | None = None
+    reason: str = ""
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """The recorded outcome; `won` tells whether this answer made it."""
+
+    decision: Literal["allow", "deny", "abort"]
+    scope: ApprovalScope
+    by: str
+    resolved_ms: int
+    won: bool
+    run_id: str
+    seq: int
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """A run and its derived phase."""
+
+    record: RunRecord
+    phase: RunPhase
