@@ -1,0 +1,91 @@
+# Everything a checkout needs: `make help`.  Works from a clean clone, without root, with
+# GNU make, a shell and Python 3.11 or newer; all downloads are checked against the hashes in
+# requirements/.  Stamp files in .venv remember what is installed, so a second run is quick.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST_ARGS ?= -n 2
+CHECKED := palyra tests bench
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types check cover torture bench lock clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+run: $(VENV)/run.stamp  ## install and run the demonstration
+	$(BIN)/python -m palyra.cli.demo
+
+test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows it)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/test.stamp  ## ruff, and the trio rules ruff lacks
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	find $(CHECKED) -name '*.py' -exec $(BIN)/flake8-async \
+	  --enable=ASYNC101,ASYNC102,ASYNC103,ASYNC113,ASYNC120,ASYNC123,ASYNC900 {} +
+
+types: $(VENV)/test.stamp  ## mypy --strict
+	$(BIN)/mypy
+
+check: lint types test  ## what a change must pass
+
+cover: $(VENV)/test.stamp  ## the suite with branch coverage; core must reach 100 %
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --cov --cov-report=
+	$(BIN)/coverage report
+	$(BIN)/coverage report --include='palyra/core/*' --fail-under=100
+
+torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks
+	$(BIN)/python -m pytest -m slow --timeout=1800
+
+# A benchmark is a script in bench/ that prints its result as one line of JSON; names that
+# begin with an underscore are shared code.
+bench: $(VENV)/test.stamp  ## run every benchmark, print their JSON lines
+	@for script in bench/[!_]*.py; do \
+	  [ -e "$$script" ] || { echo "no benchmarks in bench/"; break; }; \
+	  echo "# $$script" >&2; \
+	  out=$$($(BIN)/python "$$script") && printf '%s\n' "$$out" | grep '^{' || { \
+	    echo "$$script: failed or printed no JSON" >&2; exit 1; }; \
+	done
+
+UV_COMPILE := .scratch/lock/bin/uv pip compile --no-config --quiet --upgrade --universal \
+  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+  --custom-compile-command 'make lock' pyproject.toml requirements/build.in
+
+lock:  ## pin the newest versions the ranges allow, for every interpreter at once
+	$(PYTHON) -m venv .scratch/lock
+	.scratch/lock/bin/python -m pip --disable-pip-version-check install --quiet 'uv>=0.9'
+	$(UV_COMPILE) -o requirements/run.txt
+	$(UV_COMPILE) --extra test -c requirements/run.txt -o requirements/test.txt
+
+clean:  ## remove everything that was built or cached, the environment included
+	rm -rf $(VENV) .scratch build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis htmlcov
+	rm -f .coverage .coverage.*
+	find palyra tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/venv.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Palyra needs Python 3.11 or newer; '$(PYTHON)' is:" >&2; $(PYTHON) --version >&2; \
+	  echo "Name a newer one:  make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  v=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  echo "'$(PYTHON)' cannot make virtual environments: it has no ensurepip." >&2; \
+	  echo "On Debian and Ubuntu:  apt install python$$v-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The checkout itself is installed without isolation: the build backend is pinned in run.txt.
+INSTALL_SELF := $(PIP) install --quiet --no-deps --no-build-isolation -e .
+
+$(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
+	$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	$(INSTALL_SELF)
+	@touch $@
+
+# test.txt holds everything run.txt does, at the same versions.
+$(VENV)/test.stamp: $(VENV)/venv.stamp requirements/test.txt pyproject.toml
+	$(PIP) install --quiet --require-hashes -r requirements/test.txt
+	$(INSTALL_SELF)
+	@touch $@

@@ -1,0 +1,132 @@
+"""The layout of docs/architecture.md, kept by the machine."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import layers
+from tests.layers import Rule
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("rule", layers.PACKAGE_RULES, ids=lambda rule: rule.__name__)
+def test_package_keeps_the_rule(rule: Rule) -> None:
+    """No module of the package breaks the rule."""
+    modules = layers.read_modules(ROOT / "palyra")
+    assert modules, "the package was not found"
+    assert [] == [complaint for module in modules for complaint in rule(module)]
+
+
+def test_no_test_sleeps() -> None:
+    """No test waits for a fixed time."""
+    modules = layers.read_modules(ROOT / "tests")
+    complaints = [found for module in modules for found in layers.tests_do_not_sleep(module)]
+    assert [] == complaints
+
+
+SHORT_FUNCTION = "def f():\n" + "    x = 1\n" * 49
+LONG_FUNCTION = SHORT_FUNCTION + "    x = 1\n"
+DOCUMENTED_FUNCTION = SHORT_FUNCTION.replace("\n", '\n    """One\n\n    two."""\n', 1)
+
+BROKEN = [
+    # who imports whom
+    (layers.imports_run_one_way, "core/run.py", "import palyra.store.journal"),
+    (layers.imports_run_one_way, "core/run.py", "from palyra import config"),
+    (layers.imports_run_one_way, "core/run.py", "from ..actors import hub"),
+    (layers.imports_run_one_way, "core/run.py", "from .. import actors"),
+    (layers.imports_run_one_way, "store/journal.py", "from palyra.tools import files"),
+    (layers.imports_run_one_way, "tools/files.py", "from palyra.models.sse import parse"),
+    (layers.imports_run_one_way, "models/sse.py", "from palyra.store import keys"),
+    (layers.imports_run_one_way, "models/sse.py", "from palyra.actors.hub import HubHandle"),
+    (layers.imports_run_one_way, "actors/run.py", "from palyra.store import journal"),
+    (layers.imports_run_one_way, "actors/run.py", "from palyra.tools.files import read_file"),
+    (layers.imports_run_one_way, "actors/run.py", "from palyra.config import Config"),
+    (layers.imports_run_one_way, "actors/run.py", "def f():\n    from palyra.models import x"),
+    (layers.imports_run_one_way, "net/rpc.py", "from palyra.cli import main"),
+    (layers.imports_run_one_way, "net/rpc.py", "from palyra.daemon import serve"),
+    (layers.imports_run_one_way, "net/methods/run.py", "from ...store import journal"),
+    (layers.imports_run_one_way, "cli/runs.py", "from palyra.daemon import serve"),
+    (layers.imports_run_one_way, "cli/runs.py", "from palyra.actors.hub import HubHandle"),
+    (layers.imports_run_one_way, "errors.py", "from palyra.core import ids"),
+    (layers.imports_run_one_way, "extras/thing.py", ""),
+    # purity
+    (layers.core_is_pure, "core/run.py", "import time"),
+    (layers.core_is_pure, "core/run.py", "import os.path"),
+    (layers.core_is_pure, "core/run.py", "from random import choice"),
+    (layers.core_is_pure, "core/deep/run.py", "def f():\n    import trio"),
+    # thread hops
+    (layers.thread_hops_stay_at_home, "actors/run.py", "import threading"),
+    (layers.thread_hops_stay_at_home, "actors/run.py", "from trio import to_thread"),
+    (layers.thread_hops_stay_at_home, "tools/files.py", "trio.to_thread.run_sync(f)"),
+    (layers.thread_hops_stay_at_home, "tools/files.py", "import concurrent.futures"),
+    (layers.thread_hops_stay_at_home, "tools/blocking.py", "from concurrent.futures import wait"),
+    # nurseries
+    (layers.nurseries_belong_to_actors, "tools/shell.py", "n = trio.open_nursery()"),
+    (layers.nurseries_belong_to_actors, "daemon.py", "from trio import open_nursery"),
+    # catches
+    (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept: ..."),
+    (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept Exception: ..."),
+    (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept* Exception: ..."),
+    (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept (OSError, Exception): ..."),
+    (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept builtins.Exception: ..."),
+    (layers.catches_are_narrow, "actors/run.py", "with contextlib.suppress(Exception): ..."),
+    (layers.catches_are_narrow, "actors/supervisor.py", "try: ...\nexcept BaseException: ..."),
+    (layers.catches_are_narrow, "net/supervisor.py", "try: ...\nexcept Exception: ..."),
+    # sizes
+    (layers.files_are_short, "core/run.py", "x = 1\n" * 401),
+    (layers.functions_are_short, "core/run.py", LONG_FUNCTION),
+    (layers.functions_are_short, "core/run.py", f"async {LONG_FUNCTION}"),
+    # sleeps
+    (layers.tests_do_not_sleep, "test_run.py", "time.sleep(0.1)"),
+    (layers.tests_do_not_sleep, "test_run.py", "async def f():\n    await trio.sleep(2)"),
+    (layers.tests_do_not_sleep, "test_run.py", "sleep(1 / 100)"),
+    (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(seconds=1)"),
+]
+
+KEPT = [
+    (layers.imports_run_one_way, "core/run.py", "from palyra.core.tape import fold"),
+    (layers.imports_run_one_way, "core/run.py", "from .tape import fold"),
+    (layers.imports_run_one_way, "core/run.py", "from palyra.errors import Rejected"),
+    (layers.imports_run_one_way, "core/run.py", "from .. import errors, __version__"),
+    (layers.imports_run_one_way, "net/rpc.py", "from palyra.actors.hub import HubHandle"),
+    (layers.imports_run_one_way, "net/rpc.py", "from palyra.config import Config"),
+    (layers.imports_run_one_way, "cli/runs.py", "from palyra.net.client import connect"),
+    (layers.imports_run_one_way, "cli/serve.py", "from palyra.daemon import serve"),
+    (layers.imports_run_one_way, "daemon.py", "from palyra.store.journal import Journal"),
+    (layers.imports_run_one_way, "net/rpc.py", "import palyrastore"),
+    (layers.core_is_pure, "core/run.py", "import json, re2, msgspec"),
+    (layers.core_is_pure, "actors/run.py", "import trio, time"),
+    (layers.thread_hops_stay_at_home, "actors/blocking.py", "from trio import to_thread"),
+    (layers.thread_hops_stay_at_home, "actors/journal.py", "import threading"),
+    (layers.thread_hops_stay_at_home, "store/journal.py", "import threading"),
+    (layers.thread_hops_stay_at_home, "actors/run.py", "import trio\ntrio.sleep_forever()"),
+    (layers.nurseries_belong_to_actors, "actors/run.py", "n = trio.open_nursery()"),
+    (layers.nurseries_belong_to_actors, "net/listener.py", "n = trio.open_nursery()"),
+    (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept (OSError, KeyError): ..."),
+    (layers.catches_are_narrow, "actors/supervisor.py", "try: ...\nexcept* Exception: ..."),
+    (layers.files_are_short, "core/run.py", "x = 1\n" * 400),
+    (layers.functions_are_short, "core/run.py", SHORT_FUNCTION),
+    (layers.functions_are_short, "core/run.py", DOCUMENTED_FUNCTION),
+    (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(0)"),
+    (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(pause_s)"),
+    (layers.tests_do_not_sleep, "test_run.py", "trio.sleep_forever()"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "source"), BROKEN)
+def test_rule_finds_the_breach(rule: Rule, path: str, source: str) -> None:
+    """A source that breaks the rule draws exactly one complaint, which names the file."""
+    complaints = list(rule(layers.parse(path, source)))
+    assert [True] == [complaint.startswith(path) for complaint in complaints]
+
+
+@pytest.mark.parametrize(("rule", "path", "source"), KEPT)
+def test_rule_lets_the_rest_pass(rule: Rule, path: str, source: str) -> None:
+    """A source that keeps the rule draws no complaint."""
+    assert [] == list(rule(layers.parse(path, source)))
+
+
+def test_every_rule_can_fail() -> None:
+    """Each rule has a breach above that it must find."""
+    assert {*layers.PACKAGE_RULES, layers.tests_do_not_sleep} == {rule for rule, _, _ in BROKEN}
