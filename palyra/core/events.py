@@ -122,6 +122,10 @@ class ToolProposed(Event, frozen=True, kw_only=True):
     digest: str  # SHA-256 of the canonical arguments
     tool_class: str = msgspec.field(name="class")
     coercions: tuple[str, ...] = ()
+    may_rerun: bool = False  # without an outcome after a crash: start again, or outcome unknown
+    path_key: str | None = None  # calls with equal keys never overlap
+    executor: str = "none"
+    enforcement: str = "none"
 
 
 class ToolRejected(Event, frozen=True, kw_only=True):
@@ -161,6 +165,7 @@ class ApprovalRequested(Event, frozen=True, kw_only=True):
     default: Literal["deny"] = "deny"
     expires_ms: int
     policy_reason: str
+    policy_version: str = ""
 
 
 class ApprovalResolved(Event, frozen=True, kw_only=True):
@@ -205,7 +210,8 @@ class ToolAttested(Event, frozen=True, kw_only=True):
     KIND = "tool.attested"
     call_id: str
     attestation: dict[str, Any]
-    signature: str  # Ed25519 over the canonical attestation, base64
+    digest: str  # SHA-256 of the canonical attestation, hex; the next one's `prev`
+    signature: str  # Ed25519 over that digest's bytes, base64
 
 
 class SteerReceived(Event, frozen=True, kw_only=True):

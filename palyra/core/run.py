@@ -1,0 +1,306 @@
+"""What a run does next: `decide(run, input, setting)` gives events, effects and the state after.
+
+Pure but for what `Setting` hands in (clock, ids, rules, signature), so live operation, recovery
+and replay take the same path.  Rules:
+
+- Preparation is sequential in the model's order and stops at a call that waits for a person.
+- Execution begins when every call of the turn is prepared, in batches (`core.batches`).
+- The next turn begins when every call is attested; without calls the answer ends the run.
+- A terminal run ignores every input; so does a run that no longer expects it (a late outcome).
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.batches import next_batch
+from palyra.core.call_steps import attest, ask_again, close_call, prepare_call
+from palyra.core.prompt import RETRYABLE
+from palyra.core.run_state import Call, Run
+from palyra.core.run_steps import (
+    ApprovalAnswered,
+    Begin,
+    CallEnded,
+    CallModel,
+    Cancel,
+    Execute,
+    Expire,
+    Finish,
+    Input,
+    Report,
+    Resume,
+    Setting,
+    Steer,
+    TurnBroke,
+    TurnFinished,
+)
+from palyra.core.step import Step
+
+
+def accept(
+    run_id: str, accepted: ev.RunAccepted, message: ev.MessageReceived, setting: Setting
+) -> Step:
+    """The first step of every run: its promise and its text."""
+    step = Step.first(run_id, accepted, setting)
+    step.add(message)
+    return step
+
+
+def decide(run: Run, heard: Input, setting: Setting) -> Step:
+    """One step.  Raises InvariantBroken for an input that only a bug can produce."""
+    step = Step(run, setting)
+    if run.is_terminal:
+        return step
+    match heard:
+        case Begin():
+            step.add(ev.RunStarted(instance_id=heard.instance_id))
+            _go_on(step)
+        case Resume():
+            _resume(step)
+        case TurnFinished():
+            _turn_finished(step, heard)
+        case TurnBroke():
+            _turn_broke(step, heard)
+        case ApprovalAnswered():
+            _approval_answered(step, heard)
+        case CallEnded():
+            _call_ended(step, heard)
+        case Steer():
+            step.add(ev.SteerReceived(text=heard.text, by=heard.by))
+        case Cancel():
+            _close_all(step, heard.reason)
+            step.add(ev.RunCancelled(reason=heard.reason, by=heard.by))
+            step.effects.append(Finish())
+        case Expire():
+            _fail(
+                step, "wall_clock", f"the run took longer than {heard.wall_ms} ms",
+                "raise runs.wall_ms or the run's budget.wall_ms",
+            )
+        case _:
+            assert_never(heard)
+    return step
+
+
+# --- turns ---------------------------------------------------------------------------------------
+
+
+def _go_on(step: Step) -> None:
+    """Whatever comes next between two inputs."""
+    run = step.run
+    if run.is_terminal or run.turn_is_open:
+        return
+    _prepare_calls(step)
+    phases = {call.phase for call in step.run.calls}
+    if phases & {"asking", "started"}:
+        return
+    if "allowed" in phases:
+        _start_batch(step)
+    else:
+        _next_turn(step)
+
+
+def _next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
+    run, limits = step.run, step.setting.limits
+    turn = run.turn + 1 if attempt == 1 else run.turn
+    if turn > limits.max_turns:
+        _fail(
+            step, "turn_cap", f"no answer after {limits.max_turns} turns",
+            "raise runs.max_turns or ask for less at once",
+        )
+        return
+    assembled, request = step.setting.assemble(run)
+    step.add(assembled)
+    step.add(
+        ev.TurnStarted(
+            turn=turn, attempt=attempt, provider=step.setting.provider, model=request.model
+        )
+    )
+    request = msgspec.structs.replace(request, turn=turn, attempt=attempt)
+    step.effects.append(CallModel(request=request, attempt=attempt, delay_ms=delay_ms))
+
+
+def _turn_finished(step: Step, heard: TurnFinished) -> None:
+    if not _is_current(step.run, heard.turn, heard.attempt):
+        return
+    result = heard.result
+    step.add(
+        ev.TurnCompleted(
+            turn=heard.turn, text=result.text, calls=result.calls,
+            finish_reason=result.finish_reason, usage=result.usage,
+            cost_usd_micros=result.cost_usd_micros, trace_ref=result.trace_ref,
+        )
+    )
+    if result.calls or step.run.steers:
+        _go_on(step)
+        return
+    step.add(ev.MessageCompleted(text=result.text))
+    is_whole = result.finish_reason == "stop" and bool(result.text.strip())
+    step.add(ev.RunDone(reason="answered" if is_whole else "partial"))
+    step.effects.append(Finish())
+
+
+def _turn_broke(step: Step, heard: TurnBroke) -> None:
+    if not _is_current(step.run, heard.turn, heard.attempt):
+        return
+    limits = step.setting.limits
+    retry = (
+        heard.failure_class in RETRYABLE
+        and not heard.had_output
+        and heard.attempt <= limits.model_retries
+    )
+    delay_ms = step.setting.jitter_ms(heard.attempt) if retry else 0
+    step.add(
+        ev.TurnFailed(
+            turn=heard.turn, attempt=heard.attempt, failure_class=heard.failure_class,
+            retry=retry, detail=heard.detail, delay_ms=delay_ms,
+        )
+    )
+    if retry:
+        _next_turn(step, heard.attempt + 1, delay_ms)
+    else:
+        _fail(
+            step, heard.failure_class, heard.detail,
+            "check the provider, then start the run again",
+        )
+
+
+def _is_current(run: Run, turn: int, attempt: int) -> bool:
+    return run.turn_is_open and (run.turn, run.attempt) == (turn, attempt)
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+def _prepare_calls(step: Step) -> None:
+    """Gate the named calls in order; stop at the one that waits for a person."""
+    for call in step.run.calls:
+        if any(other.phase == "asking" for other in step.run.calls):
+            return
+        if call.phase == "named":
+            prepare_call(step, call)
+
+
+def _start_batch(step: Step) -> None:
+    """Start the calls that may run together now."""
+    allowed = [call for call in step.run.calls if call.phase == "allowed"]
+    number = 1 + max((call.batch for call in step.run.calls), default=0)
+    chosen = next_batch(
+        [(call.tool_class, call.path_key) for call in allowed], step.setting.limits.max_parallel
+    )
+    for call in allowed[:chosen]:
+        step.add(
+            ev.ToolStarted(
+                call_id=call.call_id, executor=call.executor, enforcement=call.enforcement,
+                batch=number, approval_id=call.approval_id,
+            )
+        )
+        step.effects.append(_execute(call))
+
+
+def _execute(call: Call) -> Execute:
+    return Execute(
+        call_id=call.call_id,
+        approval_digest=call.approval_digest if call.approval_id is not None else None,
+    )
+
+
+def _approval_answered(step: Step, heard: ApprovalAnswered) -> None:
+    call = step.run.find_asking(heard.approval_id)
+    if call is None:
+        return
+    step.add(
+        ev.ApprovalResolved(
+            approval_id=heard.approval_id, call_id=call.call_id, decision=heard.decision,
+            scope=heard.scope, by=heard.by, reason=heard.reason,
+        )
+    )
+    code, text = _answer_words(heard)
+    step.add(
+        ev.ToolDecided(
+            call_id=call.call_id, verdict=heard.decision, reason_code=code, reason=text,
+            policies=(), policy_version=call.policy_version,
+        )
+    )
+    if heard.decision == "deny":
+        attest(step, call.call_id, "denied")
+    _go_on(step)
+
+
+def _answer_words(heard: ApprovalAnswered) -> tuple[str, str]:
+    if heard.decision == "allow":
+        return "approved", f"approved by {heard.by}"
+    code = "approval_expired" if heard.by == "deadline" else "denied_by_person"
+    return code, heard.reason or f"denied by {heard.by}"
+
+
+def _call_ended(step: Step, heard: CallEnded) -> None:
+    call = step.run.find_call(heard.call_id)
+    if call is None or call.phase != "started":
+        return
+    step.add(
+        ev.ToolCompleted(
+            call_id=heard.call_id, status=heard.status, output=heard.output,
+            truncated=heard.is_truncated, error=heard.error,
+            duration_ms=max(0, step.now_ms - call.started_ms),
+        )
+    )
+    attest(step, heard.call_id, heard.status, ended=heard)
+    _go_on(step)
+
+
+# --- recovery and endings ------------------------------------------------------------------------
+
+
+def _resume(step: Step) -> None:
+    """Go on from the tape: charge the attempt, repeat what may be repeated, say what is unknown."""
+    run, limits = step.run, step.setting.limits
+    if run.recoveries >= limits.max_recoveries:
+        _fail(
+            step, "recovery_exhausted", f"resumed {run.recoveries} times without reaching an end",
+            "read the tape's last events; start the run again once the cause is mended",
+        )
+        return
+    step.add(ev.RunRecovered(attempt=run.recoveries + 1, from_seq=run.next_seq - 1))
+    if run.turn_is_open:
+        _next_turn(step, run.attempt + 1)
+        return
+    for call in run.calls:
+        if call.phase == "asking":
+            ask_again(step, call)
+        elif call.phase == "started":
+            _resume_call(step, call)
+    _go_on(step)
+
+
+def _resume_call(step: Step, call: Call) -> None:
+    if call.may_rerun:
+        step.effects.append(_execute(call))
+        return
+    step.add(
+        ev.ToolCompleted(
+            call_id=call.call_id, status="unknown", output="",
+            error="the daemon stopped while this ran: its effect may or may not have happened; "
+            "look before you repeat it",
+        )
+    )
+    attest(step, call.call_id, "unknown")
+    step.effects.append(
+        Report(
+            severity="critical",
+            text=f"{call.tool} ({call.call_id}) was running when the daemon stopped: "
+            "its outcome is unknown",
+        )
+    )
+
+
+def _fail(step: Step, failure_class: str, reason: str, action: str) -> None:
+    _close_all(step, reason)
+    step.add(ev.RunFailed(failure_class=failure_class, reason=reason, action=action))
+    step.effects.append(Finish())
+
+
+def _close_all(step: Step, reason: str) -> None:
+    """Give every call that was proposed its end; a call only named by the model has none."""
+    for call in step.run.calls:
+        close_call(step, call, reason)

@@ -1,0 +1,190 @@
+"""The vocabulary of `core.run`: what a run hears (inputs), wants done (effects) and may ask for.
+
+Effects are frozen data; the run actor performs them, each only after the events of the same step
+are committed where the effect says so (`wire, tape, act`).
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from palyra.core.events import ContextAssembled
+from palyra.core.gate import Allow, Deny, NeedsApproval
+from palyra.core.ids import NewId
+from palyra.core.prompt import FailureClass, ModelRequest, ModelTurn, ProposedCall
+from palyra.core.records import ApprovalScope
+from palyra.core.run_state import Run
+from palyra.core.tools import OutcomeStatus
+
+
+class _Data(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+# --- inputs --------------------------------------------------------------------------------------
+
+
+class Begin(_Data, frozen=True, kw_only=True):
+    """The session gave the run its turn."""
+
+    instance_id: str
+
+
+class Resume(_Data, frozen=True, kw_only=True):
+    """The daemon restarted, or the run's actor crashed: go on from the tape."""
+
+
+class TurnFinished(_Data, frozen=True, kw_only=True):
+    """The model answered."""
+
+    turn: int
+    attempt: int
+    result: ModelTurn
+
+
+class TurnBroke(_Data, frozen=True, kw_only=True):
+    """The model did not answer; `had_output` forbids a retry."""
+
+    turn: int
+    attempt: int
+    failure_class: FailureClass
+    detail: str
+    had_output: bool
+
+
+class ApprovalAnswered(_Data, frozen=True, kw_only=True):
+    """A person, a deadline or a rule answered the prompt."""
+
+    approval_id: str
+    decision: Literal["allow", "deny"]
+    scope: ApprovalScope
+    by: str
+    reason: str
+
+
+class CallEnded(_Data, frozen=True, kw_only=True):
+    """A started call came to its end.  `output` is redacted, as it will stand on the tape."""
+
+    call_id: str
+    status: OutcomeStatus
+    output: str
+    raw_sha256: str  # of the output before redaction and excerpt
+    error: str | None = None
+    is_truncated: bool = False
+    executor: str = "none"
+    enforcement: str = "none"
+
+
+class Steer(_Data, frozen=True, kw_only=True):
+    """A word to the run under way."""
+
+    text: str
+    by: str
+
+
+class Cancel(_Data, frozen=True, kw_only=True):
+    """Stop; the actor has already stopped every child when it passes this on."""
+
+    reason: str
+    by: str
+
+
+class Expire(_Data, frozen=True, kw_only=True):
+    """The wall clock ran out; children are stopped as for Cancel."""
+
+    wall_ms: int
+
+
+Input = (
+    Begin | Resume | TurnFinished | TurnBroke | ApprovalAnswered | CallEnded | Steer | Cancel | Expire
+)
+
+# --- effects -------------------------------------------------------------------------------------
+
+
+class CallModel(_Data, frozen=True, kw_only=True):
+    """Ask the model, after a pause.  May start before its events are committed: it only costs."""
+
+    request: ModelRequest
+    attempt: int
+    delay_ms: int
+
+
+class AskPerson(_Data, frozen=True, kw_only=True):
+    """Put the prompt before people, once it is committed."""
+
+    approval_id: str
+    call_id: str
+    digest: str
+    expires_ms: int
+
+
+class Execute(_Data, frozen=True, kw_only=True):
+    """Run the call, once `tool.started` (or the recovery that repeats it) is committed."""
+
+    call_id: str
+    approval_digest: str | None
+
+
+class Report(_Data, frozen=True, kw_only=True):
+    """Tell the operator of something that must not pass unnoticed."""
+
+    severity: Literal["warning", "critical"]
+    text: str
+
+
+class Finish(_Data, frozen=True, kw_only=True):
+    """The run is over, once its terminal event is committed."""
+
+
+Effect = CallModel | AskPerson | Execute | Report | Finish
+
+# --- what a step may ask for ---------------------------------------------------------------------
+
+
+class Refusal(_Data, frozen=True, kw_only=True):
+    """The call is malformed; the model may repair it."""
+
+    reason: str
+    repair_hint: str
+
+
+class Preparation(_Data, frozen=True, kw_only=True):
+    """Intake and gate of one proposed call."""
+
+    digest: str  # SHA-256 of the canonical arguments
+    tool_class: str
+    arguments: Any  # after coercion
+    verdict: Refusal | Allow | Deny | NeedsApproval
+    coercions: tuple[str, ...] = ()
+    execution_digest: str = ""  # SHA-256 of the canonical execution object
+    executor: str = "none"
+    enforcement: str = "none"
+    may_rerun: bool = False
+    path_key: str | None = None
+
+
+class Limits(_Data, frozen=True, kw_only=True):
+    """Bounds of a run, from the configuration."""
+
+    wall_ms: int = 900_000
+    approval_ms: int = 900_000
+    max_turns: int = 256
+    model_retries: int = 2
+    max_recoveries: int = 3
+    max_parallel: int = 4
+
+
+class Setting(_Data, frozen=True, kw_only=True):
+    """Everything impure or foreign that a step needs, as values and functions."""
+
+    now_ms: Callable[[], int]
+    new_id: NewId
+    redact: Callable[[bytes], tuple[bytes, bool]]
+    sign: Callable[[bytes], bytes]
+    prepare: Callable[[Run, ProposedCall], Preparation]  # intake and gate
+    assemble: Callable[[Run], tuple[ContextAssembled, ModelRequest]]  # the next turn's input
+    jitter_ms: Callable[[int], int]  # back-off before attempt n
+    provider: str
+    limits: Limits

@@ -1,0 +1,49 @@
+"""One step of a run in the making: events are applied as they are added, effects are collected."""
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.run_state import Run, apply, begin
+from palyra.core.run_steps import Effect, Setting
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """An event as it will stand on the tape."""
+
+    kind: str
+    data: bytes
+    redacted: bool
+
+
+class Step:
+    """The state after the events so far, their payloads, and what is to be done.
+
+    Redaction happens here, once, before state, wire and tape see the event: all three see the
+    same.  What must stay unredacted to be executed (a call's operands) is kept by the actor, in
+    memory only.
+    """
+
+    __slots__ = ("drafts", "effects", "now_ms", "run", "setting")
+
+    def __init__(self, run: Run, setting: Setting) -> None:
+        self.run = run
+        self.setting = setting
+        self.now_ms = setting.now_ms()
+        self.drafts: list[Draft] = []
+        self.effects: list[Effect] = []
+
+    @classmethod
+    def first(cls, run_id: str, accepted: ev.RunAccepted, setting: Setting) -> "Step":
+        """The step that begins a tape."""
+        step = cls.__new__(cls)
+        Step.__init__(step, begin(run_id, accepted, setting.now_ms()), setting)
+        step.drafts.append(Draft(accepted.KIND, ev.encode_event(accepted), redacted=False))
+        return step
+
+    def add(self, event: ev.Event) -> None:
+        """Redact, apply, keep.  Raises InvariantBroken when the state does not allow the event."""
+        data, redacted = self.setting.redact(ev.encode_event(event))
+        if redacted:
+            event = ev.decode_event(event.KIND, data)
+        self.run = apply(self.run, event, self.now_ms)
+        self.drafts.append(Draft(event.KIND, data, redacted))
