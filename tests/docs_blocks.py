@@ -1,0 +1,276 @@
+"""Code blocks of the documents: found in Markdown, run as a reader would run them.
+
+    ```python              the block is a script and must exit 0
+    ```console   ```sh     each `$ palyra ...` line must exit 0, and the lines below it must
+                           appear in its output in that order; `...` stands for any text
+    ```python daemon       as above, with a daemon running in the block's PALYRA_HOME
+    ```sh no-run           not run; the HTML comment directly above must say why
+
+The blocks of one document share a home, a working directory and a daemon, so a document can
+tell a story from top to bottom.
+"""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PALYRA = (sys.executable, "-m", "palyra")
+
+SHELLS = frozenset({"console", "sh", "bash", "shell"})
+RUNNABLE = SHELLS | {"python"}
+
+COMMAND_LIMIT_S = 60
+DAEMON_START_LIMIT_S = 30
+DAEMON_STOP_LIMIT_S = 20  # the drain's own grace is 10 s
+POLL_S = 0.05
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<info>[^`]*)$")
+
+
+class BadBlock(Exception):
+    """A block, or a command in it, that did not do what the document says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    document: str
+    line: int  # of the opening fence, from 1
+    language: str
+    words: frozenset[str]  # of the info string after the language
+    text: str
+    comment: str  # the HTML comment directly above, without its marks
+
+    @property
+    def place(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def is_runnable(self) -> bool:
+        return self.language in RUNNABLE and "no-run" not in self.words
+
+    @property
+    def is_unjustified(self) -> bool:
+        return self.language in RUNNABLE and "no-run" in self.words and not self.comment
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a shell block and the output lines the document shows for it."""
+
+    command: str
+    expected: tuple[str, ...]
+
+
+def find_blocks(document: str, markdown: str) -> list[Block]:
+    """All fenced blocks in order, whatever their language."""
+    lines = markdown.splitlines()
+    blocks: list[Block] = []
+    at = 0
+    while at < len(lines):
+        opening = FENCE.match(lines[at])
+        if opening is None:
+            at += 1
+            continue
+        end = _find_end(lines, at, opening["fence"])
+        blocks.append(_block(document, lines, at, end, opening))
+        at = end + 1
+    return blocks
+
+
+def _find_end(lines: Sequence[str], start: int, fence: str) -> int:
+    """Index of the closing fence; the end of the document closes a fence left open."""
+    closing = re.compile(rf" *{re.escape(fence[0])}{{{len(fence)},}}\s*")
+    later = range(start + 1, len(lines))
+    return next((at for at in later if closing.fullmatch(lines[at])), len(lines))
+
+
+def _block(
+    document: str, lines: Sequence[str], start: int, end: int, opening: re.Match[str]
+) -> Block:
+    language, *words = opening["info"].split() or [""]
+    indent = len(opening["indent"])
+    body = [line[min(indent, len(line) - len(line.lstrip())) :] for line in lines[start + 1 : end]]
+    return Block(
+        document=document,
+        line=start + 1,
+        language=language.lower(),
+        words=frozenset(words),
+        text="\n".join([*body, ""]),
+        comment=_comment_above(lines[:start]),
+    )
+
+
+def _comment_above(lines: Sequence[str]) -> str:
+    """Text of the HTML comment that ends on the last line that is not blank, or ''."""
+    found = re.search(r"<!--((?:(?!-->).)*)-->\s*\Z", "\n".join(lines), re.DOTALL)
+    return found[1].strip() if found else ""
+
+
+def parse_steps(block: Block) -> list[Step]:
+    """The commands of a shell block.
+
+    Raises BadBlock for a command that is not `palyra`, and for a block without any: what is
+    not run must be marked, or the reader takes it for tested.
+    """
+    steps: list[Step] = []
+    for line in _join_continued(block.text.splitlines()):
+        if line.startswith("$ palyra "):
+            steps.append(Step(line.removeprefix("$ "), ()))
+        elif line.startswith("$ "):
+            raise BadBlock(f"{block.place}: only palyra is run, not {line!r}: mark it no-run")
+        elif steps and line.strip() and not line.startswith("# "):
+            steps[-1] = Step(steps[-1].command, (*steps[-1].expected, line.strip()))
+    if not steps:
+        raise BadBlock(f"{block.place}: no line starts with '$ palyra ': mark it no-run")
+    return steps
+
+
+def _join_continued(lines: Sequence[str]) -> list[str]:
+    r"""Lines of a command that end in `\`, joined with the next one; output stays as it is."""
+    joined: list[str] = []
+    is_open = False
+    for line in lines:
+        if is_open:
+            joined[-1] = joined[-1].removesuffix("\\") + line.strip()
+        else:
+            joined.append(line)
+        is_open = joined[-1].startswith("$ ") and joined[-1].endswith("\\")
+    return joined
+
+
+def find_missing(expected: Sequence[str], output: str) -> str | None:
+    """The first expected line that does not follow the ones before it; None when all do."""
+    lines = iter([line.strip() for line in output.splitlines()])
+    for wanted in expected:
+        pattern = re.compile(".*".join(map(re.escape, wanted.split("..."))))
+        # The iterator goes on where the last match stopped: order counts.
+        if wanted != "..." and not any(pattern.fullmatch(line) for line in lines):
+            return wanted
+    return None
+
+
+class Desk:
+    """Where a document's blocks run: a home, a working directory, `palyra` on the PATH."""
+
+    def __init__(self, root: Path, palyra: Sequence[str] = PALYRA) -> None:
+        self.home = root / "home"
+        self.workspace = self.home / "workspace"
+        self.palyra = palyra
+        self._root = root
+        self.workspace.mkdir(parents=True)
+        (self.workspace / "README.md").write_bytes((ROOT / "README.md").read_bytes())
+        self.home.chmod(0o700)
+        self._write_program(root / "bin" / "palyra")
+
+    def _write_program(self, path: Path) -> None:
+        path.parent.mkdir()
+        path.write_text(f'#!/bin/sh\nexec {shlex.join(self.palyra)} "$@"\n', encoding="utf-8")
+        path.chmod(0o755)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """A reader's environment: nothing of the caller's but the search path and the locale."""
+        path = [str(self._root / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        return {
+            "PATH": os.pathsep.join(path),
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(self._root),
+            "PALYRA_HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+        }
+
+    def run_block(self, block: Block) -> None:
+        """Run it to its end.  Raises BadBlock with place, command and output when it fails."""
+        if block.language == "python":
+            script = self._root / f"line_{block.line}.py"
+            script.write_text(block.text, encoding="utf-8")
+            self._run([sys.executable, str(script)], block.place)
+            return
+        for step in parse_steps(block):
+            output = self._run(["/bin/sh", "-c", step.command], f"{block.place}: {step.command}")
+            missing = find_missing(step.expected, output)
+            if missing is not None:
+                raise BadBlock(f"{block.place}: {step.command}\nno line {missing!r} in\n{output}")
+
+    def _run(self, command: Sequence[str], what: str) -> str:
+        """Output of a command that exits 0, both streams as they came."""
+        with subprocess.Popen(
+            command,
+            cwd=self.workspace,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            output = _read_to_end(process, what)
+        if process.returncode != 0:
+            raise BadBlock(f"{what}\nexit status {process.returncode}\n{output}")
+        return output
+
+    @contextmanager
+    def daemon(self) -> Generator[None, None, None]:
+        """A daemon in this home: ready on entry, gone after exit.  Raises BadBlock if it fails."""
+        command = [*self.palyra, "serve", "--home", str(self.home), "--port", "0"]
+        log = self._root / "daemon.log"
+        with (
+            log.open("wb") as sink,
+            subprocess.Popen(
+                command,
+                cwd=self.workspace,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            ) as process,
+        ):
+            try:
+                if not _wait_ready(process, self.home / "daemon.json"):
+                    text = log.read_text(encoding="utf-8", errors="replace")
+                    raise BadBlock(f"the daemon did not start: {shlex.join(command)}\n{text}")
+                yield
+            finally:
+                _stop(process)
+
+
+def _read_to_end(process: subprocess.Popen[str], what: str) -> str:
+    try:
+        return process.communicate(timeout=COMMAND_LIMIT_S)[0]
+    except subprocess.TimeoutExpired as error:
+        os.killpg(process.pid, signal.SIGKILL)  # the whole session, or a grandchild holds the pipe
+        output = process.communicate()[0]
+        raise BadBlock(f"{what}\nnot done after {COMMAND_LIMIT_S} s\n{output}") from error
+
+
+def _wait_ready(process: subprocess.Popen[bytes], discovery: Path) -> bool:
+    """True once the discovery file is there; False when the process ends or takes too long."""
+    for _ in range(int(DAEMON_START_LIMIT_S / POLL_S)):
+        if discovery.exists():
+            return True
+        try:
+            process.wait(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return False
+    return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=DAEMON_STOP_LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        raise BadBlock(f"the daemon outlived SIGTERM by {DAEMON_STOP_LIMIT_S} s") from error
