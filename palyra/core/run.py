@@ -11,8 +11,6 @@ and replay take the same path.  Rules:
 
 from typing import assert_never
 
-import msgspec
-
 from palyra.core import events as ev
 from palyra.core.batches import next_batch
 from palyra.core.call_steps import attest, ask_again, close_call, prepare_call
@@ -109,15 +107,14 @@ def _next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
             "raise runs.max_turns or ask for less at once",
         )
         return
-    assembled, request = step.setting.assemble(run)
+    assembled, request = step.setting.assemble(run, turn, attempt)
     step.add(assembled)
     step.add(
         ev.TurnStarted(
             turn=turn, attempt=attempt, provider=step.setting.provider, model=request.model
         )
     )
-    request = msgspec.structs.replace(request, turn=turn, attempt=attempt)
-    step.effects.append(CallModel(request=request, attempt=attempt, delay_ms=delay_ms))
+    step.effects.append(CallModel(request=request, delay_ms=delay_ms))
 
 
 def _turn_finished(step: Step, heard: TurnFinished) -> None:

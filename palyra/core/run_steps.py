@@ -107,7 +107,6 @@ class CallModel(_Data, frozen=True, kw_only=True):
     """Ask the model, after a pause.  May start before its events are committed: it only costs."""
 
     request: ModelRequest
-    attempt: int
     delay_ms: int
 
 
@@ -184,7 +183,7 @@ class Setting(_Data, frozen=True, kw_only=True):
     redact: Callable[[bytes], tuple[bytes, bool]]
     sign: Callable[[bytes], bytes]
     prepare: Callable[[Run, ProposedCall], Preparation]  # intake and gate
-    assemble: Callable[[Run], tuple[ContextAssembled, ModelRequest]]  # the next turn's input
+    assemble: Callable[[Run, int, int], tuple[ContextAssembled, ModelRequest]]  # turn, attempt
     jitter_ms: Callable[[int], int]  # back-off before attempt n
     provider: str
     limits: Limits

@@ -1,0 +1,63 @@
+"""Approvals as data: a record from its prompt, and whether an answer counts.
+
+First answer wins; an answer must carry the digest of exactly what was shown; after the deadline
+only the deadline's own denial counts.
+"""
+
+import msgspec
+
+from palyra.core.commands import ResolveApproval
+from palyra.core.events import ApprovalRequested, ApprovalResolved
+from palyra.core.records import ApprovalRecord, ApprovalState
+from palyra.core.run_state import Run
+from palyra.errors import DigestMismatch, IllegalState, InvalidParams
+
+STATE_OF: dict[str, ApprovalState] = {"allow": "allowed", "deny": "denied", "abort": "aborted"}
+MAX_PENDING_PER_PRINCIPAL = 32
+
+
+def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalRecord:
+    """The record of a question just asked."""
+    return ApprovalRecord(
+        approval_id=prompt.approval_id,
+        run_id=run.run_id,
+        session_id=run.accepted.session_id,
+        call_id=prompt.call_id,
+        principal=run.accepted.principal,
+        tool=prompt.tool,
+        risk=prompt.risk,
+        summary=prompt.summary,
+        arguments=msgspec.Raw(msgspec.json.encode(prompt.arguments)),
+        digest=prompt.digest,
+        scopes=prompt.scopes,
+        policy_reason=prompt.policy_reason,
+        requested_ms=at_ms,
+        expires_ms=prompt.expires_ms,
+    )
+
+
+def resolved_record(
+    pending: ApprovalRecord, answer: ApprovalResolved, at_ms: int
+) -> ApprovalRecord:
+    """The record once the question is settled."""
+    return msgspec.structs.replace(
+        pending, state=STATE_OF[answer.decision], scope=answer.scope, by=answer.by,
+        reason=answer.reason, resolved_ms=at_ms,
+    )
+
+
+def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) -> None:
+    """Raise unless the answer may settle the question."""
+    if answer.digest != pending.digest:
+        raise DigestMismatch(
+            f"digest {answer.digest[:16]!r}… is not the one that was shown "
+            f"({pending.digest[:16]}…): read the approval again and answer what it asks",
+            field="digest",
+        )
+    if answer.scope not in pending.scopes:
+        raise InvalidParams(
+            f"scope {answer.scope!r} was not offered; offered: {', '.join(pending.scopes)}",
+            field="scope",
+        )
+    if now_ms >= pending.expires_ms:
+        raise IllegalState(f"{pending.approval_id} expired; it counts as denied")

@@ -1,0 +1,88 @@
+"""Context assembly, first cut: instructions, then the conversation of this run, all of it.
+
+Deterministic: the same run and agent give the same request, byte for byte, and the stable prefix
+(instructions and tools) does not change between turns, so a provider's prompt cache hits.
+References, memory, session history and the budget that drops layers are not here yet; nothing is
+dropped.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from palyra.core.events import ContextAssembled
+from palyra.core.prompt import AssistantMessage, Message, ModelRequest, ToolMessage
+from palyra.core.run_state import Run, transcript_with_results
+from palyra.core.tokens import estimate_tokens
+from palyra.core.tools import Catalogue
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers: a name, instructions and a model."""
+
+    name: str
+    instructions: str
+    model: str
+
+
+class Prefix(msgspec.Struct, frozen=True, kw_only=True):
+    """The stable part of every request of an agent with a catalogue, computed once for both."""
+
+    agent: Agent
+    catalogue: Catalogue
+    tools: tuple[dict[str, Any], ...]
+    hash: str
+    tokens: int
+
+
+def stable_prefix(agent: Agent, catalogue: Catalogue) -> Prefix:
+    """Instructions and tool descriptions, with their hash and size."""
+    tools = tuple(
+        {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        for spec in catalogue.tools.values()
+    )
+    text = msgspec.json.encode([agent.instructions, tools], order="sorted")
+    return Prefix(
+        agent=agent, catalogue=catalogue, tools=tools, hash=hashlib.sha256(text).hexdigest(),
+        tokens=estimate_tokens(text.decode()),
+    )
+
+
+def assemble(
+    run: Run, prefix: Prefix, turn: int, attempt: int
+) -> tuple[ContextAssembled, ModelRequest]:
+    """The request of one turn and the event that explains it.
+
+    A further attempt of the same turn sees what the first one saw: words that came in between
+    wait for the next turn.
+    """
+    messages = transcript_with_results(run) if attempt == 1 else run.transcript
+    tokens = sum(_message_tokens(message) for message in messages)
+    event = ContextAssembled(
+        turn=turn,
+        segments=(
+            {"layer": "instructions", "tokens": prefix.tokens, "kept": True},
+            {"layer": "conversation", "tokens": tokens, "kept": True, "messages": len(messages)},
+        ),
+        input_tokens=prefix.tokens + tokens,
+        prefix_hash=prefix.hash,
+        catalogue_hash=prefix.catalogue.hash,
+    )
+    request = ModelRequest(
+        run_id=run.run_id, turn=turn, attempt=attempt, model=run.accepted.model,
+        instructions=prefix.agent.instructions, messages=messages, tools=prefix.tools,
+        json_mode=run.accepted.json_mode,
+    )
+    return event, request
+
+
+def _message_tokens(message: Message) -> int:
+    match message:
+        case AssistantMessage():
+            calls = msgspec.json.encode(message.calls).decode() if message.calls else ""
+            return estimate_tokens(message.text) + estimate_tokens(calls)
+        case ToolMessage():
+            return estimate_tokens(message.output)
+        case _:
+            return estimate_tokens(message.text)
