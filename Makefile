@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST_ARGS ?= -n 2
-CHECKED := palyra tests bench
+CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint types check cover torture bench lock clean
@@ -28,7 +28,7 @@ lint: $(VENV)/test.stamp  ## ruff, and the trio rules ruff lacks
 	  --enable=ASYNC101,ASYNC102,ASYNC103,ASYNC113,ASYNC120,ASYNC123,ASYNC900 {} +
 
 types: $(VENV)/test.stamp  ## mypy --strict
-	$(BIN)/mypy
+	$(BIN)/mypy $(CHECKED)
 
 check: lint types test  ## what a change must pass
 
