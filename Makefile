@@ -63,7 +63,7 @@ lock:  ## pin the newest versions the ranges allow, for every interpreter at onc
 clean:  ## remove everything that was built or cached, the environment included
 	rm -rf $(VENV) .scratch build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis htmlcov
 	rm -f .coverage .coverage.*
-	find palyra tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/venv.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
