@@ -1,0 +1,93 @@
+"""The only thread hops of the program: a pool for short calls, a thread of one's own.
+
+Owns: the pool's limit.  Never: re-enters trio from a thread.
+A call that began in a thread runs to its end, whatever happens to the task that made it: both
+kinds of call wait for it, so that no two owners ever touch one resource.  A call that may hang
+therefore needs a limit of its own (a socket timeout, a busy timeout), not a cancel scope.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar, TypeVarTuple
+
+import outcome
+import trio
+
+from palyra.errors import ActorGone
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+# Files, git and hashing: mostly waiting for a disk.  Far below the 40 of trio's own default, so
+# that a burst of file tools cannot starve two cores.
+POOL_SIZE = 16
+_POOL = trio.lowlevel.RunVar[trio.CapacityLimiter]("palyra.blocking")
+
+
+async def run_sync(fn: Callable[[*Args], T], *args: *Args) -> T:
+    """What `fn(*args)` returns, run in a pool thread; 100 to 140 microseconds a call.
+
+    `fn` must not come back here through `trio.from_thread`: it holds a place of the pool.
+    Cancellation: heard when the call has ended; it has happened.
+    """
+    return await trio.to_thread.run_sync(fn, *args, limiter=_pool(), abandon_on_cancel=False)
+
+
+def _pool() -> trio.CapacityLimiter:
+    """The limiter of this trio run."""
+    try:
+        return _POOL.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(POOL_SIZE)
+        _POOL.set(limiter)
+        return limiter
+
+
+class DedicatedThread:
+    """One thread that runs calls in the order they were made; the owner of a resource.
+
+    It is a daemon thread, so that a call that hangs for ever cannot keep the process.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # Unbounded on purpose: at most one call per waiting task.
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def call(self, fn: Callable[[*Args], T], *args: *Args) -> T:
+        """What `fn(*args)` returns, run in the thread; about 50 microseconds a call.
+
+        Raises what `fn` raises, and ActorGone after `close`.
+        Cancellation: heard when the call has ended; it has happened.
+        """
+        if self._is_closed:
+            raise ActorGone(f"thread {self.name} is closed")
+        await trio.lowlevel.checkpoint_if_cancelled()
+        token, task = trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()
+
+        def work() -> None:
+            result = outcome.capture(fn, *args)
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(trio.lowlevel.reschedule, task, result)
+
+        self._calls.put(work)
+        value: T = await trio.lowlevel.wait_task_rescheduled(_refuse_abort)
+        return value
+
+    def close(self) -> None:
+        """Take no further call; the thread ends after those already made.  Does not wait."""
+        self._is_closed = True
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        for work in iter(self._calls.get, None):
+            work()
+
+
+def _refuse_abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED

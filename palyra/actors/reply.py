@@ -1,0 +1,73 @@
+"""One answer to one question: the asker holds the `Answer`, the answerer the `Reply`.
+
+Two objects, because the asker must not keep alive what tells it that nobody can answer any more:
+a reply that is thrown away unanswered is collected, and says so on its way.
+"""
+
+from contextlib import suppress
+from typing import Generic, TypeVar, cast
+
+import trio
+
+from palyra.errors import ActorGone, PalyraError
+
+T = TypeVar("T")
+
+
+class Answer(Generic[T]):
+    """The asker's side of one question: written once, read once."""
+
+    __slots__ = ("_error", "_event", "_name", "_token", "_value", "is_settled")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._event = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._value: T | None = None
+        self._error: PalyraError | None = None
+        self.is_settled = False
+
+    def settle(self, value: T | None, error: PalyraError | None) -> None:
+        if not self.is_settled:
+            self.is_settled = True
+            self._value, self._error = value, error
+            self._event.set()
+
+    def settle_gone(self) -> None:
+        self.settle(None, ActorGone(f"{self._name} took the question and ended without an answer"))
+
+    def settle_gone_soon(self) -> None:
+        """The same from any thread, which is where the garbage collector may run."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self.settle_gone)
+
+    async def wait(self) -> T:
+        await self._event.wait()
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+
+class Reply(Generic[T]):
+    """The answerer's side of one question: one answer, never blocks, late ones are ignored."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Answer[T]) -> None:
+        self._answer = answer
+
+    def put(self, value: T) -> None:
+        """Answer; a second or late answer changes nothing."""
+        self._answer.settle(value, None)
+
+    def fail(self, error: PalyraError) -> None:
+        """Let the asker raise `error`."""
+        self._answer.settle(None, error)
+
+    def close(self) -> None:
+        """Give up: an asker without an answer gets ActorGone at once."""
+        self._answer.settle_gone()
+
+    def __del__(self) -> None:
+        if not self._answer.is_settled:
+            self._answer.settle_gone_soon()
