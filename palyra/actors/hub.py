@@ -1,0 +1,273 @@
+"""The hub: who watches what; fan-out of events, progress and notices to every connection.
+
+Owns: the feed of each open run (its watermarks and its newest rows) and the list of watchers.
+Talks to: subscriptions and connections, through the Protocols below.  Never: waits for anybody,
+touches the journal, or knows what a socket is.
+Restart: permanent; feeds and watchers begin empty, because publishers and connections are started
+after the hub and therefore restarted with it.
+
+Publishing is a plain call, not a message: the row is in every outbox before the publisher goes
+on, which is what "wire, then tape" asks for (docs/decisions/0003-hub.md).  All calls come from
+the one trio thread and none of them awaits, so each is atomic.  The actor proper is the part that
+needs time: it tells idle streams how far the tape is committed.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+import trio
+
+from palyra.actors.child import ChildSpec
+from palyra.actors.feed import Feed, Frame, Lane
+from palyra.core.access import Caller
+from palyra.core.tape import TapeRow
+from palyra.errors import InvariantBroken
+
+ProgressKind = Literal["text", "reasoning", "tool_output", "status"]
+
+COMMITTED_DELAY_S = 0.02  # idle streams hear of a commit after this; 50 ms are promised
+
+
+class Progress(NamedTuple):
+    """One volatile delta of a run."""
+
+    run_id: str
+    item: str  # turn or call id
+    kind: ProgressKind
+    order: int
+    delta: str
+
+
+class Wire(Protocol):
+    """How things look on the wire; a module of `net`."""
+
+    def encode_event(self, row: TapeRow) -> bytes: ...
+    def encode_notice(self, method: str, params: object) -> bytes: ...
+    def encode_progress(self, progress: Progress) -> Any: ...  # noqa: ANN401 - opaque to the hub
+
+
+class Spectator(Protocol):
+    """A subscription that follows every run of a session, or every run there is."""
+
+    def wants(self, feed: Feed) -> bool: ...
+    def follow(self, feed: Feed) -> None:
+        """Open a lane on the feed from seq 0, unless there is one."""
+
+
+class Watcher(Protocol):
+    """One connection."""
+
+    @property
+    def caller(self) -> Caller: ...
+    def notify(self, message: bytes) -> None: ...
+    def hang_up(self, code: int, reason: str) -> None: ...
+
+
+class HubHandle(Protocol):
+    """What publishers see of the hub.  No method waits or fails for a reader's sake."""
+
+    def publish(self, rows: Sequence[TapeRow]) -> None:
+        """Put consecutive rows of one run on the wire; call before the journal gets them."""
+
+    def committed(self, heads: Sequence[tuple[str, int]]) -> None:
+        """Each run's tape is durable up to this seq."""
+
+    def progress(  # noqa: PLR0913 - all by name, and a struct per delta would only be unpacked
+        self,
+        *,
+        run_id: str,
+        session_id: str,
+        principal: str,
+        item: str,
+        order: int,
+        kind: ProgressKind,
+        delta: str,
+    ) -> None:
+        """Put a volatile delta on the wire."""
+
+    def notify(
+        self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str
+    ) -> None:
+        """Tell every connection that sees this principal and holds this scope."""
+
+
+class Hub:
+    """The registry behind HubHandle."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin empty."""
+        self._feeds: dict[str, Feed] = {}
+        self._spectators: dict[Spectator, None] = {}
+        self._watchers: dict[Watcher, None] = {}
+        self._dirty: dict[Feed, None] = {}
+        self._wake = trio.Event()
+
+    # --- publishers ---
+
+    def publish(self, rows: Sequence[TapeRow]) -> None:
+        first = rows[0]
+        feed = self.get_feed(first.run_id)
+        if not feed.is_open:
+            self._open(feed, first)
+        elif first.seq != feed.published + 1:
+            self._rewind(feed, first.seq)
+        encode = self._wire.encode_event
+        frames = [Frame(row.seq, row.kind, encode(row)) for row in rows]
+        feed.append(frames)
+        for lane in feed.lanes:
+            lane.deliver(frames)
+
+    def _open(self, feed: Feed, first: TapeRow) -> None:
+        feed.learn(first)
+        for spectator in self._spectators:
+            if spectator.wants(feed):
+                spectator.follow(feed)
+
+    @staticmethod
+    def _rewind(feed: Feed, seq: int) -> None:
+        """A failed commit: the run goes on from the committed head, over rows already shown."""
+        if not feed.committed < seq <= feed.published:
+            raise InvariantBroken(
+                f"{feed.run_id} published seq {seq} after {feed.published}, "
+                f"committed {feed.committed}"
+            )
+        feed.cut(seq)
+        for lane in feed.lanes:
+            lane.rewind(seq)
+
+    def committed(self, heads: Sequence[tuple[str, int]]) -> None:
+        for run_id, seq in heads:
+            feed = self._feeds.get(run_id)
+            if feed is None or seq <= feed.committed:
+                continue
+            feed.commit(seq)
+            if feed.is_over:
+                self._retire(feed)
+            elif feed.lanes:
+                self._dirty[feed] = None
+        if self._dirty:
+            self._wake.set()
+
+    def _retire(self, feed: Feed) -> None:
+        del self._feeds[feed.run_id]
+        self._dirty.pop(feed, None)
+        for lane in feed.lanes:
+            lane.tell_committed()
+            lane.end()
+
+    def progress(  # noqa: PLR0913 - all by name, and a struct per delta would only be unpacked
+        self,
+        *,
+        run_id: str,
+        session_id: str,  # noqa: ARG002 - the feed knows it
+        principal: str,  # noqa: ARG002 - likewise
+        item: str,
+        order: int,
+        kind: ProgressKind,
+        delta: str,
+    ) -> None:
+        feed = self._feeds.get(run_id)
+        if feed is None or not feed.lanes:
+            return
+        piece = self._wire.encode_progress(Progress(run_id, item, kind, order, delta))
+        for lane in feed.lanes:
+            lane.offer_progress(piece)
+
+    def notify(
+        self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str
+    ) -> None:
+        message = self._wire.encode_notice(method, params)
+        for watcher in self._watchers:
+            if watcher.caller.may(scope) and watcher.caller.sees(principal):
+                watcher.notify(message)
+
+    def broadcast(self, method: str, params: msgspec.Struct | dict[str, Any]) -> None:
+        """Tell every connection."""
+        message = self._wire.encode_notice(method, params)
+        for watcher in self._watchers:
+            watcher.notify(message)
+
+    # --- readers ---
+
+    def attach(self, watcher: Watcher) -> None:
+        """The connection gets notices from now on."""
+        self._watchers[watcher] = None
+
+    def detach(self, watcher: Watcher) -> None:
+        """The connection is gone; unknown ones are ignored."""
+        self._watchers.pop(watcher, None)
+
+    @property
+    def watcher_count(self) -> int:
+        """How many connections are open."""
+        return len(self._watchers)
+
+    def hang_up(self, code: int, reason: str, *, token_id: str | None = None) -> None:
+        """Close the connections that use this token, or all."""
+        for watcher in list(self._watchers):
+            if token_id in {None, watcher.caller.token_id}:
+                watcher.hang_up(code, reason)
+
+    def get_feed(self, run_id: str) -> Feed:
+        """The feed of that run, made if nobody published or watched it yet."""
+        feed = self._feeds.get(run_id)
+        if feed is None:
+            feed = self._feeds[run_id] = Feed(run_id)
+        return feed
+
+    def leave(self, feed: Feed, lane: Lane) -> None:
+        """Take the lane off the feed; a feed that only readers knew goes with its last one."""
+        feed.lanes.pop(lane, None)
+        if not feed.lanes and not feed.is_open and self._feeds.get(feed.run_id) is feed:
+            del self._feeds[feed.run_id]
+
+    def add_spectator(self, spectator: Spectator) -> None:
+        """The spectator follows what is open and whatever will be."""
+        self._spectators[spectator] = None
+        for feed in list(self._feeds.values()):
+            if feed.is_open and spectator.wants(feed):
+                spectator.follow(feed)
+
+    def remove_spectator(self, spectator: Spectator) -> None:
+        """The spectator follows nothing new; unknown ones are ignored."""
+        self._spectators.pop(spectator, None)
+
+    # --- idle streams ---
+
+    async def wait_dirty(self) -> None:
+        """Return once some stream has not heard how far its tape is committed."""
+        await self._wake.wait()
+
+    def tell_committed(self) -> None:
+        """Let every such stream hear it, unless an event told it meanwhile."""
+        dirty, self._dirty = self._dirty, {}
+        self._wake = trio.Event()
+        for feed in dirty:
+            for lane in feed.lanes:
+                lane.tell_committed()
+
+
+async def hub(
+    registry: Hub, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The actor: coalesces commits into one word per idle stream."""
+    registry.reset()
+    task_status.started()
+    while True:
+        await registry.wait_dirty()
+        await trio.sleep(COMMITTED_DELAY_S)
+        registry.tell_committed()
+
+
+def child_spec(registry: Hub) -> ChildSpec:
+    """Permanent; has no mailbox, for publishing is a call."""
+
+    async def start(*, task_status: trio.TaskStatus[None]) -> None:
+        await hub(registry, task_status=task_status)
+
+    return ChildSpec("hub", start)

@@ -1,0 +1,164 @@
+"""Notifications: their shapes, and how they are encoded once for all readers.
+
+The hub's `Wire`.  An event's payload is embedded as the bytes it is stored in, never decoded and
+encoded again.  What depends on the reader (its subscription) or on the moment of writing (how far
+the tape is committed) is left open here and added by the lane when the frame is written.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from palyra.actors.hub import Progress, ProgressKind
+from palyra.core.tape import TapeRow
+from palyra.net.outbox import Piece
+from palyra.net.rpc import encode_notification
+
+State = Literal["starting", "ready", "draining"]
+Feature = Literal["batch"]
+PROTOCOL = "palyra.v1"
+FEATURES: tuple[Feature, ...] = ("batch",)
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all notification parameters."""
+
+
+class PublicLimits(Notice, frozen=True, kw_only=True):
+    """The bounds a client has to know."""
+
+    max_message_bytes: int
+    max_inflight: int
+    max_subscriptions: int
+    outbox_bytes: int
+    requests_per_s: int
+
+
+class Hello(Notice, frozen=True, kw_only=True):
+    """The first message on every connection."""
+
+    server: str
+    version: str
+    instance_id: str
+    protocol: str
+    features: tuple[str, ...]
+    limits: PublicLimits
+    state: State
+
+
+class TapeItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A durable event as it is read from the tape."""
+
+    run_id: str
+    session_id: str
+    seq: int
+    at_ms: int
+    kind: str
+    data: msgspec.Raw
+
+
+class TapeEvent(TapeItem, frozen=True, kw_only=True, gc=False):
+    """A durable event as it is pushed; `committed` as of the writing of the frame."""
+
+    subscription: str
+    committed: int
+
+
+class TapeCommitted(Notice, frozen=True, kw_only=True):
+    """The run's tape is durable up to and with this seq."""
+
+    run_id: str
+    committed: int
+
+
+class TapeCaughtUp(Notice, frozen=True, kw_only=True):
+    """Everything up to `through` was sent; what follows is live."""
+
+    subscription: str
+    through: int
+
+
+class TapeReset(Notice, frozen=True, kw_only=True):
+    """Drop what you hold from `floor` on: the stream goes on there."""
+
+    subscription: str
+    run_id: str
+    reason: Literal["below_floor", "truncated"]
+    floor: int
+
+
+class ProgressNotice(Notice, frozen=True, kw_only=True):
+    """Volatile; `order` is that of the newest delta merged into this one."""
+
+    run_id: str
+    item: str
+    order: int
+    kind: ProgressKind
+    delta: str
+
+
+class SystemDraining(Notice, frozen=True, kw_only=True):
+    """The daemon is going down."""
+
+    restart_expected: bool
+    close_after_ms: int
+
+
+NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
+    "hello": Hello,
+    "tape.event": TapeEvent,
+    "tape.committed": TapeCommitted,
+    "tape.caught_up": TapeCaughtUp,
+    "tape.reset": TapeReset,
+    "progress": ProgressNotice,
+    "system.draining": SystemDraining,
+}
+
+_ENCODER = msgspec.json.Encoder()
+_EVENT = b'{"jsonrpc":"2.0","method":"tape.event","params":%b'
+_PROGRESS = (
+    b'{"jsonrpc":"2.0","method":"progress","params":{"run_id":%b,"item":%b,"kind":%b,"order":'
+)
+
+
+def read_item(row: TapeRow) -> TapeItem:
+    """The row as clients see it."""
+    return TapeItem(
+        run_id=row.run_id,
+        session_id=row.session_id,
+        seq=row.seq,
+        at_ms=row.at_ms,
+        kind=row.kind,
+        data=msgspec.Raw(row.data),
+    )
+
+
+def encode_event(row: TapeRow) -> bytes:
+    """A `tape.event`, open at the end: `end_event` completes it."""
+    return _EVENT % _ENCODER.encode(read_item(row))[:-1]
+
+
+def end_event(subscription: str, committed: int) -> bytes:
+    """What completes a `tape.event` for one reader."""
+    return b',"subscription":"%b","committed":%d}}' % (subscription.encode(), committed)
+
+
+def encode_notice(method: str, params: object) -> bytes:
+    """A whole notification."""
+    return encode_notification(method, params)
+
+
+def encode_progress(progress: Progress) -> Piece:
+    """A delta in parts that can be merged without decoding."""
+    encode = _ENCODER.encode
+    head = _PROGRESS % (encode(progress.run_id), encode(progress.item), encode(progress.kind))
+    key = (progress.run_id, progress.item, progress.kind)
+    return Piece(key, head, progress.order, _encode_delta(progress.delta))
+
+
+def _encode_delta(delta: str) -> bytes:
+    """JSON text without quotes; half a surrogate pair, which a cut stream can end in, becomes ?."""
+    try:
+        return _ENCODER.encode(delta)[1:-1]
+    except UnicodeEncodeError:
+        return _ENCODER.encode(delta.encode(errors="replace").decode())[1:-1]
