@@ -25,6 +25,8 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Any]
     is_tainted: bool = False
     depth: int = 0
+    paths: tuple[str, ...] = ()  # the path arguments, as proposed
+    size_bytes: int = 0  # of the canonical arguments
 
 
 class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,89 @@
+"""The attestation that ends every proposed call: what ran, under which rules, with what result.
+
+The signed bytes are the SHA-256 of `domain, length (8 bytes, big endian), canonical JSON`.  `prev`
+links it to the attestation before it in the same run, so one that is left out is missed.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from palyra.core.canonical import canonical_json
+from palyra.core.tools import OutcomeStatus
+
+Verify = Callable[[bytes, bytes], bool]  # (message, signature) -> whether the key made it
+
+FIRST = ""  # `prev` of a run's first attestation
+_DOMAIN = b"palyra.attestation.v1\0"
+# Sorted ASCII names and no floats: the bytes are those of RFC 8785 (held by a property test).
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class Attestation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The document, before it is signed."""
+
+    call_id: str
+    tool: str
+    arguments_sha256: str
+    output_sha256: str  # of the output as recorded: redacted, possibly cut
+    raw_output_sha256: str  # of the output as the tool gave it
+    status: OutcomeStatus
+    executor: str
+    enforcement: str
+    policy_hash: str
+    started_ms: int
+    finished_ms: int
+    prev: str  # digest of the attestation before, hex; FIRST for none
+    approval_id: str | None = None  # left out when nobody was asked
+
+
+class Sealed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A signed attestation, as the tape holds it."""
+
+    document: dict[str, Any]
+    digest: str  # hex; the next one's `prev`
+    signature: str  # base64 of 64 bytes
+
+
+def attestation_bytes(attestation: Attestation) -> bytes:
+    """The canonical JSON of the document."""
+    return _ENCODER.encode(attestation)
+
+
+def attestation_digest(canonical: bytes) -> bytes:
+    """The 32 bytes that are signed."""
+    framed = b"".join((_DOMAIN, len(canonical).to_bytes(8, "big"), canonical))
+    return hashlib.sha256(framed).digest()
+
+
+def seal_attestation(attestation: Attestation, sign: Callable[[bytes], bytes]) -> Sealed:
+    """The document with digest and signature."""
+    digest = attestation_digest(attestation_bytes(attestation))
+    return Sealed(
+        document=msgspec.to_builtins(attestation),
+        digest=digest.hex(),
+        signature=base64.b64encode(sign(digest)).decode("ascii"),
+    )
+
+
+def verify_attestation(document: Mapping[str, Any], signature: str, verify: Verify) -> bool:
+    """Whether the key behind `verify` signed exactly this document (as read from a tape)."""
+    try:
+        raw = base64.b64decode(signature, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return verify(attestation_digest(canonical_json(dict(document))), raw)
+
+
+def find_broken_link(documents: Iterable[Mapping[str, Any]]) -> int | None:
+    """Index of the first attestation of a run that does not follow the one before it."""
+    prev = FIRST
+    for index, document in enumerate(documents):
+        if document.get("prev") != prev:
+            return index
+        prev = attestation_digest(canonical_json(dict(document))).hex()
+    return None

@@ -1,0 +1,101 @@
+"""Canonical JSON (RFC 8785): one value, one text, so that a digest names a value.
+
+`rfc8785` defines the bytes.  Trees without floats and with ASCII keys only (nearly all) take a
+shorter way to the same bytes: there, sorting keys by code point equals sorting them by UTF-16, and
+msgspec escapes strings exactly as the RFC asks.  `tests/core/test_canonical.py` holds the two
+together.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+import rfc8785
+
+from palyra.errors import Rejected
+
+MAX_SAFE_INTEGER = 2**53 - 1  # RFC 7493: beyond it a JSON number is no longer exact
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class NotCanonical(Rejected):
+    """The value has no canonical JSON: not JSON at all, an unsafe number, a lone surrogate."""
+
+    code = "invalid_params"
+
+
+def canonical_json(value: Any) -> bytes:
+    """The canonical text of a JSON value.  Raises NotCanonical."""
+    try:
+        return _ENCODER.encode(value) if _is_plain(value) else rfc8785.dumps(value)
+    except ValueError as error:  # rfc8785's own errors, lone surrogates, integers beyond printing
+        raise NotCanonical(f"no canonical JSON: {str(error)[:200]}") from None
+    except RecursionError:
+        raise NotCanonical("no canonical JSON: the value is nested too deeply") from None
+
+
+def sha256_hex(data: bytes) -> str:
+    """The SHA-256 of bytes, 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """The SHA-256 of the canonical text.  Raises NotCanonical."""
+    return sha256_hex(canonical_json(value))
+
+
+def digest_of_any(value: Any) -> str:
+    """As `digest_of`, but every value has one: even a malformed proposal must be attested.
+
+    A value without canonical JSON is digested from a description of its own, which cannot collide
+    with any canonical text (none begins with a NUL).
+    """
+    try:
+        return digest_of(value)
+    except NotCanonical:
+        return sha256_hex(b"\0" + _describe(value))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the short way gives the RFC's bytes."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        kind = type(item)
+        if kind is str or kind is bool or item is None:
+            continue
+        if kind is int:
+            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+                return False
+        elif kind is list or kind is tuple:
+            pending.extend(item)
+        elif kind is dict and all(type(key) is str and key.isascii() for key in item):
+            pending.extend(item.values())
+        else:
+            return False
+    return True
+
+
+def _describe(value: Any) -> bytes:
+    """Type and content of every node, length-prefixed; no recursion, nothing raises."""
+    pieces: list[bytes] = []
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        name = type(item).__name__
+        if isinstance(item, dict):
+            pending.extend(part for pair in item.items() for part in pair)
+            text = str(len(item))
+        elif isinstance(item, list | tuple):
+            pending.extend(item)
+            text = str(len(item))
+        else:
+            text = item if isinstance(item, str) else _scalar_text(item)
+        body = text.encode("utf-8", "surrogatepass")
+        pieces.append(f"{name}:{len(body)}:".encode() + body)
+    return b"".join(pieces)
+
+
+def _scalar_text(item: Any) -> str:
+    return hex(item) if isinstance(item, int) else repr(item)  # printing a huge integer raises

@@ -1,0 +1,307 @@
+"""The gate: may this proposed call run?  Allow | Deny | NeedsApproval.
+
+Three steps, each with the result of the one before:
+
+    admit(proposal, catalogue)        -> Admitted | Refused     intake
+    policy.decide(policy_request(…))  -> PolicyDecision         the rules
+    judge(admitted, facts, decision)  -> Verdict                everything together
+
+A person is asked only when everything else says yes, and only about what can be shown in full.
+What is approved is the digest of the execution object: the executor builds the object again from
+the call it is about to run and compares.
+"""
+
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
+from palyra.core.canonical import digest_of, sha256_hex
+from palyra.core.display import render_call, render_json, visible
+from palyra.core.events import ApprovalMode
+from palyra.core.intake import Refused, check_arguments
+from palyra.core.paths import normal_path
+from palyra.core.policy import PolicyDecision, PolicyRequest
+from palyra.core.prompt import ProposedCall
+from palyra.core.tools import Catalogue, Risk, ToolCall, ToolSpec
+
+PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
+_HARMLESS = frozenset({"fs.read"})  # reading the workspace changes nothing outside of it
+_UNATTENDED = frozenset({"background", "compat"})  # origins where nobody is there to ask
+_RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
+_LEAST_RISK: dict[str, Risk] = {
+    "fs.write": "medium",
+    "network": "medium",
+    "process": "high",
+    "secret": "high",
+}
+
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+
+class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
+    """It may run now."""
+
+    reason_code: str
+    reason: str
+    policies: tuple[str, ...]
+    version: str  # of the rules
+
+
+class Deny(msgspec.Struct, frozen=True, kw_only=True, tag="deny"):
+    """It may not; the reason names the setting that would change it."""
+
+    reason_code: str
+    reason: str
+    policies: tuple[str, ...]
+    version: str
+
+
+class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
+    """A person must say yes first."""
+
+    reason_code: str
+    reason: str
+    policies: tuple[str, ...]
+    version: str
+    risk: Risk
+    summary: str  # one line, safe to show
+    rendered: str  # the complete arguments, safe to show
+
+
+Verdict = Allow | Deny | NeedsApproval
+
+
+# --- intake --------------------------------------------------------------------------------------
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that a tool of the catalogue could run."""
+
+    call_id: str
+    spec: ToolSpec
+    arguments: dict[str, Any]  # after coercion
+    digest: str  # SHA-256 of the canonical arguments
+    size_bytes: int  # of the canonical arguments
+    coercions: tuple[str, ...] = ()
+
+    @property
+    def path_key(self) -> str | None:
+        """The path this call works on, as its conflict key; "" is the workspace root."""
+        if self.spec.path_argument is None:
+            return None
+        return normal_path(str(self.arguments.get(self.spec.path_argument, ""))) or ""
+
+    @property
+    def proposal(self) -> tuple[str, str]:
+        """What makes two proposals identical: the tool and the digest of its arguments."""
+        return self.spec.name, self.digest
+
+
+def admit(proposal: ProposedCall, catalogue: Catalogue) -> Admitted | Refused:
+    """The proposal with checked arguments, or what the model would have to repair."""
+    spec = catalogue.tools.get(proposal.tool)
+    if spec is None:
+        return _unknown_tool(proposal.tool, catalogue)
+    checked = check_arguments(spec, proposal.arguments)
+    if isinstance(checked, Refused):
+        return checked
+    return Admitted(
+        call_id=proposal.call_id,
+        spec=spec,
+        arguments=checked.arguments,
+        digest=sha256_hex(checked.canonical),
+        size_bytes=len(checked.canonical),
+        coercions=checked.coercions,
+    )
+
+
+def _unknown_tool(name: str, catalogue: Catalogue) -> Refused:
+    shown = visible(name[:64])
+    near = get_close_matches(name[:64], catalogue.tools, n=1)
+    return Refused(
+        reason=f"{shown!r} is not in this run's catalogue; the agent's tool list decides that",
+        position="tool",
+        expected=f"{near[0]!r}" if near else f"one of {', '.join(sorted(catalogue.tools))}",
+    )
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gate must know of the run; `denied` holds the proposals a person refused in it."""
+
+    run_id: str
+    session_id: str
+    principal: str
+    role: str
+    agent: str
+    origin: str = "interactive"
+    approval_mode: ApprovalMode = "ask"
+    is_tainted: bool = False
+    depth: int = 0
+    denied: frozenset[tuple[str, str]] = frozenset()
+    pending_approvals: int = 0  # of the principal, over all runs
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody can be asked."""
+        return self.approval_mode == "ask" and self.origin not in _UNATTENDED
+
+
+def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
+    """The question to the rules."""
+    spec = admitted.spec
+    has_path = spec.path_argument is not None
+    return PolicyRequest(
+        action="tool.execute",
+        principal=facts.principal,
+        role=facts.role,
+        agent=facts.agent,
+        session_id=facts.session_id,
+        run_id=facts.run_id,
+        origin=facts.origin,
+        tool=spec.name,
+        tool_class=spec.tool_class,
+        risk=compute_risk(spec, is_tainted=facts.is_tainted),
+        capabilities=spec.capabilities,
+        arguments=admitted.arguments,
+        is_tainted=facts.is_tainted,
+        depth=facts.depth,
+        paths=(str(admitted.arguments.get(spec.path_argument, "")),) if has_path else (),
+        size_bytes=admitted.size_bytes,
+    )
+
+
+def compute_risk(spec: ToolSpec, *, is_tainted: bool) -> Risk:
+    """The tool's own risk, at least that of its capabilities; a tainted run raises it.
+
+    Taint is one step up for anything beyond reading, and critical with a way out to the network.
+    """
+    levels = [_LEAST_RISK.get(capability, "low") for capability in spec.capabilities]
+    level = max(_RISKS.index(risk) for risk in (spec.risk, *levels))
+    if is_tainted and "network" in spec.capabilities:
+        return "critical"
+    if is_tainted and is_sensitive(spec):
+        level = min(level + 1, len(_RISKS) - 1)
+    return _RISKS[level]
+
+
+def is_sensitive(spec: ToolSpec) -> bool:
+    """Whether the tool does more than read the workspace."""
+    return spec.tool_class != "read_only_safe" or not _HARMLESS.issuperset(spec.capabilities)
+
+
+# --- verdict -------------------------------------------------------------------------------------
+
+
+def judge(admitted: Admitted, facts: RunFacts, decision: PolicyDecision) -> Verdict:
+    """The last word before a person: a denial always denies, taint turns a yes into a question."""
+    if decision.answer == "deny":
+        return _deny(decision, decision.reason_code, decision.reason)
+    is_tainting = facts.is_tainted and is_sensitive(admitted.spec)
+    if decision.answer == "allow" and not is_tainting:
+        return Allow(
+            reason_code=decision.reason_code,
+            reason=decision.reason,
+            policies=decision.policies,
+            version=decision.version,
+        )
+    return _ask(admitted, facts, _tainted(decision) if decision.answer == "allow" else decision)
+
+
+def _ask(admitted: Admitted, facts: RunFacts, decision: PolicyDecision) -> Deny | NeedsApproval:
+    obstacle = _obstacle(admitted, facts)
+    if obstacle is not None:
+        return _deny(decision, *obstacle)
+    rendered = render_json(admitted.arguments)
+    if len(rendered.encode()) > PROMPT_CAP_BYTES:
+        return _deny(decision, "unshowable", _unshowable_text(admitted))
+    return NeedsApproval(
+        reason_code=decision.reason_code,
+        reason=decision.reason,
+        policies=decision.policies,
+        version=decision.version,
+        risk=compute_risk(admitted.spec, is_tainted=facts.is_tainted),
+        summary=render_call(admitted.spec.name, admitted.arguments),
+        rendered=rendered,
+    )
+
+
+def _obstacle(admitted: Admitted, facts: RunFacts) -> tuple[str, str] | None:
+    """Why nobody is asked: reason code and reason."""
+    if not facts.is_attended:
+        return "no_approver", (
+            f"{admitted.spec.name} needs an approval and nobody can give one to a run with origin "
+            f"{facts.origin!r} and approval mode {facts.approval_mode!r}; a rule that permits the "
+            "call would"
+        )
+    if admitted.proposal in facts.denied:
+        return "denied_before", "a person denied this very call earlier in the run"
+    if facts.pending_approvals >= MAX_PENDING_PER_PRINCIPAL:
+        return "too_many_prompts", (
+            f"{facts.pending_approvals} questions already wait for an answer "
+            f"(limit {MAX_PENDING_PER_PRINCIPAL}); resolve some first"
+        )
+    if admitted.size_bytes > PROMPT_CAP_BYTES:  # rendering never makes it smaller
+        return "unshowable", _unshowable_text(admitted)
+    return None
+
+
+def _unshowable_text(admitted: Admitted) -> str:
+    return (
+        f"the arguments of {admitted.spec.name} cannot be shown in full within "
+        f"{PROMPT_CAP_BYTES} bytes, and what is not shown is not approved; use smaller pieces"
+    )
+
+
+def _tainted(decision: PolicyDecision) -> PolicyDecision:
+    return msgspec.structs.replace(
+        decision,
+        answer="ask",
+        reason_code="tainted",
+        reason="untrusted text with findings reached this run: beyond reading, a person decides",
+    )
+
+
+def _deny(decision: PolicyDecision, code: str, reason: str) -> Deny:
+    return Deny(
+        reason_code=code, reason=reason, policies=decision.policies, version=decision.version
+    )
+
+
+# --- what is approved ----------------------------------------------------------------------------
+
+
+def execution_object(call: ToolCall, policy_version: str) -> dict[str, Any]:
+    """Everything the effect of a call depends on; a change in any of it needs a new approval."""
+    return {
+        "arguments": dict(call.arguments),
+        "call_id": call.call_id,
+        "policy_version": policy_version,
+        "principal": call.principal,
+        "run_id": call.run_id,
+        "tool": call.tool,
+        "tool_version": call.tool_version,
+    }
+
+
+def execution_digest(call: ToolCall, policy_version: str) -> str:
+    """SHA-256 over the canonical execution object, hex."""
+    return digest_of(execution_object(call, policy_version))
+
+
+def tool_call(admitted: Admitted, facts: RunFacts) -> ToolCall:
+    """The call as the executor gets it."""
+    return ToolCall(
+        call_id=admitted.call_id,
+        run_id=facts.run_id,
+        session_id=facts.session_id,
+        principal=facts.principal,
+        tool=admitted.spec.name,
+        tool_version=admitted.spec.version,
+        arguments=admitted.arguments,
+    )

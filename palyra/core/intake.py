@@ -1,0 +1,254 @@
+"""Intake: a proposed call's arguments against the tool's schema, before anything else looks.
+
+The schema is JSON Schema cut down to what can be checked exactly and in linear time (`KEYWORDS`);
+unknown fields are refused.  A scalar in the wrong dress (`"25"` for 25) is put right and the
+change recorded, except in arguments where the text itself is the point (paths, commands, URLs,
+bodies, secrets).  Values never appear in a refusal, only their kind: they may be secret.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from palyra.core.canonical import MAX_SAFE_INTEGER, NotCanonical, canonical_json
+from palyra.core.display import visible
+from palyra.core.schema import TYPES, expected_text
+from palyra.core.tools import ToolSpec
+
+MAX_DEPTH = 16
+MAX_NODES = 2_000  # bounds the time of every later walk to about a millisecond
+_NAME_CHARS = 64  # of an unknown field, in a refusal
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")  # every match is below 2**53
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments the tool can take as they are."""
+
+    arguments: dict[str, Any]
+    canonical: bytes  # RFC 8785
+    coercions: tuple[str, ...] = ()
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong, where, and what would be right."""
+
+    reason: str
+    position: str  # `edits[0].path`; `arguments` for the whole
+    expected: str
+
+    @property
+    def repair_hint(self) -> str:
+        """One sentence for the model."""
+        return f"at {self.position}: expected {self.expected}"
+
+
+def check_arguments(spec: ToolSpec, arguments: Any) -> Accepted | Refused:
+    """The arguments as the tool will get them, or the first thing that is wrong with them."""
+    try:
+        _check_shape(arguments, spec.input_cap_bytes)
+        checker = _Checker(spec)
+        checked = checker.check(spec.parameters, arguments, ())
+        canonical = _canonical(checked, spec.input_cap_bytes)
+    except _Mismatch as found:
+        return Refused(reason=found.reason, position=found.position, expected=found.expected)
+    return Accepted(
+        arguments=checked, canonical=canonical, coercions=tuple(checker.coercions)
+    )
+
+
+class _Mismatch(Exception):
+    def __init__(self, path: tuple[str | int, ...], expected: str, got: str) -> None:
+        self.position = _position(path)
+        self.expected = expected
+        self.reason = f"{self.position}: expected {expected}, got {got}"
+        super().__init__(self.reason)
+
+
+# --- shape and size ------------------------------------------------------------------------------
+
+
+def _check_shape(arguments: Any, cap_bytes: int) -> None:
+    """Depth, number of values and text, before any recursion meets them."""
+    if not isinstance(arguments, dict):
+        raise _Mismatch((), "a JSON object", _kind(arguments))
+    level: list[Any] = [arguments]
+    nodes = chars = depth = 0
+    while level:
+        depth += 1
+        nodes += len(level)
+        if depth > MAX_DEPTH:
+            raise _Mismatch((), f"at most {MAX_DEPTH} levels", "deeper nesting")
+        if nodes > MAX_NODES:
+            raise _Mismatch((), f"at most {MAX_NODES} values", "more")
+        chars += sum(_text_chars(item) for item in level)
+        if chars > cap_bytes:
+            raise _Mismatch((), f"at most {cap_bytes} bytes", "more")
+        level = [part for item in level for part in _parts(item)]
+
+
+def _parts(item: Any) -> list[Any]:
+    if isinstance(item, dict):
+        return list(item.values())
+    return item if isinstance(item, list) else []
+
+
+def _text_chars(item: Any) -> int:
+    if isinstance(item, str):
+        return len(item)
+    return sum(len(key) for key in item) if isinstance(item, dict) else 0
+
+
+def _canonical(arguments: dict[str, Any], cap_bytes: int) -> bytes:
+    try:
+        canonical = canonical_json(arguments)
+    except NotCanonical:
+        raise _Mismatch((), "numbers within ±(2^53-1) and valid Unicode", "others") from None
+    if len(canonical) > cap_bytes:
+        raise _Mismatch((), f"at most {cap_bytes} bytes", f"{len(canonical)}")
+    return canonical
+
+
+# --- values against schemas ----------------------------------------------------------------------
+
+
+class _Checker:
+    """Walks value and schema together; remembers what it coerced."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self.never_coerced = spec.never_coerced
+        self.coercions: list[str] = []
+
+    def check(self, schema: Mapping[str, Any], value: Any, path: tuple[str | int, ...]) -> Any:
+        """The value, coerced where that is safe.  Raises _Mismatch."""
+        if not TYPES[schema["type"]](value):
+            value = self._coerce(schema, value, path)
+        if not _is_within(schema, value):
+            raise _Mismatch(path, expected_text(schema), _kind(value))
+        if schema["type"] == "object":
+            return self._check_fields(schema, value, path)
+        if schema["type"] == "array" and "items" in schema:
+            items = enumerate(value)
+            return [self.check(schema["items"], item, (*path, index)) for index, item in items]
+        return value
+
+    def _check_fields(
+        self, schema: Mapping[str, Any], value: dict[str, Any], path: tuple[str | int, ...]
+    ) -> dict[str, Any]:
+        known: Mapping[str, Any] = schema.get("properties", {})
+        for name in schema.get("required", ()):
+            if name not in value:
+                raise _Mismatch((*path, name), expected_text(known[name]), "nothing")
+        for name in value:
+            if name not in known and not schema.get("additionalProperties", False):
+                raise _Mismatch(path, _fields_text(known, name), f"the field {_shown(name)}")
+        return {
+            name: self.check(known[name], item, (*path, name)) if name in known else item
+            for name, item in value.items()
+        }
+
+    def _coerce(
+        self, schema: Mapping[str, Any], value: Any, path: tuple[str | int, ...]
+    ) -> Any:
+        wanted = schema["type"]
+        coerced = _COERCIONS[wanted](value) if wanted in _COERCIONS else None
+        if coerced is None or (path and path[0] in self.never_coerced):
+            raise _Mismatch(path, expected_text(schema), _kind(value))
+        shown = f"{json.dumps(value)} -> {json.dumps(coerced)}"
+        self.coercions.append(f"{_position(path)}: {shown}")
+        return coerced
+
+
+def _is_within(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value of the right type keeps enumeration, bounds and lengths."""
+    if "enum" in schema and not any(_is_same(value, one) for one in schema["enum"]):
+        return False
+    if isinstance(value, str):
+        return _is_between(len(value), schema, "minLength", "maxLength")
+    if isinstance(value, list):
+        return _is_between(len(value), schema, "minItems", "maxItems")
+    if isinstance(value, int | float):
+        return _is_between(value, schema, "minimum", "maximum")
+    return True
+
+
+def _is_same(value: Any, one: Any) -> bool:
+    return type(value) is type(one) and bool(value == one)  # True is not 1 here
+
+
+def _is_between(size: float, schema: Mapping[str, Any], low: str, high: str) -> bool:
+    return (low not in schema or size >= schema[low]) and (
+        high not in schema or size <= schema[high]
+    )
+
+
+# --- safe coercions: exactly one reading, nothing lost; None where there is none -----------------
+
+
+def _to_integer(value: Any) -> int | None:
+    if isinstance(value, float):
+        is_exact = value.is_integer() and abs(value) <= MAX_SAFE_INTEGER
+        return int(value) if is_exact else None
+    return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else None
+
+
+def _to_number(value: Any) -> int | float | None:
+    whole = _to_integer(value)
+    if whole is not None:
+        return whole
+    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+
+
+def _to_boolean(value: Any) -> bool | None:
+    return {"true": True, "false": False}.get(value) if isinstance(value, str) else None
+
+
+def _to_string(value: Any) -> str | None:
+    return str(value) if type(value) is int else None
+
+
+_COERCIONS = {
+    "integer": _to_integer,
+    "number": _to_number,
+    "boolean": _to_boolean,
+    "string": _to_string,
+}
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _position(path: tuple[str | int, ...]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or "arguments"
+
+
+def _kind(value: Any) -> str:
+    """What a value is, without showing it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return f"a string of {len(value)} characters"
+        case list():
+            return f"an array of {len(value)} items"
+        case _:
+            return "an object"
+
+
+def _fields_text(known: Mapping[str, Any], name: str) -> str:
+    near = get_close_matches(name[:_NAME_CHARS], known, n=1)
+    listed = ", ".join(known) or "none"
+    return f"only the fields {listed}" + (f" (did you mean {near[0]}?)" if near else "")
+
+
+def _shown(name: str) -> str:
+    return visible(json.dumps(name[:_NAME_CHARS], ensure_ascii=False))

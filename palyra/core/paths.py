@@ -1,0 +1,79 @@
+"""Paths as text: the one spelling of a workspace path, and the names nobody may touch.
+
+A path argument is relative to the workspace root, in POSIX form, without `..` and NUL; absolute
+paths are refused even when they point inside, so that rules, conflict keys and prompts all see one
+spelling of a file.  This is for deciding; what confines a call is how it opens the file
+(`tools.confine`).
+"""
+
+import re
+import unicodedata
+from typing import Literal
+
+MAX_PATH_BYTES = 4096  # PATH_MAX
+MAX_NAME_BYTES = 255  # NAME_MAX
+
+PathMark = Literal["outside", "private", "configuration"]
+
+# Where keys, tokens and browser sessions are kept: never read, never written.
+_PRIVATE = (
+    r"\.ssh", r"\.aws", r"\.gnupg", r"\.netrc", r"\.git-credentials", r"\.pgpass", r"\.kube",
+    r"\.azure", r"\.password-store", r"\.mozilla", r"\.thunderbird", r"\.librewolf",
+    r"\.config/(?:google-chrome|chromium|bravesoftware|microsoft-edge|vivaldi|opera)[^/]*",
+    r"\.config/(?:gcloud|gh)",
+    r"\.env(?!\.(?:example|sample|template)(?:/|$))[^/]*",  # examples are made to be shared
+)  # fmt: skip
+# Changing these makes another program run something later, outside of any sandbox: never written.
+_CONFIGURATION = (
+    r"\.git", r"\.vscode", r"\.idea", r"\.devcontainer", r"\.cursor", r"\.claude",
+)  # fmt: skip
+
+
+def _whole_names(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"(?:^|/)(?:{'|'.join(patterns)})(?:/|$)")
+
+
+_IS_PRIVATE = _whole_names(_PRIVATE)
+_IS_CONFIGURATION = _whole_names(_CONFIGURATION)
+
+
+def normal_path(path: str) -> str | None:
+    """The one spelling of a path below the root ("" for the root); None when it is none."""
+    if path.startswith("/") or "\0" in path or len(_encoded(path)) > MAX_PATH_BYTES:
+        return None
+    names = [name for name in path.split("/") if name not in {"", "."}]
+    if ".." in names or any(len(_encoded(name)) > MAX_NAME_BYTES for name in names):
+        return None
+    return "/".join(names)
+
+
+def is_private(path: str) -> bool:
+    """Whether a normal path is, or lies in, a place for secrets."""
+    return _IS_PRIVATE.search(_folded(path)) is not None
+
+
+def is_configuration(path: str) -> bool:
+    """Whether a normal path is, or lies in, what other programs take their orders from."""
+    return _IS_CONFIGURATION.search(_folded(path)) is not None
+
+
+def path_marks(path: str) -> frozenset[PathMark]:
+    """What a path argument is to the rules."""
+    normal = normal_path(path)
+    if normal is None:
+        return frozenset({"outside"})
+    marks: set[PathMark] = set()
+    if is_private(normal):
+        marks.add("private")
+    if is_configuration(normal):
+        marks.add("configuration")
+    return frozenset(marks)
+
+
+def _folded(path: str) -> str:
+    """The path as a file system that folds case or Unicode forms would take it."""
+    return unicodedata.normalize("NFKC", path).casefold()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,80 @@
+"""The JSON Schema that tools may use: what can be checked exactly and in linear time.
+
+A keyword outside `KEYWORDS` is an error when the tool is registered, so that no rule stands in a
+schema without being kept.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from palyra.errors import InvariantBroken
+
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: type(value) is int,
+    "number": lambda value: type(value) in {int, float},
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+}
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples"})
+_NUMERIC = frozenset({"minimum", "maximum"})
+_OF_TYPE: dict[str, frozenset[str]] = {
+    "object": frozenset({"properties", "required", "additionalProperties"}),
+    "array": frozenset({"items", "minItems", "maxItems"}),
+    "string": frozenset({"minLength", "maxLength"}),
+    "integer": _NUMERIC,
+    "number": _NUMERIC,
+    "boolean": frozenset(),
+    "null": frozenset(),
+}
+KEYWORDS = frozenset({"type", "enum"}) | _ANNOTATIONS | frozenset().union(*_OF_TYPE.values())
+
+
+def check_schema(schema: Mapping[str, Any], where: str) -> None:
+    """Raise InvariantBroken unless every rule in the schema is one that intake keeps."""
+    kind = schema.get("type")
+    if kind not in TYPES:
+        raise InvariantBroken(f"{where}: type must be one of {', '.join(TYPES)}, not {kind!r}")
+    unknown = schema.keys() - _ANNOTATIONS - {"type", "enum"} - _OF_TYPE[kind]
+    if unknown:
+        raise InvariantBroken(f"{where}: intake does not check {', '.join(sorted(unknown))}")
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    missing = set(schema.get("required", ())) - properties.keys()
+    if missing:
+        raise InvariantBroken(f"{where}: required but not described: {', '.join(sorted(missing))}")
+    if not isinstance(schema.get("additionalProperties", False), bool):
+        raise InvariantBroken(f"{where}: additionalProperties must be true or false")
+    for name, inner in properties.items():
+        check_schema(inner, f"{where}.{name}")
+    if "items" in schema:
+        check_schema(schema["items"], f"{where}[]")
+
+
+def expected_text(schema: Mapping[str, Any]) -> str:
+    """What the schema asks for, in words."""
+    if "enum" in schema:
+        return "one of " + ", ".join(repr(one) for one in schema["enum"])
+    match schema["type"]:
+        case "string":
+            return "a string" + _range_text(schema, "minLength", "maxLength", " characters")
+        case "array":
+            return "an array" + _range_text(schema, "minItems", "maxItems", " items")
+        case "integer":
+            return "an integer" + _range_text(schema, "minimum", "maximum", "")
+        case "null":
+            return "null"
+        case "object":
+            return "an object"
+        case kind:
+            return f"a {kind}" + _range_text(schema, "minimum", "maximum", "")
+
+
+def _range_text(schema: Mapping[str, Any], low: str, high: str, unit: str) -> str:
+    least, most = schema.get(low), schema.get(high)
+    if least is None and most is None:
+        return ""
+    if least is None:
+        return f" of at most {most}{unit}"
+    return f" of at least {least}{unit}" if most is None else f" of {least} to {most}{unit}"
