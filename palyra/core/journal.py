@@ -79,3 +79,4 @@ class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
     was_clean: bool
     head_position: int
     verification: VerifyReport
+    notes: tuple[str, ...] = ()  # repaired without loss, worth a log line (a torn last root line)
