@@ -1,0 +1,33 @@
+"""A typed client for protocol v1.
+
+    async with connect() as client:
+        started = await client.start_run("hello")
+        async with client.events(started.run_id) as items:
+            async for item in items:
+                ...
+
+Imports only `core`, `errors` and its own package, and none of the daemon's heavy libraries.
+"""
+
+from palyra.net.client.client import Client
+from palyra.net.client.connect import connect
+from palyra.net.client.feed import CaughtUp, Dropped, Item, Progress, Reset, TapeEvent
+from palyra.net.client.replies import RunView, TapePage, Token
+from palyra.net.client.subscription import Inbox, Notice, Subscription
+
+__all__ = [
+    "CaughtUp",
+    "Client",
+    "Dropped",
+    "Inbox",
+    "Item",
+    "Notice",
+    "Progress",
+    "Reset",
+    "RunView",
+    "Subscription",
+    "TapeEvent",
+    "TapePage",
+    "Token",
+    "connect",
+]

@@ -1,0 +1,180 @@
+"""The client: one typed method per method of protocol v1.
+
+Runs, tapes and approvals are here, the rest of the daemon in `admin`.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Literal, TypedDict, Unpack
+
+from palyra.core.commands import Cancelled, Resolved, Started
+from palyra.core.events import ApprovalMode, Budget, QueueMode
+from palyra.core.records import ApprovalRecord, ApprovalScope, RunState
+from palyra.errors import Unavailable
+from palyra.net.client.admin import Admin
+from palyra.net.client.replies import (
+    ApprovalList,
+    Json,
+    RawPage,
+    RunList,
+    RunView,
+    Steered,
+    TapePage,
+    to_page,
+)
+from palyra.net.client.subscription import Inbox, Subscription
+
+WAIT_MS = 60_000  # one `run.wait`; the daemon takes up to 120 000
+
+
+class RunOptions(TypedDict, total=False):
+    """What `run.start` takes besides the text; the daemon has a default for each."""
+
+    session_id: str | None
+    session_key: str | None
+    agent: str | None
+    model: str | None
+    queue_mode: QueueMode
+    approval_mode: ApprovalMode
+    json_mode: bool
+    budget: Budget
+    attachments: Sequence[Json]
+    origin: str
+    idempotency_key: str
+
+
+class AnswerOptions(TypedDict, total=False):
+    """What `approval.resolve` takes besides the answer."""
+
+    scope: ApprovalScope
+    ttl_ms: int | None
+    reason: str
+    idempotency_key: str
+
+
+class Client(Admin):
+    """A connection to one daemon that mends itself.
+
+    Every method raises the PalyraError that the daemon answered with.  Mutations carry an
+    idempotency key (yours, or one made here), so they are safely repeated when the connection is
+    lost under way; other requests then raise Unavailable.  Deadlines are the caller's:
+    `with trio.fail_after(5): await client.ping()`.
+    """
+
+    # --- runs ---
+
+    async def start_run(self, text: str, **options: Unpack[RunOptions]) -> Started:
+        """The message is durable and belongs to the run named in the result."""
+        return await self._mutate("run.start", {"text": text, **options}, Started)
+
+    async def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> int:
+        """The committed seq of a word that reaches the model at its next boundary."""
+        params = {"run_id": run_id, "text": text, "idempotency_key": idempotency_key}
+        return (await self._mutate("run.steer", params, Steered)).seq
+
+    async def cancel(
+        self, run_id: str, reason: str | None = None, *, idempotency_key: str | None = None
+    ) -> Cancelled:
+        """The run's terminal state; a run that had ended already keeps its own."""
+        params = {"run_id": run_id, "reason": reason, "idempotency_key": idempotency_key}
+        return await self._mutate("run.cancel", params, Cancelled)
+
+    async def get_run(self, run_id: str) -> RunView:
+        return await self._ask("run.get", {"run_id": run_id}, RunView)
+
+    async def list_runs(
+        self,
+        *,
+        session_id: str | None = None,
+        states: Sequence[RunState] | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunView]:
+        """Newest first; `before` is the run_id of the last one seen."""
+        params = {"session_id": session_id, "states": states, "before": before, "limit": limit}
+        return (await self._ask("run.list", params, RunList)).runs
+
+    async def wait_run(
+        self, run_id: str, *, until: Literal["terminal", "attention"] = "terminal"
+    ) -> RunView:
+        """The run once it has ended or, with "attention", also once it needs a person.
+
+        Waits as long as it takes, across lost connections.
+        """
+        params = {"run_id": run_id, "until": until, "timeout_ms": WAIT_MS}
+        while True:
+            try:
+                view = await self._ask("run.wait", params, RunView)
+            except Unavailable:
+                await self._line.wait_link()  # raises when there will be none
+                continue
+            if not view.timed_out:
+                return view
+
+    # --- tapes ---
+
+    async def read_tape(
+        self, run_id: str, after_seq: int = -1, *, limit: int | None = None
+    ) -> TapePage:
+        """A page of committed events with seq > after_seq."""
+        params = {"run_id": run_id, "after_seq": after_seq, "limit": limit}
+        return to_page(await self._ask("tape.read", params, RawPage))
+
+    @asynccontextmanager
+    async def events(
+        self, run_id: str, after_seq: int = -1, *, progress: bool = True
+    ) -> AsyncGenerator[Subscription]:
+        """All events after `after_seq`, then live ones, as an async iterator.
+
+        The iterator ends after the run's terminal event.  It survives lost connections and
+        restarts of the daemon without gap or repeat; events that a crash undid are announced by
+        `Dropped`.  Raises NotFound for an unknown run.
+        """
+        subscription = self._line.subscribe(run_id, after_seq, progress=progress)
+        try:
+            await subscription.wait_opened()
+            yield subscription
+        finally:
+            self._line.unsubscribe(subscription)
+
+    @asynccontextmanager
+    async def notices(self) -> AsyncGenerator[Inbox]:
+        """Notifications outside subscriptions (approvals, draining) from now on.
+
+        They are news: after a lost connection, list again what matters.
+        """
+        inbox = self._line.open_inbox()
+        try:
+            yield inbox
+        finally:
+            self._line.close_inbox(inbox)
+
+    # --- approvals ---
+
+    async def list_approvals(
+        self,
+        *,
+        run_id: str | None = None,
+        pending_only: bool | None = None,
+        limit: int | None = None,
+    ) -> list[ApprovalRecord]:
+        """Pending ones first."""
+        params = {"run_id": run_id, "pending_only": pending_only, "limit": limit}
+        return (await self._ask("approval.list", params, ApprovalList)).approvals
+
+    async def get_approval(self, approval_id: str) -> ApprovalRecord:
+        return await self._ask("approval.get", {"approval_id": approval_id}, ApprovalRecord)
+
+    async def resolve_approval(
+        self,
+        approval_id: str,
+        decision: Literal["allow", "deny"],
+        digest: str,
+        **options: Unpack[AnswerOptions],
+    ) -> Resolved:
+        """The recorded outcome; `won` is false when somebody else answered first.
+
+        `digest` is the one that was shown: an answer to anything else raises DigestMismatch.
+        """
+        params = {"approval_id": approval_id, "decision": decision, "digest": digest, **options}
+        return await self._mutate("approval.resolve", params, Resolved)

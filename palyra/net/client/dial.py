@@ -1,0 +1,98 @@
+"""Dialling: from an address to an open link, and what a refusal means."""
+
+from collections.abc import Callable
+
+import msgspec
+import trio
+import trio_websocket
+
+from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unavailable
+from palyra.net.client.link import Greeting, Link, LinkLost, OnNotice
+from palyra.net.client.socket import open_socket
+from palyra.net.discovery import Endpoint
+
+OPEN_WITHIN_S = 10.0  # TCP, upgrade, hello and connect together
+CLOSE_UNAUTHENTICATED = 4401
+CLOSE_REVOKED = 4403
+HTTP_UNAUTHORIZED = 401
+HTTP_FORBIDDEN = 403
+
+
+async def run_link(
+    endpoint: Endpoint,
+    greeting: Greeting,
+    on_notice: OnNotice,
+    on_open: Callable[[Link], None],
+) -> None:
+    """Connect, announce the open link, serve it until it ends.
+
+    Raises Unauthenticated or Forbidden when the daemon refuses or revokes the token (asking again
+    is pointless), any other PalyraError when it cannot be reached or understood.
+    """
+    failure: BaseException | None = None
+    try:
+        link = await _serve(endpoint, greeting, on_notice, on_open)
+        failure = _verdict(link)
+    except* trio_websocket.ConnectionRejected as group:
+        failure = _refusal(endpoint, _first(group))
+    except* trio.TooSlowError:
+        failure = Unavailable(f"{endpoint.ws_url} did not answer within {OPEN_WITHIN_S:.0f} s")
+    except* (OSError, LinkLost) as group:
+        failure = Unavailable(f"{endpoint.ws_url} is not reachable: {_first(group)}")
+    except* (msgspec.DecodeError, UnicodeDecodeError) as group:
+        failure = ProtocolError(f"{endpoint.ws_url} is no Palyra daemon: {_first(group)}")
+    except* PalyraError as group:
+        failure = _first(group)
+    if failure is not None:
+        raise failure
+
+
+async def _serve(
+    endpoint: Endpoint, greeting: Greeting, on_notice: OnNotice, on_open: Callable[[Link], None]
+) -> Link:
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(OPEN_WITHIN_S):
+            link = await _open_link(nursery, endpoint, greeting, on_notice)
+        nursery.start_soon(link.listen_for_life)
+        on_open(link)
+        await link.closed.wait()
+        nursery.cancel_scope.cancel("the link has ended")
+    return link
+
+
+async def _open_link(
+    nursery: trio.Nursery, endpoint: Endpoint, greeting: Greeting, on_notice: OnNotice
+) -> Link:
+    link = Link(await open_socket(nursery, endpoint.ws_url), nursery, on_notice)
+    await link.receive_hello()
+    nursery.start_soon(link.read)
+    nursery.start_soon(link.write)
+    try:
+        await link.introduce(endpoint.token, greeting)
+    except LinkLost:
+        raise _verdict(link) or LinkLost(link.close_reason) from None
+    return link
+
+
+def _verdict(link: Link) -> PalyraError | None:
+    """The error of an ended link that no reconnect can cure; None when another try may help."""
+    if link.close_code == CLOSE_UNAUTHENTICATED:
+        return Unauthenticated(f"the daemon refused the token: {link.close_reason or 'unknown'}")
+    if link.close_code == CLOSE_REVOKED:
+        return Forbidden(f"the token was revoked: {link.close_reason or 'ask its operator'}")
+    return None
+
+
+def _refusal(endpoint: Endpoint, error: BaseException) -> PalyraError:
+    status = getattr(error, "status_code", 0)
+    if status == HTTP_UNAUTHORIZED:
+        return Unauthenticated(f"{endpoint.ws_url} refused the token")
+    if status == HTTP_FORBIDDEN:
+        return Forbidden(f"{endpoint.ws_url} refused this host name or origin (HTTP 403)")
+    return Unavailable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error in the group that is no group itself."""
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,0 +1,100 @@
+"""What the methods of protocol v1 answer, where no record or command of `core` says it already."""
+
+from typing import Any
+
+import msgspec
+
+from palyra.core.records import ApprovalRecord, RunPhase, RunRecord, SessionRecord
+from palyra.net.client.feed import EventFrame, TapeEvent, to_event
+
+
+class Pong(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `ping`."""
+
+    now_ms: int
+
+
+class Steered(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `run.steer`: the committed seq of the word."""
+
+    seq: int
+
+
+class RunView(RunRecord, frozen=True, kw_only=True):
+    """A run as the wire shows it: the record and its derived phase."""
+
+    phase: RunPhase = "in_progress"
+    timed_out: bool = False  # of `run.wait` only
+
+
+class RunList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `run.list`, newest first."""
+
+    runs: list[RunView]
+
+
+class SessionList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `session.list`, newest first."""
+
+    sessions: list[SessionRecord]
+
+
+class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `approval.list`, pending first."""
+
+    approvals: list[ApprovalRecord]
+
+
+class TapePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Committed events after a cursor; `next_after_seq` is None when the head was reached."""
+
+    events: list[TapeEvent]
+    head_seq: int
+    floor_seq: int
+    next_after_seq: int | None
+
+
+class RawPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `tape.read` as sent."""
+
+    events: list[EventFrame]
+    head_seq: int
+    floor_seq: int = 0
+    next_after_seq: int | None = None
+
+
+def to_page(raw: RawPage) -> TapePage:
+    """The page with its payloads decoded."""
+    return TapePage(
+        events=[to_event(frame) for frame in raw.events],
+        head_seq=raw.head_seq,
+        floor_seq=raw.floor_seq,
+        next_after_seq=raw.next_after_seq,
+    )
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """A bearer token as the daemon shows it: never the secret."""
+
+    token_id: str
+    principal: str
+    role: str
+    name: str
+    created_ms: int
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+
+
+class TokenList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `token.list`."""
+
+    tokens: list[Token]
+
+
+class NewToken(Token, frozen=True, kw_only=True):
+    """Answer to `token.create`: the only time the secret is shown."""
+
+    token: str
+
+
+Json = dict[str, Any]
