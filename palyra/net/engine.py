@@ -1,0 +1,169 @@
+"""The WebSocket engine: trio-websocket's connection with exact limits and batched writes.
+
+Owns: the frames of one connection.  Used by: `palyra.net.websocket` only.
+It changes three private handlers of trio-websocket and uses its send lock, so the version range
+in pyproject.toml is narrow and a test fails when one of the names in `RELIED_ON` is gone.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+
+import trio
+from trio_websocket import ConnectionClosed, WebSocketConnection
+from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, Request, TextMessage
+from wsproto.utilities import LocalProtocolError
+
+from palyra.net.replay import RECEIVE_BYTES, ReplayStream
+from palyra.net.sniff import Head
+from palyra.net.transport import BadFrame
+
+RELIED_ON = frozenset(
+    {
+        "_abort_web_socket", "_accept", "_close_handshake", "_close_reason", "_close_web_socket",
+        "_handle_close_connection_event", "_handle_message_event", "_handle_ping_event",
+        "_handle_pong_event", "_reader_task", "_send", "_send_channel", "_stream_lock", "_wsproto",
+    }
+)  # fmt: skip
+
+UNSUPPORTED, TOO_BIG = 1003, 1009  # close codes, RFC 6455 section 7.4.1
+
+# One message waits for `get_message`, one is being put together: no peer can make us hold more.
+_QUEUED_MESSAGES = 1
+_FIN_TEXT = 0x81
+_SHORT, _MEDIUM = 125, 65_535  # payload lengths up to which a frame's header has 2 and 4 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WebSocketLimits:
+    """Bounds of one connection."""
+
+    max_message_bytes: int = 1_048_576
+    send_timeout_s: float = 30.0  # a peer that takes nothing for so long does not read any more
+    close_timeout_s: float = 3.0  # for the whole goodbye, after which the socket is just closed
+    ping_every_s: float = 20.0
+    pong_within_s: float = 20.0
+
+
+def render_frames(messages: Sequence[bytes]) -> bytes:
+    """All messages as unmasked, unfragmented text frames, back to back (RFC 6455 section 5.2)."""
+    return b"".join(_parts(messages))
+
+
+def _parts(messages: Sequence[bytes]) -> Iterator[bytes]:
+    for message in messages:
+        size = len(message)
+        if size <= _SHORT:
+            yield bytes((_FIN_TEXT, size))
+        elif size <= _MEDIUM:
+            yield struct.pack("!BBH", _FIN_TEXT, 126, size)
+        else:
+            yield struct.pack("!BBQ", _FIN_TEXT, 127, size)
+        yield message
+
+
+class Engine(WebSocketConnection):
+    """One server-side connection.  Messages are handed out as UTF-8 bytes."""
+
+    def __init__(self, stream: ReplayStream, limits: WebSocketLimits) -> None:
+        super().__init__(
+            stream,
+            WSConnection(ConnectionType.SERVER),
+            message_queue_size=_QUEUED_MESSAGES,
+            max_message_size=limits.max_message_bytes,
+            receive_buffer_size=RECEIVE_BYTES,
+        )
+        self.refusal: BadFrame | None = None
+        self._limits = limits
+        self._partial = bytearray()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a message may still be sent."""
+        return self._close_reason is None and self._wsproto.state is ConnectionState.OPEN
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether reading stands still because nobody takes the message that was read."""
+        return self._send_channel.statistics().tasks_waiting_send > 0
+
+    async def shake_hands(self, head: Head, subprotocol: str | None) -> None:
+        """Answer a checked request with 101.  Raises ConnectionClosed.
+
+        `read` starts afterwards, so what the peer sent too early are frames like any other.
+        """
+        self._wsproto.initiate_upgrade_connection(list(head.headers), head.target)
+        request = cast("Request", next(self._wsproto.events()))
+        await self._accept(request, subprotocol, [])
+
+    async def read(self) -> None:
+        """Read frames until the connection ends; answers pings and closes."""
+        with suppress(BadFrame):  # `refusal` tells whoever receives
+            await self._reader_task()
+
+    async def send_batch(self, messages: Sequence[bytes]) -> None:
+        """Write all messages with one `send_all`.  Raises ConnectionClosed.
+
+        The lock is the engine's own, and first come first served: frames of the reader (pong,
+        close) go before or after a batch, never into it.
+        """
+        if not self.is_open:
+            raise ConnectionClosed(self._close_reason)
+        data = render_frames(messages)
+        async with self._stream_lock:
+            try:
+                await self._stream.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._abort_web_socket()
+                raise ConnectionClosed(self._close_reason) from None
+
+    async def check_alive(self) -> None:
+        """Returns once the peer answered a ping, or the connection is closing."""
+        with suppress(ConnectionClosed, LocalProtocolError):
+            await self.ping()
+
+    async def _handle_message_event(self, event: BytesMessage | TextMessage) -> None:
+        # Replaces the base method, which counts characters, keeps every fragment as an object of
+        # its own and lets a flood of empty fragments run without ever yielding to other tasks.
+        if isinstance(event, BytesMessage):
+            await self._refuse(UNSUPPORTED, "binary frames are not part of the protocol")
+        limit = self._limits.max_message_bytes
+        self._partial += cast("str", event.data).encode()
+        if len(self._partial) > limit:
+            await self._refuse(TOO_BIG, f"a message may have {limit} bytes")
+        if not event.message_finished:
+            await trio.lowlevel.checkpoint()
+            return
+        message = bytes(self._partial)
+        self._partial.clear()
+        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):  # we are closing
+            await self._send_channel.send(message)
+
+    async def _handle_close_connection_event(self, event: CloseConnection) -> None:
+        # OPEN means that wsproto made this event up because it cannot parse what came; the base
+        # method would drop the connection without the close frame that says why.
+        if self._wsproto.state is ConnectionState.OPEN:
+            await self._refuse(int(event.code), event.reason or "")
+        await super()._handle_close_connection_event(event)
+
+    async def _handle_ping_event(self, event: Ping) -> None:
+        # The base method raises LocalProtocolError for a ping that crosses our close frame.
+        if self.is_open:
+            await super()._handle_ping_event(event)
+
+    async def _handle_pong_event(self, event: Pong) -> None:
+        await super()._handle_pong_event(event)
+        await trio.lowlevel.checkpoint()  # pongs nobody asked for must not starve other tasks
+
+    async def _refuse(self, code: int, reason: str) -> None:
+        """Say why and set `refusal`.  Always raises it, which ends the reader at once."""
+        self.refusal = BadFrame(code, reason)
+        with trio.move_on_after(self._limits.close_timeout_s), suppress(ConnectionClosed):
+            await self._send(CloseConnection(code=code, reason=reason))
+        await self._close_web_socket(code, reason)
+        self._close_handshake.set()
+        raise self.refusal

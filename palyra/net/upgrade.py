@@ -1,0 +1,169 @@
+"""Who may talk to the daemon at all: pure checks on a request's head, before any app byte.
+
+The first thing a browser page of a stranger can do is send requests to 127.0.0.1, so every
+request, WebSocket or HTTP, must name us (`Host`, against DNS rebinding) and, when it comes from
+a page, that page must be ours (`Origin`, against cross-site WebSocket hijacking: RFC 6455
+section 10.2).  Refusals name the setting that would allow the request.
+"""
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import AddressValueError, IPv4Address
+from urllib.parse import parse_qsl
+
+from palyra.net.sniff import Head, Refusal
+
+WEBSOCKET_PATH = b"/v1/ws"
+SUBPROTOCOL = "palyra.v1"
+HTTP_PORT = 80  # RFC 9110 section 4.2.1: what a Host header without a port means
+MAX_PORT = 65_535
+
+_AUTHORITY = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # RFC 6455 section 4.1: 16 bytes in base64
+_TOKEN_KEYS = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
+_MAX_QUERY_FIELDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the daemon is called: its port, and names and origins the owner added.
+
+    `hosts` holds `name` (any port) or `name:port`; `origins` holds `scheme://name[:port]`.
+    """
+
+    port: int
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A WebSocket request that may be answered with 101."""
+
+    bearer: str | None
+    subprotocol: str | None
+
+
+def judge_upgrade(head: Head, names: Names) -> Admission | Refusal:
+    """Whether this head may become a WebSocket, and with which token and subprotocol."""
+    refusal = judge_request(head, names) or _judge_handshake(head)
+    if refusal:
+        return refusal
+    wanted = head.tokens(b"sec-websocket-protocol") - {b""}
+    if wanted and SUBPROTOCOL.encode() not in wanted:
+        return Refusal(
+            HTTPStatus.BAD_REQUEST, f"the only subprotocol is {SUBPROTOCOL}; ask for it or for none"
+        )
+    return Admission(find_bearer(head), SUBPROTOCOL if wanted else None)
+
+
+def judge_request(head: Head, names: Names) -> Refusal | None:
+    """Why this request must not be served, whatever it asks for; None when it may."""
+    return _judge_host(head, names) or _judge_origin(head, names) or _judge_secrets(head)
+
+
+def find_bearer(head: Head) -> str | None:
+    """The token of `Authorization: Bearer`; None for none or another scheme."""
+    for value in head.values(b"authorization"):
+        scheme, _, token = value.partition(b" ")
+        if scheme.lower() == b"bearer" and token.strip().isascii():
+            return token.strip().decode("ascii") or None
+    return None
+
+
+def is_own_host(authority: str, names: Names) -> bool:
+    """Whether a `Host` value, in lower case, names this daemon."""
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        return False
+    name, port = match["name"], int(match["port"] or HTTP_PORT)
+    if port > MAX_PORT:
+        return False
+    if name in names.hosts or f"{name}:{port}" in names.hosts:
+        return True
+    return port == names.port and is_loopback(name)
+
+
+def is_loopback(name: str) -> bool:
+    """Whether the name can only mean this machine.  `localhost.evil.example` cannot."""
+    if name in {"localhost", "[::1]"}:
+        return True
+    try:
+        return IPv4Address(name).is_loopback
+    except AddressValueError:
+        return False
+
+
+def _judge_host(head: Head, names: Names) -> Refusal | None:
+    values = head.values(b"host")
+    if len(values) == 1 and is_own_host(_text(values[0]), names):
+        return None
+    shown = ", ".join(map(_shown, values)) or "none"
+    return Refusal(
+        HTTPStatus.FORBIDDEN,
+        f"Host {shown} is not a name of this daemon; the setting net.hosts lists more",
+    )
+
+
+def _judge_origin(head: Head, names: Names) -> Refusal | None:
+    values = head.values(b"origin")
+    if not values:
+        return None  # not a browser: the token decides
+    # Compared whole: "null", a suffix look-alike and a second header cannot match.
+    own = f"http://{_text(head.values(b'host')[0])}"
+    allowed = {_without_default_port(name) for name in (own, *names.origins)}
+    if len(values) == 1 and _without_default_port(_text(values[0])) in allowed:
+        return None
+    shown = ", ".join(map(_shown, values))
+    return Refusal(
+        HTTPStatus.FORBIDDEN,
+        f"Origin {shown} is not allowed; the setting net.origins lists those that are",
+    )
+
+
+def _without_default_port(origin: str) -> str:
+    if origin.startswith("http://"):
+        return origin.removesuffix(":80")
+    return origin.removesuffix(":443") if origin.startswith("https://") else origin
+
+
+def _judge_secrets(head: Head) -> Refusal | None:
+    if len(head.values(b"authorization")) > 1:
+        return Refusal(HTTPStatus.BAD_REQUEST, "more than one Authorization header")
+    query = head.target.partition(b"?")[2].decode("latin-1")
+    if query.count("&") >= _MAX_QUERY_FIELDS:
+        return Refusal(HTTPStatus.BAD_REQUEST, "too many query fields")
+    names = {name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
+    if names & _TOKEN_KEYS:  # the value is not repeated: URLs end up in logs, answers too
+        return Refusal(
+            HTTPStatus.BAD_REQUEST, "no token in the URL: send `Authorization: Bearer` instead"
+        )
+    return None
+
+
+def _judge_handshake(head: Head) -> Refusal | None:
+    """What the WebSocket engine would refuse later with less to say, or not at all."""
+    if head.method != b"GET":
+        return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket opens with GET")
+    if head.values(b"transfer-encoding") or set(head.values(b"content-length")) - {b"0"}:
+        return Refusal(HTTPStatus.BAD_REQUEST, "a WebSocket handshake has no body")
+    if head.values(b"sec-websocket-version") != [b"13"]:
+        return Refusal(
+            HTTPStatus.UPGRADE_REQUIRED,
+            "this daemon speaks WebSocket version 13",
+            (("Sec-WebSocket-Version", "13"),),
+        )
+    keys = head.values(b"sec-websocket-key")
+    if len(keys) != 1 or _KEY.fullmatch(keys[0]) is None:
+        return Refusal(HTTPStatus.BAD_REQUEST, "one Sec-WebSocket-Key of 16 bytes is needed")
+    return None
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1").lower()
+
+
+def _shown(value: bytes) -> str:
+    """A header value fit for an answer: bounded and printable."""
+    return ascii(value[:100].decode("latin-1"))

@@ -1,0 +1,120 @@
+"""The WebSocket transport: text messages over one upgraded connection.
+
+Owns: the engine of one connection, its reader and its keep-alive.  Used by: the listener.
+Whatever a peer does (vanish, stall, send garbage) ends its own connection and nothing else.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import trio
+from trio_websocket import ConnectionClosed
+
+from palyra.net.engine import Engine, WebSocketLimits
+from palyra.net.replay import ReplayStream
+from palyra.net.sniff import Head
+from palyra.net.transport import PeerClosed
+from palyra.net.upgrade import Admission
+
+NORMAL, GOING_AWAY, INTERNAL_ERROR, SLOW_CONSUMER = 1000, 1001, 1011, 1013
+
+
+class WebSocketTransport:
+    """A `Transport` over one WebSocket; see `palyra.net.transport`."""
+
+    def __init__(
+        self, engine: Engine, stream: ReplayStream, limits: WebSocketLimits, *, name: str
+    ) -> None:
+        self.name = name
+        self._engine = engine
+        self._stream = stream
+        self._limits = limits
+        self._is_closed = False
+
+    async def receive(self) -> bytes:
+        """The next whole text message.  Raises BadFrame, PeerClosed."""
+        try:
+            message = await self._engine.get_message()
+        except ConnectionClosed as closed:
+            raise self._engine.refusal or PeerClosed(f"{self.name}: {closed.reason}") from None
+        return message if isinstance(message, bytes) else message.encode()
+
+    async def send(self, messages: Sequence[bytes]) -> None:
+        """Write all messages in one go.  Raises PeerClosed, also when the peer stopped reading.
+
+        Cancellation: the rest of the batch goes out before the close frame, so `close` still
+        works; another `send` would put its messages after messages the caller takes for lost.
+        """
+        with trio.move_on_after(self._limits.send_timeout_s) as scope:
+            try:
+                await self._engine.send_batch(messages)
+            except ConnectionClosed as closed:
+                raise PeerClosed(f"{self.name}: {closed.reason}") from None
+        if scope.cancelled_caught:
+            await self.close(SLOW_CONSUMER, "slow consumer")
+            raise PeerClosed(f"{self.name}: took nothing for {self._limits.send_timeout_s:g} s")
+
+    async def close(self, code: int, reason: str) -> None:
+        """Say why and close, within `close_timeout_s`; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with trio.move_on_after(self._limits.close_timeout_s, shield=True):
+            await self._say_goodbye(code, reason)
+        self._stream.abort()
+
+    async def _say_goodbye(self, code: int, reason: str) -> None:
+        if self._engine.refusal is None:
+            await self._engine.aclose(code, reason)
+        else:  # our close frame is out; the peer may still be busy sending what was refused
+            await self._stream.linger(max_bytes=4 * self._limits.max_message_bytes)
+
+    async def keep_alive(self) -> None:
+        """Ping now and then; close the socket of a peer that does not answer.  Never returns."""
+        while True:
+            await trio.sleep(self._limits.ping_every_s)
+            with trio.move_on_after(self._limits.pong_within_s) as scope:
+                await self._engine.check_alive()
+            # While a message waits for `receive` no pong can be seen: that is our doing.
+            if scope.cancelled_caught and not self._engine.is_held_up:
+                self._stream.abort()
+
+
+async def serve_websocket(
+    stream: ReplayStream,
+    head: Head,
+    admission: Admission,
+    limits: WebSocketLimits,
+    serve: Callable[[WebSocketTransport], Awaitable[None]],
+    *,
+    name: str,
+) -> None:
+    """Answer the handshake and let `serve` use the connection; both end together.
+
+    `stream` starts after the head.  Cancellation: the peer is told 1001, bounded in time.
+    """
+    engine = Engine(stream, limits)
+    with trio.move_on_after(limits.send_timeout_s), suppress(ConnectionClosed):
+        await engine.shake_hands(head, admission.subprotocol)
+    if not engine.is_open:
+        return  # the peer left before it was answered
+    transport = WebSocketTransport(engine, stream, limits, name=name)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.read)
+        nursery.start_soon(transport.keep_alive)
+        await _serve_and_close(transport, serve)
+        nursery.cancel_scope.cancel(reason="the connection has been served")
+
+
+async def _serve_and_close(
+    transport: WebSocketTransport, serve: Callable[[WebSocketTransport], Awaitable[None]]
+) -> None:
+    try:
+        await serve(transport)
+        await transport.close(NORMAL, "")
+    finally:
+        if trio.current_effective_deadline() == -math.inf:  # cancelled
+            await transport.close(GOING_AWAY, "the daemon is going away")
+        else:  # a crash of `serve`, which goes on to the supervisor; otherwise closed already
+            await transport.close(INTERNAL_ERROR, "internal error")
