@@ -29,6 +29,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     role: Role
     token_id: str
+    expires_ms: int | None = None  # when its connections must end
 
     @property
     def scopes(self) -> frozenset[str]:
