@@ -4,15 +4,20 @@ First answer wins; an answer must carry the digest of exactly what was shown; af
 only the deadline's own denial counts.
 """
 
+from typing import Literal
+
 import msgspec
 
-from palyra.core.commands import ResolveApproval
+from palyra.core.commands import ResolveApproval, Resolved
 from palyra.core.events import ApprovalRequested, ApprovalResolved
 from palyra.core.records import ApprovalRecord, ApprovalState
 from palyra.core.run_state import Run
-from palyra.errors import DigestMismatch, IllegalState, InvalidParams
+from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
 
 STATE_OF: dict[str, ApprovalState] = {"allow": "allowed", "deny": "denied", "abort": "aborted"}
+DECISION_OF: dict[ApprovalState, Literal["allow", "deny", "abort"]] = {
+    "allowed": "allow", "denied": "deny", "aborted": "abort",
+}
 MAX_PENDING_PER_PRINCIPAL = 32
 
 
@@ -61,3 +66,14 @@ def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) 
         )
     if now_ms >= pending.expires_ms:
         raise IllegalState(f"{pending.approval_id} expired; it counts as denied")
+
+
+def recorded_outcome(record: ApprovalRecord) -> Resolved:
+    """What a later answer is told.  Raises Unavailable while the question is being asked again."""
+    decision = DECISION_OF.get(record.state)
+    if decision is None:
+        raise Unavailable(f"{record.approval_id} is being asked again: answer in a moment")
+    return Resolved(
+        decision=decision, scope=record.scope or "once", by=record.by or "",
+        resolved_ms=record.resolved_ms or 0, won=False, run_id=record.run_id,
+    )

@@ -44,6 +44,12 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     position: int | None = None  # place in the session's queue, from 1
 
 
+class Steered(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the word stands on the tape."""
+
+    seq: int
+
+
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
     """The run's state after the cancel took effect."""
 
@@ -71,7 +77,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     resolved_ms: int
     won: bool
     run_id: str
-    seq: int
+    seq: int | None = None  # of `approval.resolved`; None when it was settled before
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from palyra.core import events as ev
 from palyra.core.batches import next_batch
 from palyra.core.call_steps import attest, ask_again, close_call, prepare_call
 from palyra.core.prompt import RETRYABLE
-from palyra.core.run_state import Call, Run
+from palyra.core.run_state import DENIED_BY_PERSON, Call, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
@@ -227,7 +227,7 @@ def _approval_answered(step: Step, heard: ApprovalAnswered) -> None:
 def _answer_words(heard: ApprovalAnswered) -> tuple[str, str]:
     if heard.decision == "allow":
         return "approved", f"approved by {heard.by}"
-    code = "approval_expired" if heard.by == "deadline" else "denied_by_person"
+    code = "approval_expired" if heard.by == "deadline" else DENIED_BY_PERSON
     return code, heard.reason or f"denied by {heard.by}"
 
 
@@ -250,15 +250,20 @@ def _call_ended(step: Step, heard: CallEnded) -> None:
 
 
 def _resume(step: Step) -> None:
-    """Go on from the tape: charge the attempt, repeat what may be repeated, say what is unknown."""
+    """Go on from the tape: charge the attempt, repeat what may be repeated, say what is unknown.
+
+    A run that only waits for a person is not charged: nothing is dispatched that could fail.
+    """
     run, limits = step.run, step.setting.limits
-    if run.recoveries >= limits.max_recoveries:
+    only_waits = any(call.phase == "asking" for call in run.calls)
+    attempt = run.recoveries if only_waits else run.recoveries + 1
+    if attempt > limits.max_recoveries:
         _fail(
-            step, "recovery_exhausted", f"resumed {run.recoveries} times without reaching an end",
+            step, "recovery_exhausted", f"resumed {run.recoveries} times without getting further",
             "read the tape's last events; start the run again once the cause is mended",
         )
         return
-    step.add(ev.RunRecovered(attempt=run.recoveries + 1, from_seq=run.next_seq - 1))
+    step.add(ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1))
     if run.turn_is_open:
         _next_turn(step, run.attempt + 1)
         return

@@ -24,6 +24,9 @@ CallPhase = Literal[
 ]
 
 
+DENIED_BY_PERSON = "denied_by_person"
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One tool call of the current turn."""
 
@@ -67,7 +70,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cost_usd_micros: int = 0
     tool_calls: int = 0
-    recoveries: int = 0
+    denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) a person said no to
+    recoveries: int = 0  # since the run last got further
     attestation_head: str = ""  # SHA-256 of the last attestation, hex
     reason: str | None = None
 
@@ -227,7 +231,7 @@ def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Run:
         source=event.usage.source,
     )
     return _replace(
-        run, turn_is_open=False, finish_reason=event.finish_reason, usage=used,
+        run, turn_is_open=False, finish_reason=event.finish_reason, usage=used, recoveries=0,
         cost_usd_micros=run.cost_usd_micros + event.cost_usd_micros,
         transcript=(*run.transcript, AssistantMessage(event.text, event.calls)),
         calls=tuple(_named(call) for call in event.calls),
@@ -301,10 +305,14 @@ def _approval_resolved(run: Run, event: ev.ApprovalResolved, _at_ms: int) -> Run
 def _tool_decided(run: Run, event: ev.ToolDecided, _at_ms: int) -> Run:
     if event.verdict == "allow":
         return _advance(run, event, _GATED, phase="allowed", policy_version=event.policy_version)
-    return _advance(
+    after = _advance(
         run, event, _GATED,
         phase="denied", status="denied", output=event.reason, policy_version=event.policy_version,
     )
+    call = run.find_call(event.call_id)
+    if call is None or event.reason_code != DENIED_BY_PERSON:
+        return after
+    return _replace(after, denied=run.denied | {(call.tool, call.digest)})
 
 
 @_rule(ev.ToolStarted)
@@ -319,7 +327,8 @@ def _tool_started(run: Run, event: ev.ToolStarted, at_ms: int) -> Run:
 @_rule(ev.ToolCompleted)
 def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Run:
     shown = event.output if event.error is None else f"{event.output}{event.error}"
-    return _advance(run, event, _STARTED, phase="completed", status=event.status, output=shown)
+    after = _advance(run, event, _STARTED, phase="completed", status=event.status, output=shown)
+    return after if event.status == "unknown" else _replace(after, recoveries=0)
 
 
 @_rule(ev.ToolAttested)
@@ -348,8 +357,8 @@ def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Run
 
 @_rule(ev.RunRecovered)
 def _run_recovered(run: Run, event: ev.RunRecovered, _at_ms: int) -> Run:
-    _need(event.attempt == run.recoveries + 1, run, event)
-    return _replace(run, recoveries=event.attempt)
+    _need(event.attempt - run.recoveries in {0, 1}, run, event)
+    return _replace(run, recoveries=event.attempt, turn_is_open=False)  # an open turn is abandoned
 
 
 @_rule(ev.RunDone)

@@ -36,6 +36,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     never_coerced: tuple[str, ...] = ()  # arguments that are paths, commands, urls, bodies, secrets
     input_cap_bytes: int = 65_536
     excerpt_bytes: int = 8_192  # how much of the output the model is shown
+    executor: str = "inline"  # inline | thread | async | process | wasm | mcp
+    enforcement: str = "none"  # which walls stand round it
 
     @property
     def may_rerun(self) -> bool:

@@ -1,0 +1,151 @@
+"""The approval actor: puts one prompt before people and takes the first valid answer.
+
+Owns: one open prompt.  Talks to: the inbox of every approver (hub), its run.
+Never: executes anything, or decides that an answer is authorised (the gateway checked that).
+Restart: none of its own; it is a child of its run.  After a crash the run asks again with the
+same id, digest and deadline, because the prompt is on the tape.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from palyra.actors.journal import Ticket
+from palyra.actors.mailbox import Mailbox, Receiver
+from palyra.actors.reply import Reply
+from palyra.core.approvals import check_answer
+from palyra.core.commands import ReceiptKey, ResolveApproval, Resolved
+from palyra.core.ports import NowMs
+from palyra.core.records import ApprovalRecord, Receipt
+from palyra.core.run_steps import ApprovalAnswered
+from palyra.errors import Rejected
+
+if TYPE_CHECKING:
+    from palyra.actors.office import Office
+    from palyra.actors.run import RunHandle
+
+SETTLE_TIMEOUT_S = 30.0  # an answer waits this long for its commit before it counts as not taken
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Somebody's answer; `by` was authorised by the gateway."""
+
+    command: ResolveApproval
+    by: str
+    reply: Reply[Resolved]
+    receipt: ReceiptKey | None = None
+
+
+class Approvals:
+    """The open prompts of the daemon, by id: where an answer is handed in."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[ApprovalRecord, Mailbox[Answer]]] = {}
+
+    def find(self, approval_id: str) -> Mailbox[Answer] | None:
+        """The prompt's mailbox while it is open."""
+        entry = self._open.get(approval_id)
+        return entry[1] if entry is not None else None
+
+    def has_open(self, run_id: str) -> bool:
+        """Whether the run waits for a person right now."""
+        return any(prompt.run_id == run_id for prompt, _ in self._open.values())
+
+    def count(self, principal: str) -> int:
+        """How many prompts of that principal are open."""
+        return sum(1 for prompt, _ in self._open.values() if prompt.principal == principal)
+
+    @contextmanager
+    def opened(self, prompt: ApprovalRecord) -> Iterator[Mailbox[Answer]]:
+        """The prompt is open inside the block; late answers get ActorGone after it."""
+        mailbox: Mailbox[Answer] = Mailbox(prompt.approval_id, 64)
+        self._open[prompt.approval_id] = (prompt, mailbox)
+        try:
+            yield mailbox
+        finally:
+            del self._open[prompt.approval_id]
+            mailbox.close()
+
+
+async def ask_person(
+    run: "RunHandle", office: "Office", prompt: ApprovalRecord, ticket: Ticket
+) -> None:
+    """Ask, wait until the deadline, tell the run, tell everybody who answered.
+
+    Cancellation: the prompt closes; the run records it as aborted.
+    """
+    await ticket.wait()
+    with office.approvals.opened(prompt) as mailbox, mailbox.receiver() as answers:
+        office.hub.notify(
+            "approval.requested", prompt, principal=prompt.principal, scope="approvals:read"
+        )
+        run.wake()
+        first: Answer | None = None
+        with trio.move_on_after((prompt.expires_ms - office.now_ms()) / 1000):
+            first = await _first_valid(answers, prompt, office.now_ms)
+        outcome = await _settle(run, office, prompt, first)
+        for _ in range(mailbox.depth):
+            late = await answers.receive()
+            late.reply.put(msgspec.structs.replace(outcome, won=False))
+
+
+async def _first_valid(
+    answers: Receiver[Answer], prompt: ApprovalRecord, now_ms: NowMs
+) -> Answer:
+    """The first answer that counts; the others hear why they do not."""
+    while True:
+        answer = await answers.receive()
+        try:
+            check_answer(prompt, answer.command, now_ms())
+        except Rejected as refused:
+            answer.reply.fail(refused)
+        else:
+            return answer
+
+
+async def _settle(
+    run: "RunHandle", office: "Office", prompt: ApprovalRecord, first: Answer | None
+) -> Resolved:
+    """Have the run record the outcome; answer the winner once it is committed."""
+    if first is None:
+        heard = ApprovalAnswered(
+            approval_id=prompt.approval_id, decision="deny", scope="once", by="deadline",
+            reason="nobody answered in time",
+        )
+    else:
+        heard = ApprovalAnswered(
+            approval_id=prompt.approval_id, decision=first.command.decision,
+            scope=first.command.scope, by=first.by, reason=first.command.reason,
+        )
+    outcome = Resolved(
+        decision=heard.decision, scope=heard.scope, by=heard.by, resolved_ms=office.now_ms(),
+        won=True, run_id=prompt.run_id, seq=-1,
+    )
+
+    def at(seq: int) -> Resolved:
+        return msgspec.structs.replace(outcome, seq=seq)
+
+    key = first.receipt if first is not None else None
+    seq = await run.hear(
+        heard,
+        receipt=None if key is None else lambda seq: receipt_for(key, at(seq), office.now_ms()),
+        timeout_s=SETTLE_TIMEOUT_S,
+    )
+    if first is not None:
+        first.reply.put(at(seq))
+    office.hub.notify(
+        "approval.resolved", {"approval_id": prompt.approval_id, **msgspec.to_builtins(at(seq))},
+        principal=prompt.principal, scope="approvals:read",
+    )
+    return at(seq)
+
+
+def receipt_for(key: ReceiptKey, result: msgspec.Struct, now_ms: int) -> Receipt:
+    """The receipt that repeats `result` to whoever sends the same key again."""
+    return Receipt(
+        principal=key.principal, key=key.key, body_sha256=key.body_sha256,
+        result=msgspec.Raw(msgspec.json.encode(result)), created_ms=now_ms,
+    )

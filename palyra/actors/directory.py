@@ -1,0 +1,32 @@
+"""The directory: which sessions and runs have an actor right now.
+
+Plain dictionaries touched by one trio thread between checkpoints; entries are made and removed by
+the actors they stand for, so a look-up followed by an `offer` without a checkpoint is safe.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from palyra.actors.run import RunHandle
+    from palyra.actors.session import SessionHandle
+
+
+class Directory:
+    """Live runs and sessions by id, live sessions also by (principal, key)."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunHandle] = {}
+        self.sessions: dict[str, SessionHandle] = {}
+        self.keys: dict[tuple[str, str], SessionHandle] = {}
+
+    def add_session(self, handle: "SessionHandle") -> None:
+        """The session can be found from now on."""
+        self.sessions[handle.session_id] = handle
+        if handle.record.key is not None:
+            self.keys[handle.record.principal, handle.record.key] = handle
+
+    def remove_session(self, handle: "SessionHandle") -> None:
+        """The session has no actor any more."""
+        self.sessions.pop(handle.session_id, None)
+        if handle.record.key is not None:
+            self.keys.pop((handle.record.principal, handle.record.key), None)

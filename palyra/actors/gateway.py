@@ -1,0 +1,288 @@
+"""The gateway: every transport's one way to runs, approvals and sessions.
+
+Owns: nothing; it is a set of functions over the directory, the journal and the actors.
+Never: trusts a message for who the caller is, tells a foreign thing from a missing one, or
+reports a success before the events behind it are committed.
+"""
+
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from palyra.actors.approvals import Answer, receipt_for
+from palyra.actors.office import Office
+from palyra.actors.run import RunHandle
+from palyra.actors.session import Begun, Withdraw
+from palyra.actors.sessions import Sessions
+from palyra.core.access import Caller
+from palyra.core.approvals import recorded_outcome
+from palyra.core.commands import (
+    Cancelled,
+    ReceiptKey,
+    ResolveApproval,
+    Resolved,
+    RunView,
+    Started,
+    StartRun,
+    Steered,
+)
+from palyra.core.journal import RunFilter
+from palyra.core.policy import PolicyDecision
+from palyra.core.ports import NowMs
+from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
+from palyra.core.run_state import phase
+from palyra.core.run_steps import Cancel, Steer
+from palyra.core.tools import Catalogue
+from palyra.errors import (
+    ActorGone,
+    Draining,
+    IllegalState,
+    InvalidParams,
+    NotFound,
+    Overloaded,
+    TooSlow,
+)
+
+ANSWER_S = 30.0  # a session, run or prompt that takes longer to take a message is in trouble
+MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs wait outside
+
+Until = Literal["terminal", "attention"]
+
+
+class Gateway:
+    """What clients may ask for.  Every method takes the authenticated caller first."""
+
+    def __init__(self, office: Office, sessions: Sessions) -> None:
+        self._office = office
+        self._sessions = sessions
+        self.is_draining = False
+
+    # --- runs
+
+    async def start_run(
+        self, caller: Caller, command: StartRun, receipt: ReceiptKey | None = None
+    ) -> Started:
+        """The run that will answer the message, once the promise is committed.
+
+        Raises Overloaded, Draining, NotFound (session), Conflict, IllegalState, InvalidParams,
+        Unavailable.  Cancellation: the run may have been accepted; an idempotency key tells.
+        """
+        caller.require("runs:write")
+        self._check_room()
+        self._check_names(command)
+        begun = await self._submit(caller, command, receipt)
+        await begun.ticket.wait()
+        return begun.started
+
+    def _check_room(self) -> None:
+        if self.is_draining:
+            raise Draining("the daemon is going down: connect again in a moment")
+        office = self._office
+        if len(office.directory.runs) >= office.max_open:
+            raise Overloaded(
+                f"{office.max_open} runs are open, the most this daemon takes (runs.max_open)",
+                retry_after_ms=1_000,
+            )
+        if office.journal.backlog > MAX_BACKLOG_ROWS:
+            raise Overloaded("the journal is behind", retry_after_ms=500)
+
+    def _check_names(self, command: StartRun) -> None:
+        office = self._office
+        if command.model is not None and command.model not in office.models:
+            known = ", ".join(sorted(office.models))
+            raise InvalidParams(f"no model {command.model!r}; known: {known}", field="model")
+        if command.agent not in {None, office.default_agent}:
+            raise InvalidParams(
+                f"no agent {command.agent!r}; known: {office.default_agent}", field="agent"
+            )
+
+    async def _submit(
+        self, caller: Caller, command: StartRun, receipt: ReceiptKey | None
+    ) -> Begun:
+        """Hand the message to its session; a session that just ended is made again."""
+        while True:
+            session = await self._sessions.reach(caller, command.session_id, command.session_key)
+            try:
+                return await session.submit(command, caller, receipt, timeout_s=ANSWER_S)
+            except ActorGone:
+                if self._office.directory.sessions.get(session.session_id) is session:
+                    raise
+
+    async def steer_run(
+        self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None
+    ) -> int:
+        """The seq of `steer.received`, committed.  Raises NotFound, IllegalState."""
+        caller.require("runs:write")
+        record = await self._get_record(caller, run_id)
+        run = self._office.directory.runs.get(run_id)
+        if run is None or record.is_terminal:
+            raise IllegalState(f"{run_id} is {record.state}: start another run")
+        make = None
+        if receipt is not None:
+            make = partial(_steer_receipt, receipt, self._office.now_ms)
+        return await run.hear(
+            Steer(text=text, by=caller.principal), receipt=make, timeout_s=ANSWER_S
+        )
+
+    async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
+        """The run's terminal state, committed; a run that had ended already keeps its own."""
+        caller.require("runs:write")
+        record = await self._get_record(caller, run_id)
+        if not record.is_terminal:
+            await self._cancel(record, Cancel(reason=reason, by=caller.principal))
+            record = await self._get_record(caller, run_id)
+        return Cancelled(state=record.state, applied_seq=record.head_seq)
+
+    async def _cancel(self, record: RunRecord, cancel: Cancel) -> None:
+        directory = self._office.directory
+        deadline = trio.current_time() + ANSWER_S
+        told: RunHandle | None = None
+        while (run := directory.runs.get(record.run_id)) is not None and not run.is_settled:
+            if run is not told:  # a lost run comes back as another handle
+                told = run
+                run.inbox.offer(cancel)
+                session = directory.sessions.get(record.session_id)
+                if session is not None:
+                    session.inbox.offer(Withdraw(record.run_id, cancel))
+            with trio.move_on_at(deadline) as scope:
+                await run.wait_change()
+            if scope.cancelled_caught:
+                raise TooSlow(f"{record.run_id} did not end within {ANSWER_S:g} s")
+
+    async def get_run(self, caller: Caller, run_id: str) -> RunView:
+        """The run as committed.  Raises NotFound, also for somebody else's."""
+        caller.require("runs:read")
+        return self._view(await self._get_record(caller, run_id))
+
+    async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
+        """Runs the caller sees, newest first."""
+        caller.require("runs:read")
+        if caller.principal_filter is not None:
+            wanted = msgspec.structs.replace(wanted, principal=caller.principal_filter)
+        found = await self._office.journal.read(lambda store: store.list_runs(wanted))
+        return [self._view(record) for record in found]
+
+    async def wait_run(
+        self, caller: Caller, run_id: str, *, until: Until, timeout_s: float
+    ) -> tuple[RunView, bool]:
+        """The run once it ended (or needs a person), and whether the time ran out instead."""
+        caller.require("runs:read")
+        await self._get_record(caller, run_id)
+        with trio.move_on_after(timeout_s) as scope:
+            await self._wait(run_id, until)
+        return self._view(await self._get_record(caller, run_id)), scope.cancelled_caught
+
+    async def _wait(self, run_id: str, until: Until) -> None:
+        directory, approvals = self._office.directory, self._office.approvals
+        while (run := directory.runs.get(run_id)) is not None and not run.is_settled:
+            if until == "attention" and approvals.has_open(run_id):
+                return
+            await run.wait_change()
+
+    def _view(self, record: RunRecord) -> RunView:
+        run = self._office.directory.runs.get(record.run_id)
+        recovering = run is not None and run.is_recovering
+        return RunView(record=record, phase=phase(record, is_recovering=recovering))
+
+    async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:
+        record = await self._office.journal.read(lambda store: store.find_run(run_id))
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no run {run_id!r}", field="run_id")
+        return record
+
+    # --- approvals
+
+    async def resolve_approval(
+        self, caller: Caller, command: ResolveApproval, receipt: ReceiptKey | None = None
+    ) -> Resolved:
+        """The recorded outcome, committed; `won` tells whether this answer made it.
+
+        Raises NotFound, DigestMismatch, InvalidParams (scope), IllegalState (expired),
+        Unavailable while the run is being resumed.
+        """
+        caller.require("approvals:write")
+        approvals = self._office.approvals
+        mailbox = approvals.find(command.approval_id)
+        if mailbox is None:
+            record = await self.get_approval(caller, command.approval_id)
+            mailbox = approvals.find(command.approval_id)
+            if mailbox is None:
+                return recorded_outcome(record)
+        try:
+            return await mailbox.ask(
+                lambda reply: Answer(command, caller.principal, reply, receipt),
+                timeout_s=ANSWER_S,
+            )
+        except ActorGone:
+            return recorded_outcome(await self.get_approval(caller, command.approval_id))
+
+    async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
+        """One approval.  Raises NotFound, also for somebody else's."""
+        caller.require("approvals:read")
+        record = await self._office.journal.read(lambda store: store.find_approval(approval_id))
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no approval {approval_id!r}", field="approval_id")
+        return record
+
+    async def list_approvals(
+        self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        """Approvals the caller sees, pending first."""
+        caller.require("approvals:read")
+        return await self._office.journal.read(
+            lambda store: store.list_approvals(
+                principal=caller.principal_filter,
+                run_id=run_id,
+                pending_only=pending_only,
+                limit=limit,
+            )
+        )
+
+    # --- tools
+
+    def catalogue(self) -> Catalogue:
+        """The tools there are."""
+        return self._office.toolbox.catalogue()
+
+    async def explain_policy(
+        self, caller: Caller, tool: str, arguments: dict[str, Any]
+    ) -> PolicyDecision:
+        """What the rules would answer.  Raises InvalidParams for a call intake would refuse."""
+        caller.require("tools:read")
+        return self._office.gate.explain(caller, tool, arguments)
+
+    # --- sessions
+
+    async def resolve_session(
+        self, caller: Caller, *, key: str | None, session_id: str | None
+    ) -> SessionRecord:
+        """See `Sessions.resolve`."""
+        return await self._sessions.resolve(caller, key=key, session_id=session_id)
+
+    async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        """See `Sessions.get`."""
+        return await self._sessions.get(caller, session_id)
+
+    async def list_sessions(
+        self, caller: Caller, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """See `Sessions.list_seen`."""
+        return await self._sessions.list_seen(caller, before=before, limit=limit)
+
+    async def archive_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        """See `Sessions.archive`."""
+        return await self._sessions.archive(caller, session_id)
+
+    async def reset_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        """See `Sessions.reset`."""
+        return await self._sessions.reset(caller, session_id)
+
+    def list_queue(self, caller: Caller, session_id: str) -> list[str]:
+        """See `Sessions.list_queue`."""
+        return self._sessions.list_queue(caller, session_id)
+
+
+def _steer_receipt(key: ReceiptKey, now_ms: NowMs, seq: int) -> Receipt:
+    return receipt_for(key, Steered(seq=seq), now_ms())

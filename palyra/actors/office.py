@@ -1,0 +1,39 @@
+"""What every run and session of the daemon works with, wired once by `daemon.py`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from palyra.actors.approvals import Approvals
+from palyra.actors.directory import Directory
+from palyra.actors.hub import HubHandle
+from palyra.actors.journal import JournalHandle
+from palyra.actors.tool_call import Gate
+from palyra.core.context import Prefix
+from palyra.core.ids import NewId
+from palyra.core.ports import LanguageModel, NowMs, Toolbox
+from palyra.core.redact import Redactor
+from palyra.core.run_steps import Limits, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """The services a run may call on; none of them belongs to a run."""
+
+    journal: JournalHandle
+    hub: HubHandle
+    toolbox: Toolbox
+    gate: Gate
+    models: Mapping[str, LanguageModel]
+    prefix: Callable[[str], Prefix]  # agent name -> stable prefix of its requests
+    approvals: Approvals
+    directory: Directory
+    redactor: Redactor
+    setting: Setting  # a run adds its own `prepare` and `assemble`
+    limits: Limits
+    now_ms: NowMs
+    new_id: NewId
+    instance_id: str
+    default_agent: str
+    default_model: str
+    queue_cap: int
+    max_open: int

@@ -1,0 +1,70 @@
+"""Resuming a run from its tape, after a restart of the daemon or of the run's actor alone."""
+
+import msgspec
+import trio
+
+from palyra.actors.journal import JournalHandle
+from palyra.actors.office import Office
+from palyra.actors.run import RunHandle, run_actor
+from palyra.core.records import ApprovalRecord
+from palyra.core.run_state import Run, fold
+from palyra.core.run_steps import Begin, Resume
+
+PAGE_ROWS = 1_000
+RETRY_S = 0.25  # between looks whether the journal takes writes again
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """A run as its tape tells it."""
+
+    run: Run
+    prompts: tuple[ApprovalRecord, ...]  # the approvals that are still open
+
+
+async def read_run(journal: JournalHandle, run_id: str) -> Recovered:
+    """Fold the committed tape of a run.  Raises InvariantBroken for a tape that cannot be."""
+    rows: list[tuple[str, int, bytes]] = []
+    after_seq: int | None = -1
+    while after_seq is not None:
+        cursor = after_seq
+        page = await journal.read(
+            lambda store: store.read_tape(run_id, after_seq=cursor, limit=PAGE_ROWS)  # noqa: B023 - called before the next round
+        )
+        rows.extend((row.kind, row.at_ms, row.data) for row in page.rows)
+        after_seq = page.next_after_seq
+    run = fold(run_id, rows)
+    prompts: tuple[ApprovalRecord, ...] = ()
+    if run.pending_approvals:
+        prompts = tuple(
+            await journal.read(
+                lambda store: store.list_approvals(
+                    principal=None, run_id=run_id, pending_only=True, limit=PAGE_ROWS
+                )
+            )
+        )
+    return Recovered(run, prompts)
+
+
+async def resume_run(
+    handle: RunHandle,
+    office: Office,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """A lost run's next incarnation: what the tape says, not what its last life believed.
+
+    Waits until the journal takes writes, because a resumed run begins with one.
+    Cancellation: as for the run itself.
+    """
+    await trio.sleep(RETRY_S * handle.lost)
+    while not office.journal.is_writable:
+        await trio.sleep(RETRY_S)
+    recovered = await read_run(office.journal, handle.run_id)
+    handle.run = recovered.run
+    handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
+    first = (
+        Begin(instance_id=office.instance_id)
+        if recovered.run.state == "accepted"
+        else Resume()
+    )
+    await run_actor(handle, office, first, task_status=task_status)

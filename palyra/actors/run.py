@@ -1,0 +1,347 @@
+"""The run actor: reads, decides, emits, appends, dispatches.
+
+Owns: the state of one run and the tasks that work for it (turn, tool calls, prompts).
+Talks to: hub (wire), journal (tape); its session hears of its end through the supervisor.
+Never: awaits anything long in its loop, executes a tool, keeps what a restart would need.
+Restart: temporary; whether and how to resume is the session's decision, from the tape.
+
+Every step is wire -> tape -> act: rows go to the hub, then to the journal, and an effect that
+touches the world first waits for the ticket of the step it came from.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from palyra.actors.approvals import ask_person
+from palyra.actors.journal import Ticket
+from palyra.actors.mailbox import Mailbox, Receiver
+from palyra.actors.office import Office
+from palyra.actors.reply import Reply
+from palyra.actors.rows import tape_rows
+from palyra.actors.tool_call import execute_call
+from palyra.actors.turn import ask_model
+from palyra.core import events as ev
+from palyra.core.approvals import pending_record, resolved_record
+from palyra.core.context import assemble
+from palyra.core.journal import Change
+from palyra.core.prompt import ProposedCall
+from palyra.core.records import ApprovalRecord, Receipt, Record
+from palyra.core.run import decide
+from palyra.core.run_state import Run, record
+from palyra.core.run_steps import (
+    ApprovalAnswered,
+    AskPerson,
+    Begin,
+    CallEnded,
+    CallModel,
+    Cancel,
+    Effect,
+    Execute,
+    Expire,
+    Finish,
+    Input,
+    Preparation,
+    Report,
+    Resume,
+    Setting,
+    TurnFinished,
+)
+from palyra.core.step import Step
+from palyra.core.tools import ToolCall
+from palyra.errors import IllegalState, InvariantBroken
+
+log = structlog.get_logger("palyra.run")
+INBOX_CAPACITY = 256  # a run hears its own few children and a person now and then
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """An input somebody waits for: answered, once committed, with the seq of its last event."""
+
+    input: Input
+    reply: Reply[int]
+    receipt: Callable[[int], Receipt] | None = None  # from that seq; committed with the events
+
+
+Message = Input | Heard
+
+# --- handle --------------------------------------------------------------------------------------
+
+
+class RunHandle:
+    """An open run, queued or with an actor."""
+
+    __slots__ = ("_changed", "inbox", "is_recovering", "is_settled", "lost", "prompts", "run")
+
+    def __init__(
+        self,
+        run: Run,
+        prompts: Sequence[ApprovalRecord] = (),
+        *,
+        is_recovering: bool = False,
+        lost: int = 0,
+    ) -> None:
+        self.inbox: Mailbox[Message] = Mailbox(run.run_id, INBOX_CAPACITY)
+        self.run = run  # the latest state, possibly ahead of the committed one
+        self.prompts = {prompt.approval_id: prompt for prompt in prompts}  # open on the tape
+        self.is_recovering = is_recovering
+        self.is_settled = False  # the terminal event is committed
+        self.lost = lost  # times its actor ended before that
+        self._changed: trio.Event | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Which run."""
+        return self.run.run_id
+
+    async def hear(
+        self,
+        heard: Input,
+        *,
+        receipt: Callable[[int], Receipt] | None = None,
+        timeout_s: float,
+    ) -> int:
+        """Hand in an input; the seq of its last event once that is committed.
+
+        Raises IllegalState when the run no longer takes it, TooSlow, ActorGone.
+        Cancellation: the input may still take effect.
+        """
+        return await self.inbox.ask(lambda reply: Heard(heard, reply, receipt), timeout_s=timeout_s)
+
+    def wake(self) -> None:
+        """Let everybody in `wait_change` look again."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    async def wait_change(self) -> None:
+        """Until the run asks a person, settles or is lost."""
+        self._changed = self._changed or trio.Event()
+        await self._changed.wait()
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+async def run_actor(
+    handle: RunHandle,
+    office: Office,
+    first: Begin | Resume | Cancel,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Live until the run's terminal event is committed, or until told to stop.
+
+    Cancellation, and an orderly stop: the tape keeps what was committed; the run is resumed from
+    there.
+    """
+    task_status.started()
+    actor = _RunActor(handle, office)
+    with handle.inbox.receiver() as messages:
+        ending = await actor.work(messages, first)
+        if ending is not None:
+            await actor.end(ending, messages)
+        if handle.run.is_terminal:
+            await actor.settle()
+
+
+@dataclass(slots=True)
+class _RunActor:
+    """The private state of one incarnation; touched by its own task only."""
+
+    handle: RunHandle
+    office: Office
+    setting: Setting = field(init=False)
+    nursery: trio.Nursery = field(init=False)
+    ticket: Ticket = field(init=False)  # of the latest append
+    operands: dict[str, ProposedCall] = field(default_factory=dict)  # unredacted, as proposed
+    arguments: dict[str, Any] = field(default_factory=dict)  # likewise, after coercion
+    waiting: dict[Reply[int], int] = field(default_factory=dict)  # -> seq to answer with
+    wall: trio.CancelScope = field(default_factory=trio.CancelScope)
+    wall_left_s: float | None = None  # while the clock stands still for a person
+
+    def __post_init__(self) -> None:
+        run, office = self.handle.run, self.office
+        prefix = office.prefix(run.accepted.agent)
+        self.setting = msgspec.structs.replace(
+            office.setting,
+            prepare=self.prepare,
+            assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
+            provider=office.models[run.accepted.model].provider,
+        )
+
+    async def work(
+        self, messages: Receiver[Message], first: Begin | Resume | Cancel
+    ) -> Cancel | Expire | None:
+        """Step until the run is terminal or must be ended; no child is left on return."""
+        ending: Cancel | Expire | None = None
+        async with trio.open_nursery() as self.nursery:
+            self.wall.deadline = trio.current_time() + self.wall_ms / 1000
+            self.step(first)
+            self.handle.is_recovering = False
+            with self.wall:
+                ending = await self.listen(messages)
+            if self.wall.cancelled_caught:
+                ending = Expire(wall_ms=self.wall_ms)
+            self.nursery.cancel_scope.cancel(f"{self.handle.run_id} ends")
+        return ending
+
+    async def listen(self, messages: Receiver[Message]) -> Cancel | Expire | None:
+        """Hear messages until the run is terminal or stopped (None), or somebody ends it."""
+        while not self.handle.run.is_terminal and messages.stop_reason is None:
+            with suppress(trio.EndOfChannel):
+                for message in await messages.drain():
+                    if isinstance(message, Cancel):
+                        return message
+                    self.hear(message)
+        return None
+
+    async def end(self, ending: Cancel | Expire, messages: Receiver[Message]) -> None:
+        """Record the outcomes that still arrived, then the end."""
+        for _ in range(self.handle.inbox.depth):
+            late = await messages.receive()
+            if isinstance(late, CallEnded):
+                self.emit(decide(self.handle.run, late, self.setting))
+            elif isinstance(late, Heard):
+                late.reply.fail(IllegalState(f"{self.handle.run_id} is ending"))
+        self.step(ending)
+
+    async def settle(self) -> None:
+        """Wait until the end is durable, then tell everybody who waits for it."""
+        await self.ticket.wait()
+        self.handle.is_settled = True
+        self.answer_waiting()
+        self.handle.wake()
+
+    # --- one step
+
+    def hear(self, message: Message) -> None:
+        """One message, one step."""
+        if not isinstance(message, Heard):
+            if isinstance(message, TurnFinished):
+                self.operands = {call.call_id: call for call in message.result.calls}
+            self.step(message)
+        elif self.takes(message.input):
+            self.step(message.input, message)
+        else:
+            run = self.handle.run
+            message.reply.fail(IllegalState(f"{run.run_id} is {run.state} and takes this no more"))
+
+    def takes(self, heard: Input) -> bool:
+        """Whether the state still allows an input that came from outside."""
+        if isinstance(heard, ApprovalAnswered):
+            return self.handle.run.find_asking(heard.approval_id) is not None
+        return not self.handle.run.is_terminal
+
+    def step(self, heard: Input, asked: Heard | None = None) -> None:
+        """Decide, emit, append, dispatch."""
+        step = decide(self.handle.run, heard, self.setting)
+        self.emit(step, asked)
+        for effect in step.effects:
+            self.dispatch(effect)
+
+    def emit(self, step: Step, asked: Heard | None = None) -> None:
+        """Wire, then tape."""
+        if not step.drafts:
+            return
+        rows = tape_rows(step)
+        seq = rows[-1].seq
+        records: list[Record] = [record(step.run)]
+        self.add_approvals(step, records)
+        if asked is not None and asked.receipt is not None:
+            records.append(asked.receipt(seq))
+        self.handle.run = step.run
+        self.office.hub.publish(rows)
+        self.ticket = self.office.journal.append(Change(rows=rows, records=tuple(records)))
+        self.stop_or_go_wall()
+        if asked is not None:
+            self.waiting[asked.reply] = seq
+            self.nursery.start_soon(self.answer, asked.reply, self.ticket)
+
+    def add_approvals(self, step: Step, records: list[Record]) -> None:
+        """The approval records that follow from this step."""
+        for draft in step.drafts:
+            if draft.kind == ev.ApprovalRequested.KIND:
+                prompt = msgspec.json.decode(draft.data, type=ev.ApprovalRequested)
+                asked = pending_record(step.run, prompt, step.now_ms)
+                self.handle.prompts[asked.approval_id] = asked
+                records.append(asked)
+            elif draft.kind == ev.ApprovalResolved.KIND:
+                answer = msgspec.json.decode(draft.data, type=ev.ApprovalResolved)
+                pending = self.handle.prompts.pop(answer.approval_id)
+                records.append(resolved_record(pending, answer, step.now_ms))
+
+    def dispatch(self, effect: Effect) -> None:
+        """Start what the step asked for; each child reports by message."""
+        handle, office = self.handle, self.office
+        match effect:
+            case CallModel():
+                model = office.models[handle.run.accepted.model]
+                self.nursery.start_soon(ask_model, handle, office, model, effect)
+            case AskPerson():
+                prompt = self.handle.prompts[effect.approval_id]
+                self.nursery.start_soon(ask_person, handle, office, prompt, self.ticket)
+            case Execute():
+                call, approved = self.tool_call(effect.call_id), effect.approval_digest
+                self.nursery.start_soon(execute_call, handle, office, call, approved, self.ticket)
+            case Report():
+                log.error("a run needs attention", run_id=handle.run_id, detail=effect.text)
+            case Finish():
+                pass  # the run is terminal: the loop ends by itself
+
+    def prepare(self, run: Run, named: ProposedCall) -> Preparation:
+        """Intake and gate of one call, on what the model really wrote."""
+        proposed = self.operands.get(named.call_id, named)
+        prepared = self.office.gate.prepare(run, proposed)
+        self.arguments[named.call_id] = prepared.arguments
+        return prepared
+
+    def tool_call(self, call_id: str) -> ToolCall:
+        """What will run: the operands as gated or, after a restart, as the tape has them."""
+        run = self.handle.run
+        recorded = run.find_call(call_id)
+        if recorded is None:
+            raise InvariantBroken(f"{call_id} is not a call of the current turn")
+        spec = self.office.gate.find_spec(recorded.tool)
+        return ToolCall(
+            call_id=call_id, run_id=run.run_id, session_id=run.accepted.session_id,
+            principal=run.accepted.principal, tool=recorded.tool,
+            tool_version=spec.version if spec is not None else "",
+            arguments=self.arguments.pop(call_id, recorded.arguments),
+        )
+
+    # --- replies and the wall clock
+
+    async def answer(self, reply: Reply[int], ticket: Ticket) -> None:
+        """Answer once the input is durable."""
+        await ticket.wait()
+        seq = self.waiting.pop(reply, None)
+        if seq is not None:
+            reply.put(seq)
+
+    def answer_waiting(self) -> None:
+        """Answer those whose commit came with or before the last one."""
+        for reply, seq in self.waiting.items():
+            reply.put(seq)
+        self.waiting.clear()
+
+    @property
+    def wall_ms(self) -> int:
+        """How long the run may take, people's time excluded."""
+        return self.handle.run.accepted.budget.wall_ms or self.office.limits.wall_ms
+
+    def stop_or_go_wall(self) -> None:
+        """The clock stands still while a person is asked."""
+        if self.handle.prompts and self.wall_left_s is None:
+            self.wall_left_s = self.wall.deadline - trio.current_time()
+            self.wall.deadline = float("inf")
+        elif not self.handle.prompts and self.wall_left_s is not None:
+            self.wall.deadline = trio.current_time() + self.wall_left_s
+            self.wall_left_s = None

@@ -1,0 +1,178 @@
+"""Finding, making and changing sessions: the part of the gateway that knows of session actors."""
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from palyra.actors.child import ChildSpec
+from palyra.actors.dynamic import DynamicSupervisor
+from palyra.actors.office import Office
+from palyra.actors.resume import Recovered
+from palyra.actors.session import Adopt, SessionHandle, session_actor
+from palyra.core.access import Caller
+from palyra.core.records import SessionRecord
+from palyra.errors import ActorGone, InvalidParams, NotFound
+
+ANSWER_S = 30.0
+SESSION_GRACE_S = 2.0
+
+
+class Sessions:
+    """The sessions of the daemon, with an actor or without."""
+
+    def __init__(
+        self, office: Office, supervisor: DynamicSupervisor, runs: DynamicSupervisor
+    ) -> None:
+        self._office = office
+        self._supervisor = supervisor
+        self._runs = runs
+
+    async def reach(
+        self, caller: Caller, session_id: str | None, key: str | None
+    ) -> SessionHandle:
+        """The session's actor, started if need be; a new session when neither is given.
+
+        Raises NotFound for an unknown or foreign id, Overloaded.
+        """
+        if session_id is not None and key is not None:
+            raise InvalidParams("give session_id or session_key, not both", field="session_key")
+        if session_id is not None:
+            return self._live(await self._get_own(caller, session_id))
+        if key is None:
+            return self._live(self._new_record(caller, None))
+        return await self._reach_key(caller, key)
+
+    async def _reach_key(self, caller: Caller, key: str) -> SessionHandle:
+        live = self._office.directory.keys.get((caller.principal, key))
+        if live is not None:
+            return live
+        found = await self._find_by_key(caller, key)
+        # Somebody else may have made it while we looked: whoever is in the directory wins.
+        live = self._office.directory.keys.get((caller.principal, key))
+        return live or self._live(found or self._new_record(caller, key))
+
+    async def _find_by_key(self, caller: Caller, key: str) -> SessionRecord | None:
+        return await self._office.journal.read(
+            lambda store: store.find_session_by_key(caller.principal, key)
+        )
+
+    def _new_record(self, caller: Caller, key: str | None) -> SessionRecord:
+        now_ms = self._office.now_ms()
+        return SessionRecord(
+            session_id=self._office.new_id("ses"), principal=caller.principal, key=key,
+            created_ms=now_ms, updated_ms=now_ms,
+        )
+
+    def _live(self, record: SessionRecord) -> SessionHandle:
+        """The session's actor; starts one when there is none."""
+        directory = self._office.directory
+        handle = directory.sessions.get(record.session_id)
+        if handle is None:
+            handle = SessionHandle(record)
+            start = partial(session_actor, handle, self._office, self._runs)
+            self._supervisor.spawn_child(
+                ChildSpec(
+                    record.session_id, start, "temporary", SESSION_GRACE_S, handle.inbox
+                )
+            )
+            directory.add_session(handle)
+        return handle
+
+    async def adopt(self, session_id: str, runs: tuple[Recovered, ...]) -> None:
+        """Give a session's open runs back to it after a restart."""
+        record = await self._office.journal.read(lambda store: store.find_session(session_id))
+        if record is not None and runs:
+            self._live(record).inbox.offer(Adopt(runs))
+
+    # --- records
+
+    async def _get_own(self, caller: Caller, session_id: str) -> SessionRecord:
+        """The record of one of the caller's own sessions."""
+        record = await self._get_seen(caller, session_id)
+        if record.principal != caller.principal:
+            raise NotFound(f"no session {session_id!r}", field="session_id")
+        return record
+
+    async def _get_seen(self, caller: Caller, session_id: str) -> SessionRecord:
+        live = self._office.directory.sessions.get(session_id)
+        record = (
+            live.record
+            if live is not None
+            else await self._office.journal.read(lambda store: store.find_session(session_id))
+        )
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no session {session_id!r}", field="session_id")
+        return record
+
+    async def resolve(
+        self, caller: Caller, *, key: str | None, session_id: str | None
+    ) -> SessionRecord:
+        """The caller's session of that id or key; a key that is new makes one, committed."""
+        caller.require("sessions:write")
+        if (key is None) == (session_id is None):
+            raise InvalidParams("give exactly one of key and session_id", field="key")
+        if session_id is not None:
+            return await self._get_own(caller, session_id)
+        return await self._amend(await self._reach_key(caller, key or ""), lambda record: record)
+
+    async def get(self, caller: Caller, session_id: str) -> SessionRecord:
+        """One session.  Raises NotFound, also for somebody else's."""
+        caller.require("sessions:read")
+        return await self._get_seen(caller, session_id)
+
+    async def list_seen(
+        self, caller: Caller, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """Sessions the caller sees, newest first."""
+        caller.require("sessions:read")
+        return await self._office.journal.read(
+            lambda store: store.list_sessions(caller.principal_filter, before=before, limit=limit)
+        )
+
+    async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
+        """The session takes no more messages; what is under way goes on."""
+        now_ms = self._office.now_ms()
+        return await self._change(
+            caller, session_id,
+            lambda record: msgspec.structs.replace(
+                record, archived_ms=record.archived_ms or now_ms, updated_ms=now_ms
+            ),
+        )
+
+    async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
+        """A new epoch: what was said and granted before no longer counts."""
+        now_ms = self._office.now_ms()
+        return await self._change(
+            caller, session_id,
+            lambda record: msgspec.structs.replace(
+                record, epoch=record.epoch + 1, updated_ms=now_ms
+            ),
+        )
+
+    async def _change(
+        self,
+        caller: Caller,
+        session_id: str,
+        change: Callable[[SessionRecord], SessionRecord],
+    ) -> SessionRecord:
+        caller.require("sessions:write")
+        return await self._amend(self._live(await self._get_own(caller, session_id)), change)
+
+    async def _amend(
+        self, handle: SessionHandle, change: Callable[[SessionRecord], SessionRecord]
+    ) -> SessionRecord:
+        try:
+            record, ticket = await handle.amend(change, timeout_s=ANSWER_S)
+        except ActorGone:  # it ended between look-up and message: the next one takes it
+            record, ticket = await self._live(handle.record).amend(change, timeout_s=ANSWER_S)
+        await ticket.wait()
+        return record
+
+    def list_queue(self, caller: Caller, session_id: str) -> list[str]:
+        """Ids of the runs that wait, in order; none for a session at rest."""
+        caller.require("sessions:read")
+        handle = self._office.directory.sessions.get(session_id)
+        if handle is None or not caller.sees(handle.record.principal):
+            return []
+        return [run.run_id for run in handle.waiting]

@@ -1,0 +1,44 @@
+"""The turn task: asks the model once and reports what came back.
+
+Owns: nothing.  Talks to: the model adapter, the hub (volatile deltas), its run (one message).
+Never: retries; that is the run's decision.
+Restart: none; it is a child of its run and ends with it.
+"""
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from palyra.actors.progress import ProgressStream
+from palyra.core.ports import LanguageModel
+from palyra.core.prompt import ModelFailure
+from palyra.core.run_steps import CallModel, TurnBroke, TurnFinished
+
+if TYPE_CHECKING:
+    from palyra.actors.office import Office
+    from palyra.actors.run import RunHandle
+
+
+async def ask_model(
+    run: "RunHandle", office: "Office", model: LanguageModel, effect: CallModel
+) -> None:
+    """Stream one turn; the run hears TurnFinished or TurnBroke.
+
+    Cancellation: the request is abandoned and nothing is reported.
+    """
+    if effect.delay_ms:
+        await trio.sleep(effect.delay_ms / 1000)
+    request = effect.request
+    turn, attempt = request.turn, request.attempt
+    stream = ProgressStream(run.run, office.hub, office.redactor, f"turn:{turn}")
+    heard: TurnFinished | TurnBroke
+    try:
+        result = await model.stream(request, lambda delta: stream.take(delta.kind, delta.text))
+        heard = TurnFinished(turn=turn, attempt=attempt, result=result)
+    except ModelFailure as failure:
+        heard = TurnBroke(
+            turn=turn, attempt=attempt, failure_class=failure.failure_class,
+            detail=failure.message, had_output=stream.order > 0,
+        )
+    stream.close()
+    await run.inbox.tell(heard)

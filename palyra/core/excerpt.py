@@ -1,0 +1,17 @@
+"""Head and tail of a long text: what the model is shown of an output."""
+
+
+def excerpt(text: str, limit_bytes: int) -> tuple[str, bool]:
+    """The text, or its head and tail round a line that says how much is left out.
+
+    The result's two ends together have at most `limit_bytes` of UTF-8 (the tail a third of it,
+    because errors stand at the end); the flag tells whether anything was left out.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= limit_bytes:
+        return text, False
+    tail_bytes = limit_bytes // 3
+    head = data[: limit_bytes - tail_bytes].decode("utf-8", "ignore")
+    tail = data[len(data) - tail_bytes :].decode("utf-8", "ignore")
+    left_out = len(data) - len(head.encode()) - len(tail.encode())
+    return f"{head}\n[… {left_out} bytes left out …]\n{tail}", True
