@@ -49,4 +49,9 @@ def _overlap(one: str | None, other: str | None) -> bool:
     """Whether two keys name the same path or one lies below the other; "" is the root."""
     if one is None or other is None:
         return False
-    return not one or not other or f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+    return (
+        not one
+        or not other
+        or f"{one}/".startswith(f"{other}/")
+        or f"{other}/".startswith(f"{one}/")
+    )

@@ -1,5 +1,4 @@
-"""Text as a person may be shown it before they decide: nothing hidden, nothing that looks like
-something else.
+r"""Text as a person may be shown it: nothing hidden, nothing that looks like something else.
 
 Characters that cannot be seen, change the direction of the text or imitate another character are
 written as the `\\uXXXX` escape of JSON.  Letters of another script inside a Latin word are escaped
@@ -11,15 +10,14 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 SUMMARY_CHARS = 200
 _VALUE_CHARS = 60  # of one argument in a summary
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 # Drawn as nothing though their category says letter or mark: fillers, joiners, selectors.
 _INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
-    "\U000e0100-\U000e01ef]"
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
+    r"\U000e0100-\U000e01ef]"
 )
 _IMITATES = frozenset("\u2010\u2011\u2212\u2044\u2215\u29f8\ua789")  # hyphens, slashes, a colon
 _WORD = re.compile(r"[^\W\d_]+")
@@ -35,19 +33,19 @@ def visible(text: str) -> str:
     return "".join(_escape(ch) if _is_hidden(ch) else ch for ch in words)
 
 
-def render_json(value: Any) -> str:
+def render_json(value: object) -> str:
     """A JSON value for reading, complete and indented; still JSON of exactly that value."""
     text = json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True)
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def render_call(tool: str, arguments: Mapping[str, Any]) -> str:
+def render_call(tool: str, arguments: Mapping[str, object]) -> str:
     """One line that names a call; long values are cut, and say by how much."""
     shown = ", ".join(f"{visible(name)}={_brief(value)}" for name, value in arguments.items())
     return _cut(f"{visible(tool)}({shown})", SUMMARY_CHARS)
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     return _cut(visible(json.dumps(value, ensure_ascii=False, sort_keys=True)), _VALUE_CHARS)
 
 

@@ -90,9 +90,13 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def path_key(self) -> str | None:
         """The path this call works on, as its conflict key; "" is the workspace root."""
-        if self.spec.path_argument is None:
-            return None
-        return normal_path(str(self.arguments.get(self.spec.path_argument, ""))) or ""
+        return (normal_path(self.paths[0]) or "") if self.paths else None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The path arguments as proposed; one left out means the workspace root."""
+        name = self.spec.path_argument
+        return () if name is None else (str(self.arguments.get(name, "")),)
 
     @property
     def proposal(self) -> tuple[str, str]:
@@ -155,7 +159,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
     """The question to the rules."""
     spec = admitted.spec
-    has_path = spec.path_argument is not None
     return PolicyRequest(
         action="tool.execute",
         principal=facts.principal,
@@ -171,7 +174,7 @@ def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
         arguments=admitted.arguments,
         is_tainted=facts.is_tainted,
         depth=facts.depth,
-        paths=(str(admitted.arguments.get(spec.path_argument, "")),) if has_path else (),
+        paths=admitted.paths,
         size_bytes=admitted.size_bytes,
     )
 

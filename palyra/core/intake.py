@@ -48,18 +48,16 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
         return f"at {self.position}: expected {self.expected}"
 
 
-def check_arguments(spec: ToolSpec, arguments: Any) -> Accepted | Refused:
+def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:
     """The arguments as the tool will get them, or the first thing that is wrong with them."""
     try:
-        _check_shape(arguments, spec.input_cap_bytes)
+        proposed = _check_shape(arguments, spec.input_cap_bytes)
         checker = _Checker(spec)
-        checked = checker.check(spec.parameters, arguments, ())
+        checked = checker.check_fields(spec.parameters, proposed, ())
         canonical = _canonical(checked, spec.input_cap_bytes)
     except _Mismatch as found:
         return Refused(reason=found.reason, position=found.position, expected=found.expected)
-    return Accepted(
-        arguments=checked, canonical=canonical, coercions=tuple(checker.coercions)
-    )
+    return Accepted(arguments=checked, canonical=canonical, coercions=tuple(checker.coercions))
 
 
 class _Mismatch(Exception):
@@ -73,8 +71,8 @@ class _Mismatch(Exception):
 # --- shape and size ------------------------------------------------------------------------------
 
 
-def _check_shape(arguments: Any, cap_bytes: int) -> None:
-    """Depth, number of values and text, before any recursion meets them."""
+def _check_shape(arguments: object, cap_bytes: int) -> dict[str, Any]:
+    """The arguments, once depth, number of values and text are bounded for every later walk."""
     if not isinstance(arguments, dict):
         raise _Mismatch((), "a JSON object", _kind(arguments))
     level: list[Any] = [arguments]
@@ -90,15 +88,16 @@ def _check_shape(arguments: Any, cap_bytes: int) -> None:
         if chars > cap_bytes:
             raise _Mismatch((), f"at most {cap_bytes} bytes", "more")
         level = [part for item in level for part in _parts(item)]
+    return arguments
 
 
-def _parts(item: Any) -> list[Any]:
+def _parts(item: object) -> list[Any]:
     if isinstance(item, dict):
         return list(item.values())
     return item if isinstance(item, list) else []
 
 
-def _text_chars(item: Any) -> int:
+def _text_chars(item: object) -> int:
     if isinstance(item, str):
         return len(item)
     return sum(len(key) for key in item) if isinstance(item, dict) else 0
@@ -124,22 +123,25 @@ class _Checker:
         self.never_coerced = spec.never_coerced
         self.coercions: list[str] = []
 
-    def check(self, schema: Mapping[str, Any], value: Any, path: tuple[str | int, ...]) -> Any:
+    def check(
+        self, schema: Mapping[str, Any], value: object, path: tuple[str | int, ...]
+    ) -> object:
         """The value, coerced where that is safe.  Raises _Mismatch."""
         if not TYPES[schema["type"]](value):
             value = self._coerce(schema, value, path)
         if not _is_within(schema, value):
             raise _Mismatch(path, expected_text(schema), _kind(value))
-        if schema["type"] == "object":
-            return self._check_fields(schema, value, path)
-        if schema["type"] == "array" and "items" in schema:
-            items = enumerate(value)
-            return [self.check(schema["items"], item, (*path, index)) for index, item in items]
+        if isinstance(value, dict):
+            return self.check_fields(schema, value, path)
+        if isinstance(value, list) and "items" in schema:
+            inner = schema["items"]
+            return [self.check(inner, item, (*path, index)) for index, item in enumerate(value)]
         return value
 
-    def _check_fields(
+    def check_fields(
         self, schema: Mapping[str, Any], value: dict[str, Any], path: tuple[str | int, ...]
     ) -> dict[str, Any]:
+        """The object, each of its fields checked.  Raises _Mismatch."""
         known: Mapping[str, Any] = schema.get("properties", {})
         for name in schema.get("required", ()):
             if name not in value:
@@ -153,8 +155,8 @@ class _Checker:
         }
 
     def _coerce(
-        self, schema: Mapping[str, Any], value: Any, path: tuple[str | int, ...]
-    ) -> Any:
+        self, schema: Mapping[str, Any], value: object, path: tuple[str | int, ...]
+    ) -> object:
         wanted = schema["type"]
         coerced = _COERCIONS[wanted](value) if wanted in _COERCIONS else None
         if coerced is None or (path and path[0] in self.never_coerced):
@@ -164,7 +166,7 @@ class _Checker:
         return coerced
 
 
-def _is_within(schema: Mapping[str, Any], value: Any) -> bool:
+def _is_within(schema: Mapping[str, Any], value: object) -> bool:
     """Whether a value of the right type keeps enumeration, bounds and lengths."""
     if "enum" in schema and not any(_is_same(value, one) for one in schema["enum"]):
         return False
@@ -177,7 +179,7 @@ def _is_within(schema: Mapping[str, Any], value: Any) -> bool:
     return True
 
 
-def _is_same(value: Any, one: Any) -> bool:
+def _is_same(value: object, one: object) -> bool:
     return type(value) is type(one) and bool(value == one)  # True is not 1 here
 
 
@@ -190,25 +192,25 @@ def _is_between(size: float, schema: Mapping[str, Any], low: str, high: str) -> 
 # --- safe coercions: exactly one reading, nothing lost; None where there is none -----------------
 
 
-def _to_integer(value: Any) -> int | None:
+def _to_integer(value: object) -> int | None:
     if isinstance(value, float):
         is_exact = value.is_integer() and abs(value) <= MAX_SAFE_INTEGER
         return int(value) if is_exact else None
     return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else None
 
 
-def _to_number(value: Any) -> int | float | None:
+def _to_number(value: object) -> int | float | None:
     whole = _to_integer(value)
     if whole is not None:
         return whole
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
-def _to_boolean(value: Any) -> bool | None:
+def _to_boolean(value: object) -> bool | None:
     return {"true": True, "false": False}.get(value) if isinstance(value, str) else None
 
 
-def _to_string(value: Any) -> str | None:
+def _to_string(value: object) -> str | None:
     return str(value) if type(value) is int else None
 
 
@@ -227,7 +229,7 @@ def _position(path: tuple[str | int, ...]) -> str:
     return text.removeprefix(".") or "arguments"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """What a value is, without showing it."""
     match value:
         case None:

@@ -30,6 +30,16 @@ _OF_TYPE: dict[str, frozenset[str]] = {
     "null": frozenset(),
 }
 KEYWORDS = frozenset({"type", "enum"}) | _ANNOTATIONS | frozenset().union(*_OF_TYPE.values())
+# Type -> how it is called, its lower and upper bound, and what they count.
+_WORDS = {
+    "object": ("an object", "", "", ""),
+    "array": ("an array", "minItems", "maxItems", " items"),
+    "string": ("a string", "minLength", "maxLength", " characters"),
+    "integer": ("an integer", "minimum", "maximum", ""),
+    "number": ("a number", "minimum", "maximum", ""),
+    "boolean": ("a boolean", "", "", ""),
+    "null": ("null", "", "", ""),
+}
 
 
 def check_schema(schema: Mapping[str, Any], where: str) -> None:
@@ -56,19 +66,8 @@ def expected_text(schema: Mapping[str, Any]) -> str:
     """What the schema asks for, in words."""
     if "enum" in schema:
         return "one of " + ", ".join(repr(one) for one in schema["enum"])
-    match schema["type"]:
-        case "string":
-            return "a string" + _range_text(schema, "minLength", "maxLength", " characters")
-        case "array":
-            return "an array" + _range_text(schema, "minItems", "maxItems", " items")
-        case "integer":
-            return "an integer" + _range_text(schema, "minimum", "maximum", "")
-        case "null":
-            return "null"
-        case "object":
-            return "an object"
-        case kind:
-            return f"a {kind}" + _range_text(schema, "minimum", "maximum", "")
+    words, low, high, unit = _WORDS[schema["type"]]
+    return words + _range_text(schema, low, high, unit)
 
 
 def _range_text(schema: Mapping[str, Any], low: str, high: str, unit: str) -> str:
