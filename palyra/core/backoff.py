@@ -31,7 +31,7 @@ def compute_ceiling_s(backoff: Backoff, failures: int) -> float:
     # Compared as logarithms: the power itself overflows after about a thousand failures.
     if (failures - 1) * math.log(backoff.factor) >= math.log(backoff.cap_s / backoff.base_s):
         return backoff.cap_s
-    return backoff.base_s * backoff.factor ** (failures - 1)
+    return min(backoff.cap_s, backoff.base_s * backoff.factor ** (failures - 1))
 
 
 def compute_delay_s(backoff: Backoff, failures: int, rng: Callable[[], float]) -> float:
