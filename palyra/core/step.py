@@ -25,18 +25,18 @@ class Step:
 
     __slots__ = ("drafts", "effects", "now_ms", "run", "setting")
 
-    def __init__(self, run: Run, setting: Setting) -> None:
+    def __init__(self, run: Run, setting: Setting, now_ms: int | None = None) -> None:
         self.run = run
         self.setting = setting
-        self.now_ms = setting.now_ms()
+        self.now_ms = setting.now_ms() if now_ms is None else now_ms
         self.drafts: list[Draft] = []
         self.effects: list[Effect] = []
 
     @classmethod
     def first(cls, run_id: str, accepted: ev.RunAccepted, setting: Setting) -> "Step":
         """The step that begins a tape."""
-        step = cls.__new__(cls)
-        Step.__init__(step, begin(run_id, accepted, setting.now_ms()), setting)
+        now_ms = setting.now_ms()
+        step = cls(begin(run_id, accepted, now_ms), setting, now_ms)
         step.drafts.append(Draft(accepted.KIND, ev.encode_event(accepted), redacted=False))
         return step
 

@@ -1,0 +1,101 @@
+"""A small world for `core.run`: a setting without rules, and a driver that plays inputs."""
+
+import itertools
+from typing import Any
+
+from palyra.core import events as ev
+from palyra.core.context import Agent, Prefix, assemble, stable_prefix
+from palyra.core.gate import Allow, Deny, NeedsApproval
+from palyra.core.prompt import ModelTurn, ProposedCall
+from palyra.core.records import Usage
+from palyra.core.run import accept, decide
+from palyra.core.run_state import Run, fold
+from palyra.core.run_steps import Input, Limits, Preparation, Refusal, Setting
+from palyra.core.step import Step
+from palyra.core.tools import Catalogue
+
+AGENT = Agent(name="default", instructions="Be useful.", model="scripted")
+PREFIX: Prefix = stable_prefix(AGENT, Catalogue(tools={}, hash="h"))
+_WORDS = {"reason_code": "test", "reason": "because", "policies": (), "version": "v1"}
+
+
+def prepare(_run: Run, call: ProposedCall) -> Preparation:
+    """The verdict is in the tool's name; the class in what follows a colon."""
+    verdict, _, tool_class = call.tool.partition(":")
+    verdicts: dict[str, Any] = {
+        "allow": Allow(**_WORDS),
+        "deny": Deny(**_WORDS),
+        "ask": NeedsApproval(**_WORDS, risk="medium", summary="s", rendered="{}"),
+        "refuse": Refusal(reason="bad", repair_hint="good"),
+    }
+    return Preparation(
+        digest=f"digest of {call.call_id}",
+        tool_class=tool_class or "read_only_safe",
+        arguments=call.arguments,
+        verdict=verdicts[verdict],
+        execution_digest=f"execution of {call.call_id}",
+        may_rerun=tool_class != "effect",
+    )
+
+
+def setting(**limits: int) -> Setting:
+    """A setting whose clock ticks one millisecond a step and whose ids count up."""
+    clock = itertools.count(1_000)
+    ids = itertools.count(1)
+    return Setting(
+        now_ms=lambda: next(clock),
+        new_id=lambda prefix: f"{prefix}_{next(ids)}",
+        redact=lambda data: (data, False),
+        sign=lambda data: data[:1] * 64,
+        prepare=prepare,
+        assemble=lambda run, turn, attempt: assemble(run, PREFIX, turn, attempt),
+        jitter_ms=lambda attempt: 10 * attempt,
+        provider="scripted",
+        limits=Limits(**limits),
+    )
+
+
+class World:
+    """One run, its tape and the effects so far."""
+
+    def __init__(self, **limits: int) -> None:
+        self.setting = setting(**limits)
+        self.tape: list[tuple[str, int, bytes]] = []
+        self.states: list[Run] = []  # after each step
+        self.effects: list[Any] = []
+        accepted = ev.RunAccepted(
+            principal="ann", session_id="ses_1", agent="default", model="scripted"
+        )
+        self.keep(accept("run_1", accepted, ev.MessageReceived(text="hello"), self.setting))
+
+    def keep(self, step: Step) -> Step:
+        """Remember what a step did."""
+        self.run = step.run
+        self.tape += [(draft.kind, step.now_ms, draft.data) for draft in step.drafts]
+        self.states.append(step.run)
+        self.effects += step.effects
+        return step
+
+    def hear(self, heard: Input) -> list[str]:
+        """The kinds of the events that follow from one input."""
+        return [draft.kind for draft in self.keep(decide(self.run, heard, self.setting)).drafts]
+
+    def drafts(self, kind: str) -> list[Any]:
+        """All events of a kind on the tape, decoded."""
+        return [ev.decode_event(k, data) for k, _, data in self.tape if k == kind]
+
+    def refold(self) -> Run:
+        """The state a restart would find."""
+        return fold("run_1", self.tape)
+
+
+def turn(*tools: str, text: str = "") -> ModelTurn:
+    """A model's answer that calls these tools; ids are c1, c2, …"""
+    calls = tuple(
+        ProposedCall(call_id=f"c{index}", tool=tool, arguments={"n": index})
+        for index, tool in enumerate(tools, 1)
+    )
+    return ModelTurn(
+        text=text, calls=calls, finish_reason="tool_calls" if calls else "stop",
+        usage=Usage(input_tokens=1, output_tokens=2),
+    )
