@@ -15,9 +15,15 @@ class Directory:
     """Live runs and sessions by id, live sessions also by (principal, key)."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, RunHandle] = {}
-        self.sessions: dict[str, SessionHandle] = {}
-        self.keys: dict[tuple[str, str], SessionHandle] = {}
+        self.runs: dict[str, "RunHandle"] = {}
+        self.sessions: dict[str, "SessionHandle"] = {}
+        self.keys: dict[tuple[str, str], "SessionHandle"] = {}
+
+    def clear(self) -> None:
+        """Nothing has an actor: the supervisor of sessions and runs begins anew."""
+        self.runs.clear()
+        self.sessions.clear()
+        self.keys.clear()
 
     def add_session(self, handle: "SessionHandle") -> None:
         """The session can be found from now on."""

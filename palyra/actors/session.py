@@ -2,8 +2,9 @@
 
 Owns: which run of the session is active and which wait.  Talks to: its runs, journal, hub.
 Never: looks into a run; that is the run's own business.
-Restart: temporary; it ends when it has nothing to do and is made again by the next message.  All
-it knows is on the tapes: an accepted run that has not started is a queued one.
+Restart: transient, with what its handle remembers; it ends when it has nothing to do and is made
+again by the next message.  All it knows is on the tapes: an accepted run that has not started is
+a queued one.
 """
 
 from collections import deque
@@ -132,7 +133,7 @@ class SessionHandle:
 async def session_actor(
     handle: SessionHandle,
     office: Office,
-    runs: DynamicSupervisor,
+    work: DynamicSupervisor,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -141,15 +142,13 @@ async def session_actor(
     Cancellation: nothing is lost; its runs are on their tapes.
     """
     task_status.started()
-    actor = _SessionActor(handle, office, runs)
-    try:
-        with handle.inbox.receiver() as messages:
-            while not actor.is_idle and messages.stop_reason is None:
-                with suppress(trio.EndOfChannel):
-                    for message in await messages.drain():
-                        actor.hear(message)
-    finally:
-        office.directory.remove_session(handle)
+    actor = _SessionActor(handle, office, work)
+    with handle.inbox.receiver() as messages:
+        while not actor.is_idle and messages.stop_reason is None:
+            with suppress(trio.EndOfChannel):
+                for message in await messages.drain():
+                    actor.hear(message)
+    office.directory.remove_session(handle)
 
 
 @dataclass(slots=True)
@@ -158,7 +157,7 @@ class _SessionActor:
 
     handle: SessionHandle
     office: Office
-    runs: DynamicSupervisor
+    work: DynamicSupervisor
     has_heard: bool = False
 
     @property
@@ -288,7 +287,7 @@ class _SessionActor:
     def spawn(self, run: RunHandle, first: Begin | Resume | Cancel) -> None:
         """Start an incarnation of a run's actor."""
         start = partial(run_actor, run, self.office, first)
-        self.runs.spawn_child(
+        self.work.spawn_child(
             ChildSpec(run.run_id, start, "temporary", RUN_GRACE_S, run.inbox)
         )
 
@@ -335,7 +334,7 @@ class _SessionActor:
         if handle.active is lost:
             handle.active = run
         start = partial(resume_run, run, self.office)
-        self.runs.spawn_child(
+        self.work.spawn_child(
             ChildSpec(run.run_id, start, "temporary", RUN_GRACE_S, run.inbox)
         )
 

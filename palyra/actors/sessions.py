@@ -21,12 +21,9 @@ SESSION_GRACE_S = 2.0
 class Sessions:
     """The sessions of the daemon, with an actor or without."""
 
-    def __init__(
-        self, office: Office, supervisor: DynamicSupervisor, runs: DynamicSupervisor
-    ) -> None:
+    def __init__(self, office: Office, work: DynamicSupervisor) -> None:
         self._office = office
-        self._supervisor = supervisor
-        self._runs = runs
+        self._work = work  # the parent of all sessions and runs
 
     async def reach(
         self, caller: Caller, session_id: str | None, key: str | None
@@ -70,11 +67,9 @@ class Sessions:
         handle = directory.sessions.get(record.session_id)
         if handle is None:
             handle = SessionHandle(record)
-            start = partial(session_actor, handle, self._office, self._runs)
-            self._supervisor.spawn_child(
-                ChildSpec(
-                    record.session_id, start, "temporary", SESSION_GRACE_S, handle.inbox
-                )
+            start = partial(session_actor, handle, self._office, self._work)
+            self._work.spawn_child(
+                ChildSpec(record.session_id, start, "transient", SESSION_GRACE_S, handle.inbox)
             )
             directory.add_session(handle)
         return handle
