@@ -8,10 +8,10 @@ import trio_websocket
 
 from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unavailable
 from palyra.net.client.link import Greeting, Link, LinkLost, OnNotice
-from palyra.net.client.socket import open_socket
+from palyra.net.client.socket import open_stream, upgrade
 from palyra.net.discovery import Endpoint
 
-OPEN_WITHIN_S = 10.0  # TCP, upgrade, hello and connect together
+OPEN_WITHIN_S = 10.0  # for TCP and TLS, and again for upgrade, hello and connect
 CLOSE_UNAUTHENTICATED = 4401
 CLOSE_REVOKED = 4403
 HTTP_UNAUTHORIZED = 401
@@ -50,28 +50,30 @@ async def run_link(
 async def _serve(
     endpoint: Endpoint, greeting: Greeting, on_notice: OnNotice, on_open: Callable[[Link], None]
 ) -> Link:
-    async with trio.open_nursery() as nursery:
-        with trio.fail_after(OPEN_WITHIN_S):
-            link = await _open_link(nursery, endpoint, greeting, on_notice)
-        nursery.start_soon(link.listen_for_life)
-        on_open(link)
-        await link.closed.wait()
-        nursery.cancel_scope.cancel("the link has ended")
+    with trio.fail_after(OPEN_WITHIN_S):
+        stream = await open_stream(endpoint.ws_url)
+    try:
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(OPEN_WITHIN_S):
+                socket = await upgrade(nursery, stream, endpoint.ws_url)
+                link = Link(socket, nursery, on_notice)
+                await _greet(link, nursery, endpoint.token, greeting)
+            on_open(link)
+            await link.closed.wait()
+            nursery.cancel_scope.cancel("the link has ended")
+    finally:
+        await trio.aclose_forcefully(stream)  # trio-websocket leaves it open
     return link
 
 
-async def _open_link(
-    nursery: trio.Nursery, endpoint: Endpoint, greeting: Greeting, on_notice: OnNotice
-) -> Link:
-    link = Link(await open_socket(nursery, endpoint.ws_url), nursery, on_notice)
+async def _greet(link: Link, nursery: trio.Nursery, token: str, greeting: Greeting) -> None:
     await link.receive_hello()
-    nursery.start_soon(link.read)
-    nursery.start_soon(link.write)
+    for task in (link.read, link.write, link.listen_for_life):
+        nursery.start_soon(task)
     try:
-        await link.introduce(endpoint.token, greeting)
+        await link.introduce(token, greeting)
     except LinkLost:
         raise _verdict(link) or LinkLost(link.close_reason) from None
-    return link
 
 
 def _verdict(link: Link) -> PalyraError | None:

@@ -72,6 +72,7 @@ class Link:
         self._on_notice = on_notice
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 1
+        self._is_closing = False
         self._slots = trio.Semaphore(frames.Limits().max_inflight)
         self._outbox, self._outgoing = trio.open_memory_channel[str](QUEUED_REQUESTS)
 
@@ -137,8 +138,10 @@ class Link:
 
     async def close(self) -> None:
         """Say goodbye; bounded by CLOSE_WITHIN_S, never raises."""
+        self._is_closing = True  # from here on the reader's end is not the link's
         with trio.move_on_after(CLOSE_WITHIN_S):
             await self._socket.aclose()
+        self._is_closing = False
         self._end(None, "closed by this client")
 
     async def _send(self, text: str) -> None:
@@ -178,7 +181,7 @@ class Link:
         self._end(reason.code if reason else None, (reason.reason if reason else None) or "")
 
     def _end(self, code: int | None, reason: str) -> None:
-        if self.closed.is_set():
+        if self._is_closing or self.closed.is_set():
             return
         self.close_code, self.close_reason = code, reason
         self.closed.set()

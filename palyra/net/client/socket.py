@@ -21,8 +21,12 @@ class WatchedStream(trio.abc.Stream):
     trio-websocket does not: a peer that hangs up during the upgrade leaves it waiting for good.
     """
 
-    def __init__(self, inner: trio.abc.Stream, on_end: Callable[[], None]) -> None:
+    def __init__(self, inner: trio.abc.Stream) -> None:
         self._inner = inner
+        self.watch(lambda: None)
+
+    def watch(self, on_end: Callable[[], None]) -> None:
+        """Call `on_end` when the peer ends the stream or it is closed here."""
         self._on_end = on_end
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -42,14 +46,29 @@ class WatchedStream(trio.abc.Stream):
         await self._inner.aclose()
 
 
-async def open_socket(nursery: trio.Nursery, ws_url: str) -> trio_websocket.WebSocketConnection:
-    """A connection whose upgrade is done; its reader runs in `nursery`.
+async def open_stream(ws_url: str) -> WatchedStream:
+    """A TCP or TLS connection to the host of that address.  Raises OSError or InvalidParams."""
+    parts = _split(ws_url)
+    host = parts.hostname or ""
+    if parts.scheme == "ws":
+        return WatchedStream(await trio.open_tcp_stream(host, parts.port or 80))
+    return WatchedStream(
+        await trio.open_ssl_over_tcp_stream(
+            host, parts.port or 443, ssl_context=ssl.create_default_context(), https_compatible=True
+        )
+    )
 
-    Raises OSError or Unavailable; a refusal (`ConnectionRejected`) comes out of the nursery.
+
+async def upgrade(
+    nursery: trio.Nursery, stream: WatchedStream, ws_url: str
+) -> trio_websocket.WebSocketConnection:
+    """The WebSocket over that stream; its reader runs in `nursery`, the stream stays yours.
+
+    Raises Unavailable; a refusal (`ConnectionRejected`) comes out of the nursery.
     """
     parts = _split(ws_url)
     with trio.CancelScope() as upgrading:
-        stream = WatchedStream(await _open_stream(parts), upgrading.cancel)
+        stream.watch(upgrading.cancel)
         return await trio_websocket.wrap_client_stream(
             nursery,
             stream,  # type: ignore[arg-type]  # any Stream will do
@@ -61,18 +80,6 @@ async def open_socket(nursery: trio.Nursery, ws_url: str) -> trio_websocket.WebS
             receive_buffer_size=RECEIVE_BYTES,
         )
     raise Unavailable(f"{ws_url} hung up during the WebSocket upgrade")
-
-
-async def _open_stream(parts: SplitResult) -> trio.abc.Stream:
-    host = parts.hostname or ""
-    if parts.scheme == "ws":
-        return await trio.open_tcp_stream(host, parts.port or 80)
-    return await trio.open_ssl_over_tcp_stream(
-        host,
-        parts.port or 443,
-        ssl_context=ssl.create_default_context(),
-        https_compatible=True,
-    )
 
 
 def _split(ws_url: str) -> SplitResult:
