@@ -63,7 +63,7 @@ class JournalStore(Protocol):
         """Committed rows with seq > after_seq; at least one row when there is any."""
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
-        """The same rows with position and hash, for export."""
+        """The same rows with position and hash, for export; ask until there are none."""
 
     def verify(self, run_id: str | None = None) -> VerifyReport:
         """Check chain and signed roots, of one run or everything.  Never stops reads."""
