@@ -24,18 +24,11 @@ from palyra.core.intake import Refused, check_arguments
 from palyra.core.paths import normal_path
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import ProposedCall
+from palyra.core.risk import compute_risk, is_sensitive
 from palyra.core.tools import Catalogue, Risk, ToolCall, ToolSpec
 
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
-_HARMLESS = frozenset({"fs.read"})  # reading the workspace changes nothing outside of it
 _UNATTENDED = frozenset({"background", "compat"})  # origins where nobody is there to ask
-_RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
-_LEAST_RISK: dict[str, Risk] = {
-    "fs.write": "medium",
-    "network": "medium",
-    "process": "high",
-    "secret": "high",
-}
 
 
 # --- verdicts ------------------------------------------------------------------------------------
@@ -177,25 +170,6 @@ def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
         paths=admitted.paths,
         size_bytes=admitted.size_bytes,
     )
-
-
-def compute_risk(spec: ToolSpec, *, is_tainted: bool) -> Risk:
-    """The tool's own risk, at least that of its capabilities; a tainted run raises it.
-
-    Taint is one step up for anything beyond reading, and critical with a way out to the network.
-    """
-    levels = [_LEAST_RISK.get(capability, "low") for capability in spec.capabilities]
-    level = max(_RISKS.index(risk) for risk in (spec.risk, *levels))
-    if is_tainted and "network" in spec.capabilities:
-        return "critical"
-    if is_tainted and is_sensitive(spec):
-        level = min(level + 1, len(_RISKS) - 1)
-    return _RISKS[level]
-
-
-def is_sensitive(spec: ToolSpec) -> bool:
-    """Whether the tool does more than read the workspace."""
-    return spec.tool_class != "read_only_safe" or not _HARMLESS.issuperset(spec.capabilities)
 
 
 # --- verdict -------------------------------------------------------------------------------------

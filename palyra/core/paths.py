@@ -39,10 +39,14 @@ _IS_CONFIGURATION = _whole_names(_CONFIGURATION)
 
 def normal_path(path: str) -> str | None:
     """The one spelling of a path below the root ("" for the root); None when it is none."""
-    if path.startswith("/") or "\0" in path or len(_encoded(path)) > MAX_PATH_BYTES:
+    try:
+        size_bytes = len(path.encode())
+    except UnicodeEncodeError:  # a lone surrogate: bytes that no honest argument holds
+        return None
+    if path.startswith("/") or "\0" in path or size_bytes > MAX_PATH_BYTES:
         return None
     names = [name for name in path.split("/") if name not in {"", "."}]
-    if ".." in names or any(len(_encoded(name)) > MAX_NAME_BYTES for name in names):
+    if ".." in names or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
         return None
     return "/".join(names)
 
@@ -73,7 +77,3 @@ def path_marks(path: str) -> frozenset[PathMark]:
 def _folded(path: str) -> str:
     """The path as a file system that folds case or Unicode forms would take it."""
     return unicodedata.normalize("NFKC", path).casefold()
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

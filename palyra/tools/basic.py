@@ -1,0 +1,63 @@
+"""echo and sleep: tools for tests and demonstrations; they touch nothing."""
+
+from collections.abc import Callable
+
+import trio
+
+from palyra.core.tools import ToolOutput, ToolSpec
+from palyra.tools.catalog import Arguments, AsyncTool, InlineTool, Tool
+
+MAX_SLEEP_S = 60
+
+ECHO = ToolSpec(
+    name="echo",
+    version="1",
+    description="Give the text back unchanged.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "maxLength": 16_384, "description": "What to give back."}
+        },
+        "required": ["text"],
+    },
+    tool_class="read_only_safe",
+    risk="low",
+    excerpt_bytes=16_384,
+)
+SLEEP = ToolSpec(
+    name="sleep",
+    version="1",
+    description="Do nothing for a while.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "seconds": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": MAX_SLEEP_S,
+                "description": "How long.",
+            }
+        },
+        "required": ["seconds"],
+    },
+    tool_class="read_only_safe",
+    risk="low",
+    deadline_s=MAX_SLEEP_S + 5,
+)
+
+
+def echo(arguments: Arguments) -> ToolOutput:
+    """The text."""
+    return ToolOutput(text=arguments["text"])
+
+
+async def sleep(arguments: Arguments, _on_output: Callable[[str], None]) -> ToolOutput:
+    """A word, after the pause.  Cancellation: ends at once."""
+    seconds = arguments["seconds"]
+    await trio.sleep(seconds)
+    return ToolOutput(text=f"slept {seconds} s")
+
+
+def basic_tools() -> list[Tool]:
+    """Both."""
+    return [InlineTool(ECHO, echo), AsyncTool(SLEEP, sleep)]

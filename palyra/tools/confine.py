@@ -1,0 +1,235 @@
+"""Files of a workspace, confined by how they are opened, never by comparing paths.
+
+Every open starts at a descriptor of the root and follows no link: by openat2 where the kernel has
+it, else name by name with O_NOFOLLOW.  What was opened is then looked at: only regular files with
+a single name (a second hard link may lie outside).  Whatever is refused is refused in the same
+words, so a caller cannot tell what exists outside.  Source: openat2(2), path_resolution(7).
+
+All functions block; they are called from a thread.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from palyra.core.display import visible
+from palyra.core.paths import is_configuration, is_private, normal_path
+from palyra.core.tools import ToolFailure
+from palyra.errors import InvalidParams
+from palyra.tools import openat2
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+# O_NONBLOCK: a FIFO without a writer, or a device, must not hold the thread.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+_RETRIES = 8  # of an open that a concurrent rename made uncertain
+_REFUSED = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO, errno.EAGAIN})
+_PATH_CHARS = 200  # of a path, in a failure
+
+
+class Workspace:
+    """A folder whose files tools may touch."""
+
+    def __init__(
+        self, root: Path, *, keep_out: Sequence[Path] = (), use_openat2: bool | None = None
+    ) -> None:
+        """Hold the root open.  `keep_out`: folders of the daemon's own that must lie elsewhere.
+
+        Raises InvalidParams for a root that would give away too much, OSError when it cannot be
+        opened.
+        """
+        self.root = root.resolve(strict=True)
+        _check_root(self.root, keep_out)
+        self._fd = os.open(self.root, _FOLDER | os.O_CLOEXEC)
+        supported = openat2.is_supported(self._fd)
+        self._has_openat2 = supported if use_openat2 is None else use_openat2
+
+    @property
+    def enforcement(self) -> str:
+        """How opens are confined, as attestations name it."""
+        return "openat2" if self._has_openat2 else "nofollow"
+
+    def close(self) -> None:
+        """Give up the root's descriptor."""
+        os.close(self._fd)
+
+    @contextmanager
+    def open_file(self, path: str) -> Generator[int]:
+        """A descriptor to read a regular file.  Raises ToolFailure."""
+        with _as_failure(path), _closing(self._open(_usable(path), _READ)) as fd:
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
+                raise ToolFailure(f"{_shown(path)} is a folder: list it instead")
+            if not _is_plain_file(found):
+                raise refusal(path)
+            yield fd
+
+    @contextmanager
+    def open_folder(self, path: str) -> Generator[int]:
+        """A descriptor to list a folder.  Raises ToolFailure."""
+        with _as_failure(path), _closing(self._open(_usable(path), _FOLDER)) as fd:
+            yield fd
+
+    def replace_file(self, path: str, content: bytes) -> int | None:
+        """Put a file in place whole, durably; the size of the one it replaced, None for none.
+
+        A crash leaves the old file or the new one.  The mode of an existing file is kept; missing
+        folders are made.  Raises ToolFailure.
+        """
+        normal = _usable(path)
+        folder, _, name = normal.rpartition("/")
+        if not name or is_configuration(normal):
+            raise refusal(path)
+        with _as_failure(path):
+            self._make_folders(folder)
+            with _closing(self._open(folder, _FOLDER)) as fd:
+                return _replace(fd, name, path, content)
+
+    def _make_folders(self, folder: str) -> None:
+        names = folder.split("/") if folder else []
+        for depth, name in enumerate(names):
+            above = self._open("/".join(names[:depth]), _FOLDER)
+            with _closing(above), suppress(FileExistsError):
+                os.mkdir(name, dir_fd=above)
+                os.fsync(above)
+
+    def _open(self, normal: str, flags: int) -> int:
+        if not self._has_openat2:
+            return _walk(self._fd, normal, flags)
+        for _ in range(_RETRIES):
+            with suppress(BlockingIOError, InterruptedError):
+                return openat2.open_beneath(self._fd, normal or ".", flags)
+        raise OSError(errno.EAGAIN, "renamed while it was opened")
+
+
+def refusal(path: str) -> ToolFailure:
+    """The one answer for every path that may not be used, whether it exists or not."""
+    return ToolFailure(
+        f"{_shown(path)} may not be used: a path must be relative to the workspace, stay inside "
+        "it, name a regular file or folder without links, and not be a place for secrets or "
+        "configuration"
+    )
+
+
+# --- paths ---------------------------------------------------------------------------------------
+
+
+def _check_root(root: Path, keep_out: Sequence[Path]) -> None:
+    if root == Path(root.anchor) or root == Path("~").expanduser().resolve():
+        raise InvalidParams(f"workspace {root}: the root and home folders are not workspaces")
+    for folder in keep_out:
+        if folder.resolve().is_relative_to(root):
+            raise InvalidParams(
+                f"workspace {root} contains {folder}, which the daemon keeps for itself; "
+                "choose a workspace beside it"
+            )
+
+
+def _usable(path: str) -> str:
+    normal = normal_path(path)
+    if normal is None or is_private(normal):
+        raise refusal(path)
+    return normal
+
+
+def _walk(root_fd: int, normal: str, flags: int) -> int:
+    """Name by name, following no link; no name is `..`, so no step leads up."""
+    names = normal.split("/") if normal else ["."]
+    fd = os.dup(root_fd)
+    try:
+        for name in names[:-1]:
+            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        return os.open(names[-1], flags | os.O_NOFOLLOW, dir_fd=fd)
+    except NotADirectoryError:  # here a link and a file cannot be told apart
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+    finally:
+        os.close(fd)
+
+
+# --- what was opened -----------------------------------------------------------------------------
+
+
+def _is_plain_file(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
+
+
+def _find(folder_fd: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
+    return found and (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def _replace(folder_fd: int, name: str, path: str, content: bytes) -> int | None:
+    before = _find(folder_fd, name)
+    if before is not None and not _is_plain_file(before):
+        raise refusal(path)
+    temporary = f".palyra-{secrets.token_hex(8)}.tmp"
+    try:
+        _write_durably(folder_fd, temporary, content, before)
+        if _identity(_find(folder_fd, name)) != _identity(before):
+            raise ToolFailure(
+                f"{_shown(path)} was changed by somebody else meanwhile: read it again"
+            )
+        os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+        os.fsync(folder_fd)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder_fd)
+    return None if before is None else before.st_size
+
+
+def _write_durably(folder_fd: int, name: str, content: bytes, like: os.stat_result | None) -> None:
+    """A new file with that content on the disk; mode and, if allowed, owner as of `like`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    fd = os.open(name, flags, 0o666 if like is None else 0o600, dir_fd=folder_fd)
+    with os.fdopen(fd, "wb") as file:
+        if like is not None:
+            with suppress(PermissionError):
+                os.fchown(fd, like.st_uid, like.st_gid)
+            os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o777)
+        file.write(content)
+        file.flush()
+        os.fsync(fd)
+
+
+# --- descriptors and failures --------------------------------------------------------------------
+
+
+@contextmanager
+def _closing(fd: int) -> Generator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _as_failure(path: str) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _failure(path, error) from error
+
+
+def _failure(path: str, error: OSError) -> ToolFailure:
+    if error.errno in _REFUSED:
+        return refusal(path)
+    text = os.strerror(error.errno) if error.errno is not None else str(error)
+    return ToolFailure(f"{_shown(path)}: {text.lower()}")
+
+
+def _shown(path: str) -> str:
+    return visible(path[:_PATH_CHARS]) or "the workspace itself"

@@ -1,0 +1,221 @@
+"""The rules, in Cedar (https://docs.cedarpolicy.com): allow, ask or deny, with the reason.
+
+Fails closed: a rule that errors, a request the schema does not know, an answer the engine cannot
+give, all deny.  (Cedar itself skips a rule that errors, so an erroring forbid would permit.)
+A reload swaps the whole rule set at once; a user file that is broken leaves the last good set in
+force, and where there is none yet, only calls without any capability go through.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cedarpy
+import msgspec
+
+from palyra.core.canonical import sha256_hex
+from palyra.core.paths import normal_path, path_marks
+from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
+from palyra.tools.policy_rules import (
+    PolicyFile,
+    Rule,
+    RuleSet,
+    build_rules,
+    read_policy_files,
+    shipped_files,
+)
+from palyra.tools.policy_text import BrokenPolicy
+
+_ENTITY_SETS = 512  # (principal, agent, tool) combinations kept parsed
+_ERROR_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class _Force:
+    """The rules in force; replaced as a whole."""
+
+    rules: RuleSet
+    version: str
+    is_degraded: bool  # the user policies could not be read even once
+    problems: tuple[str, ...]
+
+
+class CedarPolicy:
+    """`core.ports.Policy` over the shipped rules and a folder of user policies.
+
+    `decide` is for one thread; `reload` may be called from another one meanwhile.
+    """
+
+    def __init__(self, user_folder: Path | None = None) -> None:
+        self._user_folder = user_folder
+        self._shipped = shipped_files()
+        self._entities = lru_cache(maxsize=_ENTITY_SETS)(_build_entities)
+        self._force = self._first_force()
+
+    @property
+    def version(self) -> str:
+        """SHA-256 of every rule and the schema, hex."""
+        return self._force.version
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the user policies now; empty when they are in force."""
+        return self._force.problems
+
+    def reload(self) -> bool:
+        """Read the user policies again (blocking); False, with `problems`, when they are broken."""
+        try:
+            self._force = _force(self._read())
+        except BrokenPolicy as broken:
+            self._force = _keep(self._force, broken)
+            return False
+        return True
+
+    def decide(self, request: PolicyRequest) -> PolicyDecision:
+        """Allow, ask or deny; every error inside is a deny with the reason."""
+        force = self._force
+        if force.is_degraded and (request.capabilities or request.tool_class != "read_only_safe"):
+            reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
+            return _decision("deny", "policy_broken", reason, (), force.version)
+        rules = force.rules
+        try:
+            entities = self._entities(*_facts(request))
+            result = cedarpy.is_authorized(
+                _question(request), rules.policies, entities, rules.schema
+            )
+        except ValueError as error:  # an id or a facet that the engine cannot take
+            return _error(str(error), force.version)
+        if result.diagnostics.errors:
+            return _error(result.diagnostics.errors[0], force.version)
+        return _answer(force, request, result)
+
+    def _read(self) -> list[PolicyFile]:
+        folder = self._user_folder
+        return self._shipped + (read_policy_files(folder, "user") if folder is not None else [])
+
+    def _first_force(self) -> _Force:
+        try:
+            return _force(self._read())
+        except BrokenPolicy as broken:
+            rules = build_rules(self._shipped)
+            version = sha256_hex(b"degraded " + rules.version.encode())
+            return _Force(rules, version, is_degraded=True, problems=(broken.message,))
+
+
+def _force(files: list[PolicyFile]) -> _Force:
+    rules = build_rules(files)
+    return _Force(rules, rules.version, is_degraded=False, problems=())
+
+
+def _keep(force: _Force, broken: BrokenPolicy) -> _Force:
+    return _Force(force.rules, force.version, force.is_degraded, (broken.message,))
+
+
+# --- the question --------------------------------------------------------------------------------
+
+
+def _question(request: PolicyRequest) -> dict[str, Any]:
+    """The request in Cedar's terms; ids as objects, never as text that would be parsed."""
+    marks = {mark for path in request.paths for mark in path_marks(path)}
+    context: dict[str, Any] = {
+        "agent": {"__entity": {"type": "Agent", "id": request.agent}},
+        "session": {"__entity": {"type": "Session", "id": request.session_id}},
+        "run": {
+            "id": request.run_id,
+            "origin": request.origin,
+            "taint": request.is_tainted,
+            "depth": request.depth,
+        },
+        "path_marks": sorted(marks),
+        "size_bytes": request.size_bytes,
+    }
+    path = normal_path(request.paths[0]) if len(request.paths) == 1 else None
+    if path is not None:
+        context["path"] = path
+    return {
+        "principal": {"type": "Principal", "id": request.principal},
+        "action": {"type": "Action", "id": request.action},
+        "resource": {"type": "Tool", "id": request.tool},
+        "context": msgspec.json.encode(context).decode(),
+    }
+
+
+_Facts = tuple[str, str, str, str, str, str, tuple[str, ...]]
+
+
+def _facts(request: PolicyRequest) -> _Facts:
+    return (
+        request.principal, request.role, request.agent,
+        request.tool, request.tool_class, request.risk, request.capabilities,
+    )  # fmt: skip
+
+
+def _build_entities(*facts: *_Facts) -> cedarpy.Entities:
+    """Everything with attributes that a question mentions, parsed."""
+    principal, role, agent, tool, tool_class, risk, capabilities = facts
+    tool_attributes = {
+        "name": tool, "class": tool_class, "risk": risk, "capabilities": capabilities,
+    }  # fmt: skip
+    entities = [
+        _entity("Principal", principal, {"role": role}),
+        _entity("Agent", agent, {"name": agent}),
+        _entity("Tool", tool, tool_attributes),
+    ]
+    return cedarpy.Entities.from_json_str(msgspec.json.encode(entities).decode())
+
+
+def _entity(kind: str, name: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    return {"uid": {"type": kind, "id": name}, "attrs": attributes, "parents": []}
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def _answer(force: _Force, request: PolicyRequest, result: cedarpy.AuthzResult) -> PolicyDecision:
+    rules = sorted((force.rules.rules[key] for key in result.diagnostics.reasons), key=_by_id)
+    if not rules:
+        reason = f"no rule permits {request.tool}; a permit among the user policies would"
+        return _decision("deny", "no_rule", reason, (), force.version)
+    if not result.allowed:
+        names = _names(rules)
+        why = next((f": {rule.reason}" for rule in rules if rule.reason), "")
+        return _decision(
+            "deny", "denied", f"forbidden by {', '.join(names)}{why}", names, force.version
+        )
+    return _permitted(request, rules, force.version)
+
+
+def _permitted(request: PolicyRequest, permits: list[Rule], version: str) -> PolicyDecision:
+    """Among the permits those of the highest layer speak; one that wants an approval asks."""
+    top = max(rule.rank for rule in permits)
+    speaking = [rule for rule in permits if rule.rank == top]
+    names = _names(speaking)
+    if any(rule.asks for rule in speaking):
+        reason = (
+            f"{', '.join(names)} wants a person's approval; a permit for {request.tool} "
+            "among the user policies would change that"
+        )
+        return _decision("ask", "asks", reason, names, version)
+    return _decision("allow", "allowed", f"permitted by {', '.join(names)}", names, version)
+
+
+def _by_id(rule: Rule) -> str:
+    return rule.id
+
+
+def _names(rules: list[Rule]) -> tuple[str, ...]:
+    return tuple(rule.id for rule in rules)
+
+
+def _error(detail: str, version: str) -> PolicyDecision:
+    reason = f"the rules could not be applied, so the answer is no: {detail[:_ERROR_CHARS]}"
+    return _decision("deny", "policy_error", reason, (), version)
+
+
+def _decision(
+    answer: Answer, code: str, reason: str, policies: tuple[str, ...], version: str
+) -> PolicyDecision:
+    return PolicyDecision(
+        answer=answer, reason_code=code, reason=reason, policies=policies, version=version
+    )

@@ -1,0 +1,148 @@
+"""A rule set: policy files in layers, parsed and validated once, never changed afterwards.
+
+Layers: built-in forbids, shipped defaults, user policies.  A forbid counts from any layer; among
+the permits of a call those of the highest layer speak, and one of them that wants an approval is
+enough to ask.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import cedarpy
+import msgspec
+
+from palyra.tools.policy_text import BrokenPolicy, check_policy_text
+
+Layer = Literal["builtin", "default", "user"]
+LAYERS: tuple[Layer, ...] = ("builtin", "default", "user")
+MAX_FILES = 64
+SHIPPED = Path(__file__).resolve().parent.parent / "policies"
+_ANNOTATIONS = frozenset({"id", "approval", "reason"})
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """Text and where it came from."""
+
+    layer: Layer
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One policy, as decisions speak of it."""
+
+    id: str  # builtin/private, default/ask, user/<file>/<id or number>
+    rank: int  # of its layer, higher wins
+    is_permit: bool
+    asks: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Everything needed to decide; `rules` is keyed by the engine's own policy ids."""
+
+    policies: cedarpy.PolicySet
+    schema: cedarpy.Schema
+    rules: Mapping[str, Rule]
+    version: str
+
+
+class _Annotated(msgspec.Struct):
+    effect: Literal["permit", "forbid"]
+    annotations: dict[str, str | None] = {}
+
+
+class _Parsed(msgspec.Struct, rename="camel"):
+    static_policies: dict[str, _Annotated]
+    templates: dict[str, msgspec.Raw]
+
+
+_PARSED = msgspec.json.Decoder(_Parsed)
+
+
+def read_policy_files(folder: Path, layer: Layer) -> list[PolicyFile]:
+    """The `*.cedar` files of a folder, by name; none when it does not exist.
+
+    Raises BrokenPolicy for one that cannot be read.
+    """
+    paths = sorted(folder.glob("*.cedar"))
+    if len(paths) > MAX_FILES:
+        raise BrokenPolicy(f"{folder}: {len(paths)} policy files; at most {MAX_FILES} are read")
+    return [PolicyFile(layer, path.stem, _read(path)) for path in paths]
+
+
+def shipped_files() -> list[PolicyFile]:
+    """The built-in forbids and the defaults."""
+    builtin, default = SHIPPED / "builtin.cedar", SHIPPED / "default.cedar"
+    return [
+        PolicyFile("builtin", "builtin", _read(builtin)),
+        PolicyFile("default", "default", _read(default)),
+    ]
+
+
+def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
+    """Parse and validate all files.  Raises BrokenPolicy with the first thing that is wrong."""
+    schema_text = _read(SHIPPED / "schema.cedarschema")
+    schema = cedarpy.Schema.from_str(schema_text)
+    policies = cedarpy.PolicySet.from_str("")
+    rules: dict[str, Rule] = {}
+    for file in files:
+        for rule in _read_rules(file, schema):
+            rules[f"policy{len(rules)}"] = rule  # the engine numbers policies as they are added
+        policies = policies.with_added_str(file.text)
+    names = [rule.id for rule in rules.values()]
+    if len(policies) != len(rules) or len(set(names)) != len(names):
+        raise BrokenPolicy(f"two rules have the same name among {', '.join(sorted(names))}")
+    return RuleSet(policies, schema, rules, _version(schema_text, files))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BrokenPolicy(f"{path.name}: cannot be read: {error}") from error
+
+
+def _read_rules(file: PolicyFile, schema: cedarpy.Schema) -> list[Rule]:
+    check_policy_text(file.name, file.text)
+    try:
+        parsed = _PARSED.decode(cedarpy.policies_to_json_str(file.text))
+        found = cedarpy.validate_policies(file.text, schema)
+    except ValueError as error:
+        raise BrokenPolicy(f"{file.name}: {error}") from error
+    if parsed.templates:
+        raise BrokenPolicy(f"{file.name}: templates (?principal, ?resource) are not supported")
+    if not found.validation_passed:
+        raise BrokenPolicy(f"{file.name}: " + "; ".join(error.error for error in found.errors))
+    ordered = sorted(parsed.static_policies, key=lambda key: int(key.removeprefix("policy")))
+    return [_rule(file, n, parsed.static_policies[key]) for n, key in enumerate(ordered)]
+
+
+def _rule(file: PolicyFile, number: int, policy: _Annotated) -> Rule:
+    marks = policy.annotations
+    place = f"user/{file.name}" if file.layer == "user" else file.layer
+    name = f"{place}/{marks.get('id') or number}"
+    if marks.keys() - _ANNOTATIONS:
+        unknown = ", ".join(sorted(marks.keys() - _ANNOTATIONS))
+        raise BrokenPolicy(f"{name}: unknown annotation {unknown}; known: id, approval, reason")
+    is_permit = policy.effect == "permit"
+    if "approval" in marks and not (is_permit and marks["approval"] == "required"):
+        raise BrokenPolicy(f'{name}: @approval must be @approval("required"), on a permit')
+    return Rule(
+        id=name,
+        rank=LAYERS.index(file.layer),
+        is_permit=is_permit,
+        asks="approval" in marks,
+        reason=marks.get("reason") or "",
+    )
+
+
+def _version(schema_text: str, files: Sequence[PolicyFile]) -> str:
+    parts = [schema_text, *(part for file in files for part in (file.layer, file.name, file.text))]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
