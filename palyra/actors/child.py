@@ -170,7 +170,8 @@ class Child:
     async def wait_ended(self) -> None:
         """Wait until no incarnation is under way."""
         while self._scope is not None:
-            self._ended = self._ended or trio.Event()
+            if self._ended is None:
+                self._ended = trio.Event()  # only now: most children are never waited for
             await self._ended.wait()
 
     def close(self) -> None:

@@ -216,6 +216,8 @@ class Supervisor:
         self._serving = trio.CancelScope()
         self._stop_reason = f"{self.name} ends"
         self._failure = None
+        for child in self._children:
+            child.owes_restart = False
 
     def _notice(self) -> None:
         self._changed.set()
@@ -227,6 +229,7 @@ class Supervisor:
         made good in the meantime, by the restart of a neighbour, leaves nothing to do.
         """
         while self._failure is None:
+            await trio.lowlevel.checkpoint_if_cancelled()  # a stop goes before a restart
             self._changed = trio.Event()
             index = self._find_unready()
             if index is None:

@@ -1,0 +1,13 @@
+"""Settings shared by the tests of actors."""
+
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs() -> Iterator[None]:
+    """Crashes on purpose are not rendered: structlog's default shows each frame with its locals."""
+    with capture_logs():
+        yield
