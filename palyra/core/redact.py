@@ -1,0 +1,120 @@
+"""Redaction: no secret passes into a tape, a frame or a log line; everything else passes as it is.
+
+Owns: nothing but compiled rules.  Talks to: nobody.  Never: decides what is worth redacting
+(`secret_rules`, `known_secrets`) or drops a whole document.
+
+A secret is replaced by `[redacted:<class>]`, span by span.  Redacting twice changes nothing more,
+valid JSON stays valid JSON, and a text without a secret comes back byte for byte.  The usual case
+costs one search of one expression (`_first_look`), which finds a little more than the rules do.
+
+Not here yet: keys beside values (`password=…`), headers by name, entropy.  They are further rows
+of `secret_rules.RULES`, or a further scanner in `Redactor.scanners`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from palyra.core.hold_back import HoldBack
+from palyra.core.known_secrets import known_rules
+from palyra.core.scanner import Scanner, compile_bytes
+from palyra.core.secret_rules import RULES
+
+# Escapes that could hide a rule's letters in JSON text: printable ASCII as \u00.., and \/.
+_HIDING = r"\\u00[2-7]|\\/"
+_JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
+_JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
+
+
+class Redactor:
+    """The rules, with the daemon's own secrets.  Immutable: make a new one when a secret changes."""
+
+    def __init__(self, known_secrets: Sequence[str]) -> None:
+        known = known_rules(known_secrets)
+        # Known secrets first: what they leave behind is all the other rules may see.
+        self.scanners = tuple(Scanner(rules) for rules in (known, RULES) if rules)
+        looks = {rule.first_look for rule in (*known, *RULES)}
+        self._first_look = compile_bytes("|".join([_HIDING, *sorted(looks)]))
+
+    def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
+        """The JSON text with secrets replaced inside its strings, and whether there were any.
+
+        What is not JSON after all is redacted as text.
+        """
+        if self._first_look.search(data) is None:
+            return data, False
+        redacted = b"".join(self._json_pieces(data))
+        return redacted, redacted != data
+
+    def redact_text(self, text: str) -> tuple[str, bool]:
+        """The text with secrets replaced, and whether there were any."""
+        data = text.encode("utf-8", "surrogatepass")
+        if self._first_look.search(data) is None:
+            return text, False
+        redacted = self._redact_plain(data)
+        return redacted.decode("utf-8", "surrogatepass"), redacted != data
+
+    def _redact_plain(self, data: bytes) -> bytes:
+        for scanner in self.scanners:
+            data = b"".join(_pieces(scanner, data))
+        return data
+
+    def _json_pieces(self, data: bytes) -> Iterator[bytes]:
+        done = 0
+        while (match := _JSON_STRING.search(data, done)) is not None:
+            start, end = match.span()
+            yield self._redact_syntax(data[done:start])
+            yield self._redact_string(data[start:end])
+            done = end
+        yield self._redact_syntax(data[done:])
+
+    def _redact_syntax(self, between: bytes) -> bytes:
+        is_json = not between.strip(_JSON_SYNTAX)
+        return between if is_json else self._redact_plain(between)
+
+    def _redact_string(self, token: bytes) -> bytes:
+        """One JSON string with its quotes; unchanged byte for byte when there is nothing in it."""
+        if self._first_look.search(token) is None:
+            return token
+        try:
+            text = json.loads(token.decode(), strict=False)
+        except ValueError:  # bad escapes or bad UTF-8: not JSON, so there is no form to keep
+            return self._redact_plain(token)
+        redacted, is_changed = self.redact_text(text)
+        return _json_string(redacted) if is_changed else token
+
+
+class StreamRedactor:
+    """One stream.  `feed` and `flush` give text that may go out."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._stages = [HoldBack(scanner) for scanner in redactor.scanners]
+
+    def feed(self, text: str) -> str:
+        """What can be passed on after one more piece; empty while everything is in doubt."""
+        data = text.encode("utf-8", "surrogatepass")
+        for stage in self._stages:
+            data = stage.feed(data)
+        return data.decode("utf-8", "surrogatepass")
+
+    def flush(self) -> str:
+        """The rest: nothing more will come, so nothing is in doubt.  The stream starts anew."""
+        data = b""
+        for stage in self._stages:
+            data = stage.feed(data) + stage.flush()
+        return data.decode("utf-8", "surrogatepass")
+
+
+def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
+    done = 0
+    while (span := scanner.find(data, done)) is not None:
+        yield data[done : span.start]
+        yield span.marker
+        done = span.end
+    yield data[done:]
+
+
+def _json_string(text: str) -> bytes:
+    try:
+        return json.dumps(text, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8; its escape is valid JSON
+        return json.dumps(text).encode()

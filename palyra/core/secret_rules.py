@@ -1,0 +1,219 @@
+"""What a secret looks like: one row per shape, in a grammar simple enough to reason about.
+
+A shape is a sequence of units (a character, a class, a group) with quantifiers, and no
+alternation between units.  Three expressions are derived from each row: the shape itself, the
+shape without its left boundary (a cheap first look), and its *viable prefixes*: every text that
+more text could still turn into a match.  The last one is what a stream must hold back.
+
+Only shapes that are unambiguous by themselves are here.  Rules that need a key beside the value
+(`password = …`), a header's name or an entropy estimate come as further rows with an `accepts`.
+
+Everything runs in a linear-time engine on bytes.  Two rules keep the whole scan linear as well,
+not just each match: a shape that can run on without end needs a start that cannot occur inside
+it, and open repetition is never bounded from above (counters multiply the automaton's states).
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+def _anything(_found: bytes) -> bool:
+    return True
+
+
+class Rule(NamedTuple):
+    """One shape; only what `secret` matches is replaced, `before` and `after` stay."""
+
+    name: str  # the class in `[redacted:<class>]`
+    start: str  # what must precede
+    before: str
+    secret: str
+    after: str = ""
+    accepts: Callable[[bytes], bool] = _anything  # the last word on what `secret` matched
+    hint: str = ""  # found in the JSON text of every match; by default the shape itself
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the whole match is the secret."""
+        return not (self.start or self.before or self.after)
+
+    @property
+    def shape(self) -> str:
+        """The rule as one expression with one group."""
+        return f"{self.start}{self.before}({self.secret}){self.after}"
+
+    @property
+    def first_look(self) -> str:
+        """Matches wherever the rule does, also in JSON text that still has its escapes."""
+        return self.hint or f"{self.before}{self.secret}{self.after}"
+
+    @property
+    def viable(self) -> str:
+        """Matches every prefix of a match that is longer than its `start`."""
+        return f"{self.start}{viable_prefix(self.before + self.secret + self.after)}"
+
+    @property
+    def tail(self) -> str:
+        """What may go on for ever once the rule has matched; empty when the end is known."""
+        unit, quantifier = units(self.secret)[-1]
+        is_open = quantifier in {"*", "+"} or quantifier.endswith(",}")
+        return f"{unit}*" if is_open and not self.after else ""
+
+
+# --- The grammar ---------------------------------------------------------------------------------
+
+_UNIT = re.compile(
+    r"(?P<unit>\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?:[^()]*\)|\\.|[^\\\[(])"
+    r"(?P<quantifier>[*+?]\??|\{\d+(?:,\d*)?\})?"
+)
+_DANGLING = r"[%\\][\\%0-9A-Fa-fu]*"  # an escape sequence that has only begun
+
+
+def units(shape: str) -> list[tuple[str, str]]:
+    """The shape's units with their quantifiers ("" for exactly one)."""
+    return [(found["unit"], found["quantifier"] or "") for found in _UNIT.finditer(shape)]
+
+
+def viable_prefix(shape: str) -> str:
+    """An expression for all prefixes of the shape, or a few more, never fewer.
+
+    Counts are dropped (`{20,}` becomes `*`): holding back too much costs a moment, too little
+    costs a secret.
+    """
+    rest = ""
+    for unit, quantifier in reversed(units(shape)):
+        rest = _viable_unit(unit, quantifier, f"(?:{rest})?" if rest else "")
+    return rest
+
+
+def _viable_unit(unit: str, quantifier: str, rest: str) -> str:
+    is_group = unit.startswith("(")
+    if not quantifier:
+        return f"(?:{unit}{rest}|{_DANGLING})" if is_group else f"{unit}{rest}"
+    is_optional = quantifier[0] in "*?"
+    repeated = f"{unit}*" if is_optional else f"{unit}+"
+    return f"{repeated}[\\s\\S]?{rest}" if is_group else f"{repeated}{rest}"
+
+
+# --- Left boundaries -----------------------------------------------------------------------------
+
+# A letter or digit before a prefix makes it part of a word (`task-…` is no `sk-…`), unless it ends
+# an escape: \n in JSON or source text, %3D in a URL, a terminal's colour.  The bracket that ends
+# our own marker is no boundary: what was left alone beside a secret stays alone beside its marker.
+_ESCAPE = r"\\[a-z]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}|\[[0-9;]*[mK]"
+ANYWHERE = ""
+WORD = rf"(?:^|[^A-Za-z0-9\]]|{_ESCAPE})"
+TOKEN = rf"(?:^|[^A-Za-z0-9_\]-]|{_ESCAPE})"
+
+
+# --- The last word -------------------------------------------------------------------------------
+
+_EXAMPLES = frozenset(
+    b"pass password passwd pwd pw secret token key apikey api_key api-key changeme xxx".split()
+)
+
+
+def has_digit(found: bytes) -> bool:
+    """A token of 16 or more characters without any digit is a word, not a token."""
+    return found.translate(None, b"0123456789") != found
+
+
+def is_no_example(found: bytes) -> bool:
+    """Whether `user:password` is more than a placeholder out of a manual or a template."""
+    password = found.partition(b":")[2].lower()
+    is_masked = not password.strip(b"*.x")
+    return not (is_masked or password in _EXAMPLES or password.startswith((b"$", b"%(", b"%s")))
+
+
+# --- The rows ------------------------------------------------------------------------------------
+
+
+def _any_case(word: str) -> str:
+    return "".join(f"[{letter.upper()}{letter.lower()}]" for letter in word)
+
+
+_ALNUM = "[A-Za-z0-9]"
+_URL64 = "[A-Za-z0-9_-]"
+_HEX = "[0-9a-f]"
+_PEM = "[A-Za-z0-9+/=]"
+_PEM_BEGIN = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
+_PEM_HINT = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
+_USER = "[!$&*+,.;=A-Za-z0-9_~%-]"
+_PASSWORD = "[!#$%&*+,.;=?^_~A-Za-z0-9:@()-]"  # noqa: S105 - the characters of one
+
+# RFC 7468 and its ancestors: a header block, then lines of base64, at least one of 32 characters.
+# The end may be missing.  The second row is a block cut into string literals of a program.
+_KEYS = (
+    Rule(
+        "private_key", ANYWHERE, rf"""{_PEM_BEGIN}(?:[^-"'\[\]]|-[^-"'\[\]])*?""",
+        rf"{_PEM}{{32,}}[A-Za-z0-9+/=\s\\>#|]*", hint=_PEM_HINT,
+    ),
+    Rule(
+        "private_key", ANYWHERE, rf"""{_PEM_BEGIN}[\s"'+,\\nr]*""",
+        rf"""{_PEM}{{32,}}[A-Za-z0-9+/=\s\\"',]*""", hint=_PEM_HINT,
+    ),
+    Rule("age", ANYWHERE, "", "AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+)  # fmt: skip
+
+# RFC 7519; the payload of a JWE is no object, so only the first part must begin like one.
+_TOKENS = (
+    Rule("jwt", TOKEN, "", rf"eyJ{_URL64}{{8,}}\.{_URL64}{{8,}}\.{_URL64}*"),
+    Rule("bearer", WORD, rf"{_any_case('bearer')}(?:[ \t]|\\+t)+", "[A-Za-z0-9._~+/=-]{16,}",
+         accepts=has_digit),
+    Rule("url_userinfo", ANYWHERE, "://", f"{_USER}*:{_PASSWORD}+", "@", accepts=is_no_example),
+    Rule("url_userinfo", ANYWHERE, "://", f"{_URL64}{{20,}}", "@", accepts=has_digit),
+)  # fmt: skip
+
+# class, start, prefix, body.  Prefixes as their owners document them.
+_VENDORS = (
+    ("anthropic", WORD, "sk-ant-", f"{_URL64}{{20,}}"),
+    ("openai", WORD, "sk-proj-", f"{_URL64}{{20,}}"),
+    ("openai", WORD, "sk-svcacct-", f"{_URL64}{{20,}}"),
+    ("openai", WORD, "sk-admin-", f"{_URL64}{{20,}}"),
+    ("openrouter", WORD, "sk-or-v1-", f"{_HEX}{{32,}}"),
+    ("openai", WORD, "sk-", f"{_ALNUM}{{32,}}"),  # and the many who copied it
+    ("aws", ANYWHERE, "A[KS]IA", "[A-Z0-9]{16,}"),
+    ("github", ANYWHERE, "gh[oprsu]_", f"{_ALNUM}{{36,}}"),
+    ("github", ANYWHERE, "github_pat_", "[A-Za-z0-9_]{22,}"),
+    ("gitlab", WORD, "glpat-", f"{_URL64}{{20,}}"),
+    ("gitlab", WORD, "gl[cdfr]t-", f"{_URL64}{{20,}}"),  # feed, deploy, runner, …
+    ("gitlab", WORD, "gl[cipo][bmta][ts]-", f"{_URL64}{{20,}}"),
+    ("gitlab", WORD, "glsoat-", f"{_URL64}{{20,}}"),
+    ("gitlab", WORD, "glagent-", f"{_URL64}{{20,}}"),
+    ("slack", ANYWHERE, "xox[abceoprs]-", "[A-Za-z0-9-]{10,}"),
+    ("slack", ANYWHERE, "xapp-[0-9]-", "[A-Za-z0-9-]{10,}"),
+    ("slack", ANYWHERE, r"hooks\.slack\.com/services/", "[A-Z0-9]{8,}/[A-Z0-9]{8,}/[A-Za-z0-9]{20,}"),
+    ("discord", ANYWHERE, r"discord\.com/api/webhooks/[0-9]+/", f"{_URL64}{{60,}}"),
+    ("discord", WORD, "[MNO][DTjz]", rf"{_ALNUM}{{21,}}\.{_URL64}{{6}}\.{_URL64}{{27,}}"),
+    ("telegram", ANYWHERE, "[0-9]{8,10}:AA", f"{_URL64}{{32,}}"),
+    ("google", ANYWHERE, "AIza", f"{_URL64}{{35,}}"),
+    ("google", ANYWHERE, "GOCSPX-", f"{_URL64}{{20,}}"),
+    ("google", WORD, r"ya29\.", f"{_URL64}{{20,}}"),
+    ("stripe", ANYWHERE, "[rs]k_live_", f"{_ALNUM}{{16,}}"),
+    ("stripe", ANYWHERE, "[rs]k_test_", f"{_ALNUM}{{16,}}"),
+    ("stripe", ANYWHERE, "whsec_", f"{_ALNUM}{{24,}}"),
+    ("npm", ANYWHERE, "npm_", f"{_ALNUM}{{36,}}"),
+    ("pypi", ANYWHERE, "pypi-A", f"{_URL64}{{40,}}"),
+    ("hugging_face", WORD, "hf_", f"{_ALNUM}{{30,}}"),
+    ("twilio", WORD, "SK", f"{_HEX}{{32,}}"),
+    ("sendgrid", WORD, r"SG\.", rf"{_URL64}{{16,}}\.{_URL64}{{32,}}"),
+    ("mailgun", WORD, "key-", f"{_HEX}{{32,}}"),
+    ("digitalocean", ANYWHERE, "do[opr]_v1_", f"{_HEX}{{64,}}"),
+    ("shopify", ANYWHERE, "shp[acps][ast]_", "[0-9a-fA-F]{32,}"),
+    ("databricks", WORD, "dapi", f"{_HEX}{{32,}}"),
+    ("groq", ANYWHERE, "gsk_", f"{_ALNUM}{{40,}}"),
+    ("xai", WORD, "xai-", f"{_ALNUM}{{60,}}"),
+    ("perplexity", WORD, "pplx-", f"{_ALNUM}{{40,}}"),
+    ("replicate", WORD, "r8_", f"{_ALNUM}{{37,}}"),
+    ("vault", WORD, r"hv[bs]\.", f"{_URL64}{{24,}}"),
+    ("docker", ANYWHERE, "dckr_pat_", f"{_URL64}{{20,}}"),
+    ("linear", ANYWHERE, "lin_api_", f"{_ALNUM}{{32,}}"),
+)  # fmt: skip
+
+# At one place the first row that matches wins, so the longer prefix comes first.
+RULES: tuple[Rule, ...] = (
+    *_KEYS,
+    *_TOKENS,
+    *(Rule(name, start, "", prefix + body) for name, start, prefix, body in _VENDORS),
+)

@@ -1,0 +1,423 @@
+"""Redaction: every class is found, nothing else is touched, whole or in pieces, as JSON or text."""
+
+import base64
+import json
+import re
+import string
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from palyra.core.hold_back import HELD_LIMIT_BYTES
+from palyra.core.redact import Redactor, StreamRedactor
+from palyra.core.scanner import Scanner
+from palyra.core.secret_rules import RULES, viable_prefix
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "zA9-known_operator.token~0123456789"
+ODD = 'päss/word+with "odd" \\ signs\n\t😀 (8=d)'
+KNOWN = (TOKEN, ODD, "short")
+REDACTOR = Redactor(KNOWN)
+
+LOWER = string.ascii_lowercase * 4
+HEX = "0123456789abcdef" * 8
+MIXED = "aB3dE5gH1j" * 10
+PEM_LINES = f"MIIEvQIBADANBg{MIXED[:50]}\n{MIXED[:64]}\n{MIXED[:20]}==\n"
+JWT = f"eyJhbGciOiJIUzI1NiJ9.{MIXED[:30]}.{MIXED[:43]}"
+
+# class, text before, secret, text after.  Built from parts, so that no file holds a whole one.
+SECRETS = [
+    ("anthropic", "", "sk-ant-" + "api03-" + MIXED[:40], ""),
+    ("openai", "key: ", "sk-" + "proj-" + MIXED[:40], ""),
+    ("openai", "", "sk-" + "svcacct-" + MIXED[:40], " rest"),
+    ("openai", "", "sk-" + "admin-" + MIXED[:40], "'"),
+    ("openai", "", "sk-" + MIXED[:48], ""),
+    ("openrouter", "", "sk-or-" + "v1-" + HEX[:64], ""),
+    ("aws", "id=", "AKIA" + "IOSFODNN7EXAMPLE", ""),
+    ("aws", "", "ASIA" + "IOSFODNN7EXAMPLE", ""),
+    ("github", "x", "gh" + "p_" + MIXED[:36], ""),
+    ("github", "", "github" + "_pat_" + MIXED[:60], ""),
+    ("gitlab", "", "gl" + "pat-" + MIXED[:20], ""),
+    ("gitlab", "", "gl" + "rt-" + MIXED[:20], ""),
+    ("gitlab", "", "gl" + "cbt-" + MIXED[:20], ""),
+    ("gitlab", "", "gl" + "soat-" + MIXED[:20], ""),
+    ("gitlab", "", "gl" + "agent-" + MIXED[:20], ""),
+    ("slack", "", "xox" + "b-123456789012-" + MIXED[:24], ""),
+    ("slack", "", "xapp" + "-1-A0123-" + MIXED[:24], ""),
+    ("slack", "https://", "hooks.slack.com/" + "services/T0000AAAA/B0000AAAA/" + MIXED[:24], ""),
+    ("discord", "https://", "discord.com/" + "api/webhooks/123456789012345678/" + MIXED[:68], ""),
+    ("discord", "", "MT" + MIXED[:24] + "." + MIXED[:6] + "." + MIXED[:38], ""),
+    ("telegram", "bot", "1234567890" + ":AA" + MIXED[:33], ""),
+    ("google", "", "AIza" + MIXED[:35], ""),
+    ("google", "", "GOCSPX" + "-" + MIXED[:28], ""),
+    ("google", "", "ya29" + "." + MIXED[:60], ""),
+    ("stripe", "", "sk_" + "live_" + MIXED[:24], ""),
+    ("stripe", "", "rk_" + "test_" + MIXED[:24], ""),
+    ("stripe", "", "whsec" + "_" + MIXED[:32], ""),
+    ("npm", "", "npm" + "_" + MIXED[:36], ""),
+    ("pypi", "", "pypi" + "-AgEIcHlwaS5vcmc" + MIXED[:60], ""),
+    ("hugging_face", "", "hf" + "_" + LOWER[:34], ""),
+    ("twilio", "", "SK" + HEX[:32], ""),
+    ("sendgrid", "", "SG" + "." + MIXED[:22] + "." + MIXED[:43], ""),
+    ("mailgun", "", "key" + "-" + HEX[:32], ""),
+    ("digitalocean", "", "dop" + "_v1_" + HEX[:64], ""),
+    ("shopify", "", "shpat" + "_" + HEX[:32], ""),
+    ("databricks", "", "dapi" + HEX[:32], ""),
+    ("groq", "", "gsk" + "_" + MIXED[:52], ""),
+    ("xai", "", "xai" + "-" + MIXED[:80], ""),
+    ("perplexity", "", "pplx" + "-" + MIXED[:48], ""),
+    ("replicate", "", "r8" + "_" + MIXED[:37], ""),
+    ("vault", "", "hvs" + "." + MIXED[:24], ""),
+    ("docker", "", "dckr" + "_pat_" + MIXED[:27], ""),
+    ("linear", "", "lin" + "_api_" + MIXED[:40], ""),
+    ("age", "", "AGE-SECRET-KEY-" + "1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2, ""),
+    ("jwt", "cookie=", JWT, " next"),
+    ("bearer", "Authorization: Bearer ", MIXED[:20], "\r\n"),
+    ("bearer", "bEARER\t", HEX[:16], ""),
+    ("url_userinfo", "postgres://", "admin:hunter2", "@db/prod"),
+    ("url_userinfo", "x=https://", "a:p@ss:w0rd!", "@host "),
+    ("url_userinfo", "redis://", ":s3cret", "@host"),
+    ("url_userinfo", "https://", HEX[:32], "@sentry.example"),
+    ("private_key", "-----BEGIN PRIVATE KEY-----\n", PEM_LINES, "-----END PRIVATE KEY-----\n"),
+    ("private_key", "-----BEGIN RSA PRIVATE KEY-----\n", PEM_LINES, ""),
+    (
+        "private_key",
+        "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00FF\n\n",
+        PEM_LINES,
+        "-----END EC PRIVATE KEY-----",
+    ),
+    (
+        "private_key",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nComment: A - B\n\n",
+        PEM_LINES,
+        "-----END PGP PRIVATE KEY BLOCK-----",
+    ),
+    (
+        "private_key",
+        "'-----BEGIN PRIVATE KEY-----\\n' +\n    '",
+        f"{MIXED[:64]}\\n' '{MIXED[:9]}=\\n'",
+        ")",
+    ),
+    ("known", "x", TOKEN, "y"),
+    ("known", "", ODD, ""),
+]
+IDS = [f"{index}-{row[0]}" for index, row in enumerate(SECRETS)]
+
+BENIGN = [
+    "",
+    "task-" + LOWER[:40] + "1",
+    "disk-" + HEX[:32],
+    "risk-ant-colony-optimisation-solver-2",
+    "global-navigation-container-header",
+    "The bearer responsibilities-of-directors and bearer tokens.",
+    "Authorization: Bearer <your-token-goes-here>",
+    "Authorization: Bearer $OPENAI_API_KEY",
+    "curl -u user:password https://example.com/@scope/name:latest",
+    "postgres://user:password@localhost/test",
+    "postgres://{user}:{password}@{host}:5432/x",
+    "mysql://$USER:$PASSWORD@db and amqp://%s:%s@h and x://a:***@b",
+    "https://example.com/a:b@c",
+    "ssh://git@github.com/palyra/palyra.git",
+    "ssh://deployment-automation-user@host",
+    'if text.startswith("-----BEGIN PRIVATE KEY-----") and "-----END PRIVATE KEY-----" in text:',
+    "max_tokens=4096 session_id=ses_018f3c1e-aaaa-7bbb-8ccc-0123456789ab",
+    f'{{"digest": "{HEX[:64]}", "arguments_sha256": "{HEX[:64]}"}}',
+    "eyJpZCI6MTIzNDU2Nzg5LCJuYW1lIjoiYWxpY2UifQ==",
+    "a = eyJ.x.y; sk-ant; AKIA; ghp_; xoxb-; hf_hub_download_with_a_long_name_here",
+    "short",
+    "[redacted:known]",
+    "\ud800 lone surrogate",
+]
+
+
+def marked(name: str) -> str:
+    return f"[redacted:{name}]"
+
+
+def stream(pieces: list[str], redactor: Redactor = REDACTOR) -> list[str]:
+    streaming = StreamRedactor(redactor)
+    return [*(streaming.feed(piece) for piece in pieces), streaming.flush()]
+
+
+# --- Classes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+def test_secret_is_replaced_alone(name: str, before: str, secret: str, after: str) -> None:
+    """Exactly the secret gives way to its class; the text round it stays."""
+    assert (before + marked(name) + after, True) == REDACTOR.redact_text(before + secret + after)
+
+
+@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+def test_secret_is_found_in_json(name: str, before: str, secret: str, after: str) -> None:
+    """In a value or a key, at any depth of JSON in JSON, the secret is replaced."""
+    inner = json.dumps({before + secret + after: 1})
+    data = json.dumps({"a": [before + secret + after], "b": inner}, ensure_ascii=False).encode()
+    redacted, is_changed = REDACTOR.redact_bytes(data)
+    decoded = json.loads(redacted)
+    assert (True, [before + marked(name) + after]) == (is_changed, decoded["a"])
+    assert secret[-8:] not in decoded["b"]
+    assert marked(name) in decoded["b"]
+
+
+@pytest.mark.parametrize("text", BENIGN)
+def test_benign_text_is_untouched(text: str) -> None:
+    """What only resembles a secret passes, as text, as JSON and in a stream."""
+    assert (text, False) == REDACTOR.redact_text(text)
+    data = json.dumps([text]).encode()
+    assert (data, False) == REDACTOR.redact_bytes(data)
+    assert text == "".join(stream(list(text)))
+
+
+def test_every_rule_has_an_example() -> None:
+    """No class of the table is without a secret above that it must find."""
+    assert {rule.name for rule in RULES} | {"known"} == {row[0] for row in SECRETS}
+
+
+def test_source_code_is_untouched() -> None:
+    """The package's own source comes back as it is."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("palyra/**/*.py"))]
+    assert sources == [REDACTOR.redact_text(source)[0] for source in sources]
+
+
+@pytest.mark.parametrize(
+    "before", ["KEY=", '"', "a\\n", "%3D", "\x1b[01;31m", "\\u001b", "ü", "_", "-", "\n"]
+)
+def test_boundary_is_seen_through_escapes(before: str) -> None:
+    """A prefix counts after anything that ends a word, also after an escape that ends in a letter."""
+    secret = "sk-" + "ant-" + MIXED[:40]
+    assert before + marked("anthropic") == REDACTOR.redact_text(before + secret)[0]
+
+
+# --- Known secrets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "escaped",
+    [
+        ODD,
+        json.dumps(ODD)[1:-1],
+        json.dumps(ODD, ensure_ascii=False)[1:-1],
+        json.dumps(ODD)[1:-1].replace("/", "\\/").replace("(", "\\u0028"),
+        json.dumps(json.dumps(json.dumps(ODD)))[1:-1],
+        quote(ODD),
+        quote(ODD, safe=""),
+        quote_plus(ODD),
+        quote_plus(ODD).lower(),
+    ],
+)
+def test_known_secret_is_found_escaped(escaped: str) -> None:
+    """A known secret is found through JSON escapes of any depth and URL escapes of any kind."""
+    assert marked("known") in REDACTOR.redact_text(f"<{escaped}>")[0]
+    assert "odd" not in REDACTOR.redact_text(f"<{escaped}>")[0]
+    as_json = json.dumps(f"<{escaped}>").encode()
+    assert b"odd" not in REDACTOR.redact_bytes(as_json)[0]
+
+
+@given(st.binary(max_size=5), st.binary(max_size=5), st.sampled_from([TOKEN, ODD]))
+def test_known_secret_is_found_in_base64(before: bytes, after: bytes, secret: str) -> None:
+    """At whatever offset it was encoded, at most the neighbours' own bytes are left over."""
+    data = before + secret.encode() + after
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        left = REDACTOR.redact_text(encode(data).decode())[0].split(marked("known"))
+        assert len(left) == 2
+        assert sum(map(len, left)) <= (len(before) + len(after)) * 4 // 3 + 8
+
+
+def test_longer_known_secret_wins() -> None:
+    """Of two known secrets that begin alike, the longer is replaced whole."""
+    redactor = Redactor(["abcdefgh", "abcdefgh12345678"])
+    assert (
+        "[redacted:known] [redacted:known]9"
+        == (redactor.redact_text("abcdefgh12345678 abcdefgh9")[0])
+    )
+
+
+def test_without_known_secrets() -> None:
+    """A redactor that knows none still has its classes."""
+    assert marked("aws") == Redactor([]).redact_text("AKIA" + "IOSFODNN7EXAMPLE")[0]
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expected", "data"),
+    [
+        (b'{"a": "[redacted:aws]", "n": 1.0e5}', b'{"a": "AKIA%s", "n": 1.0e5}'),
+        (b'["\\u00e9\\/ ok", "[redacted:aws]"]', b'["\\u00e9\\/ ok", "\\u0041KIA%s"]'),
+        (b'["[redacted:aws]\\ud800"]', b'["AKIA%s\\ud800"]'),
+        (b'["[redacted:aws]\xff"]', b'["AKIA%s\xff"]'),
+        (b'["[redacted:aws]\\x"]', b'["AKIA%s\\x"]'),
+        (b'{"a": "[redacted:aws]', b'{"a": "AKIA%s'),
+        (b"[redacted:aws]", b"AKIA%s"),
+    ],
+)
+def test_the_rest_of_json_keeps_its_bytes(expected: bytes, data: bytes) -> None:
+    """Only the string that holds a secret is written anew; broken JSON is redacted as text."""
+    assert (expected, True) == REDACTOR.redact_bytes(data.replace(b"%s", b"IOSFODNN7EXAMPLE"))
+
+
+def test_deep_json_is_redacted() -> None:
+    """Nesting costs no recursion."""
+    data = b"[" * 50_000 + b'"AKIA' + b'IOSFODNN7EXAMPLE"' + b"]" * 50_000
+    assert b"[" * 50_000 + b'"[redacted:aws]"' + b"]" * 50_000 == REDACTOR.redact_bytes(data)[0]
+
+
+# --- Properties ----------------------------------------------------------------------------------
+
+PARTS = [
+    *(part for _, before, secret, after in SECRETS for part in (before, secret, after)),
+    *(secret[:cut] for _, _, secret, _ in SECRETS for cut in (3, 9, 25)),
+    *" .:/@-_]\"'\\\n", "\\n", "%3D", "eyJ", "://", "bearer ", "a", "ü", "😀", "[redacted:jwt]", "=",
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=8), max_size=8).map("".join)
+
+
+@given(TEXTS)
+@example(TOKEN + "sk-" + "ant-" + MIXED[:30])
+@example("bearer " + "a" * 16 + " " + JWT)
+@example("AKIA" + "0" * 12 + TOKEN)
+def test_redaction_is_idempotent(text: str) -> None:
+    """A redacted text has nothing left to redact."""
+    redacted = REDACTOR.redact_text(text)[0]
+    assert (redacted, False) == REDACTOR.redact_text(redacted)
+
+
+@given(
+    st.recursive(
+        TEXTS | st.integers() | st.none(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        max_leaves=5,
+    )
+)
+def test_json_stays_json(value: object) -> None:
+    """Redacting JSON is redacting its strings: the structure stays, the result is stable."""
+    data = json.dumps(value).encode()
+    redacted, is_changed = REDACTOR.redact_bytes(data)
+    assert redact_strings(value) == json.loads(redacted)
+    assert is_changed == (redacted != data)
+    assert (redacted, False) == REDACTOR.redact_bytes(redacted)
+
+
+def redact_strings(value: object) -> object:
+    match value:
+        case str():
+            return REDACTOR.redact_text(value)[0]
+        case list():
+            return [redact_strings(item) for item in value]
+        case dict():
+            return {redact_strings(key): redact_strings(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+@given(TEXTS, st.lists(st.integers(min_value=0, max_value=400)))
+def test_stream_agrees_with_the_whole(text: str, cuts: list[int]) -> None:
+    """However a text is cut, what comes out of the stream is the whole text redacted."""
+    places = sorted({min(cut, len(text)) for cut in cuts})
+    ends = zip([0, *places], [*places, len(text)], strict=True)
+    assert REDACTOR.redact_text(text)[0] == "".join(stream([text[a:b] for a, b in ends]))
+
+
+# --- Streams -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+def test_split_secret_never_leaves(name: str, before: str, secret: str, after: str) -> None:
+    """Cut at any place or fed character by character, no part of the secret comes out."""
+    text = before + secret + after
+    expected = before + marked(name) + after
+    assert expected == "".join(stream(list(text)))
+    for cut in range(len(text)):
+        assert expected == "".join(stream([text[:cut], text[cut:]]))
+
+
+def test_prose_is_hardly_held_back() -> None:
+    """A word passes with the word after it at the latest."""
+    words = re.findall(r"\w+ ", "nothing to see in this sentence but words and words ")
+    for fed, passed in zip(words, stream(words)[:-1], strict=True):
+        assert len(passed) >= len(fed) - 2
+
+
+@pytest.mark.parametrize("size", [50, 700, HELD_LIMIT_BYTES + 1, 100_000])
+def test_endless_secret_is_swallowed(size: int) -> None:
+    """A secret longer than the limit is replaced once, and nothing of it comes out."""
+    text = "x sk-" + "ant-" + "a1" * 9_000 + " and on"
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    assert "x [redacted:anthropic] and on" == "".join(stream(pieces))
+
+
+def test_long_key_file_is_swallowed() -> None:
+    """A private key larger than the limit is replaced once."""
+    begin, end = "-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\nok"
+    pieces = [begin, *([MIXED[:64] + "\n"] * 300), end]
+    assert begin + marked("private_key") + end == "".join(stream(pieces))
+
+
+def test_doubt_is_bounded() -> None:
+    """What stays viable for ever is let go, the older half first; what follows is still guarded."""
+    streaming = StreamRedactor(REDACTOR)
+    passed = [streaming.feed("://" + "a" * HELD_LIMIT_BYTES), streaming.feed("b" * 100)]
+    assert len("".join(passed)) >= HELD_LIMIT_BYTES // 2
+    rest = streaming.feed(" AKIA" + "IOSFODNN7EXAMPLE") + streaming.flush()
+    assert "://" + "a" * HELD_LIMIT_BYTES + "b" * 100 + " [redacted:aws]" == "".join(passed) + rest
+
+
+def test_flushed_stream_starts_anew() -> None:
+    """After a flush the next text begins at its beginning, whatever was held or swallowed."""
+    streaming = StreamRedactor(REDACTOR)
+    secret = "sk-" + "ant-" + "a1" * 5000
+    first = streaming.feed("x") + streaming.feed(secret) + streaming.flush()
+    second = streaming.feed("a" * 30) + streaming.flush()
+    assert ("x" + secret, "a" * 30) == (first, second)
+    assert marked("anthropic") == streaming.feed(secret) + streaming.flush()
+    assert "a" * 30 == streaming.feed("a" * 30) + streaming.flush()
+
+
+# --- The machinery -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+def test_every_prefix_of_a_match_is_viable(name: str, before: str, secret: str, after: str) -> None:
+    """A scanner is in doubt from the first character of a match to its last."""
+    scanner = REDACTOR.scanners[0 if name == "known" else 1]
+    text = before + secret
+    span = scanner.find((text + after).encode())
+    assert span is not None
+    prefixes = [text[:end].encode() for end in range(1, len(text) + 1)]  # whole characters
+    begun = [prefix for prefix in prefixes if len(prefix) > span.at + 1]  # beyond the boundary
+    assert [] == [prefix for prefix in begun if scanner.find_viable(prefix, 0) > span.at]
+
+
+@pytest.mark.parametrize(
+    ("expected", "shape"),
+    [
+        ("a(?:b(?:c)?)?", "abc"),
+        ("[ab]+(?:c*(?:d)?)?", "[ab]{2}c*d"),
+        ("a*(?:\\.)?", "a?\\."),
+        ("(?:a|b)+[\\s\\S]?(?:c)?", "(?:a|b){2,}c"),
+        ("(?:a|b)*[\\s\\S]?", "(?:a|b)*?"),
+        ("x(?:(?:(?:a|b)(?:y)?|[%\\\\][\\\\%0-9A-Fa-fu]*))?", "x(?:a|b)y"),
+    ],
+)
+def test_viable_prefixes_of_a_shape(expected: str, shape: str) -> None:
+    """Each unit may be the last; counts are dropped; a group may be cut inside."""
+    assert expected == viable_prefix(shape)
+
+
+def test_unclear_match_is_redacted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the engine cannot say which rule matched, the whole match goes."""
+
+    class Silent:
+        def Match(self, _text: bytes) -> None:  # noqa: N802 - the engine's name
+            return None
+
+    scanner = Scanner(RULES)
+    monkeypatch.setattr(scanner, "_which", Silent())
+    span = scanner.find(b"x AKIA" + b"IOSFODNN7EXAMPLE y")
+    assert span is not None
+    assert (b"[redacted:secret]", 2, 22) == (span.marker, span.start, span.end)
