@@ -49,6 +49,7 @@ class Feed:
         "_tail",
         "_tail_bytes",
         "committed",
+        "is_known",
         "is_open",
         "lanes",
         "last_seq",
@@ -66,6 +67,7 @@ class Feed:
         self.committed = -1
         self.last_seq: int | None = None  # of the terminal event, once published
         self.is_open = False  # rows were published and more may come
+        self.is_known = False  # the two numbers above mean something
         self.lanes: dict[Lane, None] = {}  # in order of arrival
         self._tail: deque[Frame] = deque()
         self._tail_bytes = 0
@@ -75,7 +77,13 @@ class Feed:
         self.session_id = first.session_id
         self.principal = first.principal
         self.published = self.committed = first.seq - 1
-        self.is_open = True
+        self.is_open = self.is_known = True
+
+    def note_head(self, head_seq: int) -> None:
+        """A reader saw the committed head; for a run nobody publishes, that is all there is."""
+        self.committed = max(self.committed, head_seq)
+        self.published = max(self.published, head_seq)
+        self.is_known = True
 
     def append(self, frames: Sequence[Frame]) -> None:
         """Add published rows; they follow `published`."""
@@ -106,6 +114,8 @@ class Feed:
 
     def find_frames(self, from_seq: int) -> list[Frame] | None:
         """All published rows from `from_seq` on, or None when the journal must be read first."""
+        if not self.is_known:
+            return None
         if from_seq > self.published:
             return []
         if not self._tail or from_seq < self._tail[0].seq:

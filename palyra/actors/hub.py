@@ -26,6 +26,7 @@ from palyra.errors import InvariantBroken
 
 ProgressKind = Literal["text", "reasoning", "tool_output", "status"]
 
+REVOKED = (4403, "token revoked")
 COMMITTED_DELAY_S = 0.02  # idle streams hear of a commit after this; 50 ms are promised
 
 
@@ -104,6 +105,7 @@ class Hub:
         self._feeds: dict[str, Feed] = {}
         self._spectators: dict[Spectator, None] = {}
         self._watchers: dict[Watcher, None] = {}
+        self._revoked: set[str] = set()  # tokens: a connection may be opening with one right now
         self._dirty: dict[Feed, None] = {}
         self._wake = trio.Event()
 
@@ -197,6 +199,8 @@ class Hub:
     def attach(self, watcher: Watcher) -> None:
         """The connection gets notices from now on."""
         self._watchers[watcher] = None
+        if watcher.caller.token_id in self._revoked:
+            watcher.hang_up(*REVOKED)
 
     def detach(self, watcher: Watcher) -> None:
         """The connection is gone; unknown ones are ignored."""
@@ -207,11 +211,17 @@ class Hub:
         """How many connections are open."""
         return len(self._watchers)
 
-    def hang_up(self, code: int, reason: str, *, token_id: str | None = None) -> None:
-        """Close the connections that use this token, or all."""
+    def revoke(self, token_id: str) -> None:
+        """Close the connections that use this token, and any that come with it later."""
+        self._revoked.add(token_id)
         for watcher in list(self._watchers):
-            if token_id in {None, watcher.caller.token_id}:
-                watcher.hang_up(code, reason)
+            if watcher.caller.token_id == token_id:
+                watcher.hang_up(*REVOKED)
+
+    def hang_up(self, code: int, reason: str) -> None:
+        """Close all connections."""
+        for watcher in list(self._watchers):
+            watcher.hang_up(code, reason)
 
     def get_feed(self, run_id: str) -> Feed:
         """The feed of that run, made if nobody published or watched it yet."""

@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from palyra.actors.feed import Frame
+
 ENTRY_BYTES = 100  # what an entry costs besides its body: the ending of an event, and the queue
 ARRAY_BYTES = 65_536  # a JSON array of notifications is closed when it reaches this
 SEND_BYTES = 262_144  # handed to the transport at once; the send deadline is for this much
@@ -21,14 +23,22 @@ ROOM_BYTES = 262_144  # who can wait (replays, replies) waits until less than th
 class Ending(Protocol):
     """Completes a message when it is written, with what is only known then."""
 
+    @property
+    def run_id(self) -> str: ...
     def finish(self, body: bytes) -> bytes:
         """The whole message; empty when there is nothing to say any more."""
 
 
 class _Whole:
-    def finish(self, body: bytes) -> bytes:
+    run_id = ""
+
+    @staticmethod
+    def finish(body: bytes) -> bytes:
         return body
 
+
+_NO_SEQ = -1
+_EMPTY = Frame(_NO_SEQ, "", b"")
 
 REPLY: Ending = _Whole()  # written as a message of its own, never inside an array
 NOTICE: Ending = _Whole()
@@ -45,6 +55,8 @@ class Piece(NamedTuple):
 
 class _Progress:
     """Deltas of one item waiting to be written as one."""
+
+    run_id = ""
 
     def __init__(self, outbox: "Outbox", piece: Piece) -> None:
         self._outbox = outbox
@@ -64,7 +76,8 @@ class Outbox:
     def __init__(self, limit_bytes: int, on_overflow: Callable[[], None]) -> None:
         self._limit_bytes = limit_bytes
         self._on_overflow = on_overflow
-        self._queue: deque[tuple[bytes, Ending]] = deque()
+        self.last_event: tuple[str, int] | None = None  # run and seq, as packed
+        self._queue: deque[tuple[Frame, Ending]] = deque()
         self._queued_bytes = 0
         self._volatile: dict[tuple[str, str, str], _Progress] = {}
         self._volatile_bytes = 0
@@ -80,15 +93,15 @@ class Outbox:
 
     def put(self, body: bytes, ending: Ending = NOTICE) -> None:
         """Queue one message."""
-        self.put_all((body,), ending)
+        self.put_frames((Frame(_NO_SEQ, "", body),), ending)
 
-    def put_all(self, bodies: Iterable[bytes], ending: Ending) -> None:
-        """Queue messages that share an ending."""
+    def put_frames(self, frames: Iterable[Frame], ending: Ending) -> None:
+        """Queue events of one lane."""
         if self._is_finished:
             return
-        for body in bodies:
-            self._queue.append((body, ending))
-            self._queued_bytes += len(body) + ENTRY_BYTES
+        for frame in frames:
+            self._queue.append((frame, ending))
+            self._queued_bytes += len(frame.body) + ENTRY_BYTES
         if self.waiting_bytes > self._limit_bytes:
             self._shed()
         self._work.set()
@@ -106,7 +119,7 @@ class Outbox:
             waiting.order = piece.order
             return
         self._volatile[piece.key] = progress = _Progress(self, piece)
-        self._queue.append((b"", progress))
+        self._queue.append((_EMPTY, progress))
         self._queued_bytes += ENTRY_BYTES
         self._work.set()
 
@@ -169,12 +182,15 @@ class Outbox:
         queue = self._queue
         size_bytes = 0
         while queue and size_bytes < SEND_BYTES:
-            body, ending = queue.popleft()
+            (seq, _, body), ending = queue.popleft()
             self._queued_bytes -= len(body) + ENTRY_BYTES
             message = ending.finish(body)
-            if message:
-                size_bytes += len(message)
-                taken.append((message, ending))
+            if not message:
+                continue
+            size_bytes += len(message)
+            taken.append((message, ending))
+            if seq != _NO_SEQ:
+                self.last_event = (ending.run_id, seq)
         return taken
 
 

@@ -10,6 +10,8 @@ from typing import Literal
 import msgspec
 
 from palyra.actors.hub import Progress, ProgressKind
+from palyra.core.commands import Resolved
+from palyra.core.records import ApprovalRecord, SessionRecord
 from palyra.core.tape import TapeRow
 from palyra.net.outbox import Piece
 from palyra.net.rpc import encode_notification
@@ -97,6 +99,12 @@ class ProgressNotice(Notice, frozen=True, kw_only=True):
     delta: str
 
 
+class ApprovalResolvedNotice(Resolved, frozen=True, kw_only=True):
+    """Somebody, or the deadline, answered."""
+
+    approval_id: str
+
+
 class SystemDraining(Notice, frozen=True, kw_only=True):
     """The daemon is going down."""
 
@@ -111,6 +119,9 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "tape.caught_up": TapeCaughtUp,
     "tape.reset": TapeReset,
     "progress": ProgressNotice,
+    "approval.requested": ApprovalRecord,
+    "approval.resolved": ApprovalResolvedNotice,
+    "session.updated": SessionRecord,
     "system.draining": SystemDraining,
 }
 

@@ -1,0 +1,230 @@
+"""One connection: an actor that turns messages into calls, and news into messages.
+
+Owns: the outbox, the subscriptions and the requests of one client.  Talks to: its transport, and
+the daemon through `Services`.  Never: owns a run; a client that leaves changes nothing.
+Restart: temporary; the client connects again and resumes from its cursors.
+
+Two nested scopes: inside, the reader, one task per request and those that catch up; outside, the
+writer.  Whoever finds that it is over calls `hang_up`: the inner scope ends at once, the writer
+still gets a moment for what waits (unless the reader is the problem), then the transport is
+closed with the first code and reason that were given.
+"""
+
+import math
+from typing import NoReturn
+
+import structlog
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.journal import TapePage
+from palyra.errors import InvalidParams, PalyraError, ProtocolError, TooLarge, Unauthenticated
+from palyra.net import closing, rpc
+from palyra.net.methods.connect import Connect, identify, welcome
+from palyra.net.outbox import REPLY, Outbox
+from palyra.net.params import convert_params
+from palyra.net.requests import Requests
+from palyra.net.services import Peer, Services
+from palyra.net.subscription import PAGE_BYTES, PAGE_ROWS, Link, Subscriptions
+from palyra.net.transport import BadFrame, PeerClosed, Transport
+from palyra.net.wire import FEATURES, PROTOCOL, Hello, encode_notice
+
+log = structlog.get_logger("palyra.connection")
+
+
+async def serve_connection(transport: Transport, peer: Peer, services: Services) -> None:
+    """Serve one client until either side has enough; the transport is closed on return.
+
+    Cancellation: the client is told 1001.
+    """
+    connection = Connection(transport, peer, services)
+    try:
+        await connection.serve()
+    finally:
+        code, reason = connection.farewell
+        log.info("connection closed", peer=peer.address, code=code, reason=reason)
+        with trio.CancelScope(shield=True):  # the transport bounds the time
+            await transport.close(code, closing.cut_reason(reason))
+
+
+class Connection:
+    """The state of one connection; reached from its own tasks, and by plain calls of the hub."""
+
+    caller: Caller  # known once the client has connected
+
+    def __init__(self, transport: Transport, peer: Peer, services: Services) -> None:
+        self._transport = transport
+        self._peer = peer
+        self._services = services
+        self._limits = services.limits
+        self._outbox = Outbox(services.limits.outbox_bytes, self._give_up)
+        self._is_batched = False
+        self._farewell: tuple[int, str] | None = None
+        self._sent: tuple[str, int] | None = None  # run and seq of the last event handed over
+        self._all = trio.CancelScope()
+        self._inside = trio.CancelScope()
+
+    @property
+    def farewell(self) -> tuple[int, str]:
+        """Why the connection ends."""
+        if self._farewell is not None:
+            return self._farewell
+        is_cancelled = trio.current_effective_deadline() == -math.inf
+        return (
+            (closing.GOING_AWAY, "going away") if is_cancelled else (closing.BUG, "internal error")
+        )
+
+    async def serve(self) -> None:
+        """Until somebody hangs up."""
+        with self._all:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                with self._inside:
+                    await self._converse()
+                self._outbox.finish()
+                self._all.deadline = trio.current_time() + self._limits.goodbye_s
+
+    def hang_up(self, code: int, reason: str) -> None:
+        """End the connection; the first reason counts."""
+        self._farewell = self._farewell or (code, reason)
+        self._inside.cancel(reason)
+
+    def notify(self, message: bytes) -> None:
+        """News outside any subscription."""
+        self._outbox.put(message)
+
+    # --- writing ---
+
+    async def _write(self) -> None:
+        while await self._outbox.wait():
+            messages = self._outbox.pack(is_batched=self._is_batched)
+            if messages and not await self._send(messages):
+                return
+            self._sent = self._outbox.last_event
+
+    async def _send(self, messages: list[bytes]) -> bool:
+        with trio.move_on_after(self._limits.stall_s) as scope:
+            try:
+                await self._transport.send(messages)
+            except PeerClosed:
+                self.hang_up(closing.DONE, "the peer is gone")
+                return False
+        if scope.cancelled_caught:
+            self._give_up()
+        return not scope.cancelled_caught
+
+    def _give_up(self) -> None:
+        """The client does not read fast enough: tell it where it was and write nothing more."""
+        run_id, seq = self._sent or ("any run", -1)
+        self.hang_up(closing.SLOW_CONSUMER, f"slow consumer: last seq {seq} of {run_id}")
+        self._outbox.discard()
+        self._all.cancel("slow consumer")
+
+    # --- reading ---
+
+    async def _converse(self) -> None:
+        self._outbox.put(encode_notice("hello", self._hello()))
+        with trio.move_on_after(self._limits.connect_timeout_s) as scope:
+            caller = await self._open(await self._receive())
+        if scope.cancelled_caught:
+            text = f"no connect within {self._limits.connect_timeout_s:g} s"
+            await self._end(closing.UNAUTHENTICATED, text)
+        await self._serve_caller(caller)
+
+    def _hello(self) -> Hello:
+        return Hello(
+            server="palyra",
+            version=self._services.version,
+            instance_id=self._services.instance_id,
+            protocol=PROTOCOL,
+            features=FEATURES,
+            limits=self._limits.public,
+            state=self._services.state(),
+        )
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._transport.receive()
+        except PeerClosed:
+            await self._end(closing.DONE, "the peer is gone")
+        except BadFrame as bad:
+            await self._end(bad.code, bad.reason)
+
+    async def _end(self, code: int, reason: str) -> NoReturn:
+        self.hang_up(code, reason)
+        await trio.sleep_forever()  # is cancelled here and now
+        raise AssertionError
+
+    async def _open(self, data: bytes) -> Caller:
+        """Who the client is; whatever comes before a good `connect` ends the connection."""
+        request: rpc.Request | None = None
+        try:
+            request = rpc.decode(data, max_bytes=self._limits.max_message_bytes)
+            params = _read_connect(request)
+            caller = await identify(params, self._peer, self._services)
+        except PalyraError as error:
+            unread = error.request_id if isinstance(error, rpc.BadMessage) else None
+            request_id = request.id if request else unread
+            self._outbox.put(rpc.encode_error(request_id, error), REPLY)
+            await self._end(_close_code(error), error.message)
+        self._is_batched = "batch" in params.want
+        reply = rpc.encode_result(request.id, welcome(caller, params, self._services))
+        self._outbox.put(reply, REPLY)
+        return caller
+
+    async def _serve_caller(self, caller: Caller) -> None:
+        log.info("connected", peer=self._peer.address, principal=caller.principal, role=caller.role)
+        self.caller = caller
+        async with trio.open_nursery() as nursery:
+            link = Link(
+                caller=caller,
+                hub=self._services.hub,
+                outbox=self._outbox,
+                read_page=self._read_page,
+                new_id=self._services.new_id,
+                spawn=nursery.start_soon,
+                bulk=trio.Lock(),
+            )
+            nursery.start_soon(self._expire)
+            await self._serve_requests(link)
+
+    async def _serve_requests(self, link: Link) -> NoReturn:
+        subscriptions = Subscriptions(link, self._limits.max_subscriptions)
+        requests = Requests(link, self._services, subscriptions, self.hang_up)
+        self._services.hub.attach(self)
+        try:
+            while True:
+                requests.accept(await self._receive())
+        finally:  # before the nursery closes: the hub must not find it closed
+            self._services.hub.detach(self)
+            subscriptions.close_all()
+
+    async def _read_page(self, run_id: str, after_seq: int) -> TapePage:
+        return await self._services.journal.read(
+            lambda store: store.read_tape(
+                run_id, after_seq=after_seq, limit=PAGE_ROWS, max_bytes=PAGE_BYTES
+            )
+        )
+
+    async def _expire(self) -> None:
+        if self.caller.expires_ms is not None:
+            await trio.sleep((self.caller.expires_ms - self._services.now_ms()) / 1000)
+            self.hang_up(closing.REVOKED, "token expired")
+
+
+def _read_connect(request: rpc.Request) -> Connect:
+    if request.method != "connect":
+        raise Unauthenticated("the first request must be connect")
+    return convert_params(Connect, request.params)
+
+
+def _close_code(error: PalyraError) -> int:
+    match error:
+        case Unauthenticated():
+            return closing.UNAUTHENTICATED
+        case TooLarge():
+            return closing.TOO_BIG
+        case ProtocolError() | InvalidParams():
+            return closing.PROTOCOL_ERROR
+        case _:
+            return closing.BUG

@@ -1,0 +1,163 @@
+"""The lane: one run as one subscription follows it, from a cursor to the live stream.
+
+Owns: the cursor (`next_seq`).  Fed by: the hub with live rows, its subscription with pages of the
+journal.  Never: awaits, or keeps a row; what is not yet due stays in the feed's tail or on the
+tape.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from palyra.actors.feed import Feed, Frame
+from palyra.core.journal import TapePage
+from palyra.errors import InvariantBroken
+from palyra.net.outbox import Outbox, Piece
+from palyra.net.wire import TapeCommitted, TapeReset, encode_event, encode_notice, end_event
+
+
+class Follower(Protocol):
+    """The subscription a lane belongs to."""
+
+    @property
+    def subscription_id(self) -> str: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def kinds(self) -> frozenset[str] | None: ...
+    @property
+    def wants_progress(self) -> bool: ...
+    def joined(self, lane: "Lane") -> None:
+        """The committed rows are through; what follows is live."""
+
+    def fall_behind(self, lane: "Lane") -> None:
+        """Read the tape for this lane until it can join."""
+
+    def end_lane(self, lane: "Lane") -> None:
+        """Nothing will follow."""
+
+
+class Lane:
+    """What one subscription has had of one run."""
+
+    __slots__ = ("_ending", "_follower", "_is_live", "_outbox", "_told", "feed", "next_seq")
+
+    def __init__(self, follower: Follower, feed: Feed, next_seq: int) -> None:
+        self.feed = feed
+        self.next_seq = next_seq
+        self._follower = follower
+        self._outbox = follower.outbox
+        self._is_live = False
+        self._told = -1  # the committed seq in the last frame written
+        self._ending = end_event(follower.subscription_id, self._told)
+        feed.lanes[self] = None
+
+    # --- the hub's side ---
+
+    def deliver(self, frames: Sequence[Frame]) -> None:
+        """Pass on live rows; if they are not the next ones, go back to the tape."""
+        if not self._is_live:
+            return
+        if frames[0].seq == self.next_seq:
+            self._put(frames)
+            return
+        self._is_live = False
+        self._follower.fall_behind(self)
+
+    def rewind(self, seq: int) -> None:
+        """Tell a reader that saw rows from `seq` on that they are void."""
+        if self._is_live and self.next_seq > seq:
+            self._reset("truncated", seq)
+
+    def offer_progress(self, piece: Piece) -> None:
+        """Pass on a delta, once the reader is up to date."""
+        if self._is_live and self._follower.wants_progress:
+            self._outbox.put_progress(piece)
+
+    def tell_committed(self) -> None:
+        """Let an idle reader know; says nothing if a frame does it first."""
+        if self._is_live and self._told < self.feed.committed:
+            self._outbox.put(b"", _Committed(self))
+
+    def end(self) -> None:
+        """The run is over."""
+        self._follower.end_lane(self)
+
+    # --- catching up ---
+
+    def join(self) -> bool:
+        """Go live if the feed's tail reaches back to the cursor; False: read the tape first."""
+        frames = self.feed.find_frames(self.next_seq)
+        if frames is None:
+            return False
+        committed = self.feed.committed
+        self._put([frame for frame in frames if frame.seq <= committed])
+        self._follower.joined(self)
+        self._put([frame for frame in frames if frame.seq > committed])
+        self._is_live = True
+        return True
+
+    def replay(self, page: TapePage) -> None:
+        """Pass on a page read after the cursor."""
+        self.feed.note_head(page.head_seq)
+        if self.next_seq < page.floor_seq:
+            self._reset("below_floor", page.floor_seq)
+        if not page.rows and self.next_seq <= page.head_seq:
+            raise InvariantBroken(f"the tape of {self.feed.run_id} lacks seq {self.next_seq}")
+        self._put([Frame(row.seq, row.kind, encode_event(row)) for row in page.rows])
+
+    def _put(self, frames: Sequence[Frame]) -> None:
+        if not frames:
+            return
+        self.next_seq = frames[-1].seq + 1
+        kinds = self._follower.kinds
+        if kinds is not None:
+            frames = [frame for frame in frames if frame.kind in kinds]
+        self._outbox.put_frames(frames, self)
+
+    def _reset(self, reason: Literal["below_floor", "truncated"], floor: int) -> None:
+        self.next_seq = floor
+        notice = TapeReset(
+            subscription=self._follower.subscription_id,
+            run_id=self.feed.run_id,
+            reason=reason,
+            floor=floor,
+        )
+        self._outbox.put(encode_notice("tape.reset", notice))
+
+    # --- when a frame is written ---
+
+    @property
+    def run_id(self) -> str:
+        """Whose events these are."""
+        return self.feed.run_id
+
+    def finish(self, body: bytes) -> bytes:
+        """Complete an event with how far the tape is committed now."""
+        committed = self.feed.committed
+        if self._told != committed:
+            self._told = committed
+            self._ending = end_event(self._follower.subscription_id, committed)
+        return body + self._ending
+
+    def render_committed(self) -> bytes:
+        """A bare `tape.committed`; empty when a frame has told it meanwhile."""
+        committed = self.feed.committed
+        if self._told >= committed:
+            return b""
+        self._told = committed
+        self._ending = end_event(self._follower.subscription_id, committed)
+        notice = TapeCommitted(run_id=self.feed.run_id, committed=committed)
+        return encode_notice("tape.committed", notice)
+
+
+class _Committed:
+    """Decides at the time of writing whether there still is something to say."""
+
+    __slots__ = ("_lane",)
+    run_id = ""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    def finish(self, body: bytes) -> bytes:
+        return body + self._lane.render_committed()

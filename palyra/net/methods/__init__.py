@@ -1,0 +1,1 @@
+"""What clients can ask for: one module per noun, one table."""

@@ -1,0 +1,78 @@
+"""approval.*: the questions to people, and their answers."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from palyra.core.commands import ResolveApproval, Resolved
+from palyra.core.records import ApprovalRecord, ApprovalScope
+from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.params import Params
+
+
+class List(Params, frozen=True, kw_only=True):
+    """Which approvals; pending ones first."""
+
+    run_id: Id | None = None
+    pending_only: bool = False
+    limit: Limit = 100
+
+
+class Approvals(Result, frozen=True, kw_only=True):
+    """The approvals the caller may see."""
+
+    approvals: list[ApprovalRecord]
+
+
+class ById(Params, frozen=True, kw_only=True):
+    """One approval."""
+
+    approval_id: Id
+
+
+class Resolve(Mutation, frozen=True, kw_only=True):
+    """An answer; `digest` proves that it is to what was shown."""
+
+    approval_id: Id
+    decision: Literal["allow", "deny"]
+    digest: Annotated[str, msgspec.Meta(max_length=128)]
+    scope: ApprovalScope = "once"
+    ttl_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+
+
+async def list_(call: Call, params: List) -> Approvals:
+    approvals = await call.services.gateway.list_approvals(
+        call.caller,
+        run_id=params.run_id,
+        pending_only=params.pending_only,
+        limit=params.limit,
+    )
+    return Approvals(approvals=approvals)
+
+
+async def get(call: Call, params: ById) -> ApprovalRecord:
+    return await call.services.gateway.get_approval(call.caller, params.approval_id)
+
+
+async def resolve(call: Call, params: Resolve) -> Resolved:
+    command = ResolveApproval(
+        approval_id=params.approval_id,
+        decision=params.decision,
+        digest=params.digest,
+        scope=params.scope,
+        ttl_ms=params.ttl_ms,
+        reason=params.reason,
+    )
+    return await call.once(
+        Resolved,
+        lambda: call.services.gateway.resolve_approval(call.caller, command, call.key),
+        is_kept_by_effect=True,
+    )
+
+
+METHODS = (
+    Method("approval.list", List, Approvals, "approvals:read", list_, is_bulk=True),
+    Method("approval.get", ById, ApprovalRecord, "approvals:read", get),
+    Method("approval.resolve", Resolve, Resolved, "approvals:write", resolve),
+)

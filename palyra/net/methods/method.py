@@ -1,0 +1,84 @@
+"""A method: its name, what it takes and gives, who may call it, and the function that serves it.
+
+The table of methods is data: dispatch, schemas and documents are made from it.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.commands import ReceiptKey
+from palyra.net.params import Params
+from palyra.net.receipts import Effect
+from palyra.net.services import Services
+from palyra.net.subscription import Subscriptions
+
+P = TypeVar("P", bound=Params)
+R = TypeVar("R", bound=msgspec.Struct)
+
+MAX_KEY_CHARS = 128
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+IdempotencyKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]
+
+
+class Mutation(Params, frozen=True, kw_only=True):
+    """Parameters of a method that changes something."""
+
+    idempotency_key: IdempotencyKey | None = None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of results: optional members that say nothing are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, as a method sees it."""
+
+    caller: Caller
+    services: Services
+    subscriptions: Subscriptions
+    then: Callable[[Callable[[], None]], None]  # done right after the reply is in the outbox
+    key: ReceiptKey | None = None
+
+    async def once(self, kind: type[R], effect: Effect[R], *, is_kept_by_effect: bool = False) -> R:
+        """The effect's result; with an idempotency key, that of the first request with it."""
+        if self.key is None:
+            return await effect()
+        return await self.services.receipts.once(
+            self.key, kind, effect, is_kept_by_effect=is_kept_by_effect
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[P, R]):
+    """One entry of the table."""
+
+    name: str
+    params: type[P]
+    result: type[R]
+    scope: str | None  # None: anybody who is connected
+    serve: Callable[[Call, P], Awaitable[R]]
+    is_bulk: bool = False  # the result may be large: one at a time, and only when there is room
+
+    @property
+    def is_mutating(self) -> bool:
+        """Whether it takes an idempotency key."""
+        return issubclass(self.params, Mutation)
+
+
+AnyMethod = Method[Any, Any]
+
+
+def at_once(serve: Callable[[Call, P], R]) -> Callable[[Call, P], Awaitable[R]]:
+    """A method that has nothing to wait for."""
+
+    async def serve_at_once(call: Call, params: P) -> R:  # noqa: RUF029 - the table's signature
+        return serve(call, params)
+
+    return serve_at_once

@@ -1,0 +1,218 @@
+"""run.*: start, steer, cancel, look, wait."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from palyra.core.commands import Cancelled, Disposition, RunView, Started, StartRun
+from palyra.core.events import ApprovalMode, Budget, QueueMode
+from palyra.core.journal import RunFilter
+from palyra.core.records import RunPhase, RunState, Usage
+from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.params import Params
+from palyra.net.subscription import Wanted
+
+MAX_WAIT_MS = 120_000
+
+
+class Amounts(Params, frozen=True, kw_only=True):
+    """Limits of one run."""
+
+    tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    usd_micros: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    wall_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class Start(Mutation, frozen=True, kw_only=True):
+    """A message to the daemon."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+    session_id: Id | None = None
+    session_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    attachments: tuple[dict[str, Any], ...] = ()
+    agent: str | None = None
+    queue_mode: QueueMode = "followup"
+    model: str | None = None
+    budget: Amounts = Amounts()
+    approval_mode: ApprovalMode = "ask"
+    json_mode: bool = False
+    origin: str = "interactive"
+    subscribe: bool = False
+
+
+class StartedRun(Result, frozen=True, kw_only=True):
+    """Where the message went; committed."""
+
+    run_id: str
+    session_id: str
+    seq: int
+    disposition: Disposition
+    position: int | None = None
+    subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
+
+
+class Steer(Mutation, frozen=True, kw_only=True):
+    """A word to a run under way."""
+
+    run_id: Id
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Steered(Result, frozen=True, kw_only=True):
+    """The seq of `steer.received`."""
+
+    seq: int
+
+
+class Cancel(Mutation, frozen=True, kw_only=True):
+    """End a run."""
+
+    run_id: Id
+    reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+
+
+class ById(Params, frozen=True, kw_only=True):
+    """One run."""
+
+    run_id: Id
+
+
+class List(Params, frozen=True, kw_only=True):
+    """Which runs, newest first; `cursor` is the `next_cursor` of the page before."""
+
+    session_id: Id | None = None
+    principal: str | None = None
+    states: tuple[RunState, ...] = ()
+    limit: Limit = 100
+    cursor: Id | None = None
+
+
+class Wait(Params, frozen=True, kw_only=True):
+    """Wait for a run's end, or until somebody has to answer it."""
+
+    run_id: Id
+    until: Literal["terminal", "attention"] = "terminal"
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 30_000
+
+
+class RunShown(Result, frozen=True, kw_only=True):
+    """A run as clients see it."""
+
+    run_id: str
+    session_id: str
+    state: RunState
+    phase: RunPhase
+    principal: str
+    agent: str
+    model: str
+    created_ms: int
+    usage: Usage
+    cost_usd_micros: int
+    turns: int
+    tool_calls: int
+    pending_approvals: int
+    head_seq: int
+    attempts: int
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    reason: str | None = None
+    parent_run_id: str | None = None
+
+
+class RunWaited(RunShown, frozen=True, kw_only=True):
+    """The run, and whether the time was up first."""
+
+    timed_out: bool
+
+
+class Runs(Result, frozen=True, kw_only=True):
+    """A page of runs."""
+
+    runs: list[RunShown]
+    next_cursor: str | None = None
+
+
+async def start(call: Call, params: Start) -> StartedRun:
+    command = StartRun(
+        text=params.text,
+        session_id=params.session_id,
+        session_key=params.session_key,
+        agent=params.agent,
+        model=params.model,
+        queue_mode=params.queue_mode,
+        approval_mode=params.approval_mode,
+        json_mode=params.json_mode,
+        budget=Budget(**msgspec.structs.asdict(params.budget)),
+        attachments=params.attachments,
+        origin=params.origin,
+    )
+    started = await call.once(
+        Started,
+        lambda: call.services.gateway.start_run(call.caller, command, call.key),
+        is_kept_by_effect=True,
+    )
+    subscription = _watch(call, started.run_id) if params.subscribe else None
+    return StartedRun(**msgspec.structs.asdict(started), subscription=subscription)
+
+
+def _watch(call: Call, run_id: str) -> str:
+    """The caller's own run, from its first event on."""
+    subscription, _ = call.subscriptions.open_run(run_id, 0, Wanted())
+    call.then(subscription.start)
+    return subscription.subscription_id
+
+
+async def steer(call: Call, params: Steer) -> Steered:
+    async def effect() -> Steered:
+        gateway = call.services.gateway
+        return Steered(
+            seq=await gateway.steer_run(call.caller, params.run_id, params.text, call.key)
+        )
+
+    return await call.once(Steered, effect, is_kept_by_effect=True)
+
+
+async def cancel(call: Call, params: Cancel) -> Cancelled:
+    gateway = call.services.gateway
+    return await call.once(
+        Cancelled, lambda: gateway.cancel_run(call.caller, params.run_id, params.reason)
+    )
+
+
+async def get(call: Call, params: ById) -> RunShown:
+    return _show(await call.services.gateway.get_run(call.caller, params.run_id))
+
+
+async def list_(call: Call, params: List) -> Runs:
+    wanted = RunFilter(
+        principal=params.principal,
+        session_id=params.session_id,
+        states=params.states,
+        before=params.cursor,
+        limit=params.limit,
+    )
+    views = await call.services.gateway.list_runs(call.caller, wanted)
+    is_full = len(views) == params.limit
+    next_cursor = views[-1].record.run_id if is_full else None
+    return Runs(runs=[_show(view) for view in views], next_cursor=next_cursor)
+
+
+async def wait(call: Call, params: Wait) -> RunWaited:
+    view, timed_out = await call.services.gateway.wait_run(
+        call.caller, params.run_id, until=params.until, timeout_s=params.timeout_ms / 1000
+    )
+    return RunWaited(timed_out=timed_out, phase=view.phase, **msgspec.structs.asdict(view.record))
+
+
+def _show(view: RunView) -> RunShown:
+    return RunShown(phase=view.phase, **msgspec.structs.asdict(view.record))
+
+
+METHODS = (
+    Method("run.start", Start, StartedRun, "runs:write", start),
+    Method("run.steer", Steer, Steered, "runs:write", steer),
+    Method("run.cancel", Cancel, Cancelled, "runs:write", cancel),
+    Method("run.get", ById, RunShown, "runs:read", get),
+    Method("run.list", List, Runs, "runs:read", list_),
+    Method("run.wait", Wait, RunWaited, "runs:read", wait),
+)

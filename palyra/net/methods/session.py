@@ -1,0 +1,107 @@
+"""session.*: conversations and their queues."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.records import SessionRecord
+from palyra.errors import InvalidParams
+from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.params import Params
+
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class Resolve(Mutation, frozen=True, kw_only=True):
+    """Find a session by id, or by key: then it is made if there is none."""
+
+    session_id: Id | None = None
+    session_key: Key | None = None
+
+
+class ById(Params, frozen=True, kw_only=True):
+    """One session."""
+
+    session_id: Id
+
+
+class Change(Mutation, frozen=True, kw_only=True):
+    """One session, to be changed."""
+
+    session_id: Id
+
+
+class List(Params, frozen=True, kw_only=True):
+    """Newest first; `cursor` is the `next_cursor` of the page before."""
+
+    limit: Limit = 100
+    cursor: Id | None = None
+
+
+class Sessions(Result, frozen=True, kw_only=True):
+    """A page of sessions."""
+
+    sessions: list[SessionRecord]
+    next_cursor: str | None = None
+
+
+class Queue(Result, frozen=True, kw_only=True):
+    """Runs that wait for their turn, next one first."""
+
+    session_id: str
+    waiting: list[str]
+
+
+async def resolve(call: Call, params: Resolve) -> SessionRecord:
+    if (params.session_id is None) == (params.session_key is None):
+        raise InvalidParams("give exactly one of session_id and session_key", field="session_id")
+    gateway = call.services.gateway
+    return await call.once(
+        SessionRecord,
+        lambda: gateway.resolve_session(
+            call.caller, key=params.session_key, session_id=params.session_id
+        ),
+    )
+
+
+async def get(call: Call, params: ById) -> SessionRecord:
+    return await call.services.gateway.get_session(call.caller, params.session_id)
+
+
+async def list_(call: Call, params: List) -> Sessions:
+    sessions = await call.services.gateway.list_sessions(
+        call.caller, before=params.cursor, limit=params.limit
+    )
+    is_full = len(sessions) == params.limit
+    return Sessions(sessions=sessions, next_cursor=sessions[-1].session_id if is_full else None)
+
+
+async def archive(call: Call, params: Change) -> SessionRecord:
+    gateway = call.services.gateway
+    return await call.once(
+        SessionRecord, lambda: gateway.archive_session(call.caller, params.session_id)
+    )
+
+
+async def reset(call: Call, params: Change) -> SessionRecord:
+    gateway = call.services.gateway
+    return await call.once(
+        SessionRecord, lambda: gateway.reset_session(call.caller, params.session_id)
+    )
+
+
+async def queue(call: Call, params: ById) -> Queue:
+    gateway = call.services.gateway
+    await gateway.get_session(call.caller, params.session_id)
+    waiting = gateway.list_queue(call.caller, params.session_id)
+    return Queue(session_id=params.session_id, waiting=waiting)
+
+
+METHODS = (
+    Method("session.resolve", Resolve, SessionRecord, "sessions:write", resolve),
+    Method("session.get", ById, SessionRecord, "sessions:read", get),
+    Method("session.list", List, Sessions, "sessions:read", list_),
+    Method("session.archive", Change, SessionRecord, "sessions:write", archive),
+    Method("session.reset", Change, SessionRecord, "sessions:write", reset),
+    Method("session.queue", ById, Queue, "sessions:read", queue),
+)

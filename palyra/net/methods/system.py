@@ -1,0 +1,93 @@
+"""ping and system.*: how the daemon is, what it consists of, what it can be asked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from palyra.actors.child import ChildSnapshot
+from palyra.errors import Forbidden
+from palyra.net.methods.method import AnyMethod, Call, Method, Result, at_once
+from palyra.net.params import NoParams
+from palyra.net.schema import MethodSchema, describe_methods, describe_notifications
+from palyra.net.wire import PROTOCOL, State
+
+
+class Pong(Result, frozen=True, kw_only=True):
+    """The daemon's clock."""
+
+    now_ms: int
+
+
+class Status(Result, frozen=True, kw_only=True):
+    """Health and version; figures over all principals only for those who see all."""
+
+    state: State
+    version: str
+    instance_id: str
+    protocol: str
+    now_ms: int
+    is_writable: bool
+    journal_backlog: int | None = None
+    connections: int | None = None
+
+
+class Description(Result, frozen=True, kw_only=True):
+    """Methods and notifications with JSON Schemas; `schemas` holds what they refer to."""
+
+    protocol: str
+    version: str
+    methods: dict[str, MethodSchema]
+    notifications: dict[str, Any]
+    schemas: dict[str, Any]
+
+
+def ping(call: Call, _params: NoParams) -> Pong:
+    return Pong(now_ms=call.services.now_ms())
+
+
+def status(call: Call, _params: NoParams) -> Status:
+    services = call.services
+    sees_all = call.caller.principal_filter is None
+    return Status(
+        state=services.state(),
+        version=services.version,
+        instance_id=services.instance_id,
+        protocol=PROTOCOL,
+        now_ms=services.now_ms(),
+        is_writable=services.journal.is_writable,
+        journal_backlog=services.journal.backlog if sees_all else None,
+        connections=services.hub.watcher_count if sees_all else None,
+    )
+
+
+def tree(call: Call, _params: NoParams) -> ChildSnapshot:
+    if call.caller.principal_filter is not None:
+        raise Forbidden(
+            f"the tree names everybody's runs; role {call.caller.role!r} sees only its own"
+        )
+    return call.services.tree()
+
+
+METHODS = (
+    Method("ping", NoParams, Pong, None, at_once(ping)),
+    Method("system.status", NoParams, Status, "system:read", at_once(status)),
+    Method("system.tree", NoParams, ChildSnapshot, "system:read", at_once(tree)),
+)
+
+
+def make_describe(methods: Mapping[str, AnyMethod]) -> AnyMethod:
+    """`system.describe` of a table of methods, itself included."""
+
+    def describe(call: Call, _params: NoParams) -> Description:
+        described, schemas = describe_methods(methods)
+        notifications, more = describe_notifications()
+        return Description(
+            protocol=PROTOCOL,
+            version=call.services.version,
+            methods=described,
+            notifications=notifications,
+            schemas=schemas | more,
+        )
+
+    return Method(
+        "system.describe", NoParams, Description, "system:read", at_once(describe), is_bulk=True
+    )

@@ -1,0 +1,11 @@
+"""The table of all methods."""
+
+from palyra.net.methods import approval, connect, run, session, system, tape, token, tool
+from palyra.net.methods.method import AnyMethod
+
+_GROUPS = (connect, system, run, tape, approval, session, tool, token)
+
+METHODS: dict[str, AnyMethod] = {
+    method.name: method for group in _GROUPS for method in group.METHODS
+}
+METHODS["system.describe"] = system.make_describe(METHODS)

@@ -1,0 +1,243 @@
+"""tape.*: read, follow, verify, export."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.journal import ChainedRow, VerifyReport
+from palyra.core.ports import JournalStore
+from palyra.core.records import RunRecord
+from palyra.errors import Forbidden, InvalidParams, PalyraError
+from palyra.net.methods.method import AfterSeq, Call, Id, Method, Result, at_once
+from palyra.net.params import Params
+from palyra.net.subscription import Subscription, Wanted
+from palyra.net.wire import TapeItem, read_item
+
+MAX_ROWS = 1000
+PageLimit = Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)]
+
+
+class Read(Params, frozen=True, kw_only=True):
+    """A page of committed events after a cursor."""
+
+    run_id: Id
+    after_seq: AfterSeq = -1
+    limit: PageLimit = 200
+
+
+class Page(Result, frozen=True, kw_only=True):
+    """The events, and where to go on; `bytes` is the size of their payloads."""
+
+    events: list[TapeItem]
+    head_seq: int
+    floor_seq: int
+    bytes: int
+    next_after_seq: int | None = None
+
+
+class Subscribe(Params, frozen=True, kw_only=True):
+    """One run after a cursor; or a session, or everything, from now on."""
+
+    run_id: Id | None = None
+    session_id: Id | None = None
+    all: bool = False
+    after_seq: AfterSeq | None = None
+    kinds: tuple[Annotated[str, msgspec.Meta(max_length=64)], ...] | None = None
+    progress: bool = True
+
+
+class Subscribed(Result, frozen=True, kw_only=True):
+    """What will be sent: rows from `from`; of what the client has, all above `through` is void."""
+
+    subscription: str
+    from_: int = msgspec.field(name="from")
+    through: int  # committed head now
+    floor: int  # oldest seq still kept
+
+
+class Unsubscribe(Params, frozen=True, kw_only=True):
+    """End a subscription."""
+
+    subscription: Id
+
+
+class Unsubscribed(Result, frozen=True, kw_only=True):
+    """Nothing of it follows this reply."""
+
+
+class Verify(Params, frozen=True, kw_only=True):
+    """One run, or without `run_id` the whole journal."""
+
+    run_id: Id | None = None
+
+
+class Export(Params, frozen=True, kw_only=True):
+    """A page of a tape with its proof."""
+
+    run_id: Id
+    after_seq: AfterSeq = -1
+    limit: PageLimit = 200
+
+
+class ExportLine(TapeItem, frozen=True, kw_only=True, gc=False):
+    """One line of an export: every field the link covers, and the link (`core.chain`)."""
+
+    principal: str
+    redacted: bool
+    position: int
+    hash: str  # hex
+
+
+class Exported(Result, frozen=True, kw_only=True):
+    """A page of NDJSON; `signature` (hex) vouches for the link of its last line."""
+
+    run_id: str
+    ndjson: str
+    public_key: str  # hex
+    signature: str
+    next_after_seq: int | None = None
+
+
+async def read(call: Call, params: Read) -> Page:
+    await _require_visible(call, params.run_id)
+    page = await call.services.journal.read(
+        lambda store: store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
+    )
+    return Page(
+        events=[read_item(row) for row in page.rows],
+        head_seq=page.head_seq,
+        floor_seq=page.floor_seq,
+        bytes=page.size_bytes,
+        next_after_seq=page.next_after_seq,
+    )
+
+
+async def _require_visible(call: Call, run_id: str) -> None:
+    """Raises NotFound for a run that is missing or somebody else's."""
+    await call.services.gateway.get_run(call.caller, run_id)
+
+
+async def subscribe(call: Call, params: Subscribe) -> Subscribed:
+    given = [params.run_id is not None, params.session_id is not None, params.all]
+    if sum(given) != 1:
+        raise InvalidParams("give exactly one of run_id, session_id and all", field="run_id")
+    kinds = None if params.kinds is None else frozenset(params.kinds)
+    wanted = Wanted(kinds, params.progress)
+    if params.run_id is None:
+        return await _subscribe_many(call, params, wanted)
+    return await _subscribe_run(call, params.run_id, params.after_seq, wanted)
+
+
+async def _subscribe_run(
+    call: Call, run_id: str, after_seq: int | None, wanted: Wanted
+) -> Subscribed:
+    await _require_visible(call, run_id)
+    next_seq = 0 if after_seq is None else after_seq + 1
+    subscription, lane = call.subscriptions.open_run(run_id, next_seq, wanted)
+    try:  # the lane is on the feed before the head is read: nothing can fall between the two
+        page = await call.services.journal.read(
+            lambda store: store.read_tape(run_id, after_seq=-1, limit=1)
+        )
+    except PalyraError:
+        call.subscriptions.close(subscription.subscription_id)
+        raise
+    lane.next_seq = min(next_seq, page.head_seq + 1)
+    lane.feed.note_head(page.head_seq)
+    call.then(subscription.start)
+    return Subscribed(
+        subscription=subscription.subscription_id,
+        from_=max(lane.next_seq, page.floor_seq),
+        through=page.head_seq,
+        floor=page.floor_seq,
+    )
+
+
+async def _subscribe_many(call: Call, params: Subscribe, wanted: Wanted) -> Subscribed:
+    if params.after_seq is not None:
+        raise InvalidParams(
+            "after_seq goes with run_id: session_id and all begin with what happens now",
+            field="after_seq",
+        )
+    if params.session_id is not None:
+        await call.services.gateway.get_session(call.caller, params.session_id)
+    subscription = call.subscriptions.open_many(params.session_id, wanted)
+    await _follow_open_runs(call, params.session_id, subscription)
+    call.then(subscription.start)
+    return Subscribed(subscription=subscription.subscription_id, from_=0, through=-1, floor=0)
+
+
+async def _follow_open_runs(call: Call, session_id: str | None, subscription: Subscription) -> None:
+    """Also the runs that are open but have published nothing since the daemon started."""
+    try:
+        records = await call.services.journal.read(_list_open_runs)
+    except PalyraError:
+        call.subscriptions.close(subscription.subscription_id)
+        raise
+    for record in records:
+        if call.caller.sees(record.principal) and session_id in {None, record.session_id}:
+            subscription.follow(call.services.hub.get_feed(record.run_id))
+
+
+def _list_open_runs(store: JournalStore) -> list[RunRecord]:
+    return store.list_open_runs()
+
+
+def unsubscribe(call: Call, params: Unsubscribe) -> Unsubscribed:
+    call.subscriptions.close(params.subscription)
+    return Unsubscribed()
+
+
+async def verify(call: Call, params: Verify) -> VerifyReport:
+    if params.run_id is not None:
+        await _require_visible(call, params.run_id)
+    elif call.caller.principal_filter is not None:
+        raise Forbidden("only who sees every principal can verify the whole journal: name a run")
+    return await call.services.journal.read(lambda store: store.verify(params.run_id))
+
+
+async def export(call: Call, params: Export) -> Exported:
+    await _require_visible(call, params.run_id)
+    rows, next_after_seq = await call.services.journal.read(
+        lambda store: _read_chain(store, params)
+    )
+    return Exported(
+        run_id=params.run_id,
+        ndjson="".join(_render_line(row) for row in rows),
+        public_key=call.services.public_key.hex(),
+        signature=call.services.sign(export_claim(params.run_id, rows)).hex() if rows else "",
+        next_after_seq=next_after_seq,
+    )
+
+
+def _read_chain(store: JournalStore, params: Export) -> tuple[list[ChainedRow], int | None]:
+    """As many rows as a page of the tape has, so that this one is bounded in bytes too."""
+    page = store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
+    rows = store.read_chain(params.run_id, after_seq=params.after_seq, limit=len(page.rows))
+    return rows, page.next_after_seq
+
+
+def _render_line(chained: ChainedRow) -> str:
+    row = chained.row
+    line = ExportLine(
+        **msgspec.structs.asdict(read_item(row)),
+        principal=row.principal,
+        redacted=row.redacted,
+        position=chained.position,
+        hash=chained.hash.hex(),
+    )
+    return msgspec.json.encode(line).decode() + "\n"
+
+
+def export_claim(run_id: str, rows: list[ChainedRow]) -> bytes:
+    """The bytes under an export's signature: which run has which link at which seq."""
+    last = rows[-1]
+    return b"palyra.export.v1\0%b\0%d\0%b" % (run_id.encode(), last.row.seq, last.hash)
+
+
+METHODS = (
+    Method("tape.read", Read, Page, "runs:read", read, is_bulk=True),
+    Method("tape.subscribe", Subscribe, Subscribed, "runs:read", subscribe),
+    Method("tape.unsubscribe", Unsubscribe, Unsubscribed, "runs:read", at_once(unsubscribe)),
+    Method("tape.verify", Verify, VerifyReport, "runs:read", verify),
+    Method("tape.export", Export, Exported, "runs:read", export, is_bulk=True),
+)

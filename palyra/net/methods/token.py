@@ -1,0 +1,115 @@
+"""token.*: who may connect.  Operators only."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.journal import Change
+from palyra.core.ports import JournalStore
+from palyra.core.records import Role, TokenRecord
+from palyra.errors import NotFound
+from palyra.net.methods.method import Call, Id, Method, Mutation, Result
+from palyra.net.params import NoParams
+from palyra.net.tokens import digest_token, new_token
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+
+
+class Create(Mutation, frozen=True, kw_only=True):
+    """A token for somebody."""
+
+    principal: Name
+    role: Role
+    name: Name
+    ttl_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None  # None: until revoked
+
+
+class ById(Mutation, frozen=True, kw_only=True):
+    """One token."""
+
+    token_id: Id
+
+
+class TokenShown(Result, frozen=True, kw_only=True):
+    """A token as operators see it; `token` itself only in the first reply to its creation."""
+
+    token_id: str
+    principal: str
+    role: Role
+    name: str
+    created_ms: int
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+    token: str | None = None
+
+
+class Tokens(Result, frozen=True, kw_only=True):
+    """All tokens, without the tokens."""
+
+    tokens: list[TokenShown]
+
+
+async def create(call: Call, params: Create) -> TokenShown:
+    token, now_ms = new_token(), call.services.now_ms()
+    record = TokenRecord(
+        token_id=call.services.new_id("tok"),
+        sha256=digest_token(token),
+        principal=params.principal,
+        role=params.role,
+        name=params.name,
+        created_ms=now_ms,
+        expires_ms=None if params.ttl_ms is None else now_ms + params.ttl_ms,
+    )
+    shown = await call.once(TokenShown, lambda: _commit(call, record))
+    is_new = shown.token_id == record.token_id  # otherwise the receipt of an earlier request
+    return msgspec.structs.replace(shown, token=token) if is_new else shown
+
+
+async def _commit(call: Call, record: TokenRecord) -> TokenShown:
+    await call.services.journal.commit(Change(records=(record,)))
+    return _show(record)
+
+
+async def list_(call: Call, _params: NoParams) -> Tokens:
+    records = await call.services.journal.read(_list_tokens)
+    return Tokens(tokens=[_show(record) for record in records])
+
+
+def _list_tokens(store: JournalStore) -> list[TokenRecord]:
+    return store.list_tokens()
+
+
+async def revoke(call: Call, params: ById) -> TokenShown:
+    records = await call.services.journal.read(_list_tokens)
+    found = [record for record in records if record.token_id == params.token_id]
+    if not found:
+        raise NotFound(f"no token {params.token_id}")
+    shown = await call.once(TokenShown, lambda: _revoke(call, found[0]))
+    call.then(lambda: call.services.hub.revoke(params.token_id))
+    return shown
+
+
+async def _revoke(call: Call, record: TokenRecord) -> TokenShown:
+    """Revoked for good; a second time changes nothing."""
+    if record.revoked_ms is not None:
+        return _show(record)
+    return await _commit(call, msgspec.structs.replace(record, revoked_ms=call.services.now_ms()))
+
+
+def _show(record: TokenRecord) -> TokenShown:
+    return TokenShown(
+        token_id=record.token_id,
+        principal=record.principal,
+        role=record.role,
+        name=record.name,
+        created_ms=record.created_ms,
+        expires_ms=record.expires_ms,
+        revoked_ms=record.revoked_ms,
+    )
+
+
+METHODS = (
+    Method("token.create", Create, TokenShown, "tokens:write", create),
+    Method("token.list", NoParams, Tokens, "tokens:read", list_),
+    Method("token.revoke", ById, TokenShown, "tokens:write", revoke),
+)

@@ -1,0 +1,103 @@
+"""Receipts: the same idempotency key and body get the first answer, never a second effect.
+
+Owns: the keys whose request is under way right now; everything older is in the journal.  Where
+the effect is an event, the receipt is committed in the same transaction by whoever makes it
+(`is_kept_by_effect`), so no crash can separate the two.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from palyra.core.commands import ReceiptKey
+from palyra.core.journal import Change
+from palyra.core.ports import NowMs
+from palyra.core.records import Receipt
+from palyra.errors import IdempotencyConflict
+from palyra.net.params import Params
+from palyra.net.ports import Journal
+
+R = TypeVar("R", bound=msgspec.Struct)
+Effect = Callable[[], Awaitable[R]]
+
+
+def digest_body(method: str, params: Params) -> str:
+    """SHA-256 of what the request asks for, whatever the order of its fields and its key."""
+    body = msgspec.to_builtins(params)
+    body.pop("idempotency_key", None)
+    text = msgspec.json.encode([method, body], order="deterministic")
+    return hashlib.sha256(text).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    body_sha256: str
+    landed: trio.Event = field(default_factory=trio.Event)
+
+
+class Receipts:
+    """Shared by all connections of the daemon."""
+
+    def __init__(self, journal: Journal, now_ms: NowMs) -> None:
+        self._journal = journal
+        self._now_ms = now_ms
+        self._flights: dict[tuple[str, str], _Flight] = {}
+
+    async def once(
+        self, key: ReceiptKey, kind: type[R], effect: Effect[R], *, is_kept_by_effect: bool
+    ) -> R:
+        """The effect's result, or that of the first request with this key.
+
+        Raises IdempotencyConflict when the key came with another body.  Cancellation: the effect
+        may have happened; the same key tells.
+        """
+        name = (key.principal, key.key)
+        while flight := self._flights.get(name):
+            _compare(key, flight.body_sha256)
+            await flight.landed.wait()
+        flight = self._flights[name] = _Flight(key.body_sha256)
+        try:
+            found = await self._find(key)
+            return (
+                _open(key, kind, found)
+                if found
+                else await self._perform(key, effect, is_kept_by_effect=is_kept_by_effect)
+            )
+        finally:
+            del self._flights[name]
+            flight.landed.set()
+
+    async def _find(self, key: ReceiptKey) -> Receipt | None:
+        now_ms = self._now_ms()
+        return await self._journal.read(
+            lambda store: store.find_receipt(key.principal, key.key, now_ms=now_ms)
+        )
+
+    async def _perform(self, key: ReceiptKey, effect: Effect[R], *, is_kept_by_effect: bool) -> R:
+        result = await effect()
+        if not is_kept_by_effect:
+            receipt = Receipt(
+                principal=key.principal,
+                key=key.key,
+                body_sha256=key.body_sha256,
+                result=msgspec.Raw(msgspec.json.encode(result)),
+                created_ms=self._now_ms(),
+            )
+            await self._journal.commit(Change(records=(receipt,)))
+        return result
+
+
+def _open(key: ReceiptKey, kind: type[R], receipt: Receipt) -> R:
+    _compare(key, receipt.body_sha256)
+    return msgspec.json.decode(receipt.result, type=kind)
+
+
+def _compare(key: ReceiptKey, body_sha256: str) -> None:
+    if key.body_sha256 != body_sha256:
+        raise IdempotencyConflict(
+            f"idempotency key {key.key[:64]!r} was used before with another request"
+        )
