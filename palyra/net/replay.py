@@ -6,6 +6,7 @@ that was cancelled is finished by the next one, so a close frame can follow a st
 without cutting it in half.
 """
 
+import math
 from collections import deque
 
 import trio
@@ -18,6 +19,7 @@ class ReplayStream(trio.abc.HalfCloseableStream):
 
     def __init__(self, stream: trio.SocketStream, pending: bytes = b"") -> None:
         self.socket = stream.socket
+        self.write_timeout_s = math.inf  # for a writer that cannot bound its writes itself
         self._stream = stream
         self._pending = pending
         self._unsent: deque[memoryview] = deque()
@@ -40,6 +42,12 @@ class ReplayStream(trio.abc.HalfCloseableStream):
         if not data:
             await trio.lowlevel.checkpoint()
         self._unsent.append(memoryview(data))
+        with trio.move_on_after(self.write_timeout_s) as scope:
+            await self._send_unsent()
+        if scope.cancelled_caught:
+            raise trio.BrokenResourceError(f"nothing taken for {self.write_timeout_s:g} s")
+
+    async def _send_unsent(self) -> None:
         try:
             while self._unsent:
                 await self._send_first()

@@ -100,11 +100,20 @@ async def serve_websocket(
     if not engine.is_open:
         return  # the peer left before it was answered
     transport = WebSocketTransport(engine, stream, limits, name=name)
+    reading = trio.CancelScope(shield=True)  # the peer's answer to our close must be heard
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(engine.read)
+        nursery.start_soon(_read, engine, reading)
         nursery.start_soon(transport.keep_alive)
-        await _serve_and_close(transport, serve)
+        try:
+            await _serve_and_close(transport, serve)
+        finally:
+            reading.cancel(reason="the connection has been served")
         nursery.cancel_scope.cancel(reason="the connection has been served")
+
+
+async def _read(engine: Engine, reading: trio.CancelScope) -> None:
+    with reading:
+        await engine.read()
 
 
 async def _serve_and_close(

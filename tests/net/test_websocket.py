@@ -223,14 +223,30 @@ async def test_crash_of_the_server_side_is_told_as_1011() -> None:
             await peer.read_to_end()
 
 
-async def test_cancelled_connection_is_told_as_1001() -> None:
-    """Cancelling the connection closes it with 1001."""
+async def test_cancelled_connection_is_told_as_1001(autojump_clock: MockClock) -> None:
+    """Cancelling the connection closes it with 1001, and ends as soon as the peer agrees."""
     scope = trio.CancelScope()
+    began = autojump_clock.current_time()
     async with connected(scope=scope) as peer:
         scope.cancel(reason="the test says so")
         assert 1001 == await peer.read_close()
         await peer.send(frame(CLOSE, b"\x03\xe9"))
         assert b"" == await peer.read_to_end()
+    assert began == autojump_clock.current_time()
+
+
+async def test_cancelled_connection_ends_though_nobody_receives(autojump_clock: MockClock) -> None:
+    """A message that nobody takes does not keep a cancelled connection whose peer has left."""
+    scope = trio.CancelScope()
+
+    async def serve(_transport: Transport) -> None:
+        await trio.sleep_forever()
+
+    async with connected(serve, scope=scope) as peer:
+        await peer.send(b"".join(frame(TEXT, b"%d" % number) for number in range(4)))
+        await trio.sleep_until(autojump_clock.current_time() + 50)  # pings are not answered
+        scope.cancel(reason="the test says so")
+    assert pytest.approx(50, abs=0.1) == autojump_clock.current_time()
 
 
 async def test_stalled_peer_ends_the_send(autojump_clock: MockClock) -> None:

@@ -1,0 +1,222 @@
+"""The web app and the server that runs it, one connection at a time.  Imported late, by `http`.
+
+Owns: nothing but the app object.  Every request, also a later one on a kept-alive connection,
+passes the same checks as an upgrade.  `/healthz`, `/readyz` and `/` are open.  Everything else
+needs a bearer token with the scope `system:read`, and `/metrics`, which counts across principals,
+one whose role sees them all.
+"""
+
+import itertools
+import logging
+from http import HTTPStatus
+from typing import cast
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework, ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
+from quart import Response, request
+from quart_trio import QuartTrio
+from werkzeug.exceptions import HTTPException
+
+from palyra.core.access import Caller
+from palyra.errors import Forbidden, PalyraError, Unauthenticated
+from palyra.net.exposition import CONTENT_TYPE, render_readings
+from palyra.net.http import HttpSources
+from palyra.net.replay import ReplayStream
+from palyra.net.sniff import Head, Refusal
+from palyra.net.upgrade import find_bearer, judge_request
+
+MAX_BODY_BYTES = 1_048_576
+BODY_TIMEOUT_S = 30
+IDLE_TIMEOUT_S = 15.0  # between two requests of one connection, the second's head included
+READ_SCOPE = "system:read"
+
+FRONT_PAGE = """\
+Palyra {version}, an agent daemon.
+
+Clients talk to it over a WebSocket at ws://{host}/v1/ws (subprotocol palyra.v1);
+`palyra run TEXT` is the shortest way to try.  There is no web console.
+
+  /healthz            the process is up
+  /readyz             it is ready to work
+  /metrics            numbers for Prometheus (token)
+  /v1/asyncapi.json   the protocol, machine readable (token)
+"""
+STATUSES = {
+    "unauthenticated": HTTPStatus.UNAUTHORIZED,
+    "forbidden": HTTPStatus.FORBIDDEN,
+    "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+}
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Pages:
+    """What is served, one method per page.
+
+    All are coroutines, also those that await nothing: Quart runs a plain function in a thread.
+    """
+
+    def __init__(self, sources: HttpSources) -> None:
+        self._sources = sources
+        self._services = sources.services
+
+    async def front(self) -> Response:
+        page = FRONT_PAGE.format(version=self._services.version, host=request.host)
+        return _respond(page)
+
+    async def readyz(self) -> Response:
+        """200 when ready and the journal takes writes."""
+        state = self._services.state()
+        if state != "ready":
+            return _respond(f"not ready: {state}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        if not self._services.journal.is_writable:
+            text = "not ready: the journal cannot be written\n"
+            return _respond(text, HTTPStatus.SERVICE_UNAVAILABLE)
+        return _respond("ready\n")
+
+    async def metrics(self) -> Response:
+        caller = await self._authorize()
+        if caller.principal_filter is not None:
+            raise Forbidden(f"these count everybody's runs; role {caller.role!r} sees only its own")
+        page = render_readings(itertools.chain.from_iterable(s() for s in self._sources.metrics))
+        return _respond(page, content_type=CONTENT_TYPE)
+
+    async def asyncapi(self) -> Response:
+        await self._authorize()
+        return _respond(self._sources.asyncapi(), content_type="application/json")
+
+    async def _authorize(self) -> Caller:
+        """Whose token came with the request.  Raises Unauthenticated, Forbidden."""
+        bearer = find_bearer(_head(cast("HTTPScope", request.scope)))
+        if bearer is None:
+            raise Unauthenticated("this page needs `Authorization: Bearer TOKEN`")
+        caller = await self._services.authenticate(bearer)
+        caller.require(READ_SCOPE)
+        return caller
+
+
+class Gate:
+    """The ASGI app that every request meets first; Host and Origin are checked here."""
+
+    def __init__(self, app: QuartTrio, sources: HttpSources) -> None:
+        self._app = app
+        self._names = sources.names
+
+    async def __call__(
+        self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
+    ) -> None:
+        refusal = self._judge(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await _answer(send, refusal)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.text})
+
+    def _judge(self, scope: Scope) -> Refusal | None:
+        """Only HTTP/1 requests that name us; a second request may ask for anything."""
+        if scope["type"] != "http":
+            return Refusal(HTTPStatus.BAD_REQUEST, "a WebSocket needs a connection of its own")
+        if scope["http_version"] not in {"1.0", "1.1"}:
+            return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
+        return judge_request(_head(scope), self._names())
+
+
+class AppServer:
+    """Runs the app for one connection after another; an `HttpServer`."""
+
+    def __init__(self, app: ASGIFramework) -> None:
+        self._app = ASGIWrapper(app)
+        self._context = WorkerContext(None)
+        self._config = Config()
+        self._config.accesslog = None
+        self._config.errorlog = logging.getLogger("palyra.http")
+        self._config.include_server_header = False
+        self._config.keep_alive_timeout = IDLE_TIMEOUT_S
+
+    async def serve(self, stream: ReplayStream) -> None:
+        """Serve the connection to its end.  Cancellation: the socket is closed at once."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_abort_when_cancelled, stream)
+            await TCPServer(self._app, self._config, self._context, {}, stream)  # type: ignore[arg-type]  # uses what both kinds of stream have
+            nursery.cancel_scope.cancel(reason="the connection has been served")
+
+
+async def _abort_when_cancelled(stream: ReplayStream) -> None:
+    """Hypercorn writes under a shield; only a closed socket makes such a write end."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        stream.abort()
+
+
+def build_server(sources: HttpSources) -> AppServer:
+    """The app behind its gate, ready for connections."""
+    return AppServer(cast("ASGIFramework", Gate(build_app(sources), sources)))
+
+
+def build_app(sources: HttpSources) -> QuartTrio:
+    """The app with all its pages."""
+    app = QuartTrio("palyra", static_folder=None)
+    app.config.update(
+        MAX_CONTENT_LENGTH=MAX_BODY_BYTES, BODY_TIMEOUT=BODY_TIMEOUT_S, RESPONSE_TIMEOUT=None
+    )
+    pages = Pages(sources)
+    app.add_url_rule("/", view_func=pages.front)
+    app.add_url_rule("/healthz", view_func=_healthz)
+    app.add_url_rule("/readyz", view_func=pages.readyz)
+    app.add_url_rule("/metrics", view_func=pages.metrics)
+    app.add_url_rule("/v1/asyncapi.json", view_func=pages.asyncapi)
+    app.register_error_handler(HTTPException, _explain)
+    app.register_error_handler(PalyraError, _explain)
+    return app
+
+
+async def _healthz() -> Response:  # noqa: RUF029 - Quart runs a plain function in a thread
+    return _respond("up\n")
+
+
+async def _explain(error: Exception) -> Response:  # noqa: RUF029 - as above
+    """Every error is one line of plain text; one nobody foresaw is a 500 without details."""
+    if isinstance(error, PalyraError):
+        status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+        response = _respond(f"{error.message}\n", status)
+    else:
+        status = HTTPStatus(getattr(error, "code", None) or HTTPStatus.INTERNAL_SERVER_ERROR)
+        response = _respond(f"{status.phrase}\n", status)
+    if status is HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _respond(
+    body: str | bytes,
+    status: HTTPStatus = HTTPStatus.OK,
+    content_type: str = "text/plain; charset=utf-8",
+) -> Response:
+    return Response(body, status, HEADERS, content_type=content_type)
+
+
+async def _answer(send: ASGISendCallable, refusal: Refusal) -> None:
+    """Answer without the app."""
+    headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close", **HEADERS}
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    status, body = refusal.status.value, f"{refusal.text}\n".encode()
+    await send(
+        {"type": "http.response.start", "status": status, "headers": pairs, "trailers": False}
+    )
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _head(scope: HTTPScope) -> Head:
+    """The request as the checks know it."""
+    target = scope["raw_path"] + b"?" + scope["query_string"]
+    return Head(scope["method"].encode(), target, tuple(scope["headers"]))

@@ -1,0 +1,54 @@
+"""HTTP, loaded late: the web stack is imported by the first HTTP request, not at start.
+
+Quart, Hypercorn and the Prometheus client take 0.2 to 0.3 s and 13 MB, and a daemon that only
+speaks WebSocket never needs them.  They are imported in a thread; the longest pause the event
+loop saw meanwhile was 23 ms.  After `ready` would be the same work for everybody, asked for or
+not.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from palyra.actors.blocking import run_sync
+from palyra.net.door import HttpServer
+from palyra.net.metrics import Source
+from palyra.net.replay import ReplayStream
+from palyra.net.services import Services
+from palyra.net.upgrade import Names
+
+WRITE_TIMEOUT_S = 30.0  # Hypercorn shields its writes: a reader that stalls must be cut off here
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSources:
+    """What the pages are made from."""
+
+    services: Services
+    names: Callable[[], Names]
+    asyncapi: Callable[[], bytes]
+    metrics: Sequence[Source] = field(default=())
+
+
+class LateHttp:
+    """An `HttpServer` that imports its better half on first use."""
+
+    def __init__(self, sources: HttpSources) -> None:
+        self._sources = sources
+        self._server: HttpServer | None = None
+        self._loading = trio.Lock()
+
+    async def serve(self, stream: ReplayStream) -> None:
+        """Serve the connection to its end.  Cancellation: the socket is closed at once."""
+        server = await self._load()
+        stream.write_timeout_s = WRITE_TIMEOUT_S
+        await server.serve(stream)
+
+    async def _load(self) -> HttpServer:
+        async with self._loading:
+            if self._server is None:
+                app = await run_sync(importlib.import_module, "palyra.net.app")
+                self._server = app.build_server(self._sources)
+            return self._server

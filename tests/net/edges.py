@@ -1,0 +1,82 @@
+"""An edge on a free port for tests, with whatever serves its connections."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import trio
+
+from palyra.actors.supervisor import Supervisor
+from palyra.net.door import HttpServer, Serve
+from palyra.net.edge import Edge, EdgeSettings
+from palyra.net.replay import ReplayStream
+from palyra.net.services import Peer
+from palyra.net.tally import Tally
+from palyra.net.transport import BadFrame, PeerClosed, Transport
+from tests.net.peers import UPGRADE, RawPeer
+
+
+async def echo(transport: Transport, _peer: Peer) -> None:
+    """Send every message back; say why after a bad frame."""
+    try:
+        while True:
+            await transport.send([await transport.receive()])
+    except PeerClosed:
+        return
+    except BadFrame as bad:
+        await transport.close(bad.code, bad.reason)
+
+
+class NoHttp:
+    """Stands in for the HTTP server where a test is about something else."""
+
+    async def serve(self, stream: ReplayStream) -> None:
+        await stream.send_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
+class RunningEdge:
+    """An edge that listens, and clients for it."""
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self.port = edge.binding.port
+        self.tally = edge.tally
+
+    async def dial(self) -> RawPeer:
+        return RawPeer(await trio.open_tcp_stream("127.0.0.1", self.port))
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send the request (PORT is filled in) and read to the end."""
+        peer = await self.dial()
+        async with peer.stream:
+            await peer.send(request.replace(b"PORT", b"%d" % self.port))
+            return await peer.read_to_end()
+
+    async def open_websocket(self, extra: bytes = b"") -> RawPeer:
+        peer = await self.dial()
+        request = UPGRADE.replace(b"7420", b"%d" % self.port)
+        await peer.send(request.removesuffix(b"\r\n") + extra + b"\r\n")
+        peer.answer = await peer.read_until(b"\r\n\r\n")
+        assert peer.answer.startswith(b"HTTP/1.1 101 "), peer.answer
+        return peer
+
+
+@asynccontextmanager
+async def running_edge(
+    serve: Serve = echo,
+    *,
+    make_http: Callable[[Callable[[], Edge]], HttpServer] | None = None,
+    settings: EdgeSettings | None = None,
+) -> AsyncGenerator[RunningEdge, None]:
+    """An edge on 127.0.0.1 and a free port, under a supervisor of its own."""
+    edges: list[Edge] = []
+    http = make_http(lambda: edges[0]) if make_http else NoHttp()
+    edge = Edge(replace(settings or EdgeSettings(), port=0), serve, http, Tally())
+    edges.append(edge)
+    root = Supervisor("root", [edge.child_spec()], strategy="one_for_one")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(root.run)
+        try:
+            yield RunningEdge(edge)
+        finally:
+            root.stop("the test is over")
