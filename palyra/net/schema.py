@@ -5,45 +5,50 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.events import KINDS
 from palyra.net.methods.method import AnyMethod
 from palyra.net.wire import NOTIFICATIONS
 
 REF_TEMPLATE = "#/schemas/{name}"
 
-Schemas = dict[str, Any]
+Schema = dict[str, Any]
 
 
 class MethodSchema(msgspec.Struct, frozen=True, kw_only=True):
     """One method: schemas of its params and result, and who may call it."""
 
-    params: dict[str, Any]
-    result: dict[str, Any]
+    params: Schema
+    result: Schema
     scope: str | None
     mutating: bool
 
 
-def describe_methods(methods: Mapping[str, AnyMethod]) -> tuple[dict[str, MethodSchema], Schemas]:
-    """Each method by name, and the schemas they refer to."""
-    table = sorted(methods.values(), key=lambda method: method.name)
-    params, schemas = _components([method.params for method in table])
-    results, more = _components([method.result for method in table])
-    described = {
-        method.name: MethodSchema(
-            params=params[index],
-            result=results[index],
-            scope=method.scope,
-            mutating=method.is_mutating,
-        )
-        for index, method in enumerate(table)
-    }
-    return described, schemas | more
+class ProtocolSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """Methods, notifications and event kinds by name; `schemas` is what they refer to."""
+
+    methods: dict[str, MethodSchema]
+    notifications: dict[str, Schema]
+    events: dict[str, Schema]
+    schemas: dict[str, Schema]
 
 
-def describe_notifications() -> tuple[dict[str, Any], Schemas]:
-    """The params of each notification by method, and the schemas they refer to."""
-    refs, schemas = _components(list(NOTIFICATIONS.values()))
-    return dict(zip(NOTIFICATIONS, refs, strict=True)), schemas
-
-
-def _components(types: list[Any]) -> tuple[tuple[dict[str, Any], ...], Schemas]:
-    return msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
+def describe_protocol(methods: Mapping[str, AnyMethod]) -> ProtocolSchema:
+    """The whole protocol.  One pass, so that equal names of different structs are told apart."""
+    pairs = [kind for method in methods.values() for kind in (method.params, method.result)]
+    kinds = [*pairs, *NOTIFICATIONS.values(), *KINDS.values()]
+    refs, schemas = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
+    rest = refs[len(pairs) :]
+    return ProtocolSchema(
+        methods={
+            method.name: MethodSchema(
+                params=refs[2 * index],
+                result=refs[2 * index + 1],
+                scope=method.scope,
+                mutating=method.is_mutating,
+            )
+            for index, method in enumerate(methods.values())
+        },
+        notifications=dict(zip(NOTIFICATIONS, rest, strict=False)),
+        events=dict(zip(KINDS, rest[len(NOTIFICATIONS) :], strict=True)),
+        schemas=schemas,
+    )

@@ -10,7 +10,7 @@ from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
 from palyra.net.params import Params
 
 
-class List(Params, frozen=True, kw_only=True):
+class ApprovalList(Params, frozen=True, kw_only=True):
     """Which approvals; pending ones first."""
 
     run_id: Id | None = None
@@ -24,13 +24,13 @@ class Approvals(Result, frozen=True, kw_only=True):
     approvals: list[ApprovalRecord]
 
 
-class ById(Params, frozen=True, kw_only=True):
+class ApprovalGet(Params, frozen=True, kw_only=True):
     """One approval."""
 
     approval_id: Id
 
 
-class Resolve(Mutation, frozen=True, kw_only=True):
+class ApprovalResolve(Mutation, frozen=True, kw_only=True):
     """An answer; `digest` proves that it is to what was shown."""
 
     approval_id: Id
@@ -41,7 +41,7 @@ class Resolve(Mutation, frozen=True, kw_only=True):
     reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
 
 
-async def list_(call: Call, params: List) -> Approvals:
+async def list_(call: Call, params: ApprovalList) -> Approvals:
     approvals = await call.services.gateway.list_approvals(
         call.caller,
         run_id=params.run_id,
@@ -51,11 +51,11 @@ async def list_(call: Call, params: List) -> Approvals:
     return Approvals(approvals=approvals)
 
 
-async def get(call: Call, params: ById) -> ApprovalRecord:
+async def get(call: Call, params: ApprovalGet) -> ApprovalRecord:
     return await call.services.gateway.get_approval(call.caller, params.approval_id)
 
 
-async def resolve(call: Call, params: Resolve) -> Resolved:
+async def resolve(call: Call, params: ApprovalResolve) -> Resolved:
     command = ResolveApproval(
         approval_id=params.approval_id,
         decision=params.decision,
@@ -72,7 +72,7 @@ async def resolve(call: Call, params: Resolve) -> Resolved:
 
 
 METHODS = (
-    Method("approval.list", List, Approvals, "approvals:read", list_, is_bulk=True),
-    Method("approval.get", ById, ApprovalRecord, "approvals:read", get),
-    Method("approval.resolve", Resolve, Resolved, "approvals:write", resolve),
+    Method("approval.list", ApprovalList, Approvals, "approvals:read", list_, is_bulk=True),
+    Method("approval.get", ApprovalGet, ApprovalRecord, "approvals:read", get),
+    Method("approval.resolve", ApprovalResolve, Resolved, "approvals:write", resolve),
 )

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from palyra.core.commands import Cancelled, Disposition, RunView, Started, StartRun
+from palyra.core.commands import Cancelled, Disposition, RunView, Started, StartRun, Steered
 from palyra.core.events import ApprovalMode, Budget, QueueMode
 from palyra.core.journal import RunFilter
 from palyra.core.records import RunPhase, RunState, Usage
@@ -23,7 +23,7 @@ class Amounts(Params, frozen=True, kw_only=True):
     wall_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
-class Start(Mutation, frozen=True, kw_only=True):
+class RunStart(Mutation, frozen=True, kw_only=True):
     """A message to the daemon."""
 
     text: Annotated[str, msgspec.Meta(min_length=1)]
@@ -51,33 +51,27 @@ class StartedRun(Result, frozen=True, kw_only=True):
     subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
 
 
-class Steer(Mutation, frozen=True, kw_only=True):
+class RunSteer(Mutation, frozen=True, kw_only=True):
     """A word to a run under way."""
 
     run_id: Id
     text: Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class Steered(Result, frozen=True, kw_only=True):
-    """The seq of `steer.received`."""
-
-    seq: int
-
-
-class Cancel(Mutation, frozen=True, kw_only=True):
+class RunCancel(Mutation, frozen=True, kw_only=True):
     """End a run."""
 
     run_id: Id
     reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
 
 
-class ById(Params, frozen=True, kw_only=True):
+class RunGet(Params, frozen=True, kw_only=True):
     """One run."""
 
     run_id: Id
 
 
-class List(Params, frozen=True, kw_only=True):
+class RunList(Params, frozen=True, kw_only=True):
     """Which runs, newest first; `cursor` is the `next_cursor` of the page before."""
 
     session_id: Id | None = None
@@ -87,7 +81,7 @@ class List(Params, frozen=True, kw_only=True):
     cursor: Id | None = None
 
 
-class Wait(Params, frozen=True, kw_only=True):
+class RunWait(Params, frozen=True, kw_only=True):
     """Wait for a run's end, or until somebody has to answer it."""
 
     run_id: Id
@@ -132,7 +126,7 @@ class Runs(Result, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-async def start(call: Call, params: Start) -> StartedRun:
+async def start(call: Call, params: RunStart) -> StartedRun:
     command = StartRun(
         text=params.text,
         session_id=params.session_id,
@@ -162,7 +156,7 @@ def _watch(call: Call, run_id: str) -> str:
     return subscription.subscription_id
 
 
-async def steer(call: Call, params: Steer) -> Steered:
+async def steer(call: Call, params: RunSteer) -> Steered:
     async def effect() -> Steered:
         gateway = call.services.gateway
         return Steered(
@@ -172,18 +166,18 @@ async def steer(call: Call, params: Steer) -> Steered:
     return await call.once(Steered, effect, is_kept_by_effect=True)
 
 
-async def cancel(call: Call, params: Cancel) -> Cancelled:
+async def cancel(call: Call, params: RunCancel) -> Cancelled:
     gateway = call.services.gateway
     return await call.once(
         Cancelled, lambda: gateway.cancel_run(call.caller, params.run_id, params.reason)
     )
 
 
-async def get(call: Call, params: ById) -> RunShown:
+async def get(call: Call, params: RunGet) -> RunShown:
     return _show(await call.services.gateway.get_run(call.caller, params.run_id))
 
 
-async def list_(call: Call, params: List) -> Runs:
+async def list_(call: Call, params: RunList) -> Runs:
     wanted = RunFilter(
         principal=params.principal,
         session_id=params.session_id,
@@ -197,7 +191,7 @@ async def list_(call: Call, params: List) -> Runs:
     return Runs(runs=[_show(view) for view in views], next_cursor=next_cursor)
 
 
-async def wait(call: Call, params: Wait) -> RunWaited:
+async def wait(call: Call, params: RunWait) -> RunWaited:
     view, timed_out = await call.services.gateway.wait_run(
         call.caller, params.run_id, until=params.until, timeout_s=params.timeout_ms / 1000
     )
@@ -209,10 +203,10 @@ def _show(view: RunView) -> RunShown:
 
 
 METHODS = (
-    Method("run.start", Start, StartedRun, "runs:write", start),
-    Method("run.steer", Steer, Steered, "runs:write", steer),
-    Method("run.cancel", Cancel, Cancelled, "runs:write", cancel),
-    Method("run.get", ById, RunShown, "runs:read", get),
-    Method("run.list", List, Runs, "runs:read", list_),
-    Method("run.wait", Wait, RunWaited, "runs:read", wait),
+    Method("run.start", RunStart, StartedRun, "runs:write", start),
+    Method("run.steer", RunSteer, Steered, "runs:write", steer),
+    Method("run.cancel", RunCancel, Cancelled, "runs:write", cancel),
+    Method("run.get", RunGet, RunShown, "runs:read", get),
+    Method("run.list", RunList, Runs, "runs:read", list_),
+    Method("run.wait", RunWait, RunWaited, "runs:read", wait),
 )

@@ -12,26 +12,26 @@ from palyra.net.params import Params
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
-class Resolve(Mutation, frozen=True, kw_only=True):
+class SessionResolve(Mutation, frozen=True, kw_only=True):
     """Find a session by id, or by key: then it is made if there is none."""
 
     session_id: Id | None = None
     session_key: Key | None = None
 
 
-class ById(Params, frozen=True, kw_only=True):
+class SessionGet(Params, frozen=True, kw_only=True):
     """One session."""
 
     session_id: Id
 
 
-class Change(Mutation, frozen=True, kw_only=True):
+class SessionChange(Mutation, frozen=True, kw_only=True):
     """One session, to be changed."""
 
     session_id: Id
 
 
-class List(Params, frozen=True, kw_only=True):
+class SessionList(Params, frozen=True, kw_only=True):
     """Newest first; `cursor` is the `next_cursor` of the page before."""
 
     limit: Limit = 100
@@ -52,7 +52,7 @@ class Queue(Result, frozen=True, kw_only=True):
     waiting: list[str]
 
 
-async def resolve(call: Call, params: Resolve) -> SessionRecord:
+async def resolve(call: Call, params: SessionResolve) -> SessionRecord:
     if (params.session_id is None) == (params.session_key is None):
         raise InvalidParams("give exactly one of session_id and session_key", field="session_id")
     gateway = call.services.gateway
@@ -64,11 +64,11 @@ async def resolve(call: Call, params: Resolve) -> SessionRecord:
     )
 
 
-async def get(call: Call, params: ById) -> SessionRecord:
+async def get(call: Call, params: SessionGet) -> SessionRecord:
     return await call.services.gateway.get_session(call.caller, params.session_id)
 
 
-async def list_(call: Call, params: List) -> Sessions:
+async def list_(call: Call, params: SessionList) -> Sessions:
     sessions = await call.services.gateway.list_sessions(
         call.caller, before=params.cursor, limit=params.limit
     )
@@ -76,21 +76,21 @@ async def list_(call: Call, params: List) -> Sessions:
     return Sessions(sessions=sessions, next_cursor=sessions[-1].session_id if is_full else None)
 
 
-async def archive(call: Call, params: Change) -> SessionRecord:
+async def archive(call: Call, params: SessionChange) -> SessionRecord:
     gateway = call.services.gateway
     return await call.once(
         SessionRecord, lambda: gateway.archive_session(call.caller, params.session_id)
     )
 
 
-async def reset(call: Call, params: Change) -> SessionRecord:
+async def reset(call: Call, params: SessionChange) -> SessionRecord:
     gateway = call.services.gateway
     return await call.once(
         SessionRecord, lambda: gateway.reset_session(call.caller, params.session_id)
     )
 
 
-async def queue(call: Call, params: ById) -> Queue:
+async def queue(call: Call, params: SessionGet) -> Queue:
     gateway = call.services.gateway
     await gateway.get_session(call.caller, params.session_id)
     waiting = gateway.list_queue(call.caller, params.session_id)
@@ -98,10 +98,10 @@ async def queue(call: Call, params: ById) -> Queue:
 
 
 METHODS = (
-    Method("session.resolve", Resolve, SessionRecord, "sessions:write", resolve),
-    Method("session.get", ById, SessionRecord, "sessions:read", get),
-    Method("session.list", List, Sessions, "sessions:read", list_),
-    Method("session.archive", Change, SessionRecord, "sessions:write", archive),
-    Method("session.reset", Change, SessionRecord, "sessions:write", reset),
-    Method("session.queue", ById, Queue, "sessions:read", queue),
+    Method("session.resolve", SessionResolve, SessionRecord, "sessions:write", resolve),
+    Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
+    Method("session.list", SessionList, Sessions, "sessions:read", list_),
+    Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
+    Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
+    Method("session.queue", SessionGet, Queue, "sessions:read", queue),
 )

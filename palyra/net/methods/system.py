@@ -1,13 +1,15 @@
 """ping and system.*: how the daemon is, what it consists of, what it can be asked."""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+
+import msgspec
 
 from palyra.actors.child import ChildSnapshot
 from palyra.errors import Forbidden
 from palyra.net.methods.method import AnyMethod, Call, Method, Result, at_once
 from palyra.net.params import NoParams
-from palyra.net.schema import MethodSchema, describe_methods, describe_notifications
+from palyra.net.schema import ProtocolSchema, describe_protocol
 from palyra.net.wire import PROTOCOL, State
 
 
@@ -30,14 +32,11 @@ class Status(Result, frozen=True, kw_only=True):
     connections: int | None = None
 
 
-class Description(Result, frozen=True, kw_only=True):
-    """Methods and notifications with JSON Schemas; `schemas` holds what they refer to."""
+class Description(ProtocolSchema, frozen=True, kw_only=True):
+    """The protocol this daemon speaks."""
 
     protocol: str
     version: str
-    methods: dict[str, MethodSchema]
-    notifications: dict[str, Any]
-    schemas: dict[str, Any]
 
 
 def ping(call: Call, _params: NoParams) -> Pong:
@@ -77,15 +76,15 @@ METHODS = (
 def make_describe(methods: Mapping[str, AnyMethod]) -> AnyMethod:
     """`system.describe` of a table of methods, itself included."""
 
+    @cache
+    def described() -> ProtocolSchema:
+        return describe_protocol(methods)
+
     def describe(call: Call, _params: NoParams) -> Description:
-        described, schemas = describe_methods(methods)
-        notifications, more = describe_notifications()
         return Description(
             protocol=PROTOCOL,
             version=call.services.version,
-            methods=described,
-            notifications=notifications,
-            schemas=schemas | more,
+            **msgspec.structs.asdict(described()),
         )
 
     return Method(

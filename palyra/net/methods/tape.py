@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.export import ExportLine, claim
 from palyra.core.journal import ChainedRow, VerifyReport
 from palyra.core.ports import JournalStore
 from palyra.core.records import RunRecord
@@ -17,7 +18,7 @@ MAX_ROWS = 1000
 PageLimit = Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)]
 
 
-class Read(Params, frozen=True, kw_only=True):
+class TapeRead(Params, frozen=True, kw_only=True):
     """A page of committed events after a cursor."""
 
     run_id: Id
@@ -25,7 +26,7 @@ class Read(Params, frozen=True, kw_only=True):
     limit: PageLimit = 200
 
 
-class Page(Result, frozen=True, kw_only=True):
+class TapePageShown(Result, frozen=True, kw_only=True):
     """The events, and where to go on; `bytes` is the size of their payloads."""
 
     events: list[TapeItem]
@@ -35,7 +36,7 @@ class Page(Result, frozen=True, kw_only=True):
     next_after_seq: int | None = None
 
 
-class Subscribe(Params, frozen=True, kw_only=True):
+class TapeSubscribe(Params, frozen=True, kw_only=True):
     """One run after a cursor; or a session, or everything, from now on."""
 
     run_id: Id | None = None
@@ -55,7 +56,7 @@ class Subscribed(Result, frozen=True, kw_only=True):
     floor: int  # oldest seq still kept
 
 
-class Unsubscribe(Params, frozen=True, kw_only=True):
+class TapeUnsubscribe(Params, frozen=True, kw_only=True):
     """End a subscription."""
 
     subscription: Id
@@ -65,27 +66,18 @@ class Unsubscribed(Result, frozen=True, kw_only=True):
     """Nothing of it follows this reply."""
 
 
-class Verify(Params, frozen=True, kw_only=True):
+class TapeVerify(Params, frozen=True, kw_only=True):
     """One run, or without `run_id` the whole journal."""
 
     run_id: Id | None = None
 
 
-class Export(Params, frozen=True, kw_only=True):
+class TapeExport(Params, frozen=True, kw_only=True):
     """A page of a tape with its proof."""
 
     run_id: Id
     after_seq: AfterSeq = -1
     limit: PageLimit = 200
-
-
-class ExportLine(TapeItem, frozen=True, kw_only=True, gc=False):
-    """One line of an export: every field the link covers, and the link (`core.chain`)."""
-
-    principal: str
-    redacted: bool
-    position: int
-    hash: str  # hex
 
 
 class Exported(Result, frozen=True, kw_only=True):
@@ -98,12 +90,12 @@ class Exported(Result, frozen=True, kw_only=True):
     next_after_seq: int | None = None
 
 
-async def read(call: Call, params: Read) -> Page:
+async def read(call: Call, params: TapeRead) -> TapePageShown:
     await _require_visible(call, params.run_id)
     page = await call.services.journal.read(
         lambda store: store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
     )
-    return Page(
+    return TapePageShown(
         events=[read_item(row) for row in page.rows],
         head_seq=page.head_seq,
         floor_seq=page.floor_seq,
@@ -117,7 +109,7 @@ async def _require_visible(call: Call, run_id: str) -> None:
     await call.services.gateway.get_run(call.caller, run_id)
 
 
-async def subscribe(call: Call, params: Subscribe) -> Subscribed:
+async def subscribe(call: Call, params: TapeSubscribe) -> Subscribed:
     given = [params.run_id is not None, params.session_id is not None, params.all]
     if sum(given) != 1:
         raise InvalidParams("give exactly one of run_id, session_id and all", field="run_id")
@@ -152,7 +144,7 @@ async def _subscribe_run(
     )
 
 
-async def _subscribe_many(call: Call, params: Subscribe, wanted: Wanted) -> Subscribed:
+async def _subscribe_many(call: Call, params: TapeSubscribe, wanted: Wanted) -> Subscribed:
     if params.after_seq is not None:
         raise InvalidParams(
             "after_seq goes with run_id: session_id and all begin with what happens now",
@@ -182,12 +174,12 @@ def _list_open_runs(store: JournalStore) -> list[RunRecord]:
     return store.list_open_runs()
 
 
-def unsubscribe(call: Call, params: Unsubscribe) -> Unsubscribed:
+def unsubscribe(call: Call, params: TapeUnsubscribe) -> Unsubscribed:
     call.subscriptions.close(params.subscription)
     return Unsubscribed()
 
 
-async def verify(call: Call, params: Verify) -> VerifyReport:
+async def verify(call: Call, params: TapeVerify) -> VerifyReport:
     if params.run_id is not None:
         await _require_visible(call, params.run_id)
     elif call.caller.principal_filter is not None:
@@ -195,7 +187,7 @@ async def verify(call: Call, params: Verify) -> VerifyReport:
     return await call.services.journal.read(lambda store: store.verify(params.run_id))
 
 
-async def export(call: Call, params: Export) -> Exported:
+async def export(call: Call, params: TapeExport) -> Exported:
     await _require_visible(call, params.run_id)
     rows, next_after_seq = await call.services.journal.read(
         lambda store: _read_chain(store, params)
@@ -204,16 +196,23 @@ async def export(call: Call, params: Export) -> Exported:
         run_id=params.run_id,
         ndjson="".join(_render_line(row) for row in rows),
         public_key=call.services.public_key.hex(),
-        signature=call.services.sign(export_claim(params.run_id, rows)).hex() if rows else "",
+        signature=_sign(call, rows),
         next_after_seq=next_after_seq,
     )
 
 
-def _read_chain(store: JournalStore, params: Export) -> tuple[list[ChainedRow], int | None]:
+def _read_chain(store: JournalStore, params: TapeExport) -> tuple[list[ChainedRow], int | None]:
     """As many rows as a page of the tape has, so that this one is bounded in bytes too."""
     page = store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
     rows = store.read_chain(params.run_id, after_seq=params.after_seq, limit=len(page.rows))
     return rows, page.next_after_seq
+
+
+def _sign(call: Call, rows: list[ChainedRow]) -> str:
+    if not rows:
+        return ""
+    last = rows[-1]
+    return call.services.sign(claim(last.row.run_id, last.row.seq, last.hash)).hex()
 
 
 def _render_line(chained: ChainedRow) -> str:
@@ -228,16 +227,10 @@ def _render_line(chained: ChainedRow) -> str:
     return msgspec.json.encode(line).decode() + "\n"
 
 
-def export_claim(run_id: str, rows: list[ChainedRow]) -> bytes:
-    """The bytes under an export's signature: which run has which link at which seq."""
-    last = rows[-1]
-    return b"palyra.export.v1\0%b\0%d\0%b" % (run_id.encode(), last.row.seq, last.hash)
-
-
 METHODS = (
-    Method("tape.read", Read, Page, "runs:read", read, is_bulk=True),
-    Method("tape.subscribe", Subscribe, Subscribed, "runs:read", subscribe),
-    Method("tape.unsubscribe", Unsubscribe, Unsubscribed, "runs:read", at_once(unsubscribe)),
-    Method("tape.verify", Verify, VerifyReport, "runs:read", verify),
-    Method("tape.export", Export, Exported, "runs:read", export, is_bulk=True),
+    Method("tape.read", TapeRead, TapePageShown, "runs:read", read, is_bulk=True),
+    Method("tape.subscribe", TapeSubscribe, Subscribed, "runs:read", subscribe),
+    Method("tape.unsubscribe", TapeUnsubscribe, Unsubscribed, "runs:read", at_once(unsubscribe)),
+    Method("tape.verify", TapeVerify, VerifyReport, "runs:read", verify),
+    Method("tape.export", TapeExport, Exported, "runs:read", export, is_bulk=True),
 )

@@ -15,7 +15,7 @@ from palyra.net.tokens import digest_token, new_token
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 
 
-class Create(Mutation, frozen=True, kw_only=True):
+class TokenCreate(Mutation, frozen=True, kw_only=True):
     """A token for somebody."""
 
     principal: Name
@@ -24,7 +24,7 @@ class Create(Mutation, frozen=True, kw_only=True):
     ttl_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None  # None: until revoked
 
 
-class ById(Mutation, frozen=True, kw_only=True):
+class TokenRevoke(Mutation, frozen=True, kw_only=True):
     """One token."""
 
     token_id: Id
@@ -49,7 +49,7 @@ class Tokens(Result, frozen=True, kw_only=True):
     tokens: list[TokenShown]
 
 
-async def create(call: Call, params: Create) -> TokenShown:
+async def create(call: Call, params: TokenCreate) -> TokenShown:
     token, now_ms = new_token(), call.services.now_ms()
     record = TokenRecord(
         token_id=call.services.new_id("tok"),
@@ -79,7 +79,7 @@ def _list_tokens(store: JournalStore) -> list[TokenRecord]:
     return store.list_tokens()
 
 
-async def revoke(call: Call, params: ById) -> TokenShown:
+async def revoke(call: Call, params: TokenRevoke) -> TokenShown:
     records = await call.services.journal.read(_list_tokens)
     found = [record for record in records if record.token_id == params.token_id]
     if not found:
@@ -109,7 +109,7 @@ def _show(record: TokenRecord) -> TokenShown:
 
 
 METHODS = (
-    Method("token.create", Create, TokenShown, "tokens:write", create),
+    Method("token.create", TokenCreate, TokenShown, "tokens:write", create),
     Method("token.list", NoParams, Tokens, "tokens:read", list_),
-    Method("token.revoke", ById, TokenShown, "tokens:write", revoke),
+    Method("token.revoke", TokenRevoke, TokenShown, "tokens:write", revoke),
 )

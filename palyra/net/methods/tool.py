@@ -17,7 +17,7 @@ class Tools(Result, frozen=True, kw_only=True):
     hash: str
 
 
-class Explain(Params, frozen=True, kw_only=True):
+class PolicyExplain(Params, frozen=True, kw_only=True):
     """A call that is not made."""
 
     tool: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -30,11 +30,11 @@ def list_(call: Call, _params: NoParams) -> Tools:
     return Tools(tools=tools, hash=catalogue.hash)
 
 
-async def explain(call: Call, params: Explain) -> PolicyDecision:
+async def explain(call: Call, params: PolicyExplain) -> PolicyDecision:
     return await call.services.gateway.explain_policy(call.caller, params.tool, params.arguments)
 
 
 METHODS = (
     Method("tool.list", NoParams, Tools, "tools:read", at_once(list_)),
-    Method("policy.explain", Explain, PolicyDecision, "tools:read", explain),
+    Method("policy.explain", PolicyExplain, PolicyDecision, "tools:read", explain),
 )
