@@ -5,7 +5,17 @@ from typing import Any
 from palyra.core.journal import VerifyReport
 from palyra.core.policy import PolicyDecision
 from palyra.core.records import Role, SessionRecord
-from palyra.net.client.replies import Json, NewToken, Pong, SessionList, Token, TokenList
+from palyra.net.client.replies import (
+    ExportPage,
+    Json,
+    Pong,
+    Queue,
+    SessionList,
+    Status,
+    Token,
+    TokenList,
+    ToolList,
+)
 from palyra.net.client.requests import Requests
 
 
@@ -28,11 +38,10 @@ class Admin(Requests):
         return await self._ask("session.get", {"session_id": session_id}, SessionRecord)
 
     async def list_sessions(
-        self, *, before: str | None = None, limit: int | None = None
-    ) -> list[SessionRecord]:
-        """Newest first."""
-        params = {"before": before, "limit": limit}
-        return (await self._ask("session.list", params, SessionList)).sessions
+        self, *, cursor: str | None = None, limit: int | None = None
+    ) -> SessionList:
+        """A page, newest first; `cursor` is the `next_cursor` of the page before."""
+        return await self._ask("session.list", {"cursor": cursor, "limit": limit}, SessionList)
 
     async def archive_session(self, session_id: str) -> SessionRecord:
         return await self._mutate("session.archive", {"session_id": session_id}, SessionRecord)
@@ -41,11 +50,16 @@ class Admin(Requests):
         """From now on the session begins anew: history and grants before no longer count."""
         return await self._mutate("session.reset", {"session_id": session_id}, SessionRecord)
 
+    async def list_queue(self, session_id: str) -> list[str]:
+        """The run ids that wait for their turn, next one first."""
+        queue = await self._ask("session.queue", {"session_id": session_id}, Queue)
+        return queue.waiting
+
     # --- tools and policy ---
 
-    async def list_tools(self) -> list[Json]:
-        """Name, description, class, risk and parameters of every tool."""
-        return (await self._ask("tool.list", {}, dict[str, list[Json]]))["tools"]
+    async def list_tools(self) -> ToolList:
+        """Every tool a model could call now, and the hash of exactly that list."""
+        return await self._ask("tool.list", {}, ToolList)
 
     async def explain_policy(self, tool: str, arguments: Json) -> PolicyDecision:
         """What would happen to such a call, and why."""
@@ -58,14 +72,25 @@ class Admin(Requests):
         """The daemon's own check of chain and signed roots, of one run or everything."""
         return await self._ask("tape.verify", {"run_id": run_id}, VerifyReport)
 
+    async def export_tape(
+        self, run_id: str, after_seq: int = -1, *, limit: int | None = None
+    ) -> ExportPage:
+        """A page of a tape's proof; go on until `next_after_seq` is None."""
+        params = {"run_id": run_id, "after_seq": after_seq, "limit": limit}
+        return await self._ask("tape.export", params, ExportPage)
+
     # --- tokens ---
 
     async def create_token(
         self, *, principal: str, role: Role, name: str, ttl_ms: int | None = None
-    ) -> NewToken:
-        """A new bearer token; the only time its secret is shown."""
+    ) -> Token:
+        """A new bearer token.
+
+        Its secret, `token`, is sent once: None when that reply was lost with a connection.  Then
+        revoke it and make another.
+        """
         params = {"principal": principal, "role": role, "name": name, "ttl_ms": ttl_ms}
-        return await self._mutate("token.create", params, NewToken)
+        return await self._mutate("token.create", params, Token)
 
     async def list_tokens(self) -> list[Token]:
         return (await self._ask("token.list", {}, TokenList)).tokens
@@ -76,9 +101,8 @@ class Admin(Requests):
 
     # --- health ---
 
-    async def status(self) -> Json:
-        """Health and versions."""
-        return await self._ask("system.status", {}, dict[str, Any])
+    async def status(self) -> Status:
+        return await self._ask("system.status", {}, Status)
 
     async def tree(self) -> Json:
         """The supervision tree, with restarts and mailbox depths."""

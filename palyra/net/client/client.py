@@ -43,6 +43,16 @@ class RunOptions(TypedDict, total=False):
     idempotency_key: str
 
 
+class RunsWanted(TypedDict, total=False):
+    """Which runs to list."""
+
+    session_id: str | None
+    principal: str | None
+    states: Sequence[RunState]
+    cursor: str | None
+    limit: int
+
+
 class AnswerOptions(TypedDict, total=False):
     """What `approval.resolve` takes besides the answer."""
 
@@ -82,17 +92,9 @@ class Client(Admin):
     async def get_run(self, run_id: str) -> RunView:
         return await self._ask("run.get", {"run_id": run_id}, RunView)
 
-    async def list_runs(
-        self,
-        *,
-        session_id: str | None = None,
-        states: Sequence[RunState] | None = None,
-        before: str | None = None,
-        limit: int | None = None,
-    ) -> list[RunView]:
-        """Newest first; `before` is the run_id of the last one seen."""
-        params = {"session_id": session_id, "states": states, "before": before, "limit": limit}
-        return (await self._ask("run.list", params, RunList)).runs
+    async def list_runs(self, **wanted: Unpack[RunsWanted]) -> RunList:
+        """A page, newest first; `cursor` is the `next_cursor` of the page before."""
+        return await self._ask("run.list", {**wanted}, RunList)
 
     async def wait_run(
         self, run_id: str, *, until: Literal["terminal", "attention"] = "terminal"

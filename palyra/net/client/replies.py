@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.records import ApprovalRecord, RunPhase, RunRecord, SessionRecord
+from palyra.core.tools import ToolSpec
 from palyra.net.client.feed import EventFrame, TapeEvent, to_event
 
 
@@ -31,12 +32,14 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to `run.list`, newest first."""
 
     runs: list[RunView]
+    next_cursor: str | None = None
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to `session.list`, newest first."""
 
     sessions: list[SessionRecord]
+    next_cursor: str | None = None
 
 
 class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +77,7 @@ def to_page(raw: RawPage) -> TapePage:
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """A bearer token as the daemon shows it: never the secret."""
+    """A bearer token as the daemon shows it; the secret itself only at its making."""
 
     token_id: str
     principal: str
@@ -83,6 +86,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     expires_ms: int | None = None
     revoked_ms: int | None = None
+    token: str | None = None
 
 
 class TokenList(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,10 +95,40 @@ class TokenList(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[Token]
 
 
-class NewToken(Token, frozen=True, kw_only=True):
-    """Answer to `token.create`: the only time the secret is shown."""
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `session.queue`."""
 
-    token: str
+    waiting: list[str]
+
+
+class ToolList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `tool.list`."""
+
+    tools: list[ToolSpec]
+    hash: str
+
+
+class ExportPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `tape.export`: lines of `core.export`, and a signature over the last one's link."""
+
+    run_id: str
+    ndjson: str
+    public_key: str
+    signature: str  # empty for an empty page
+    next_after_seq: int | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `system.status`; figures over everybody only for who sees everybody."""
+
+    state: str
+    version: str
+    instance_id: str
+    protocol: str
+    now_ms: int
+    is_writable: bool = True
+    journal_backlog: int | None = None
+    connections: int | None = None
 
 
 Json = dict[str, Any]
