@@ -9,7 +9,6 @@ therefore needs a limit of its own (a socket timeout, a busy timeout), not a can
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar, TypeVarTuple
 
 import outcome
@@ -30,7 +29,7 @@ async def run_sync(fn: Callable[[*Args], T], *args: *Args) -> T:
     """What `fn(*args)` returns, run in a pool thread; 100 to 140 microseconds a call.
 
     `fn` must not come back here through `trio.from_thread`: it holds a place of the pool.
-    Cancellation: heard when the call has ended; it has happened.
+    Cancellation: not heard here; the call runs to its end and its value is returned.
     """
     return await trio.to_thread.run_sync(fn, *args, limiter=_pool(), abandon_on_cancel=False)
 
@@ -63,7 +62,7 @@ class DedicatedThread:
         """What `fn(*args)` returns, run in the thread; about 50 microseconds a call.
 
         Raises what `fn` raises, and ActorGone after `close`.
-        Cancellation: heard when the call has ended; it has happened.
+        Cancellation: not heard here; the call runs to its end and its value is returned.
         """
         if self._is_closed:
             raise ActorGone(f"thread {self.name} is closed")
@@ -72,8 +71,7 @@ class DedicatedThread:
 
         def work() -> None:
             result = outcome.capture(fn, *args)
-            with suppress(trio.RunFinishedError):
-                token.run_sync_soon(trio.lowlevel.reschedule, task, result)
+            token.run_sync_soon(trio.lowlevel.reschedule, task, result)
 
         self._calls.put(work)
         value: T = await trio.lowlevel.wait_task_rescheduled(_refuse_abort)
