@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.canonical import canonical_json
+from palyra.core.canonical import NotCanonical, canonical_json
 from palyra.core.tools import OutcomeStatus
 
 Verify = Callable[[bytes, bytes], bool]  # (message, signature) -> whether the key made it
@@ -74,16 +74,24 @@ def verify_attestation(document: Mapping[str, Any], signature: str, verify: Veri
     """Whether the key behind `verify` signed exactly this document (as read from a tape)."""
     try:
         raw = base64.b64decode(signature, validate=True)
-    except (binascii.Error, ValueError):
+        digest = _document_digest(document)
+    except (binascii.Error, NotCanonical):
         return False
-    return verify(attestation_digest(canonical_json(dict(document))), raw)
+    return verify(digest, raw)
 
 
 def find_broken_link(documents: Iterable[Mapping[str, Any]]) -> int | None:
     """Index of the first attestation of a run that does not follow the one before it."""
-    prev = FIRST
+    prev: str | None = FIRST
     for index, document in enumerate(documents):
-        if document.get("prev") != prev:
+        if document.get("prev", "missing") != prev:
             return index
-        prev = attestation_digest(canonical_json(dict(document))).hex()
+        try:
+            prev = _document_digest(document).hex()
+        except NotCanonical:
+            return index
     return None
+
+
+def _document_digest(document: Mapping[str, Any]) -> bytes:
+    return attestation_digest(canonical_json(dict(document)))

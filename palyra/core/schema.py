@@ -45,7 +45,7 @@ _WORDS = {
 def check_schema(schema: Mapping[str, Any], where: str) -> None:
     """Raise InvariantBroken unless every rule in the schema is one that intake keeps."""
     kind = schema.get("type")
-    if kind not in TYPES:
+    if not isinstance(kind, str) or kind not in TYPES:
         raise InvariantBroken(f"{where}: type must be one of {', '.join(TYPES)}, not {kind!r}")
     unknown = schema.keys() - _ANNOTATIONS - {"type", "enum"} - _OF_TYPE[kind]
     if unknown:

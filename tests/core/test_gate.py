@@ -1,0 +1,276 @@
+"""The gate: intake, rules and the run's own facts make one verdict."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
+from palyra.core.canonical import canonical_json, sha256_hex
+from palyra.core.gate import (
+    PROMPT_CAP_BYTES,
+    Admitted,
+    Allow,
+    Deny,
+    NeedsApproval,
+    RunFacts,
+    admit,
+    execution_digest,
+    execution_object,
+    judge,
+    policy_request,
+    tool_call,
+)
+from palyra.core.intake import Refused
+from tests.core.tool_samples import FACTS, a_call, a_catalogue, a_decision, a_spec, an_admitted
+
+
+def facts(**changes: object) -> RunFacts:
+    """Facts of an ordinary run, but for the changes."""
+    return msgspec.structs.replace(FACTS, **changes)
+
+
+# --- admit ---------------------------------------------------------------------------------------
+
+
+def test_a_sound_proposal_is_admitted() -> None:
+    """Checked arguments come with their digest, size and coercions."""
+    admitted = admit(a_call("probe", {"count": "25"}), a_catalogue(a_spec("probe")))
+    canonical = canonical_json({"count": 25})
+    assert admitted == Admitted(
+        call_id="call_1", spec=a_spec("probe"), arguments={"count": 25},
+        digest=sha256_hex(canonical), size_bytes=len(canonical),
+        coercions=('count: "25" -> 25',),
+    )  # fmt: skip
+
+
+def test_a_malformed_proposal_is_refused() -> None:
+    """What intake refuses is refused, with a hint."""
+    refused = admit(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert refused.repair_hint == "at count: expected an integer of 0 to 100"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("prob", "'probe'"), ("Probe", "'probe'"), ("probe ", "'probe'"), ("probes", "'probe'"),
+        ("", "one of probe"), ("something_else", "one of probe"),
+    ],
+)  # fmt: skip
+def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> None:
+    """Only the exact name is in the catalogue; a near miss is told what there is."""
+    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert ("tool", expected) == (refused.position, refused.expected)
+    assert "catalogue" in refused.reason
+
+
+def test_an_unknown_name_is_shown_safely() -> None:
+    """A name with hidden characters is escaped and cut in the refusal."""
+    refused = admit(a_call("\u202e" + "x" * 99), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith(f"'\\\\u202e{'x' * 63}' is not")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [({"path": "./a//b"}, "a/b"), ({"path": "../x"}, ""), ({}, ""), ({"path": "a"}, "a")],
+)
+def test_path_key(arguments: dict[str, Any], expected: str) -> None:
+    """The conflict key is the path's one spelling; none that can be told is the whole root."""
+    assert expected == an_admitted(arguments, path_argument="path").path_key
+
+
+def test_a_tool_without_path_has_no_key() -> None:
+    """Without a path argument there is nothing to conflict over."""
+    admitted = an_admitted({"path": "a"})
+    assert (None, ()) == (admitted.path_key, admitted.paths)
+
+
+# --- the question to the rules -------------------------------------------------------------------
+
+
+def test_the_rules_hear_of_run_tool_and_paths() -> None:
+    """The request carries everything the rules decide by."""
+    admitted = an_admitted(
+        {"path": "a"}, path_argument="path", capabilities=("fs.write",), tool_class="path_scoped"
+    )
+    request = policy_request(admitted, facts(is_tainted=True, depth=2, origin="delegated"))
+    assert msgspec.structs.asdict(request) == {
+        "action": "tool.execute", "principal": "alice", "role": "client", "agent": "default",
+        "session_id": "ses_1", "run_id": "run_1", "origin": "delegated", "tool": "probe",
+        "tool_class": "path_scoped", "risk": "high", "capabilities": ("fs.write",),
+        "arguments": {"path": "a"}, "is_tainted": True, "depth": 2, "paths": ("a",),
+        "size_bytes": 12,
+    }  # fmt: skip
+
+
+# --- judge ---------------------------------------------------------------------------------------
+
+
+def test_yes_is_yes() -> None:
+    """What the rules allow runs, with the rules' own words."""
+    assert judge(an_admitted(), FACTS, a_decision("allow")) == Allow(
+        reason_code="allow_code", reason="rules say allow", policies=("default/x",), version="v1"
+    )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [facts(), facts(is_tainted=True), facts(approval_mode="deny"), facts(origin="background")],
+)
+def test_no_is_no(run: RunFacts) -> None:
+    """A denial denies, whatever else is true, and nobody is asked."""
+    assert judge(an_admitted(), run, a_decision("deny")) == Deny(
+        reason_code="deny_code", reason="rules say deny", policies=("default/x",), version="v1"
+    )
+
+
+def test_ask_asks() -> None:
+    """A person sees risk, one line and the complete arguments."""
+    admitted = an_admitted({"text": "a\u202eb", "count": 1}, capabilities=("process",))
+    assert judge(admitted, FACTS, a_decision("ask")) == NeedsApproval(
+        reason_code="ask_code", reason="rules say ask", policies=("default/x",), version="v1",
+        risk="high", summary=r'probe(text="a\u202eb", count=1)',
+        rendered='{\n  "count": 1,\n  "text": "a\\u202eb"\n}',
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"approval_mode": "deny"}, "no_approver"),
+        ({"origin": "background"}, "no_approver"),
+        ({"origin": "compat"}, "no_approver"),
+        ({"denied": frozenset({an_admitted().proposal})}, "denied_before"),
+        ({"pending_approvals": MAX_PENDING_PER_PRINCIPAL}, "too_many_prompts"),
+    ],
+)
+def test_nobody_is_asked_in_vain(changes: dict[str, object], code: str) -> None:
+    """Where no answer can come, or one came already, the question is a denial."""
+    verdict = judge(an_admitted(), facts(**changes), a_decision("ask"))
+    assert isinstance(verdict, Deny)
+    assert (code, ("default/x",), "v1") == (verdict.reason_code, verdict.policies, verdict.version)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"origin": "delegated"},
+        {"denied": frozenset({("probe", "other"), ("other", an_admitted().digest)})},
+        {"pending_approvals": MAX_PENDING_PER_PRINCIPAL - 1},
+    ],
+)
+def test_somebody_is_asked_as_long_as_it_makes_sense(changes: dict[str, object]) -> None:
+    """One below each bound, the question is put."""
+    assert isinstance(judge(an_admitted(), facts(**changes), a_decision("ask")), NeedsApproval)
+
+
+def a_text_of(rendered_bytes: int) -> dict[str, str]:
+    """Arguments that render to exactly that many bytes."""
+    return {"text": "x" * (rendered_bytes - len('{\n  "text": ""\n}'))}
+
+
+def test_what_just_fits_is_shown() -> None:
+    """Arguments that render to the cap are shown whole."""
+    verdict = judge(an_admitted(a_text_of(PROMPT_CAP_BYTES)), FACTS, a_decision("ask"))
+    assert isinstance(verdict, NeedsApproval)
+    assert PROMPT_CAP_BYTES == len(verdict.rendered)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        a_text_of(PROMPT_CAP_BYTES + 1),
+        {"text": "x" * PROMPT_CAP_BYTES},
+        {"text": "\u202e" * (PROMPT_CAP_BYTES // 6 + 1)},
+    ],
+    ids=["rendered", "canonical", "escaped"],
+)
+def test_what_cannot_be_shown_in_full_is_denied(arguments: dict[str, str]) -> None:
+    """Nothing is approved that was not shown: one byte too much denies, however it arises."""
+    verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
+    assert isinstance(verdict, Deny)
+    assert (verdict.reason_code, str(PROMPT_CAP_BYTES) in verdict.reason) == ("unshowable", True)
+
+
+def test_what_is_long_may_run_when_nobody_is_asked() -> None:
+    """The cap is one of prompts, not of calls."""
+    assert isinstance(judge(an_admitted({"text": "x" * 20_000}), FACTS, a_decision("allow")), Allow)
+
+
+def test_shown_arguments_are_the_arguments() -> None:
+    """What is rendered reads back as exactly what would run."""
+    arguments = {"text": 'quo"te\\ \u0430pp \x1b', "count": 0}
+    verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
+    assert isinstance(verdict, NeedsApproval)
+    assert arguments == json.loads(verdict.rendered)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"capabilities": ("fs.read",)}, Allow),
+        ({}, Allow),
+        ({"capabilities": ("fs.write",)}, NeedsApproval),
+        ({"capabilities": ("fs.read", "network")}, NeedsApproval),
+        ({"tool_class": "effect"}, NeedsApproval),
+    ],
+)
+def test_taint_turns_yes_into_a_question(changes: dict[str, object], expected: type) -> None:
+    """After untrusted text with findings a person decides on anything beyond reading."""
+    verdict = judge(an_admitted(None, **changes), facts(is_tainted=True), a_decision("allow"))
+    assert expected is type(verdict)
+    assert (expected is NeedsApproval) == (verdict.reason_code == "tainted")
+
+
+def test_taint_without_anybody_to_ask_is_a_denial() -> None:
+    """A tainted run that nobody attends stays within reading."""
+    run = facts(is_tainted=True, approval_mode="deny")
+    verdict = judge(an_admitted(capabilities=("network",)), run, a_decision("allow"))
+    assert isinstance(verdict, Deny)
+    assert verdict.reason_code == "no_approver"
+
+
+# --- what is approved ----------------------------------------------------------------------------
+
+CALL = tool_call(an_admitted({"text": "x"}), FACTS)
+
+
+def test_the_execution_object_is_complete() -> None:
+    """It holds tool, version, arguments, rules, run, call and principal."""
+    assert execution_object(CALL, "v1") == {
+        "arguments": {"text": "x"}, "call_id": "call_1", "policy_version": "v1",
+        "principal": "alice", "run_id": "run_1", "tool": "probe", "tool_version": "1",
+    }  # fmt: skip
+
+
+def test_the_digest_is_over_canonical_json() -> None:
+    """Anybody can recompute it from the object."""
+    assert execution_digest(CALL, "v1") == sha256_hex(canonical_json(execution_object(CALL, "v1")))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"call_id": "call_2"},
+        {"run_id": "run_2"},
+        {"principal": "bob"},
+        {"tool": "probe2"},
+        {"tool_version": "2"},
+        {"arguments": {"text": "y"}},
+        {"arguments": {"text": "x", "count": 0}},
+        {"arguments": {}},
+    ],
+)
+def test_any_change_changes_the_digest(changes: dict[str, Any]) -> None:
+    """An approval holds for one execution object only."""
+    changed = msgspec.structs.replace(CALL, **changes)
+    assert execution_digest(CALL, "v1") != execution_digest(changed, "v1")
+
+
+def test_a_reload_of_the_rules_changes_the_digest() -> None:
+    """An approval given under other rules does not count."""
+    assert execution_digest(CALL, "v1") != execution_digest(CALL, "v2")

@@ -1,0 +1,78 @@
+"""Paths as text: one spelling, and the names nobody may touch."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palyra.core.paths import is_configuration, is_private, normal_path, path_marks
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("", ""), (".", ""), ("./", ""), ("a", "a"), ("a/b", "a/b"), ("./a//b/./c/", "a/b/c"),
+        ("-rf", "-rf"), ("a b", "a b"), ("...", "..."), ("..a/b..", "..a/b.."), ("é", "é"),
+        ("..", None), ("a/..", None), ("a/../b", None), ("../a", None), ("a/b/../../..", None),
+        ("/", None), ("/etc/passwd", None), ("//a", None), ("a\0", None), ("\0", None),
+        ("\ud800", None), ("a" * 255, "a" * 255), ("a" * 256, None), ("é" * 128, None),
+        ("a/" * 2048 + "a", None),
+    ],
+)  # fmt: skip
+def test_normal_path(path: str, expected: str | None) -> None:
+    """A path has one spelling or none."""
+    assert expected == normal_path(path)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.text(st.sampled_from("./a\0é-"), max_size=12))
+def test_normal_paths_stay_below(path: str) -> None:
+    """A normal path is relative, has no way up and is its own normal path."""
+    normal = normal_path(path)
+    if normal is not None:
+        names = normal.split("/")
+        assert not normal.startswith("/")
+        assert ".." not in names
+        assert normal == normal_path(normal)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".ssh", ".ssh/id_ed25519", "home/.ssh/config", ".aws/credentials", ".gnupg", ".netrc",
+        ".env", ".env.local", ".envrc", "app/.env", ".env/bin", ".git-credentials", ".kube/config",
+        ".SSH/id_rsa", ".Env", ".\uff53sh", ".\u017fsh", ".config/google-chrome/Default",
+        ".config/google-chrome-beta", ".config/chromium", ".mozilla/firefox", ".config/gcloud/x",
+        ".config/gh/hosts.yml", ".env.example.local", ".env.examples",
+    ],
+)  # fmt: skip
+def test_places_for_secrets(path: str) -> None:
+    """Credential folders and files are private, in every spelling and at every depth."""
+    assert is_private(path)
+    assert "private" in path_marks(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", "ssh", "a.ssh", ".sshx", "src/ssh/client.py", ".env.example", "x/.env.sample",
+        ".env.template", "environment", "my.env", ".netrc.md", ".config/app", "config/chromium",
+        ".configuration/gh", ".gitignore", ".awsx",
+    ],
+)  # fmt: skip
+def test_near_misses_are_ordinary(path: str) -> None:
+    """A name that only resembles a private one is an ordinary name."""
+    assert not is_private(path)
+    assert path_marks(path) == frozenset()
+
+
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", "sub/.git", ".vscode/tasks.json"])
+def test_places_that_give_orders(path: str) -> None:
+    """What git and editors obey is configuration."""
+    assert is_configuration(path)
+    assert path_marks(path) == frozenset({"configuration"})
+
+
+@pytest.mark.parametrize("path", ["..", "/etc", "a/../.ssh", "x\0"])
+def test_outside_is_only_outside(path: str) -> None:
+    """Nothing more is said of a path that is none."""
+    assert path_marks(path) == frozenset({"outside"})
