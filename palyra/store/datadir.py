@@ -1,0 +1,74 @@
+"""The data directory: private, and owned by one daemon at a time.
+
+Owns: `daemon.lock`, which holds the owner's pid and an advisory lock.  The lock belongs to the
+open file, so the kernel releases it however the owner ends; the file itself stays.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from palyra.errors import Unavailable
+from palyra.store import private
+
+
+class DataDirectory:
+    """A data directory that this process owns until `close`."""
+
+    def __init__(self, path: Path) -> None:
+        """Create or tighten the directory and take its lock.
+
+        Raises Unavailable when another process holds it, naming the pid.
+        """
+        self.path = path
+        private.make_directory(path)
+        self._lock = _lock(path / "daemon.lock")
+
+    @property
+    def journal(self) -> Path:
+        """The journal's database."""
+        return self.path / "journal.sqlite3"
+
+    @property
+    def keys(self) -> Path:
+        """The directory of keys and of the operator's token."""
+        return self.path / "keys"
+
+    def close(self) -> None:
+        """Give the directory free; the second call changes nothing."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _lock(path: Path) -> int:
+    """The descriptor of the locked file; not inherited by child processes."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private.FILE_MODE)
+    except OSError as error:
+        raise Unavailable(f"{path}: cannot be opened: {error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise Unavailable(
+            f"{path.parent}: another daemon (pid {owner}) owns this data directory"
+        ) from error
+    os.fchmod(descriptor, private.FILE_MODE)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor

@@ -1,0 +1,270 @@
+"""The journal on SQLite: what is remembered, durable on return.
+
+Owns: the database file, its log and the roots file beside it.  One writer, any number of readers
+beside it (see `core.ports.JournalStore` for who may call what, and when).  Never: repairs a tape.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from palyra.core.journal import (
+    Break,
+    ChainedRow,
+    Change,
+    OpenReport,
+    RunFilter,
+    TapePage,
+    VerifyReport,
+)
+from palyra.core.ports import NowMs
+from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord, TokenRecord
+from palyra.errors import PalyraError, Unavailable
+from palyra.store import owner, projections, tapes
+from palyra.store.admission import Link
+from palyra.store.database import (
+    Readers,
+    Synchronous,
+    check_structure,
+    open_writer,
+    storage_errors,
+)
+from palyra.store.disk import REAL_DISK, Disk
+from palyra.store.keys import KeyRing
+from palyra.store.roots import Root, RootsFile, root_break
+from palyra.store.schema import SCHEMA_VERSION, migrate
+from palyra.store.tapes import Extent, Place
+from palyra.store.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
+from palyra.store.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteJournal:
+    """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
+
+    def __init__(
+        self,
+        path: Path,
+        keys: KeyRing,
+        *,
+        now_ms: NowMs,
+        disk: Disk = REAL_DISK,
+        synchronous: Synchronous = "full",
+    ) -> None:
+        self.path = path
+        self.roots_path = path.with_name(f"{path.stem}.roots.ndjson")
+        self._keys = keys
+        self._now_ms = now_ms
+        self._disk = disk
+        self._synchronous = synchronous
+        self._opened: _Opened | None = None
+
+    # --- the write half --------------------------------------------------------------------------
+
+    def open(self) -> OpenReport:
+        """See `JournalStore.open`."""
+        if self._opened is not None:  # a life that ended without `close`
+            self._opened.held.close()
+            self._opened = None
+        with storage_errors(f"open {self.path}"), ExitStack() as held:
+            connection = open_writer(self.path, self._disk, self._synchronous)
+            held.callback(connection.close)
+            migrated_from = migrate(connection)
+            found = owner.take(connection)
+            if not found.is_clean:
+                check_structure(connection)
+            roots = self._open_roots(held, found)
+            verification = _verify_end(connection, roots, found)
+            writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
+            _resume(writer, roots, verification, found)
+            readers = Readers(self.path, self._disk)
+            held.callback(readers.close)
+            self._opened = _Opened(writer, roots, readers, held.pop_all())
+        return OpenReport(
+            schema_version=SCHEMA_VERSION,
+            migrated_from=migrated_from,
+            owner_epoch=found.epoch,
+            was_clean=found.is_clean,
+            head_position=writer.position,
+            verification=verification,
+            notes=() if roots.note is None else (roots.note,),
+        )
+
+    def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
+        """See `JournalStore.commit`; a commit of nothing proves that writing works."""
+        return self._get_opened().writer.commit(changes)
+
+    def seal(self) -> bool:
+        """See `JournalStore.seal`."""
+        return self._get_opened().writer.seal()
+
+    def close(self) -> None:
+        """See `JournalStore.close`; whatever happens, nothing is left open."""
+        opened = self._get_opened()
+        self._opened = None
+        with opened.held:
+            opened.writer.close()
+
+    # --- the read half ---------------------------------------------------------------------------
+
+    def read_tape(
+        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
+    ) -> TapePage:
+        """See `JournalStore.read_tape`."""
+        return self._read(
+            lambda c: tapes.read_page(
+                c, run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
+            )
+        )
+
+    def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
+        """See `JournalStore.read_chain`."""
+        return self._read(lambda c: tapes.read_chain(c, run_id, after_seq=after_seq, limit=limit))
+
+    def verify(self, run_id: str | None = None) -> VerifyReport:
+        """See `JournalStore.verify`; some milliseconds for a thousand events, page by page."""
+        entries = (
+            self._get_opened().roots.entries()
+        )  # before the rows: no root may be newer than they are
+        if run_id is None:
+            return self._read(lambda c: verify_journal(_SqliteEvidence(c), entries))
+        return self._read(lambda c: verify_run(_SqliteEvidence(c), entries, run_id))
+
+    def find_run(self, run_id: str) -> RunRecord | None:
+        return self._read(lambda c: projections.find_run(c, run_id))
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Newest first."""
+        return self._read(lambda c: projections.list_runs(c, wanted))
+
+    def list_open_runs(self) -> list[RunRecord]:
+        """Oldest first."""
+        return self._read(projections.list_open_runs)
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        return self._read(lambda c: projections.find_session(c, session_id))
+
+    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
+        return self._read(lambda c: projections.find_session_by_key(c, principal, key))
+
+    def list_sessions(
+        self, principal: str | None, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """Newest first."""
+        return self._read(
+            lambda c: projections.list_sessions(c, principal, before=before, limit=limit)
+        )
+
+    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
+        return self._read(lambda c: projections.find_approval(c, approval_id))
+
+    def list_approvals(
+        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        """Pending first, then the newest first."""
+        return self._read(
+            lambda c: projections.list_approvals(
+                c, principal=principal, run_id=run_id, pending_only=pending_only, limit=limit
+            )
+        )
+
+    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> Receipt | None:
+        return self._read(lambda c: projections.find_receipt(c, principal, key, now_ms=now_ms))
+
+    def find_token(self, sha256: str) -> TokenRecord | None:
+        return self._read(lambda c: projections.find_token(c, sha256))
+
+    def list_tokens(self) -> list[TokenRecord]:
+        return self._read(projections.list_tokens)
+
+    def _open_roots(self, held: ExitStack, found: owner.Owner) -> RootsFile:
+        file = self._disk.open_file(self.roots_path)
+        held.callback(file.close)
+        roots = RootsFile(file, self._keys, found.journal_id)
+        roots.open(found.roots)
+        return roots
+
+    def _get_opened(self) -> "_Opened":
+        if self._opened is None:
+            raise Unavailable("journal: it is closed")
+        return self._opened
+
+    def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        """What the query says, on a connection of this thread's own for its length."""
+        readers = self._get_opened().readers
+        with storage_errors("read"), readers.borrow() as connection:
+            return query(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What there is between `open` and `close`; `held` closes it all."""
+
+    writer: Writer
+    roots: RootsFile
+    readers: Readers
+    held: ExitStack
+
+
+class _SqliteEvidence:
+    """Evidence from one reading connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def read_extent(self) -> Extent:
+        return tapes.read_extent(self._connection)
+
+    def scan(self, *, after: int, through: int) -> list[Link]:
+        return tapes.scan(
+            self._connection, after=after, through=through, limit=PAGE_ROWS, max_bytes=PAGE_BYTES
+        )
+
+    def find_before(self, run_id: str, seq: int) -> Place | None:
+        return tapes.find_before(self._connection, run_id, seq)
+
+    def find_cut_tape(self) -> tuple[str, int] | None:
+        return tapes.find_cut_tape(self._connection)
+
+    def read_hashes(self, *, first: int, through: int) -> list[bytes]:
+        return tapes.read_hashes(self._connection, first=first, through=through)
+
+    def read_run(self, run_id: str, *, after_seq: int) -> list[Link]:
+        return tapes.read_links(self._connection, run_id, after_seq=after_seq, limit=PAGE_ROWS)
+
+    def find_claimed_seq(self, run_id: str) -> int | None:
+        found = projections.find_run(self._connection, run_id)
+        return None if found is None else found.head_seq
+
+
+def _verify_end(connection: apsw.Connection, roots: RootsFile, found: owner.Owner) -> VerifyReport:
+    """Check what came after the last root but one: what is older was checked when it was new."""
+    entries: list[Root | Break] = []
+    last = roots.last
+    if roots.damage is not None:
+        entries.append(root_break(roots.damage))
+    known = 0 if last is None else last.index + 1
+    if known < found.roots:
+        entries.append(root_break(f"roots {known} to {found.roots - 1} are missing"))
+    if last is None:
+        after = found.head_position if entries else 0
+    else:
+        after = last.first_position - 1
+        if last.kind == "root":
+            entries.append(last)
+    return verify_journal(_SqliteEvidence(connection), entries, after=after)
+
+
+def _resume(writer: Writer, roots: RootsFile, report: VerifyReport, found: owner.Owner) -> None:
+    """Let the writer go on: where the journal ends, or behind everything that broke."""
+    signed = 0 if roots.last is None else roots.last.through_position
+    if report.first_break is None:
+        writer.resume(position=report.through_position, signed_position=signed)
+        return
+    through = max(report.through_position, found.head_position, signed)
+    writer.begin_segment(report.first_break, through=through)

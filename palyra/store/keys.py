@@ -1,0 +1,125 @@
+"""The daemon's keys: Ed25519 for roots, attestations and exports, and the operator's token.
+
+Owns: the files below `keys/`.  Never: shows a private key or keeps a token anywhere but in the
+operator's own file; the journal knows a token by its SHA-256.
+"""
+
+import hashlib
+import secrets
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from palyra.core.records import Role, TokenRecord
+from palyra.errors import InvalidParams, Unavailable
+from palyra.store import private
+
+SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
+TOKEN_BYTES = 32  # 256 bit: beyond guessing, so a plain SHA-256 is a safe thing to store
+
+
+class KeyRing:
+    """The signing key of one data directory."""
+
+    __slots__ = ("_private", "key_id", "public_key")
+
+    def __init__(self, seed: bytes) -> None:
+        self._private = Ed25519PrivateKey.from_private_bytes(seed)
+        self.public_key = self._private.public_key().public_bytes_raw()  # 32 bytes
+        self.key_id = hashlib.sha256(self.public_key).hexdigest()[:16]
+
+    @classmethod
+    def open(cls, directory: Path) -> "KeyRing":
+        """The key ring kept in `directory`, made at the first call.
+
+        Raises Unavailable for a directory or key that cannot be read, is damaged, or is open to
+        others.
+        """
+        private.make_directory(directory)
+        path = directory / "signing.key"
+        text = private.read_secret(path)
+        if text is None:
+            return cls._create(directory, path)
+        try:
+            return cls(bytes.fromhex(text.decode("ascii")))
+        except ValueError:
+            raise Unavailable(f"{path}: not a signing key; restore it from a backup") from None
+
+    @classmethod
+    def _create(cls, directory: Path, path: Path) -> "KeyRing":
+        ring = cls(secrets.token_bytes(SEED_BYTES))
+        try:
+            private.create_file(path, ring._private.private_bytes_raw().hex().encode())
+            private.create_file(directory / "signing.pub", ring.public_key.hex().encode() + b"\n")
+        except OSError as error:
+            raise Unavailable(f"{path}: cannot be written: {error}") from error
+        return ring
+
+    def sign(self, message: bytes) -> bytes:
+        """The Ed25519 signature, 64 bytes."""
+        return self._private.sign(message)
+
+
+def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether the signature over `message` was made with the private half of `public_key`."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def parse_public_key(text: str) -> bytes:
+    """The 32 bytes behind the hex text of `keys/signing.pub`.  Raises InvalidParams."""
+    try:
+        key = bytes.fromhex(text.strip())
+        Ed25519PublicKey.from_public_bytes(key)
+    except ValueError:
+        raise InvalidParams(
+            f"not a public key: {text.strip()[:80]!r}, want 64 hex digits"
+        ) from None
+    return key
+
+
+def new_token() -> str:
+    """A fresh bearer token: 43 characters that are safe in a header and on a command line."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def token_sha256(token: str) -> str:
+    """What the journal knows a token by."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def token_record(
+    token: str, *, token_id: str, principal: str, role: Role, name: str, now_ms: int
+) -> TokenRecord:
+    """The record to commit for a token; it does not contain it."""
+    return TokenRecord(
+        token_id=token_id,
+        sha256=token_sha256(token),
+        principal=principal,
+        role=role,
+        name=name,
+        created_ms=now_ms,
+    )
+
+
+def read_operator_token(directory: Path) -> str:
+    """The token in `directory/operator.token`, made at the first call.
+
+    The caller commits its record when the journal has none: a crash in between leaves a token
+    that the next start completes.  Raises Unavailable.
+    """
+    private.make_directory(directory)
+    path = directory / "operator.token"
+    text = private.read_secret(path)
+    if text is not None:
+        return text.decode("ascii", "replace").strip()
+    token = new_token()
+    try:
+        private.create_file(path, token.encode() + b"\n")
+    except OSError as error:
+        raise Unavailable(f"{path}: cannot be written: {error}") from error
+    return token

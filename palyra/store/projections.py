@@ -1,0 +1,134 @@
+"""Reading the record tables.  A list is read in one step, as one JSON array (see `bulk`)."""
+
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from palyra.core.journal import RunFilter
+from palyra.core.records import (
+    RECEIPT_TTL_MS,
+    ApprovalRecord,
+    Receipt,
+    RunRecord,
+    SessionRecord,
+    TokenRecord,
+)
+from palyra.store.bulk import SQLValue
+
+R = TypeVar("R", RunRecord, SessionRecord, ApprovalRecord, Receipt, TokenRecord)
+
+NO_LIMIT = -1  # SQLite's word for it
+
+
+class Query:
+    """A WHERE clause under construction; every value is a parameter."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._conditions: list[str] = ["TRUE"]
+        self._values: list[SQLValue] = []
+
+    def where(self, condition: str, *values: SQLValue) -> "Query":
+        """Add a condition, unless its first value is None: then nobody asked for it."""
+        if not values or values[0] is not None:
+            self._conditions.append(condition)
+            self._values += values
+        return self
+
+    def read(
+        self, connection: apsw.Connection, kind: type[R], order: str, limit: int = NO_LIMIT
+    ) -> list[R]:
+        """The records found, in this order."""
+        found = connection.execute(
+            "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
+            f" (SELECT record FROM {self._table} WHERE {' AND '.join(self._conditions)}"
+            f" ORDER BY {order} LIMIT ?)",
+            (*self._values, limit),
+        ).get
+        return [] if found is None else msgspec.json.decode(found, type=list[kind])  # type: ignore[valid-type]  # a type chosen at run time
+
+    def find(self, connection: apsw.Connection, kind: type[R]) -> R | None:
+        """The one record found, or None."""
+        found = self.read(connection, kind, "rowid", 1)
+        return found[0] if found else None
+
+
+def find_run(connection: apsw.Connection, run_id: str) -> RunRecord | None:
+    return Query("runs").where("run_id = ?", run_id).find(connection, RunRecord)
+
+
+def list_runs(connection: apsw.Connection, wanted: RunFilter) -> list[RunRecord]:
+    """Newest first."""
+    query = (
+        Query("runs")
+        .where("principal = ?", wanted.principal)
+        .where("session_id = ?", wanted.session_id)
+        .where("run_id < ?", wanted.before)
+    )
+    if wanted.states:
+        query.where(f"state IN ({', '.join('?' * len(wanted.states))})", *wanted.states)
+    return query.read(connection, RunRecord, "run_id DESC", wanted.limit)
+
+
+def list_open_runs(connection: apsw.Connection) -> list[RunRecord]:
+    """Every run that has not ended, oldest first."""
+    query = Query("runs").where("state IN ('accepted', 'in_progress')")
+    return query.read(connection, RunRecord, "run_id")
+
+
+def find_session(connection: apsw.Connection, session_id: str) -> SessionRecord | None:
+    return Query("sessions").where("session_id = ?", session_id).find(connection, SessionRecord)
+
+
+def find_session_by_key(
+    connection: apsw.Connection, principal: str, key: str
+) -> SessionRecord | None:
+    query = Query("sessions").where("principal = ? AND key = ?", principal, key)
+    return query.find(connection, SessionRecord)
+
+
+def list_sessions(
+    connection: apsw.Connection, principal: str | None, *, before: str | None, limit: int
+) -> list[SessionRecord]:
+    """Newest first."""
+    query = Query("sessions").where("principal = ?", principal).where("session_id < ?", before)
+    return query.read(connection, SessionRecord, "session_id DESC", limit)
+
+
+def find_approval(connection: apsw.Connection, approval_id: str) -> ApprovalRecord | None:
+    query = Query("approvals").where("approval_id = ?", approval_id)
+    return query.find(connection, ApprovalRecord)
+
+
+def list_approvals(
+    connection: apsw.Connection,
+    *,
+    principal: str | None,
+    run_id: str | None,
+    pending_only: bool,
+    limit: int,
+) -> list[ApprovalRecord]:
+    """Pending first, then the newest first."""
+    query = Query("approvals").where("principal = ?", principal).where("run_id = ?", run_id)
+    if pending_only:
+        query.where("state = 'pending'")
+        return query.read(connection, ApprovalRecord, "approval_id DESC", limit)
+    order = "state = 'pending' DESC, approval_id DESC"
+    return query.read(connection, ApprovalRecord, order, limit)
+
+
+def find_receipt(
+    connection: apsw.Connection, principal: str, key: str, *, now_ms: int
+) -> Receipt | None:
+    query = Query("receipts").where("principal = ? AND key = ?", principal, key)
+    return query.where("created_ms > ?", now_ms - RECEIPT_TTL_MS).find(connection, Receipt)
+
+
+def find_token(connection: apsw.Connection, sha256: str) -> TokenRecord | None:
+    return Query("tokens").where("sha256 = ?", sha256).find(connection, TokenRecord)
+
+
+def list_tokens(connection: apsw.Connection) -> list[TokenRecord]:
+    """In the order of their ids, which is that of their making."""
+    return Query("tokens").read(connection, TokenRecord, "token_id")

@@ -1,0 +1,96 @@
+"""The record tables: one row per thing, its JSON beside the columns that are searched.
+
+Writing is an upsert, last writer wins; what must not be overwritten is refused by a trigger or a
+unique index (see `schema`), and the refusal is named here.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+import msgspec
+
+from palyra.core.records import (
+    ApprovalRecord,
+    Receipt,
+    Record,
+    RunRecord,
+    SessionRecord,
+    TokenRecord,
+)
+from palyra.errors import Conflict, IdempotencyConflict, PalyraError
+from palyra.store.bulk import BulkInsert, Row
+
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How records of one type become rows."""
+
+    insert: BulkInsert
+    row: Callable[[Any, str], Row]  # the record and its JSON
+
+
+def _table(name: str, key: str, columns: str, row: Callable[[Any, str], Row]) -> Table:
+    """A table with these columns and `record`; the columns of `key` identify a row."""
+    rest = [column for column in (*columns.split(), "record") if column not in key.split()]
+    changes = ", ".join(f"{column} = excluded.{column}" for column in rest)
+    suffix = f"ON CONFLICT ({', '.join(key.split())}) DO UPDATE SET {changes}"
+    return Table(BulkInsert(name, (*key.split(), *rest), suffix), row)
+
+
+TABLES: dict[type[Record], Table] = {
+    RunRecord: _table(
+        "runs",
+        "run_id",
+        "session_id principal state",
+        lambda r, text: (r.run_id, r.session_id, r.principal, r.state, text),
+    ),
+    SessionRecord: _table(
+        "sessions",
+        "session_id",
+        "principal key",
+        lambda r, text: (r.session_id, r.principal, r.key, text),
+    ),
+    ApprovalRecord: _table(
+        "approvals",
+        "approval_id",
+        "run_id principal state",
+        lambda r, text: (r.approval_id, r.run_id, r.principal, r.state, text),
+    ),
+    Receipt: _table(
+        "receipts",
+        "principal key",
+        "created_ms",
+        lambda r, text: (r.principal, r.key, r.created_ms, text),
+    ),
+    TokenRecord: _table(
+        "tokens", "token_id", "sha256", lambda r, text: (r.token_id, r.sha256, text)
+    ),
+}
+
+
+def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
+    """Write the records, each table in the order given.  Raises apsw.ConstraintError."""
+    rows: dict[type[Record], list[Row]] = {}
+    for record in records:
+        text = _ENCODER.encode(record).decode()
+        kind = type(record)
+        rows.setdefault(kind, []).append(TABLES[kind].row(record, text))
+    for kind, batch in rows.items():
+        TABLES[kind].insert.append(connection, batch)
+
+
+def forget_receipts(connection: apsw.Connection, *, created_before_ms: int) -> None:
+    """Drop receipts nobody may ask for any more."""
+    connection.execute("DELETE FROM receipts WHERE created_ms <= ?", (created_before_ms,))
+
+
+def describe_refusal(error: apsw.ConstraintError) -> PalyraError:
+    """What a constraint of the record tables means to the writer."""
+    text = str(error).removeprefix("UNIQUE constraint failed: ")
+    if "idempotency key" in text:
+        return IdempotencyConflict(text)
+    return Conflict(text if "stands" in text or "ended" in text else f"{text} is taken")

@@ -1,0 +1,144 @@
+"""The tables, and how a file of an older version becomes one of this version.
+
+A migration is one transaction: it holds as a whole or the file stays as it was.  A published
+migration is never changed; what follows is a new one.  Rules that must hold whoever writes (a tape
+only grows, an answer stands, an end is final) are triggers: the database itself refuses.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import apsw
+
+from palyra.core.records import RECEIPT_TTL_MS
+from palyra.errors import Unavailable
+
+APPLICATION_ID = 0x50414C59  # "PALY", shown by file(1)
+
+_TAPES_AND_RECORDS = """
+CREATE TABLE owner (               -- one row: who may write, and what was there last
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    journal_id TEXT NOT NULL,      -- binds the signed roots to this journal
+    epoch INTEGER NOT NULL,        -- raised by every opening; a writer of an older one is refused
+    head_position INTEGER NOT NULL,
+    roots INTEGER NOT NULL,        -- lines of the roots file known to be durable
+    is_clean INTEGER NOT NULL
+) STRICT;
+CREATE TABLE tape (
+    position INTEGER PRIMARY KEY,  -- dense from 1 over all runs
+    run_id TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,          -- dense from 0 within the run
+    at_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    redacted INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX tape_by_run ON tape (run_id, seq);
+CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
+    BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
+CREATE TRIGGER tape_is_never_deleted BEFORE DELETE ON tape
+    BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
+
+CREATE TABLE runs (
+    run_id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    state TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX runs_by_principal ON runs (principal, run_id);
+CREATE INDEX runs_by_session ON runs (session_id, run_id);
+CREATE INDEX runs_open ON runs (run_id) WHERE state IN ('accepted', 'in_progress');
+
+CREATE TABLE sessions (
+    session_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    key TEXT,
+    record TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX sessions_by_key ON sessions (principal, key) WHERE key IS NOT NULL;
+CREATE INDEX sessions_by_principal ON sessions (principal, session_id);
+
+CREATE TABLE approvals (
+    approval_id TEXT PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    state TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX approvals_by_run ON approvals (run_id, approval_id);
+CREATE INDEX approvals_pending ON approvals (approval_id) WHERE state = 'pending';
+
+CREATE TABLE receipts (
+    principal TEXT NOT NULL,
+    key TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (principal, key)
+) STRICT;
+
+CREATE TABLE tokens (
+    token_id TEXT PRIMARY KEY,
+    sha256 TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL
+) STRICT;
+"""
+
+_RULES = f"""
+CREATE INDEX receipts_by_age ON receipts (created_ms);
+CREATE TRIGGER run_ends_once BEFORE UPDATE OF state ON runs
+    WHEN old.state IN ('done', 'failed', 'cancelled') AND new.state <> old.state
+    BEGIN SELECT RAISE(ABORT, 'the run has ended; a terminal state never changes'); END;
+CREATE TRIGGER approval_is_answered_once BEFORE UPDATE ON approvals
+    WHEN old.state <> 'pending' AND new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the approval is answered; the first answer stands'); END;
+CREATE TRIGGER receipt_is_given_once BEFORE UPDATE ON receipts
+    WHEN new.created_ms - old.created_ms < {RECEIPT_TTL_MS} AND new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the idempotency key was used; its first receipt stands'); END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TAPES_AND_RECORDS, _RULES)  # the n-th leads to version n
+SCHEMA_VERSION = len(MIGRATIONS)
+
+
+@contextmanager
+def transaction(connection: apsw.Connection) -> Generator[None, None, None]:
+    """All writes of the block or none; waits for the write lock at its start."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def migrate(connection: apsw.Connection, migrations: Sequence[str] = MIGRATIONS) -> int | None:
+    """Bring the file to the last version; the older one it had, None for a new or current file.
+
+    Raises Unavailable for a file that is not ours or from a newer version, and leaves it alone.
+    """
+    found = _read_version(connection, len(migrations))
+    for version in range(found, len(migrations)):
+        with transaction(connection):
+            connection.execute(migrations[version])
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", version + 1)
+    return found if 0 < found < len(migrations) else None
+
+
+def _read_version(connection: apsw.Connection, known: int) -> int:
+    version: int = connection.pragma("user_version")
+    application: int = connection.pragma("application_id")
+    is_empty = not connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if application != APPLICATION_ID and not is_empty:
+        raise Unavailable(f"journal: {connection.filename}: not a journal of Palyra")
+    if version > known:
+        raise Unavailable(
+            f"journal: the file has schema version {version}, this program knows {known}: "
+            "use the newer version of Palyra"
+        )
+    return version

@@ -1,0 +1,295 @@
+"""Verification: does the journal hold what was appended and signed?  Reads, never repairs.
+
+Three walls, each for what the one before cannot see: links (a changed or missing row), positions
+(a row moved, added or removed), signed roots (a chain that somebody computed anew).  The walk goes
+by position and reports where it first fails; it goes on behind a break, so that an old one hides
+no new one.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+import msgspec
+
+from palyra.core.chain import GENESIS, MerkleTree, link
+from palyra.core.journal import Break, VerifyReport
+from palyra.store.admission import Link
+from palyra.store.roots import Root
+from palyra.store.tapes import Extent, Place
+
+Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
+
+BEFORE_ALL = -(2**63)  # below every position SQLite can hold
+PAGE_ROWS = 256  # about 2 ms of hashing, which other threads can interrupt
+PAGE_BYTES = 4_194_304
+_KNOWN_RUNS = 4_096  # runs whose last link is remembered; others are looked up
+
+
+class Evidence(Protocol):
+    """The stored rows, read a page at a time."""
+
+    def read_extent(self) -> Extent: ...
+    def scan(self, *, after: int, through: int) -> list[Link]: ...
+    def find_before(self, run_id: str, seq: int) -> Place | None: ...
+    def find_cut_tape(self) -> tuple[str, int] | None: ...
+    def read_hashes(self, *, first: int, through: int) -> list[bytes]: ...
+    def read_run(self, run_id: str, *, after_seq: int) -> list[Link]: ...
+    def find_claimed_seq(self, run_id: str) -> int | None: ...
+
+
+class Findings:
+    """What was checked and what did not hold."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.roots = 0
+        self.breaks = 0
+        self.signed_through = 0
+        self.first: Break | None = None
+
+    def report(
+        self,
+        kind: Kind,
+        detail: str,
+        *,
+        position: int | None = None,
+        run_id: str | None = None,
+        seq: int | None = None,
+    ) -> None:
+        """Note one break; the first is kept, the others are counted."""
+        self.note(Break(kind=kind, position=position, run_id=run_id, seq=seq, detail=detail))
+
+    def note(self, found: Break) -> None:
+        self.breaks += 1
+        self.first = self.first or found
+
+    def name_first(self, run_id: str, seq: int) -> None:
+        """Say which event the first break is about, if that was open."""
+        if self.first is not None and self.first.run_id is None and self.first.position is not None:
+            self.first = msgspec.structs.replace(self.first, run_id=run_id, seq=seq)
+
+    def conclude(self, through_position: int) -> VerifyReport:
+        return VerifyReport(
+            checked_events=self.events,
+            checked_roots=self.roots,
+            through_position=through_position,
+            signed_through_position=self.signed_through,
+            first_break=self.first,
+            breaks=self.breaks,
+        )
+
+
+class Walk:
+    """One pass over the rows in the order of their positions."""
+
+    def __init__(self, evidence: Evidence, *, after: int) -> None:
+        """`after` is the position that trust begins behind; 0 is the whole journal."""
+        self.findings = Findings()
+        self._evidence = evidence
+        self._extent = evidence.read_extent()
+        self._after = after or BEFORE_ALL  # of the last row looked at
+        self._next = after + 1  # the position that must come next
+        self._segment_breaks = 0  # found up to the present segment
+        self._unexplained = 0  # absent positions whose events have not been named
+        self._known: dict[str, Place] = {}
+        self._tree = MerkleTree()
+
+    def cover(self, root: Root | Break) -> None:
+        """Check everything up to the end of one root, and the root."""
+        if isinstance(root, Break):
+            self.findings.note(root)
+            return
+        self._advance(root.first_position - 1)
+        if root.kind == "segment":
+            self._end_segment(root)
+            return
+        self._tree = MerkleTree()
+        breaks = self.findings.breaks
+        self._advance(root.through_position)
+        self._expect(root.through_position + 1)
+        if breaks == self.findings.breaks and self._tree.root().hex() != root.merkle_root:
+            self._report_root(root)
+        self.findings.roots += 1
+        self.findings.signed_through = root.through_position
+
+    def finish(self) -> VerifyReport:
+        """Check what no root covers yet, and the claim about the end."""
+        self._advance(self._extent.last_position)
+        self._expect(self._extent.claimed_position + 1)
+        if self.findings.first is not None and self.findings.first.run_id is None:
+            cut = self._evidence.find_cut_tape()
+            if cut is not None:
+                self.findings.name_first(*cut)
+        return self.findings.conclude(self._extent.last_position)
+
+    def _advance(self, through: int) -> None:
+        """Check the rows up to this position."""
+        while self._after < through:
+            page = self._evidence.scan(after=self._after, through=through)
+            if not page:
+                return
+            for found in page:
+                self._check(found)
+            self._after = page[-1].position
+
+    def _check(self, found: Link) -> None:
+        self.findings.events += 1
+        self._tree.append(found.hash)
+        position, digest, row = found
+        if self._is_beyond(found):
+            return
+        self._expect(position)
+        self._next = position + 1
+        prev = self._find_prev(found)
+        if prev is not None and link(prev, position, row) != digest:
+            self._report("edited", "the event does not fit its hash", found)
+        if len(self._known) >= _KNOWN_RUNS:
+            self._known.clear()
+        self._known[row.run_id] = Place(row.seq, position, digest)
+
+    def _is_beyond(self, found: Link) -> bool:
+        """Whether the row stands where no writer ever put one."""
+        if self._next <= found.position <= self._extent.claimed_position:
+            return False
+        if not self._explain(found.row.run_id, found.row.seq):
+            self._report("inserted", "no writer appended the event here", found)
+        return True
+
+    def _expect(self, position: int) -> None:
+        """Report the positions before this one that are not there."""
+        absent = position - self._next
+        if absent <= 0:
+            return
+        is_tail = self._extent.last_position < position
+        self.findings.report(
+            "truncated" if is_tail else "missing",
+            f"positions {self._next} to {position - 1} are not there",
+            position=self._next,
+        )
+        self._unexplained += absent
+        self._next = position
+
+    def _find_prev(self, found: Link) -> bytes | None:
+        """The hash that the row was linked to; None when that is not to be found."""
+        row = found.row
+        if row.seq == 0:
+            return GENESIS
+        before = self._known.get(row.run_id)
+        if before is None or before.seq != row.seq - 1:
+            before = self._evidence.find_before(row.run_id, row.seq)
+        last_seq = -1 if before is None else before.seq
+        if before is not None and last_seq == row.seq - 1:
+            if before.position > found.position and not self._explain(row.run_id, last_seq):
+                self._report("reordered", f"the event stands before event {last_seq}", found)
+                return None
+            return before.hash
+        if not self._explain(row.run_id, last_seq + 1):
+            self._report("edited", f"the event follows {last_seq}, as no writer lets it", found)
+        return None
+
+    def _explain(self, run_id: str, seq: int) -> bool:
+        """Whether an absent position is already reported for this event; then it has a name."""
+        if not self._unexplained:
+            return False
+        self._unexplained -= 1
+        self.findings.name_first(run_id, seq)
+        return True
+
+    def _end_segment(self, root: Root) -> None:
+        """Trust begins anew; what was found then is reported if it is not to be seen any more."""
+        self._expect(root.first_position)
+        if self._segment_breaks == self.findings.breaks and root.found is not None:
+            self.findings.note(root.found)
+        self._segment_breaks = self.findings.breaks
+        self.findings.signed_through = root.through_position
+
+    def _report_root(self, root: Root) -> None:
+        first = self._evidence.scan(after=root.first_position - 1, through=root.first_position)
+        self.findings.report(
+            "root",
+            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            position=root.first_position,
+            run_id=first[0].row.run_id if first else None,
+            seq=first[0].row.seq if first else None,
+        )
+
+    def _report(self, kind: Kind, detail: str, found: Link) -> None:
+        """Report a row; the first bad seq is the one its run should have had here."""
+        known = self._known.get(found.row.run_id)
+        seq = found.row.seq if known is None else min(found.row.seq, known.seq + 1)
+        self.findings.report(
+            kind, detail, position=found.position, run_id=found.row.run_id, seq=seq
+        )
+
+
+def verify_journal(
+    evidence: Evidence, roots: Iterable[Root | Break], *, after: int = 0
+) -> VerifyReport:
+    """Check all rows behind position `after` against their links and these roots."""
+    walk = Walk(evidence, after=after)
+    for root in roots:
+        walk.cover(root)
+    return walk.finish()
+
+
+def verify_run(evidence: Evidence, roots: Iterable[Root | Break], run_id: str) -> VerifyReport:
+    """Check the rows of one run against their links, and the roots that cover them."""
+    findings = Findings()
+    positions = _check_run(evidence, findings, run_id)
+    for root in roots:
+        if isinstance(root, Break):
+            findings.note(root)
+            continue
+        findings.signed_through = root.through_position
+        covered = bisect_left(positions, root.first_position)
+        if covered < len(positions) and positions[covered] <= root.through_position:
+            _check_root(evidence, findings, root, run_id, covered)
+    return findings.conclude(evidence.read_extent().last_position)
+
+
+def _check_run(evidence: Evidence, findings: Findings, run_id: str) -> list[int]:
+    """Check every link of the run; the positions of its rows."""
+    positions: list[int] = []
+    before, after = Place(-1, BEFORE_ALL, GENESIS), BEFORE_ALL
+    while page := evidence.read_run(run_id, after_seq=after):
+        for found in page:
+            wrong = _find_wrong(before, found)
+            if wrong is not None:
+                seq = min(found.row.seq, before.seq + 1)
+                kind, detail = wrong
+                findings.report(kind, detail, position=found.position, run_id=run_id, seq=seq)
+            before = Place(found.row.seq, found.position, found.hash)
+            positions.append(found.position)
+        after = before.seq
+    claimed = evidence.find_claimed_seq(run_id)
+    if claimed is not None and claimed > before.seq:
+        detail = f"events {before.seq + 1} to {claimed} are not there"
+        findings.report("truncated", detail, run_id=run_id, seq=before.seq + 1)
+    findings.events = len(positions)
+    return sorted(positions)
+
+
+def _find_wrong(before: Place, found: Link) -> tuple[Kind, str] | None:
+    """What keeps the row from following the one before it."""
+    if found.row.seq != before.seq + 1:
+        return "missing", f"event {found.row.seq} follows event {before.seq}"
+    if link(before.hash, found.position, found.row) != found.hash:
+        return "edited", "the event does not fit its hash"
+    if found.position < before.position:
+        return "reordered", f"the event stands before event {before.seq}"
+    return None
+
+
+def _check_root(evidence: Evidence, findings: Findings, root: Root, run_id: str, seq: int) -> None:
+    """Check that the stored hashes below one root are those that were signed."""
+    hashes = evidence.read_hashes(first=root.first_position, through=root.through_position)
+    if MerkleTree(hashes).root().hex() != root.merkle_root:
+        findings.report(
+            "root",
+            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            position=root.first_position,
+            run_id=run_id,
+            seq=seq,
+        )
+    findings.roots += 1
