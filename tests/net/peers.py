@@ -91,8 +91,10 @@ class RawPeer:
 
     async def read_close(self) -> int:
         """The code of the close frame that comes next; 1006 when the connection just ends."""
+        opcode, payload = PING, b""
         try:
-            opcode, payload = await self.read_frame()
+            while opcode == PING:
+                opcode, payload = await self.read_frame()
         except EOFError:
             return 1006
         assert opcode == CLOSE

@@ -277,6 +277,7 @@ async def test_peer_that_wakes_up_reads_whole_frames_and_the_reason(
             await transport.send(batch)
 
     async with connected(serve) as peer:
+        await wait_all_tasks_blocked()  # the send has begun
         autojump_clock.jump(31)
         await wait_all_tasks_blocked()
         assert batch == [(await peer.read_frame())[1] for _ in batch]
