@@ -66,18 +66,17 @@ class Pages:
 
     def __init__(self, sources: HttpSources) -> None:
         self._sources = sources
-        self._services = sources.services
 
     async def front(self) -> Response:
-        page = FRONT_PAGE.format(version=self._services.version, host=request.host)
+        page = FRONT_PAGE.format(version=self._sources.version, host=request.host)
         return _respond(page)
 
     async def readyz(self) -> Response:
         """200 when ready and the journal takes writes."""
-        state = self._services.state()
+        state = self._sources.state()
         if state != "ready":
             return _respond(f"not ready: {state}\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        if not self._services.journal.is_writable:
+        if not self._sources.is_writable():
             text = "not ready: the journal cannot be written\n"
             return _respond(text, HTTPStatus.SERVICE_UNAVAILABLE)
         return _respond("ready\n")
@@ -98,7 +97,7 @@ class Pages:
         bearer = find_bearer(_head(cast("HTTPScope", request.scope)))
         if bearer is None:
             raise Unauthenticated("this page needs `Authorization: Bearer TOKEN`")
-        caller = await self._services.authenticate(bearer)
+        caller = await self._sources.authenticate(bearer)
         caller.require(READ_SCOPE)
         return caller
 

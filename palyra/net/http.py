@@ -15,9 +15,10 @@ import trio
 from palyra.actors.blocking import run_sync
 from palyra.net.door import HttpServer
 from palyra.net.metrics import Source
+from palyra.net.ports import Authenticate
 from palyra.net.replay import ReplayStream
-from palyra.net.services import Services
 from palyra.net.upgrade import Names
+from palyra.net.wire import State
 
 WRITE_TIMEOUT_S = 30.0  # Hypercorn shields its writes: a reader that stalls must be cut off here
 
@@ -26,7 +27,10 @@ WRITE_TIMEOUT_S = 30.0  # Hypercorn shields its writes: a reader that stalls mus
 class HttpSources:
     """What the pages are made from."""
 
-    services: Services
+    version: str
+    state: Callable[[], State]
+    is_writable: Callable[[], bool]  # whether the journal takes commits
+    authenticate: Authenticate
     names: Callable[[], Names]
     asyncapi: Callable[[], bytes]
     metrics: Sequence[Source] = field(default=())

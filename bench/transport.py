@@ -1,0 +1,121 @@
+"""How fast one WebSocket takes messages: batches of the transport against one by one.
+
+Both ends run on one TCP connection over loopback; the reader, a raw socket in a thread, only
+counts bytes, so that the writer is what is measured.  Messages of 200 bytes, batches of 64.
+"""
+
+import argparse
+import json
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from palyra.net.engine import Engine, WebSocketLimits, render_frames
+from palyra.net.replay import ReplayStream
+from palyra.net.sniff import HeadParser
+from palyra.net.websocket import WebSocketTransport
+
+MESSAGE = b"x" * 200
+BATCH = [MESSAGE] * 64
+FRAME_BYTES = len(render_frames([MESSAGE]))
+UPGRADE = (
+    b"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+Writer = Callable[[Engine, WebSocketTransport, int], Awaitable[None]]
+
+
+async def write_batches(_engine: Engine, transport: WebSocketTransport, count: int) -> None:
+    """`Transport.send` of 64 messages at a time."""
+    for _ in range(count // len(BATCH)):
+        await transport.send(BATCH)
+
+
+async def write_singly(_engine: Engine, transport: WebSocketTransport, count: int) -> None:
+    """`Transport.send` of one message at a time."""
+    for _ in range(count):
+        await transport.send([MESSAGE])
+
+
+async def write_by_library(engine: Engine, _transport: WebSocketTransport, count: int) -> None:
+    """trio-websocket's own `send_message`."""
+    text = MESSAGE.decode()
+    for _ in range(count):
+        await engine.send_message(text)
+
+
+class ByteCounter:
+    """Reads one connection in a thread until enough bytes have come."""
+
+    def __init__(self, sock: socket.socket, expected_bytes: int) -> None:
+        self._sock = sock
+        self._missing = expected_bytes
+        self.ended_s = 0.0
+        self.thread = threading.Thread(target=self._read)
+
+    def _read(self) -> None:
+        buffer = bytearray(1 << 20)
+        while self._missing > 0:
+            self._missing -= self._sock.recv_into(buffer)
+        self.ended_s = time.perf_counter()
+
+
+async def measure(write: Writer, count: int) -> float:
+    """Messages per second until the last byte has arrived."""
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    client = socket.create_connection(listener.socket.getsockname())
+    stream = ReplayStream(await listener.accept())
+    engine, transport = await open_transport(stream)
+    client.recv(65_536)  # the answer to the upgrade
+    counter = ByteCounter(client, count * FRAME_BYTES)
+    counter.thread.start()
+    began_s = time.perf_counter()
+    await write(engine, transport, count)
+    await trio.to_thread.run_sync(counter.thread.join)
+    stream.abort()
+    client.close()
+    await listener.aclose()
+    return count / (counter.ended_s - began_s)
+
+
+async def open_transport(stream: ReplayStream) -> tuple[Engine, WebSocketTransport]:
+    head = HeadParser().feed(UPGRADE)
+    assert head is not None
+    limits = WebSocketLimits()
+    engine = Engine(stream, limits)
+    await engine.shake_hands(head, None)
+    return engine, WebSocketTransport(engine, stream, limits, name="bench")
+
+
+def median_rate(write: Writer, count: int, rounds: int) -> int:
+    """The median of several rounds."""
+    return round(statistics.median(trio.run(measure, write, count) for _ in range(rounds)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=64_000, help="per round, batched")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    count, rounds = options.messages, options.rounds
+    batched = median_rate(write_batches, count, rounds)
+    library = median_rate(write_by_library, count // 4, rounds)
+    result = {
+        "bench": "transport",
+        "message_bytes": len(MESSAGE),
+        "batch": len(BATCH),
+        "batched_per_s": batched,
+        "single_per_s": median_rate(write_singly, count // 4, rounds),
+        "send_message_per_s": library,
+        "ratio": round(batched / library, 1),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
