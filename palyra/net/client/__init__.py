@@ -9,9 +9,10 @@
 Imports only `core`, `errors` and its own package, and none of the daemon's heavy libraries.
 """
 
-from palyra.net.client.client import Client
+from palyra.net.client.client import Client, RunOptions
 from palyra.net.client.connect import connect
 from palyra.net.client.feed import CaughtUp, Dropped, Item, Progress, Reset, TapeEvent
+from palyra.net.client.race import wait_any
 from palyra.net.client.replies import RunView, TapePage, Token
 from palyra.net.client.subscription import Inbox, Notice, Subscription
 
@@ -24,10 +25,12 @@ __all__ = [
     "Notice",
     "Progress",
     "Reset",
+    "RunOptions",
     "RunView",
     "Subscription",
     "TapeEvent",
     "TapePage",
     "Token",
     "connect",
+    "wait_any",
 ]

@@ -48,21 +48,28 @@ class Subscription:
         """The `after_seq` from which another client would continue."""
         return self.feed.cursor
 
+    @property
+    def has_item(self) -> bool:
+        """Whether an item is waiting to be taken."""
+        return bool(self._items)
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Item:
         """The next item.  Raises what ended the subscription.  Cancellation: no item is lost."""
+        await self.wait_item()
+        if self._items:
+            item = self._items.popleft()
+            self._size_bytes -= _size_bytes(item)
+            return item
+        raise self._failure or StopAsyncIteration
+
+    async def wait_item(self) -> None:
+        """Return once there is an item to take, or an end to be told of; takes nothing."""
         await trio.lowlevel.checkpoint()
-        while not self._items:
-            if self._failure is not None:
-                raise self._failure
-            if self.feed.is_finished:
-                raise StopAsyncIteration
+        while not (self._items or self._failure or self.feed.is_finished):
             await self._wait_news()
-        item = self._items.popleft()
-        self._size_bytes -= _size_bytes(item)
-        return item
 
     async def wait_opened(self) -> None:
         """Return when the daemon has accepted it.  Raises what it was refused with."""

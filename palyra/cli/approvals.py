@@ -1,0 +1,149 @@
+"""`palyra approvals`: the questions that wait for a person, and the answers."""
+
+from typing import Literal, get_args
+
+import click
+import msgspec
+
+from palyra.cli.exits import FAILED, Stop
+from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.commands import Resolved
+from palyra.core.display import render_json, visible
+from palyra.core.records import ApprovalRecord, ApprovalScope
+from palyra.net.client import Client
+
+DIGEST_CHARS = 12  # enough to compare by eye; the whole digest is what is sent
+
+
+@click.group()
+def approvals() -> None:
+    """Answer what waits for a person."""
+
+
+@approvals.command("list")
+@click.option("--run", "run_id", help="Only of this run.")
+@click.option("--all", "everything", is_flag=True, help="Also what is settled.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@shared_options
+def list_(options: Options, run_id: str | None, limit: int, *, everything: bool) -> None:
+    """List approvals, pending ones first."""
+    found = talk(
+        options,
+        lambda client: client.list_approvals(
+            run_id=run_id, pending_only=not everything, limit=limit
+        ),
+    )
+    if options.as_json:
+        print_json(found)
+        return
+    columns = ("APPROVAL", "STATE", "RISK", "AGE", "DIGEST", "SUMMARY")
+    print_table(columns, [_row(one) for one in found], empty="nothing waits for a person")
+
+
+def _row(approval: ApprovalRecord) -> tuple[object, ...]:
+    return (
+        approval.approval_id,
+        approval.state,
+        approval.risk,
+        age(approval.requested_ms),
+        approval.digest[:DIGEST_CHARS],
+        visible(approval.summary),
+    )
+
+
+@approvals.command()
+@click.argument("approval_id")
+@shared_options
+def show(options: Options, approval_id: str) -> None:
+    """Show exactly what is asked."""
+    approval = talk(options, lambda client: client.get_approval(approval_id))
+    if options.as_json:
+        print_json(approval)
+    else:
+        print_approval(approval)
+
+
+@approvals.command()
+@click.argument("approval_id")
+@click.option("--digest", help="Only if this is (the beginning of) what is asked.")
+@click.option(
+    "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
+)
+@click.option("--ttl", "ttl_s", type=click.IntRange(1), help="Seconds, with --scope timeboxed.")
+@click.option("--reason", default="")
+@shared_options
+def allow(
+    options: Options,
+    approval_id: str,
+    *,
+    digest: str | None,
+    scope: ApprovalScope,
+    ttl_s: int | None,
+    reason: str,
+) -> None:
+    """Allow what is asked, exactly as shown."""
+    ttl_ms = None if ttl_s is None else ttl_s * 1000
+
+    async def work(client: Client) -> Resolved:
+        approval = await _get_matching(client, approval_id, digest)
+        return await client.resolve_approval(
+            approval_id, "allow", approval.digest, scope=scope, ttl_ms=ttl_ms, reason=reason
+        )
+
+    _print_outcome(options, talk(options, work), "allow")
+
+
+@approvals.command()
+@click.argument("approval_id")
+@click.option("--digest", help="Only if this is (the beginning of) what is asked.")
+@click.option("--reason", default="")
+@shared_options
+def deny(options: Options, approval_id: str, digest: str | None, reason: str) -> None:
+    """Deny it; the model is told, with the reason."""
+
+    async def work(client: Client) -> Resolved:
+        approval = await _get_matching(client, approval_id, digest)
+        return await client.resolve_approval(approval_id, "deny", approval.digest, reason=reason)
+
+    _print_outcome(options, talk(options, work), "deny")
+
+
+async def _get_matching(client: Client, approval_id: str, digest: str | None) -> ApprovalRecord:
+    """The approval, if what it asks is what the caller saw."""
+    approval = await client.get_approval(approval_id)
+    if digest is not None and not approval.digest.startswith(digest.lower()):
+        raise Stop(
+            f"what is asked has the digest {approval.digest[:DIGEST_CHARS]}…, not {digest}",
+            f"read it again: palyra approvals show {approval_id}",
+        )
+    return approval
+
+
+def print_approval(approval: ApprovalRecord) -> None:
+    """Everything a person needs to decide, complete and with nothing hidden."""
+    rows = [
+        ("approval", approval.approval_id),
+        ("run", approval.run_id),
+        ("state", approval.state),
+        ("tool", visible(approval.tool)),
+        ("risk", approval.risk),
+        ("summary", visible(approval.summary)),
+        ("why asked", visible(approval.policy_reason)),
+        ("digest", approval.digest),
+        ("scopes", ", ".join(approval.scopes)),
+    ]
+    print_table(("WHAT", "VALUE"), rows, empty="")
+    say("arguments, exactly as they would be used:", bold=True)
+    say(render_json(msgspec.json.decode(approval.arguments)))
+
+
+def _print_outcome(options: Options, outcome: Resolved, wanted: Literal["allow", "deny"]) -> None:
+    if options.as_json:
+        print_json(outcome)
+    elif outcome.won:
+        say(f"{outcome.decision} ({outcome.scope}) is recorded", fg="green")
+    else:
+        say(f"already settled: {outcome.decision} by {outcome.by}", fg="yellow")
+    if outcome.decision != wanted:
+        raise SystemExit(FAILED)

@@ -1,0 +1,80 @@
+"""The command line: `palyra NOUN VERB`, a client of the daemon like any other.
+
+Each noun is a module that is imported when it is used, so that help and completion are instant.
+"""
+
+import importlib
+from pathlib import Path
+
+import click
+
+from palyra import __version__
+from palyra.cli.exits import EXPLAINED
+from palyra.cli.shell import Options
+
+# Name -> module and the line in the list of commands (a test compares it with the command's own).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("up", "Start the daemon here, in the foreground."),
+    "run": ("run", "Send a message and watch what comes of it."),
+    "runs": ("runs", "List, show, cancel and wait for runs."),
+    "approvals": ("approvals", "Answer what waits for a person."),
+    "tape": ("tape", "Read, verify and export what happened."),
+    "sessions": ("sessions", "List, show, archive and reset conversations."),
+    "tools": ("tools", "List what a model could call."),
+    "policy": ("policy", "Explain what would happen to a call."),
+    "tokens": ("tokens", "Create, list and revoke bearer tokens."),
+    "status": ("status", "Show how the daemon is."),
+    "tree": ("status", "Show the supervision tree."),
+    "doctor": ("doctor", "Check this machine and the daemon."),
+    "config": ("config", "Show the configuration and its schema."),
+    "schema": ("schema", "Print the schemas of the protocol."),
+    "serve": ("serve", "Run the daemon for a service manager or a parent process."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are named."""
+
+    table = COMMANDS
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self.table:
+            return None
+        module = importlib.import_module(f"palyra.cli.{self.table[cmd_name][0]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section(self.epilog or ""):
+            formatter.write_dl([(str(code), text) for code, text in EXPLAINED.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog="Exit codes",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    envvar="PALYRA_HOME",
+    help="The daemon's directory (or $PALYRA_HOME).",
+)
+@click.option("--url", envvar="PALYRA_URL", help="The daemon's address (or $PALYRA_URL).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.version_option(__version__, prog_name="palyra")
+@click.pass_context
+def cli(context: click.Context, home: Path | None, url: str | None, *, as_json: bool) -> None:
+    """Palyra: an agent daemon whose every step is on a tape.
+
+    `palyra up` starts it; `palyra run "hello"` talks to it.
+    """
+    context.obj = Options(home=home, url=url, as_json=as_json)

@@ -1,0 +1,187 @@
+"""Tape events as sentences: what happened, in one line each.
+
+Pure.  `run`, `tape show` and the demonstration tell the same story with it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from palyra.cli.screen import one_line, safe
+from palyra.core import events as ev
+from palyra.core.display import render_call, visible
+from palyra.net.client import TapeEvent
+
+E = TypeVar("E", bound=ev.Event)
+Tell = Callable[[Any], "Line"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A mark, what happened, and a colour of click's and rich's common set."""
+
+    mark: str
+    text: str
+    colour: str | None = None
+
+
+def narrate(item: TapeEvent) -> Line:
+    """The line for an event; unknown kinds are shown by name and payload."""
+    tell = _TELL.get(type(item.event)) if item.event is not None else None
+    if tell is None:
+        return Line("·", f"{safe(item.kind)} {one_line(item.data.decode(errors='replace'), 120)}")
+    return tell(item.event)
+
+
+def to_json(item: TapeEvent) -> dict[str, object]:
+    """The event as the wire shows it."""
+    return {
+        "run_id": item.run_id,
+        "session_id": item.session_id,
+        "seq": item.seq,
+        "at_ms": item.at_ms,
+        "kind": item.kind,
+        "data": msgspec.Raw(item.data),
+    }
+
+
+def describe_call(tool: str, arguments: object) -> str:
+    """One line that names a call, safe to show."""
+    if isinstance(arguments, dict):
+        return render_call(tool, arguments)
+    return visible(f"{tool}({msgspec.json.encode(arguments).decode()[:120]})")
+
+
+def _accepted(event: ev.RunAccepted) -> Line:
+    return Line("●", f"accepted from {event.principal} for model {event.model}", "cyan")
+
+
+def _received(event: ev.MessageReceived) -> Line:
+    return Line("»", one_line(event.text, 160))
+
+
+def _started(event: ev.RunStarted) -> Line:
+    return Line("·", f"started by daemon {event.instance_id[:12]}")
+
+
+def _assembled(event: ev.ContextAssembled) -> Line:
+    return Line("·", f"context of {event.input_tokens} tokens, {len(event.segments)} segments")
+
+
+def _turn_started(event: ev.TurnStarted) -> Line:
+    again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+    return Line("▸", f"turn {event.turn}: asking {event.model}{again}")
+
+
+def _turn_completed(event: ev.TurnCompleted) -> Line:
+    used = event.usage
+    calls = f", {len(event.calls)} call(s)" if event.calls else ""
+    spent = f"{used.input_tokens} + {used.output_tokens} tokens"
+    return Line("▸", f"turn {event.turn}: {event.finish_reason}{calls}, {spent}")
+
+
+def _turn_failed(event: ev.TurnFailed) -> Line:
+    after = f"; again in {event.delay_ms} ms" if event.retry else ""
+    return Line("✗", f"turn {event.turn}: {event.failure_class}: {event.detail}{after}", "red")
+
+
+def _proposed(event: ev.ToolProposed) -> Line:
+    return Line(
+        "→", f"{describe_call(event.tool, event.arguments)}  [{event.tool_class}]", "yellow"
+    )
+
+
+def _rejected(event: ev.ToolRejected) -> Line:
+    return Line("✗", f"rejected: {event.reason} {event.repair_hint}", "red")
+
+
+def _decided(event: ev.ToolDecided) -> Line:
+    by = f" (by {', '.join(event.policies)})" if event.policies else ""
+    if event.verdict == "allow":
+        return Line("✓", f"allowed: {event.reason}{by}", "green")
+    return Line("✗", f"denied: {event.reason}{by}", "red")
+
+
+def _asked(event: ev.ApprovalRequested) -> Line:
+    shown = f"{event.summary} ({event.risk} risk)"
+    return Line("?", f"needs a person: {shown}, {event.approval_id}", "magenta")
+
+
+def _answered(event: ev.ApprovalResolved) -> Line:
+    why = f": {event.reason}" if event.reason else ""
+    colour = "green" if event.decision == "allow" else "red"
+    return Line("!", f"{event.decision} ({event.scope}) by {event.by}{why}", colour)
+
+
+def _tool_started(event: ev.ToolStarted) -> Line:
+    return Line("·", f"running, {event.executor}, walls: {event.enforcement}")
+
+
+def _tool_completed(event: ev.ToolCompleted) -> Line:
+    good = event.status == "succeeded"
+    output = event.output if good else (event.error or event.output)
+    text = f"{event.status} in {event.duration_ms} ms: {one_line(output, 100)}"
+    return Line("←", text, "green" if good else "red")
+
+
+def _attested(event: ev.ToolAttested) -> Line:
+    return Line("·", f"attested, signature {event.signature[:16]}…")
+
+
+def _steered(event: ev.SteerReceived) -> Line:
+    return Line("»", f"{event.by} adds: {one_line(event.text, 120)}", "cyan")
+
+
+def _answer_rejected(event: ev.AnswerRejected) -> Line:
+    return Line("✗", f"no answer yet: {event.reason}", "red")
+
+
+def _message(event: ev.MessageCompleted) -> Line:
+    return Line("«", one_line(event.text, 160))
+
+
+def _recovered(event: ev.RunRecovered) -> Line:
+    where = f"after seq {event.from_seq}"
+    return Line(
+        "●", f"taken up again by a restarted daemon, attempt {event.attempt}, {where}", "cyan"
+    )
+
+
+def _done(event: ev.RunDone) -> Line:
+    return Line("■", f"done: {event.reason}", "green")
+
+
+def _failed(event: ev.RunFailed) -> Line:
+    return Line("■", f"failed: {event.failure_class}: {event.reason} ({event.action})", "red")
+
+
+def _cancelled(event: ev.RunCancelled) -> Line:
+    return Line("■", f"cancelled by {event.by}: {event.reason}", "red")
+
+
+_TELL: dict[type[ev.Event], Tell] = {
+    ev.RunAccepted: _accepted,
+    ev.MessageReceived: _received,
+    ev.RunStarted: _started,
+    ev.ContextAssembled: _assembled,
+    ev.TurnStarted: _turn_started,
+    ev.TurnCompleted: _turn_completed,
+    ev.TurnFailed: _turn_failed,
+    ev.ToolProposed: _proposed,
+    ev.ToolRejected: _rejected,
+    ev.ToolDecided: _decided,
+    ev.ApprovalRequested: _asked,
+    ev.ApprovalResolved: _answered,
+    ev.ToolStarted: _tool_started,
+    ev.ToolCompleted: _tool_completed,
+    ev.ToolAttested: _attested,
+    ev.SteerReceived: _steered,
+    ev.AnswerRejected: _answer_rejected,
+    ev.MessageCompleted: _message,
+    ev.RunRecovered: _recovered,
+    ev.RunDone: _done,
+    ev.RunFailed: _failed,
+    ev.RunCancelled: _cancelled,
+}

@@ -1,0 +1,206 @@
+"""`palyra run TEXT`: send a message and watch what comes of it.
+
+The model's words go to standard output, everything else to standard error: `palyra run … > file`
+keeps the answer.  With --json standard output is the tape, one event a line.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from typing import get_args
+
+import click
+import trio
+
+from palyra.cli.exits import CANCELLED, DONE, FAILED, INTERRUPTED, PARTIAL, Stop
+from palyra.cli.narrate import narrate, to_json
+from palyra.cli.question import Desk, find_terminal
+from palyra.cli.screen import print_json_line, safe, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core import events as ev
+from palyra.core.events import QueueMode
+from palyra.net.client import Client, Dropped, Item, Progress, RunOptions, Subscription, TapeEvent
+
+CANCEL_WITHIN_S = 10.0
+
+# What a person at the terminal is shown; `palyra tape show` shows everything.
+SHOWN = (
+    ev.TurnFailed,
+    ev.ToolProposed,
+    ev.ToolRejected,
+    ev.ToolDecided,
+    ev.ApprovalResolved,
+    ev.ToolCompleted,
+    ev.SteerReceived,
+    ev.AnswerRejected,
+    ev.RunRecovered,
+    ev.RunDone,
+    ev.RunFailed,
+    ev.RunCancelled,
+)
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run ended, as an exit code."""
+
+    run_id: str | None = None
+    code: int = FAILED
+    was_refused: bool = False
+
+    def note(self, event: ev.Event | None) -> None:
+        """Take an event of the run into account."""
+        match event:
+            case ev.ToolDecided(verdict="deny"):
+                self.was_refused = True
+            case ev.RunDone(reason=reason):
+                whole = reason == "answered" and not self.was_refused
+                self.code = DONE if whole else PARTIAL
+            case ev.RunCancelled():
+                self.code = CANCELLED
+            case _:
+                pass
+
+
+@dataclass(slots=True)
+class Story:
+    """Prints a run as it happens: words as they come, steps as lines."""
+
+    streams: bool  # words as they come; else only the answer, once it is complete
+    _streamed: dict[str, str] = field(default_factory=dict)  # by turn
+    _is_mid_line: bool = False
+
+    def tell(self, item: Item) -> None:
+        """Print what the item adds to the story."""
+        match item:
+            case Progress(kind="text"):
+                self._stream(item)
+            case TapeEvent():
+                self._tell_event(item)
+            case Dropped():
+                self._end_line()
+                say("● the daemon restarted; its last words did not last", err=True, fg="cyan")
+                self._streamed.clear()
+            case _:
+                pass
+
+    def _stream(self, progress: Progress) -> None:
+        if not self.streams:
+            return
+        self._streamed[progress.item] = self._streamed.get(progress.item, "") + progress.delta
+        click.echo(safe(progress.delta), nl=False)
+        self._is_mid_line = not progress.delta.endswith("\n")
+
+    def _tell_event(self, item: TapeEvent) -> None:
+        match item.event:
+            case ev.TurnCompleted(text=text):
+                self._complete(text)
+            case ev.MessageCompleted(text=text) if not self.streams:
+                click.echo(safe(text))
+            case ev.Event() if isinstance(item.event, SHOWN):
+                self._end_line()
+                line = narrate(item)
+                say(f"{line.mark} {line.text}", err=True, fg=line.colour)
+            case _:
+                pass
+
+    def _complete(self, text: str) -> None:
+        """Print what of a turn's text has not been streamed: deltas may be missing."""
+        if not self.streams:
+            return
+        so_far = "".join(self._streamed.values())
+        self._streamed.clear()
+        if text.startswith(so_far):
+            text = text[len(so_far) :]
+        else:
+            self._end_line()
+        click.echo(safe(text), nl=False)
+        self._is_mid_line = self._is_mid_line or bool(text)
+        self._end_line()
+
+    def _end_line(self) -> None:
+        if self._is_mid_line:
+            click.echo()
+        self._is_mid_line = False
+
+
+@click.command()
+@click.argument("text")
+@click.option("--session", "session_key", help="Key of the conversation; made if new.")
+@click.option("--agent", help="Name of the agent.")
+@click.option("--model", help="Name of the model.")
+@click.option(
+    "--queue-mode", type=click.Choice(get_args(QueueMode)), help="If the session is busy."
+)
+@click.option("--deny", is_flag=True, help="Ask nobody: what needs approval is denied.")
+@click.option("--detach", is_flag=True, help="Print the run's id and return.")
+@shared_options
+def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str | None) -> None:
+    """Send TEXT (- reads standard input) and watch what comes of it.
+
+    Tool calls that need approval are asked about here; without a terminal the run waits for
+    another client to answer (`palyra approvals`).  Ctrl-C cancels the run.
+    """
+    words = sys.stdin.read() if text == "-" else text
+    start: RunOptions = {"approval_mode": "deny"} if deny else {}
+    start.update({key: value for key, value in wanted.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
+    if detach:
+        started = talk(options, lambda client: client.start_run(words, **start))
+        click.echo(started.run_id)
+        return
+    ending = Ending()
+    try:
+        talk(options, lambda client: _watch(client, words, start, options, ending))
+    except Stop as stop:
+        if stop.exit_code != INTERRUPTED or ending.run_id is None:
+            raise
+        _cancel(options, ending)
+    raise SystemExit(ending.code)
+
+
+async def _watch(
+    client: Client, text: str, start: RunOptions, options: Options, ending: Ending
+) -> None:
+    started = await client.start_run(text, **start)
+    ending.run_id = started.run_id
+    if options.as_json:
+        async with client.events(started.run_id, progress=False) as items:
+            async for item in items:
+                _print_event(item, ending)
+        return
+    say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
+    story = Story(streams=sys.stdout.isatty())
+    async with client.events(started.run_id) as items:
+        await _follow(items, story, Desk(client, find_terminal()), ending)
+
+
+async def _follow(items: Subscription, story: Story, desk: Desk, ending: Ending) -> None:
+    async for item in items:
+        story.tell(item)
+        if isinstance(item, TapeEvent):
+            desk.note(item)
+            ending.note(item.event)
+        while desk.is_asking and not items.has_item:
+            await desk.work(items)
+
+
+def _print_event(item: Item, ending: Ending) -> None:
+    if isinstance(item, TapeEvent):
+        ending.note(item.event)
+    if isinstance(item, TapeEvent):
+        print_json_line(to_json(item))
+    elif isinstance(item, Dropped):
+        print_json_line({"run_id": item.run_id, "dropped_after": item.after_seq})
+
+
+def _cancel(options: Options, ending: Ending) -> None:
+    """Cancel the run that was being watched."""
+    run_id = ending.run_id or ""
+
+    async def work(client: Client) -> str:
+        with trio.move_on_after(CANCEL_WITHIN_S):
+            return (await client.cancel(run_id, "interrupted at the terminal")).state
+        raise Stop(f"{run_id} was not cancelled in time", f"palyra runs cancel {run_id}")
+
+    state = talk(options, work)
+    say(f"■ {run_id} is {state}", err=True, fg="red")
+    ending.code = CANCELLED if state == "cancelled" else ending.code

@@ -1,0 +1,112 @@
+"""`palyra runs`: what was asked of the daemon, and how it stands."""
+
+from typing import get_args
+
+import click
+
+from palyra.cli.exits import CANCELLED, DONE, FAILED
+from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.records import RunState
+from palyra.net.client import RunView
+
+EXIT_OF = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
+
+
+@click.group()
+def runs() -> None:
+    """List, show, cancel and wait for runs."""
+
+
+@runs.command("list")
+@click.option("--session", "session_id", help="Only of this session.")
+@click.option("--state", "states", multiple=True, type=click.Choice(get_args(RunState)))
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--after", "cursor", metavar="RUN_ID", help="Go on after this run.")
+@shared_options
+def list_(
+    options: Options,
+    session_id: str | None,
+    states: tuple[RunState, ...],
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """List runs, newest first."""
+    page = talk(
+        options,
+        lambda client: client.list_runs(
+            session_id=session_id, states=states, limit=limit, cursor=cursor
+        ),
+    )
+    if options.as_json:
+        print_json(page)
+        return
+    columns = ("RUN", "PHASE", "AGE", "TURNS", "TOOLS", "PRINCIPAL", "REASON")
+    print_table(columns, [_row(run) for run in page.runs], empty="no runs yet")
+    if page.next_cursor:
+        say(f"more: --after {page.next_cursor}", dim=True)
+
+
+def _row(run: RunView) -> tuple[object, ...]:
+    return (
+        run.run_id,
+        run.phase,
+        age(run.created_ms),
+        run.turns,
+        run.tool_calls,
+        run.principal,
+        run.reason or "-",
+    )
+
+
+@runs.command()
+@click.argument("run_id")
+@shared_options
+def show(options: Options, run_id: str) -> None:
+    """Show one run."""
+    _print_run(options, talk(options, lambda client: client.get_run(run_id)))
+
+
+@runs.command()
+@click.argument("run_id")
+@click.option("--reason", default="cancelled from the command line")
+@shared_options
+def cancel(options: Options, run_id: str, reason: str) -> None:
+    """Cancel a run; one that has ended keeps its end."""
+    cancelled = talk(options, lambda client: client.cancel(run_id, reason))
+    if options.as_json:
+        print_json(cancelled)
+    else:
+        say(f"{run_id} is {cancelled.state}")
+
+
+@runs.command()
+@click.argument("run_id")
+@click.option("--attention", is_flag=True, help="Also return when it needs a person.")
+@shared_options
+def wait(options: Options, run_id: str, *, attention: bool) -> None:
+    """Wait for the end of a run; the exit code tells how it ended."""
+    until = "attention" if attention else "terminal"
+    run = talk(options, lambda client: client.wait_run(run_id, until=until))  # type: ignore[arg-type]  # a literal
+    _print_run(options, run)
+    raise SystemExit(EXIT_OF.get(run.state, DONE))
+
+
+def _print_run(options: Options, run: RunView) -> None:
+    if options.as_json:
+        print_json(run)
+        return
+    rows = [
+        ("run", run.run_id),
+        ("session", run.session_id),
+        ("phase", run.phase),
+        ("reason", run.reason or "-"),
+        ("principal", run.principal),
+        ("agent, model", f"{run.agent}, {run.model}"),
+        ("age", age(run.created_ms)),
+        ("turns, tool calls", f"{run.turns}, {run.tool_calls}"),
+        ("tokens", f"{run.usage.input_tokens} in, {run.usage.output_tokens} out"),
+        ("events", run.head_seq + 1),
+        ("pending approvals", run.pending_approvals),
+    ]
+    print_table(("WHAT", "VALUE"), rows, empty="")

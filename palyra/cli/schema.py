@@ -1,0 +1,30 @@
+"""`palyra schema`: the protocol as JSON Schema or AsyncAPI, without a daemon."""
+
+import click
+import msgspec
+
+from palyra import __version__
+from palyra.cli.screen import print_json
+from palyra.net.asyncapi import render_asyncapi
+from palyra.net.methods.table import METHODS
+from palyra.net.schema import describe_protocol
+from palyra.net.wire import PROTOCOL
+
+
+@click.command()
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["jsonschema", "asyncapi"]),
+    default="jsonschema",
+    show_default=True,
+)
+@click.option("--host", default="127.0.0.1:7467", help="For AsyncAPI: the daemon's host and port.")
+def schema(kind: str, host: str) -> None:
+    """Print the schemas of the protocol."""
+    described = describe_protocol(METHODS)
+    if kind == "asyncapi":
+        print_json(render_asyncapi(described, version=__version__, host=host))
+        return
+    about = {"protocol": PROTOCOL, "version": __version__}
+    print_json(about | msgspec.structs.asdict(described))

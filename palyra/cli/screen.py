@@ -1,0 +1,94 @@
+"""What reaches the terminal: escaped, aligned, or as JSON.
+
+Tape content comes from models, tools and web pages.  Nothing of it may move the cursor, change
+colours, retitle the window or reverse the direction of text: such characters are shown as escapes.
+"""
+
+import time
+import unicodedata
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+_HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_KEPT = frozenset("\n\t")
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+
+
+def safe(text: str) -> str:
+    """The text with everything that steers a terminal escaped; lines and tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(ch) if _steers(ch) else ch for ch in text)
+
+
+def _steers(char: str) -> bool:
+    if char in _KEPT:
+        return False
+    return char in _DIRECTION or unicodedata.category(char) in _HIDDEN
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}"
+
+
+def one_line(text: str, limit: int = 100) -> str:
+    """The beginning of the text, safe and on one line."""
+    flat = safe(" ".join(text.split()))
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+
+
+def say(
+    text: str = "",
+    *,
+    fg: str | None = None,
+    bold: bool | None = None,
+    dim: bool | None = None,
+    err: bool = False,
+) -> None:
+    """Print a line, safely; `err` to standard error."""
+    click.echo(click.style(safe(text), fg=fg, bold=bold, dim=dim), err=err)
+
+
+def print_json(value: object) -> None:
+    """Print as indented JSON; what steers a terminal becomes an escape, which JSON reads back."""
+    say(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def print_json_line(value: object) -> None:
+    """Print as one line of NDJSON, escaped alike."""
+    say(msgspec.json.encode(value).decode())
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+    """Print aligned columns; the last one may be of any length."""
+    if not rows:
+        say(empty, dim=True)
+        return
+    cells = [[one_line(str(cell), 200) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    say(_align(columns, widths), bold=True)
+    for row in cells:
+        say(_align(row, widths))
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+    return "  ".join(padded).rstrip()
+
+
+def age(at_ms: int | None, now_ms: int | None = None) -> str:
+    """How long ago, in the unit that fits."""
+    if at_ms is None:
+        return "-"
+    past_s = ((now_ms if now_ms is not None else time.time_ns() // 1_000_000) - at_ms) / 1000
+    for limit_s, unit_s, unit in (
+        (MINUTE_S, 1, "s"),
+        (HOUR_S, MINUTE_S, "min"),
+        (DAY_S, HOUR_S, "h"),
+    ):
+        if past_s < limit_s:
+            return f"{max(past_s, 0) / unit_s:.0f} {unit}"
+    return f"{past_s / DAY_S:.0f} d"

@@ -1,0 +1,50 @@
+"""`palyra status` and `palyra tree`: how the daemon is, and what it consists of."""
+
+from typing import Any
+
+import click
+
+from palyra.cli.screen import print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+
+
+@click.command()
+@shared_options
+def status(options: Options) -> None:
+    """Show how the daemon is."""
+    found = talk(options, lambda client: client.status())
+    if options.as_json:
+        print_json(found)
+        return
+    rows = [
+        ("state", found.state),
+        ("version", found.version),
+        ("instance", found.instance_id),
+        ("journal", "writable" if found.is_writable else "READ ONLY"),
+        ("rows waiting", "-" if found.journal_backlog is None else found.journal_backlog),
+        ("connections", "-" if found.connections is None else found.connections),
+    ]
+    print_table(("WHAT", "VALUE"), rows, empty="")
+
+
+@click.command()
+@shared_options
+def tree(options: Options) -> None:
+    """Show the supervision tree."""
+    root = talk(options, lambda client: client.tree())
+    if options.as_json:
+        print_json(root)
+        return
+    for line in draw(root):
+        say(line)
+
+
+def draw(node: dict[str, Any], indent: str = "") -> list[str]:
+    """The tree as indented lines: name, state, restarts, mailbox."""
+    mailbox = node.get("mailbox_depth")
+    queue = f"  mailbox {mailbox}/{node.get('mailbox_capacity')}" if mailbox is not None else ""
+    restarts = f"  restarts {node['restarts']}" if node.get("restarts") else ""
+    crash = f"  last crash: {node['last_crash']}" if node.get("last_crash") else ""
+    first = f"{indent}{node['id']}  {node['state']}{restarts}{queue}{crash}"
+    children = [line for child in node.get("children", ()) for line in draw(child, indent + "  ")]
+    return [first, *children]

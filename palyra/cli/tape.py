@@ -1,0 +1,184 @@
+"""`palyra tape`: what happened, and the proof that it did."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import IO
+
+import click
+
+from palyra.cli.exits import FAILED, Stop
+from palyra.cli.narrate import narrate, to_json
+from palyra.cli.screen import print_json, print_json_line, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.export import ExportReport, ExportSeal, render_seal, verify_export
+from palyra.core.journal import VerifyReport
+from palyra.net.client import Client, TapeEvent
+from palyra.net.discovery import find_home
+
+PAGE_ROWS = 500
+PUBLIC_KEY_PATH = Path("keys", "signing.pub")
+
+
+@click.group()
+def tape() -> None:
+    """Read, verify and export what happened."""
+
+
+@tape.command()
+@click.argument("run_id")
+@click.option(
+    "--after", "after_seq", type=click.IntRange(-1), default=-1, help="Only later events."
+)
+@shared_options
+def show(options: Options, run_id: str, after_seq: int) -> None:
+    """Show the events of a run; with --json one a line, complete."""
+
+    async def work(client: Client) -> None:
+        start_ms: int | None = None
+        async for event in read_events(client, run_id, after_seq):
+            start_ms = event.at_ms if start_ms is None else start_ms
+            if options.as_json:
+                print_json_line(to_json(event))
+            else:
+                _print_event(event, start_ms)
+
+    talk(options, work)
+
+
+def _print_event(event: TapeEvent, start_ms: int) -> None:
+    line = narrate(event)
+    past_s = (event.at_ms - start_ms) / 1000
+    say(f"{event.seq:>4} {past_s:>8.3f} s  {event.kind:<19} {line.text}", fg=line.colour)
+
+
+async def read_events(
+    client: Client, run_id: str, after_seq: int = -1
+) -> AsyncGenerator[TapeEvent]:
+    """All committed events after `after_seq`, page by page."""
+    cursor: int | None = after_seq
+    while cursor is not None:
+        page = await client.read_tape(run_id, cursor, limit=PAGE_ROWS)
+        for event in page.events:
+            yield event
+        cursor = page.next_after_seq
+
+
+@tape.command()
+@click.argument("run_id")
+@click.option("-o", "--output", type=click.File("w", encoding="utf-8"), default="-")
+@shared_options
+def export(options: Options, run_id: str, output: IO[str]) -> None:
+    """Write a run's tape as NDJSON that proves itself: `palyra tape verify FILE`."""
+    output.write(talk(options, lambda client: export_tape(client, run_id)))
+
+
+async def export_tape(client: Client, run_id: str) -> str:
+    """The whole tape and its seal, as `core.export` verifies it."""
+    lines: list[str] = []
+    seal: ExportSeal | None = None
+    cursor: int | None = -1
+    while cursor is not None:
+        page = await client.export_tape(run_id, cursor, limit=PAGE_ROWS)
+        cursor = page.next_after_seq
+        if page.ndjson:
+            lines.append(page.ndjson)
+            seal = ExportSeal(
+                run_id=run_id,
+                seq=sum(text.count("\n") for text in lines) - 1,
+                public_key=page.public_key,
+                signature=page.signature,
+            )
+    if seal is None:
+        raise Stop(f"{run_id} has no events yet")
+    return "".join([*lines, render_seal(seal)])
+
+
+@tape.command()
+@click.argument("what", required=False, metavar="[FILE | RUN_ID]")
+@click.option("--key", help="The daemon's public key (hex), or a file that holds it.")
+@shared_options
+def verify(options: Options, what: str | None, key: str | None) -> None:
+    """Verify an exported FILE offline, or ask the daemon to verify a run or its whole journal.
+
+    Offline the key is --key, else the one in the home directory (keys/signing.pub).
+    """
+    if what is not None and Path(what).is_file():
+        _print_offline(options, verify_file(Path(what), find_key(options.home, key)))
+        return
+    if key is not None:
+        raise click.UsageError("--key goes with a FILE; the daemon verifies with its own")
+    _print_online(options, talk(options, lambda client: client.verify_tape(what)))
+
+
+def verify_file(path: Path, key: bytes | None) -> ExportReport:
+    """The verdict on an exported file."""
+    return verify_export(path.read_bytes(), is_signed, key)
+
+
+def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether the Ed25519 signature over `message` was made with that key's private half."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow, and rarely needed
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PublicKey,
+    )
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def find_key(home: Path | None, key: str | None) -> bytes | None:
+    """The trusted public key: as given (hex or a file), else the home's; None when there is none."""
+    if key is None:
+        path = find_home(home) / PUBLIC_KEY_PATH
+        return parse_key(path.read_text(encoding="ascii")) if path.is_file() else None
+    return parse_key(Path(key).read_text(encoding="ascii") if Path(key).is_file() else key)
+
+
+def parse_key(text: str) -> bytes:
+    """32 bytes from hex.  Raises a usage error."""
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != 32:  # noqa: PLR2004 - of Ed25519
+        raise click.UsageError(f"no public key: {text.strip()[:40]!r}, want 64 hex digits")
+    return key
+
+
+def _print_offline(options: Options, report: ExportReport) -> None:
+    if options.as_json:
+        print_json(report)
+    elif report.problem is None:
+        say(f"intact: {report.checked_events} events of {report.run_id}", fg="green")
+        say(f"sealed with {report.public_key}", dim=True)
+    else:
+        where = "" if report.bad_seq is None else f" at seq {report.bad_seq}"
+        say(f"NOT INTACT{where}: {report.problem}", fg="red", bold=True)
+    if report.problem is not None:
+        raise SystemExit(FAILED)
+
+
+def _print_online(options: Options, report: VerifyReport) -> None:
+    found = report.first_break
+    if options.as_json:
+        print_json(report)
+    elif found is None:
+        say(
+            f"intact: {report.checked_events} events, {report.checked_roots} signed roots",
+            fg="green",
+        )
+    else:
+        rows = [
+            ("kind", found.kind),
+            ("position", found.position),
+            ("run", found.run_id),
+            ("seq", found.seq),
+            ("detail", found.detail),
+        ]
+        say(f"NOT INTACT: {report.breaks} break(s); the first:", fg="red", bold=True)
+        print_table(("WHAT", "VALUE"), rows, empty="")
+    if found is not None:
+        raise SystemExit(FAILED)

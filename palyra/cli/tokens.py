@@ -1,0 +1,74 @@
+"""`palyra tokens`: who may connect."""
+
+from typing import get_args
+
+import click
+
+from palyra.cli.exits import Stop
+from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.records import Role
+from palyra.net.client import Token
+
+
+@click.group()
+def tokens() -> None:
+    """Create, list and revoke bearer tokens."""
+
+
+@tokens.command()
+@click.option("--principal", required=True, help="Whose runs it starts and sees.")
+@click.option("--role", type=click.Choice(get_args(Role)), default="client", show_default=True)
+@click.option("--name", required=True, help="What it is for.")
+@click.option(
+    "--ttl", "ttl_s", type=click.IntRange(1), help="Seconds it is valid; else until revoked."
+)
+@shared_options
+def create(options: Options, principal: str, role: Role, name: str, ttl_s: int | None) -> None:
+    """Make a token and print it, this once."""
+    ttl_ms = None if ttl_s is None else ttl_s * 1000
+    made = talk(
+        options,
+        lambda client: client.create_token(
+            principal=principal, role=role, name=name, ttl_ms=ttl_ms
+        ),
+    )
+    if made.token is None:
+        raise Stop(
+            f"the secret of {made.token_id} was lost with the connection",
+            f"palyra tokens revoke {made.token_id}, then make another",
+        )
+    if options.as_json:
+        print_json(made)
+        return
+    say(made.token)
+    click.echo(f"{made.token_id}: keep it, it is not shown again", err=True)
+
+
+@tokens.command("list")
+@shared_options
+def list_(options: Options) -> None:
+    """List tokens, never the secrets."""
+    found = talk(options, lambda client: client.list_tokens())
+    if options.as_json:
+        print_json(found)
+        return
+    columns = ("TOKEN", "ROLE", "PRINCIPAL", "AGE", "STATE", "NAME")
+    print_table(columns, [_row(token) for token in found], empty="no tokens")
+
+
+def _row(token: Token) -> tuple[object, ...]:
+    state = "revoked" if token.revoked_ms is not None else "valid"
+    return token.token_id, token.role, token.principal, age(token.created_ms), state, token.name
+
+
+@tokens.command()
+@click.argument("token_id")
+@shared_options
+def revoke(options: Options, token_id: str) -> None:
+    """Revoke a token; its connections are closed."""
+    revoked = talk(options, lambda client: client.revoke_token(token_id))
+    if options.as_json:
+        print_json(revoked)
+    else:
+        say(f"{revoked.token_id} is revoked")
