@@ -4,13 +4,14 @@ The engine is RE2 on bytes (Latin-1 mode: every byte is a character), so UTF-8 p
 no input can make it backtrack.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, cast
 
 import re2
 
 from palyra.core.secret_rules import ANYWHERE, Rule
 
+_ESCAPE_MARKS = frozenset({b"\\", b"%", b"["})  # what the longer boundaries begin with
 _UNKNOWN = Rule("secret", ANYWHERE, "", "[ -~]")  # when the engine cannot say which rule it was
 
 
@@ -33,6 +34,7 @@ class Expression(Protocol):
 
     def search(self, text: bytes, pos: int = 0) -> "Match | None": ...
     def match(self, text: bytes, pos: int = 0) -> "Match | None": ...
+    def finditer(self, text: bytes) -> "Iterator[Match]": ...
 
 
 class Match(Protocol):
@@ -61,6 +63,7 @@ class Scanner:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
         self._any = compile_bytes("|".join(rule.shape for rule in rules))
+        self._margins = [rule.margins for rule in rules]
         self._each = [compile_bytes(rule.shape, has_groups=True) for rule in rules]
         self._which = re2.Set.FullMatchSet(_options(has_groups=False))
         for rule in rules:
@@ -90,9 +93,11 @@ class Scanner:
         if not which:
             return Span(at, at, end, _UNKNOWN)
         index = min(which)
-        rule = self._rules[index]
-        if rule.is_bare:
-            return Span(at, at, end, rule)
-        match = cast("Match", self._each[index].match(found))  # the set has just said so
-        start, end = match.span(1)
-        return Span(at, at + start, at + end, rule)
+        rule, margins = self._rules[index], self._margins[index]
+        if margins is None or found[:1] in _ESCAPE_MARKS:
+            match = cast("Match", self._each[index].match(found))  # the set has just said so
+            start, stop = match.span(1)
+            return Span(at, at + start, at + stop, rule)
+        # The usual boundary is one byte, or none at the beginning of the text.
+        boundary = 1 if rule.start and not found[:1].isalnum() else 0
+        return Span(at, at + boundary + margins[0], end - margins[1], rule)

@@ -34,9 +34,10 @@ class Rule(NamedTuple):
     hint: str = ""  # found in the JSON text of every match; by default the shape itself
 
     @property
-    def is_bare(self) -> bool:
-        """Whether the whole match is the secret."""
-        return not (self.start or self.before or self.after)
+    def margins(self) -> tuple[int, int] | None:
+        """Bytes of `before` and of `after`, when both are plain text."""
+        is_plain = not re.search(r"[\\\[(*+?{.]", self.before + self.after)
+        return (len(self.before), len(self.after)) if is_plain else None
 
     @property
     def shape(self) -> str:
@@ -142,16 +143,19 @@ _PEM_HINT = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
 _USER = "[!$&*+,.;=A-Za-z0-9_~%-]"
 _PASSWORD = "[!#$%&*+,.;=?^_~A-Za-z0-9:@()-]"  # noqa: S105 - the characters of one
 
-# RFC 7468 and its ancestors: a header block, then lines of base64, at least one of 32 characters.
-# The end may be missing.  The second row is a block cut into string literals of a program.
+# RFC 7468 and its ancestors: a header block, then lines of base64, the first of at least 32
+# characters.  The end may be missing, and is left.  The second row is a block cut into the string
+# literals of a program.  The headers go with the key: what a match keeps, no other rule would see.
 _KEYS = (
     Rule(
-        "private_key", ANYWHERE, rf"""{_PEM_BEGIN}(?:[^-"'\[\]]|-[^-"'\[\]])*?""",
-        rf"{_PEM}{{32,}}[A-Za-z0-9+/=\s\\>#|]*", hint=_PEM_HINT,
+        "private_key", ANYWHERE, "",
+        rf"""{_PEM_BEGIN}(?:[^-"'\[\]]|-[^-"'\[\]])*?{_PEM}{{32,}}[A-Za-z0-9+/=\s\\>#|]*""",
+        hint=_PEM_HINT,
     ),
     Rule(
-        "private_key", ANYWHERE, rf"""{_PEM_BEGIN}[\s"'+,\\nr]*""",
-        rf"""{_PEM}{{32,}}[A-Za-z0-9+/=\s\\"',]*""", hint=_PEM_HINT,
+        "private_key", ANYWHERE, "",
+        rf"""{_PEM_BEGIN}[\s"'+,\\nr]*{_PEM}{{32,}}[A-Za-z0-9+/=\s\\"',]*""",
+        hint=_PEM_HINT,
     ),
     Rule("age", ANYWHERE, "", "AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
 )  # fmt: skip
@@ -161,7 +165,7 @@ _TOKENS = (
     Rule("jwt", TOKEN, "", rf"eyJ{_URL64}{{8,}}\.{_URL64}{{8,}}\.{_URL64}*"),
     Rule("bearer", WORD, rf"{_any_case('bearer')}(?:[ \t]|\\+t)+", "[A-Za-z0-9._~+/=-]{16,}",
          accepts=has_digit),
-    Rule("url_userinfo", ANYWHERE, "://", f"{_USER}*:{_PASSWORD}+", "@", accepts=is_no_example),
+    Rule("url_userinfo", ANYWHERE, "://", f"{_USER}*:{_PASSWORD}{{3,}}", "@", accepts=is_no_example),
     Rule("url_userinfo", ANYWHERE, "://", f"{_URL64}{{20,}}", "@", accepts=has_digit),
 )  # fmt: skip
 

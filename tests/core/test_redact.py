@@ -81,24 +81,30 @@ SECRETS = [
     ("url_userinfo", "x=https://", "a:p@ss:w0rd!", "@host "),
     ("url_userinfo", "redis://", ":s3cret", "@host"),
     ("url_userinfo", "https://", HEX[:32], "@sentry.example"),
-    ("private_key", "-----BEGIN PRIVATE KEY-----\n", PEM_LINES, "-----END PRIVATE KEY-----\n"),
-    ("private_key", "-----BEGIN RSA PRIVATE KEY-----\n", PEM_LINES, ""),
     (
         "private_key",
-        "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00FF\n\n",
-        PEM_LINES,
+        "key:\n",
+        "-----BEGIN PRIVATE KEY-----\n" + PEM_LINES,
+        "-----END PRIVATE KEY-----\n",
+    ),
+    ("private_key", "", "-----BEGIN RSA PRIVATE KEY-----\n" + PEM_LINES, ""),
+    (
+        "private_key",
+        "",
+        "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00FF\n\n"
+        + PEM_LINES,
         "-----END EC PRIVATE KEY-----",
     ),
     (
         "private_key",
-        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nComment: A - B\n\n",
-        PEM_LINES,
+        "",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nComment: A - B\n\n" + PEM_LINES,
         "-----END PGP PRIVATE KEY BLOCK-----",
     ),
     (
         "private_key",
-        "'-----BEGIN PRIVATE KEY-----\\n' +\n    '",
-        f"{MIXED[:64]}\\n' '{MIXED[:9]}=\\n'",
+        "'",
+        f"-----BEGIN PRIVATE KEY-----\\n' +\n    '{MIXED[:64]}\\n' '{MIXED[:9]}=\\n'",
         ")",
     ),
     ("known", "x", TOKEN, "y"),
@@ -281,6 +287,7 @@ TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=8), max_size=8).map("
 @example(TOKEN + "sk-" + "ant-" + MIXED[:30])
 @example("bearer " + "a" * 16 + " " + JWT)
 @example("AKIA" + "0" * 12 + TOKEN)
+@example("-----BEGIN PRIVATE KEY-----\nsk-" + "svcacct-" + MIXED[:15] + "sk-" + "ant-" + MIXED[:40])
 def test_redaction_is_idempotent(text: str) -> None:
     """A redacted text has nothing left to redact."""
     redacted = REDACTOR.redact_text(text)[0]
@@ -353,9 +360,9 @@ def test_endless_secret_is_swallowed(size: int) -> None:
 
 def test_long_key_file_is_swallowed() -> None:
     """A private key larger than the limit is replaced once."""
-    begin, end = "-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\nok"
-    pieces = [begin, *([MIXED[:64] + "\n"] * 300), end]
-    assert begin + marked("private_key") + end == "".join(stream(pieces))
+    end = "-----END PRIVATE KEY-----\nok"
+    pieces = ["-----BEGIN PRIVATE KEY-----\n", *([MIXED[:64] + "\n"] * 300), end]
+    assert marked("private_key") + end == "".join(stream(pieces))
 
 
 def test_doubt_is_bounded() -> None:
