@@ -113,7 +113,7 @@ class SqliteJournal:
     # --- the read half ---------------------------------------------------------------------------
 
     def read_tape(
-        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
+        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = tapes.PAGE_BYTES
     ) -> TapePage:
         """See `JournalStore.read_tape`."""
         return self._read(
@@ -133,7 +133,9 @@ class SqliteJournal:
         )  # before the rows: no root may be newer than they are
         if run_id is None:
             return self._read(lambda c: verify_journal(_SqliteEvidence(c), entries))
-        return self._read(lambda c: verify_run(_SqliteEvidence(c), entries, run_id))
+        found = self.find_run(run_id)
+        claimed_seq = None if found is None else found.head_seq
+        return self._read(lambda c: verify_run(_SqliteEvidence(c), entries, run_id, claimed_seq))
 
     def find_run(self, run_id: str) -> RunRecord | None:
         return self._read(lambda c: projections.find_run(c, run_id))
@@ -236,10 +238,6 @@ class _SqliteEvidence:
 
     def read_run(self, run_id: str, *, after_seq: int) -> list[Link]:
         return tapes.read_links(self._connection, run_id, after_seq=after_seq, limit=PAGE_ROWS)
-
-    def find_claimed_seq(self, run_id: str) -> int | None:
-        found = projections.find_run(self._connection, run_id)
-        return None if found is None else found.head_seq
 
 
 def _verify_end(connection: apsw.Connection, roots: RootsFile, found: owner.Owner) -> VerifyReport:

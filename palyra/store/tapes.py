@@ -49,6 +49,9 @@ _DECODER = msgspec.json.Decoder(list[tuple[int, str, str, int, int, str, str, in
 _NO_HASH = b""  # of a row that no writer could have written: it fits nothing
 
 
+PAGE_BYTES = 2_097_152  # payload of one page, as the protocol says
+
+
 class Place(NamedTuple):
     """Where a row of a run stands in the journal."""
 
@@ -140,7 +143,7 @@ def read_links(
     *,
     after_seq: int,
     limit: int,
-    max_bytes: int = 2_097_152,
+    max_bytes: int = PAGE_BYTES,
 ) -> list[Link]:
     """The same rows with their place and hash."""
     text, payloads, _, _ = connection.execute(_RUN_PAGE, (run_id, after_seq, limit, max_bytes)).get

@@ -35,7 +35,6 @@ class Evidence(Protocol):
     def find_cut_tape(self) -> tuple[str, int] | None: ...
     def read_hashes(self, *, first: int, through: int) -> list[bytes]: ...
     def read_run(self, run_id: str, *, after_seq: int) -> list[Link]: ...
-    def find_claimed_seq(self, run_id: str) -> int | None: ...
 
 
 class Findings:
@@ -233,10 +232,22 @@ def verify_journal(
     return walk.finish()
 
 
-def verify_run(evidence: Evidence, roots: Iterable[Root | Break], run_id: str) -> VerifyReport:
-    """Check the rows of one run against their links, and the roots that cover them."""
+def verify_run(
+    evidence: Evidence,
+    roots: Iterable[Root | Break],
+    run_id: str,
+    claimed_seq: int | None,
+) -> VerifyReport:
+    """Check the rows of one run against their links, and the roots that cover them.
+
+    `claimed_seq` is the last event that the run's record knows of.
+    """
     findings = Findings()
     positions = _check_run(evidence, findings, run_id)
+    seq = len(positions) - 1
+    if claimed_seq is not None and claimed_seq > seq and not findings.breaks:
+        detail = f"events {seq + 1} to {claimed_seq} are not there"
+        findings.report("truncated", detail, run_id=run_id, seq=seq + 1)
     for root in roots:
         if isinstance(root, Break):
             findings.note(root)
@@ -262,10 +273,6 @@ def _check_run(evidence: Evidence, findings: Findings, run_id: str) -> list[int]
             before = Place(found.row.seq, found.position, found.hash)
             positions.append(found.position)
         after = before.seq
-    claimed = evidence.find_claimed_seq(run_id)
-    if claimed is not None and claimed > before.seq:
-        detail = f"events {before.seq + 1} to {claimed} are not there"
-        findings.report("truncated", detail, run_id=run_id, seq=before.seq + 1)
     findings.events = len(positions)
     return sorted(positions)
 

@@ -1,0 +1,321 @@
+"""The journal actor: the one writer of all tapes, committing whatever waits in one batch.
+
+Owns: the writing half of the store and the thread it runs on.  Written by: run actors, through
+`JournalHandle.append`.  Tells: the hub what is committed.  Never: decides what to append.
+Restart: permanent.  What was appended and not committed is lost with the incarnation, and its
+tickets say so: who appended is restarted with it and goes on from the tape.
+
+Group commit: while a batch is being written new appends pile up, and are the next batch.  The
+fuller the load the larger the batch, and one sync serves them all.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Protocol, TypeVar
+
+import structlog
+import trio
+
+from palyra.actors import blocking
+from palyra.actors.blocking import DedicatedThread
+from palyra.actors.child import ChildSpec
+from palyra.actors.mailbox import Mailbox, Receiver
+from palyra.core.journal import Change, OpenReport
+from palyra.core.ports import JournalStore, RunBlocking
+from palyra.errors import ActorGone, Overloaded, PalyraError, Unavailable
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+# Every open run waits for few of its appends, so thousands waiting mean a disk that hangs.
+MAX_WAITING = 65_536  # changes
+MAX_BATCH = 1_024  # changes in one transaction: some 20 ms of writing
+SEAL_ROWS = 1_024
+SEAL_S = 10.0
+PROBE_S = 0.5  # first pause before a disk that refused is tried again; doubles
+PROBE_LIMIT_S = 5.0
+CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
+
+OnCommitted = Callable[[list[tuple[str, int]]], None]  # (run_id, last committed seq)
+OnOpened = Callable[[OpenReport], None]
+
+
+class Thread(Protocol):
+    """Where the store is called: a `DedicatedThread`, or a fake that calls it on the spot."""
+
+    async def call(self, fn: Callable[..., T], *args: object) -> T: ...
+    def close(self) -> None: ...
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+class Ticket:
+    """One append on its way: a change, and the promise that it will be committed."""
+
+    __slots__ = ("_error", "_waiters", "change", "is_settled")
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.is_settled = False
+        self._error: PalyraError | None = None
+        self._waiters: trio.Event | None = None
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the change is durable."""
+        return self.is_settled and self._error is None
+
+    async def wait(self) -> None:
+        """Wait until the change is durable.
+
+        Raises Unavailable, TooLarge, InvariantBroken, Conflict or Overloaded when nothing of it
+        was written, ActorGone when that is not known.
+        Cancellation: it may be committed all the same; a repeat is harmless.
+        """
+        if self.is_settled:
+            await trio.lowlevel.checkpoint()
+        else:
+            self._waiters = self._waiters or trio.Event()
+            await self._waiters.wait()
+        if self._error is not None:
+            raise self._error
+
+    def settle(self, error: PalyraError | None) -> None:
+        """Keep or break the promise; the first word stands."""
+        if self.is_settled:
+            return
+        self.is_settled = True
+        self._error = error
+        if self._waiters is not None:
+            self._waiters.set()
+
+
+@dataclass(slots=True)
+class Desk:
+    """What the actor lets handles see.  Written by the actor, except for the count of arrivals."""
+
+    is_open: bool = False
+    is_writable: bool = False
+    waiting_changes: int = 0
+    waiting_rows: int = 0
+
+
+# --- handle --------------------------------------------------------------------------------------
+
+
+class JournalHandle:
+    """Appends to and reads from the journal."""
+
+    __slots__ = ("_run_blocking", "desk", "inbox", "store")
+
+    def __init__(
+        self, store: JournalStore, *, run_blocking: RunBlocking = blocking.run_sync
+    ) -> None:
+        # One place more than appends may take: the bookmark of `refuse_queued`.
+        self.inbox: Mailbox[Ticket] = Mailbox("journal", MAX_WAITING + 1)
+        self.desk = Desk()
+        self.store = store
+        self._run_blocking = run_blocking
+
+    def append(self, change: Change) -> Ticket:
+        """Queue a change; never waits.  Changes are committed in the order of these calls."""
+        ticket = Ticket(change)
+        desk = self.desk
+        if not desk.is_open:
+            ticket.settle(ActorGone("the journal is not running"))
+        elif desk.waiting_changes >= MAX_WAITING:
+            ticket.settle(Overloaded(f"{MAX_WAITING} changes wait for the journal"))
+        else:
+            self.inbox.offer(ticket)
+            desk.waiting_changes += 1
+            desk.waiting_rows += len(change.rows)
+        return ticket
+
+    async def commit(self, change: Change) -> None:
+        """Append and wait; see `Ticket.wait`."""
+        await self.append(change).wait()
+
+    async def read(self, query: Callable[[JournalStore], T]) -> T:
+        """What the query says, run in a reader's thread beside the writer.
+
+        Raises Unavailable while the journal is closed.
+        """
+        return await self._run_blocking(query, self.store)  # type: ignore[return-value]  # RunBlocking says object
+
+    @property
+    def backlog(self) -> int:
+        """Rows that wait to be committed."""
+        return self.desk.waiting_rows
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the last commit succeeded; a store that failed is tried again by itself."""
+        return self.desk.is_writable
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+async def journal(
+    handle: JournalHandle,
+    *,
+    on_committed: OnCommitted,
+    on_opened: OnOpened,
+    new_thread: Callable[[str], Thread] = DedicatedThread,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Commit what is appended until stopped; then what was queued before the stop, and close.
+
+    Raises Unavailable when the store cannot be opened.
+    Cancellation: the batch under way is finished and acknowledged, the rest is refused.
+    """
+    with closing(new_thread("journal")) as thread:
+        on_opened(await thread.call(handle.store.open))
+        keeper = _Keeper(handle.store, handle.desk, thread, on_committed)
+        try:
+            with handle.inbox.receiver() as messages:
+                handle.desk.is_open = handle.desk.is_writable = True
+                task_status.started()
+                await keeper.serve(messages)
+        finally:
+            handle.desk.is_open = handle.desk.is_writable = False
+            with trio.CancelScope(shield=True):
+                await keeper.refuse_queued(handle.inbox)
+                await keeper.close()
+
+
+class _Keeper:
+    """The private state of one incarnation."""
+
+    def __init__(
+        self, store: JournalStore, desk: Desk, thread: Thread, on_committed: OnCommitted
+    ) -> None:
+        self._store = store
+        self._desk = desk
+        self._thread = thread
+        self._on_committed = on_committed
+        self._unsealed_rows = 0
+        self._seal_at_s = inf  # never, while nothing new is committed
+        self._probe_at_s = inf  # never, while writing works
+        self._pause_s = PROBE_S
+
+    async def serve(self, messages: Receiver[Ticket]) -> None:
+        """Commit batches; seal and probe when it is time, also under steady load."""
+        with suppress(trio.EndOfChannel):
+            while True:
+                tickets: list[Ticket] = []
+                with trio.move_on_at(min(self._seal_at_s, self._probe_at_s)):
+                    tickets = await messages.drain()
+                for start in range(0, len(tickets), MAX_BATCH):
+                    await self._commit(tickets[start : start + MAX_BATCH])
+                await self._do_chores()
+
+    async def refuse_queued(self, inbox: Mailbox[Ticket]) -> None:
+        """Settle what nobody will commit: all that is queued before a bookmark."""
+        gone = ActorGone("the journal ended before it came to this change")
+        bookmark = Ticket(Change())
+        with suppress(ActorGone, trio.EndOfChannel), inbox.receiver() as messages:
+            inbox.offer(bookmark)
+            while not bookmark.is_settled:
+                self._settle(await messages.drain(), gone)
+        self._desk.waiting_changes = self._desk.waiting_rows = 0
+
+    async def close(self) -> None:
+        """Close the store; one that cannot be closed well says so at its next opening."""
+        try:
+            await self._thread.call(self._store.close)
+        except Unavailable as error:
+            log.warning("journal.not_closed_cleanly", error=error.message)
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    async def _commit(self, tickets: Sequence[Ticket]) -> None:
+        """Write one batch, tell the hub, wake who waits: once for all."""
+        try:
+            outcomes = await self._thread.call(
+                self._store.commit, [ticket.change for ticket in tickets]
+            )
+        except Unavailable as error:
+            self._note_failure(error)
+            self._settle(tickets, error)
+        else:
+            self._note_success(tickets, outcomes)
+            for ticket, outcome in zip(tickets, outcomes, strict=True):
+                self._settle([ticket], outcome)
+        finally:
+            self._settle(tickets, ActorGone("the journal crashed with this change under way"))
+
+    def _settle(self, tickets: Sequence[Ticket], error: PalyraError | None) -> None:
+        for ticket in tickets:
+            if not ticket.is_settled:
+                ticket.settle(error)
+                self._desk.waiting_changes -= 1
+                self._desk.waiting_rows -= len(ticket.change.rows)
+
+    def _note_success(
+        self, tickets: Sequence[Ticket], outcomes: Sequence[PalyraError | None]
+    ) -> None:
+        heads: dict[str, int] = {}
+        for ticket, outcome in zip(tickets, outcomes, strict=True):
+            if outcome is None and ticket.change.rows:
+                last = ticket.change.rows[-1]
+                heads[last.run_id] = last.seq
+                self._unsealed_rows += len(ticket.change.rows)
+        self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
+        self._mark_writable()
+        self._on_committed(list(heads.items()))
+
+    def _note_failure(self, error: Unavailable) -> None:
+        """Refuse nothing by itself: whoever appends is told by the store, as long as it fails."""
+        if self._desk.is_writable:
+            log.error("journal.not_writable", error=error.message)
+        self._desk.is_writable = False
+        self._probe_at_s = trio.current_time() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PROBE_LIMIT_S)
+
+    def _mark_writable(self) -> None:
+        if not self._desk.is_writable:
+            log.info("journal.writable_again")
+        self._desk.is_writable = True
+        self._probe_at_s, self._pause_s = inf, PROBE_S
+
+    async def _do_chores(self) -> None:
+        """Probe a store that failed; sign what is new."""
+        now_s = trio.current_time()
+        if now_s >= self._probe_at_s:
+            await self._commit([])
+        if self._unsealed_rows >= SEAL_ROWS or now_s >= self._seal_at_s:
+            await self._seal()
+
+    async def _seal(self) -> None:
+        self._unsealed_rows, self._seal_at_s = 0, inf
+        try:
+            await self._thread.call(self._store.seal)
+        except Unavailable as error:
+            log.warning("journal.not_sealed", error=error.message)
+            self._seal_at_s = trio.current_time() + SEAL_S
+
+
+# --- spec ----------------------------------------------------------------------------------------
+
+
+def child_spec(
+    handle: JournalHandle,
+    *,
+    on_committed: OnCommitted,
+    on_opened: OnOpened,
+    new_thread: Callable[[str], Thread] = DedicatedThread,
+) -> ChildSpec:
+    """The journal as the first child of the daemon."""
+    start = partial(
+        journal,
+        handle,
+        on_committed=on_committed,
+        on_opened=on_opened,
+        new_thread=new_thread,
+    )
+    return ChildSpec("journal", start, "permanent", CLOSE_S, handle.inbox)

@@ -1,0 +1,88 @@
+"""Tapes and files in memory: what `memory_journal` has instead of a disk."""
+
+from collections.abc import Sequence
+
+from palyra.core.tape import TapeRow
+from palyra.store.admission import NO_HEAD, Head, Link
+from palyra.store.tapes import PAGE_BYTES, Extent, Place
+from palyra.store.verification import PAGE_ROWS
+
+
+class MemoryFile:
+    """A `File` of bytes."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def size_bytes(self) -> int:
+        return len(self.content)
+
+    def read(self, offset: int, count: int) -> bytes:
+        return bytes(self.content[offset : offset + count])
+
+    def write(self, offset: int, content: bytes) -> None:
+        self.content[offset : offset + len(content)] = content
+
+    def truncate(self, size_bytes: int) -> None:
+        del self.content[size_bytes:]
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryTapes:
+    """All tapes of one journal, as committed rows and as evidence for a verification."""
+
+    def __init__(self) -> None:
+        self.links: list[Link] = []  # by position, from 1
+        self._tapes: dict[str, list[Link]] = {}  # by seq, from 0
+
+    def append(self, links: Sequence[Link]) -> None:
+        self.links += links
+        for link in links:
+            self._tapes.setdefault(link.row.run_id, []).append(link)
+
+    def find_head(self, run_id: str) -> Head:
+        tape = self._tapes.get(run_id)
+        return Head(tape[-1].row.seq, tape[-1].hash) if tape else NO_HEAD
+
+    def find_row(self, run_id: str, seq: int) -> TapeRow | None:
+        return next((link.row for link in self.read_page(run_id, seq - 1, 1)), None)
+
+    def read_page(
+        self, run_id: str, after_seq: int, limit: int, max_bytes: int = PAGE_BYTES
+    ) -> list[Link]:
+        """Rows with seq > after_seq, at least one when there is any."""
+        page: list[Link] = []
+        room = max_bytes
+        start = max(after_seq + 1, 0)
+        for link in self._tapes.get(run_id, [])[start : start + limit]:
+            room -= len(link.row.data)
+            if page and room < 0:
+                break
+            page.append(link)
+        return page
+
+    def read_extent(self) -> Extent:
+        return Extent(len(self.links), len(self.links))
+
+    def scan(self, *, after: int, through: int) -> list[Link]:
+        return self.links[max(after, 0) : through][:PAGE_ROWS]
+
+    def find_before(self, run_id: str, seq: int) -> Place | None:
+        tape = self._tapes.get(run_id, [])[:seq]
+        return Place(tape[-1].row.seq, tape[-1].position, tape[-1].hash) if tape else None
+
+    @staticmethod
+    def find_cut_tape() -> tuple[str, int] | None:
+        """None: memory has no back door through which a tape could be cut."""
+        return None
+
+    def read_hashes(self, *, first: int, through: int) -> list[bytes]:
+        return [link.hash for link in self.links[first - 1 : through]]
+
+    def read_run(self, run_id: str, *, after_seq: int) -> list[Link]:
+        return self.read_page(run_id, after_seq, PAGE_ROWS)
