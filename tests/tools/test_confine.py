@@ -1,0 +1,402 @@
+"""The workspace's walls: what is opened lies inside, whatever the path says.
+
+Every attempt has its control: the same target opened plainly, without the walls, succeeds.
+"""
+
+import os
+import socket
+import stat
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from palyra.core.tools import ToolFailure
+from palyra.errors import InvalidParams
+from palyra.tools import openat2
+from palyra.tools.confine import Workspace, refusal
+
+SECRET = "outside"
+MAX_RACES = 100_000
+ENOUGH_RACES = 300  # opens that met the folder, and as many that met the link
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the workspace, with a secret in it."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_text(SECRET)
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The workspace's folder, with one file and one folder."""
+    folder = tmp_path / "workspace"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("inside")
+    (folder / "sub" / "b.txt").write_text("below")
+    return folder
+
+
+@pytest.fixture(params=["openat2", "nofollow"])
+def workspace(request: pytest.FixtureRequest, root: Path) -> Iterator[Workspace]:
+    """The workspace, behind each of the two walls."""
+    opened = Workspace(root, use_openat2=False if request.param == "nofollow" else None)
+    if opened.enforcement != request.param:
+        pytest.skip("this kernel has no openat2")
+    yield opened
+    opened.close()
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in a folder."""
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def read(workspace: Workspace, path: str) -> str:
+    """The text of a file, through the walls."""
+    with workspace.open_file(path) as fd:
+        return os.read(fd, 1000).decode()
+
+
+def refused(workspace: Workspace, path: str) -> None:
+    """Reading, listing and writing that path are all refused, in the same words."""
+    with pytest.raises(ToolFailure) as reading:
+        read(workspace, path)
+    with pytest.raises(ToolFailure) as listing, workspace.open_folder(path):
+        pass
+    with pytest.raises(ToolFailure) as writing:
+        workspace.replace_file(path, b"overwritten")
+    words = {failure.value.message for failure in (reading, listing, writing)}
+    assert {refusal(path).message} == words
+
+
+@pytest.mark.parametrize("path", ["a.txt", "./a.txt", "sub/b.txt", "sub//b.txt", "sub/./b.txt"])
+def test_what_lies_inside_is_read(workspace: Workspace, root: Path, path: str) -> None:
+    """The walls let through what a plain open reads."""
+    assert (root / path).read_text() == read(workspace, path)
+
+
+@pytest.mark.parametrize("path", ["", ".", "sub"])
+def test_folders_inside_are_listed(workspace: Workspace, root: Path, path: str) -> None:
+    """The root and folders below it can be listed."""
+    with workspace.open_folder(path) as fd:
+        assert names(root / path) == sorted(os.listdir(fd))  # noqa: PTH208 - of a descriptor
+
+
+@pytest.mark.parametrize("path", ["../outside/secret", "sub/../../outside/secret", "sub/../a.txt"])
+def test_no_way_up(workspace: Workspace, root: Path, outside: Path, path: str) -> None:
+    """`..` is refused wherever it leads."""
+    assert outside.is_dir()
+    assert (root / path).read_text()
+    refused(workspace, path)
+
+
+def test_no_absolute_path(workspace: Workspace, root: Path, outside: Path) -> None:
+    """An absolute path is refused, also one that points inside."""
+    assert (outside / "secret").read_text() == SECRET
+    refused(workspace, str(outside / "secret"))
+    refused(workspace, str(root / "a.txt"))
+
+
+@pytest.mark.parametrize("name", ["link", "-rf", "--", "sub/link"])
+def test_no_link_to_a_file(workspace: Workspace, root: Path, outside: Path, name: str) -> None:
+    """A symbolic link is not followed, whatever its name, even if it stays inside."""
+    (root / name).symlink_to(outside / "secret")
+    (root / "inner").symlink_to("a.txt")
+    assert (root / name).read_text() == SECRET
+    refused(workspace, name)
+    refused(workspace, "inner")
+
+
+def test_no_link_to_a_folder(workspace: Workspace, root: Path, outside: Path) -> None:
+    """A symbolic link on the way is not followed."""
+    (root / "door").symlink_to(outside)
+    assert (root / "door" / "secret").read_text() == SECRET
+    refused(workspace, "door")
+    refused(workspace, "door/secret")
+
+
+def test_outside_looks_the_same_whether_it_exists(
+    workspace: Workspace, root: Path, outside: Path
+) -> None:
+    """Nobody learns what exists outside."""
+    (root / "door").symlink_to(outside)
+    (root / "there").symlink_to(outside / "secret")
+    (root / "nowhere").symlink_to(outside / "missing")
+    for path in ["door/secret", "door/missing", "there", "nowhere", "../outside/secret", "../no"]:
+        refused(workspace, path)
+    assert (outside / "secret").read_text() == SECRET
+
+
+def test_no_second_name(workspace: Workspace, root: Path, outside: Path) -> None:
+    """A file with a hard link elsewhere is refused."""
+    (root / "twin").hardlink_to(outside / "secret")
+    assert (root / "twin").read_text() == SECRET
+    with pytest.raises(ToolFailure, match="may not be used"):
+        read(workspace, "twin")
+    with pytest.raises(ToolFailure, match="may not be used"):
+        workspace.replace_file("twin", b"overwritten")
+    assert (outside / "secret").read_text() == SECRET
+
+
+def test_no_pipe(workspace: Workspace, root: Path) -> None:
+    """A FIFO is refused at once, without waiting for a writer."""
+    os.mkfifo(root / "pipe")
+    fd = os.open(root / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.close(fd)
+    with pytest.raises(ToolFailure, match="may not be used"):
+        read(workspace, "pipe")
+    with pytest.raises(ToolFailure, match="may not be used"):
+        workspace.replace_file("pipe", b"")
+    assert (root / "pipe").is_fifo()
+
+
+def test_no_socket(workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket is refused."""
+    monkeypatch.chdir(root)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        with pytest.raises(ToolFailure, match="may not be used"):
+            read(workspace, "socket")
+
+
+def test_no_device(workspace: Workspace, root: Path) -> None:
+    """A device is refused."""
+    try:
+        os.mknod(root / "zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        with (root / "zero").open("rb") as device:
+            assert device.read(1) == b"\0"
+    except PermissionError:
+        pytest.skip("making or opening a device needs privileges")
+    with pytest.raises(ToolFailure, match="may not be used"):
+        read(workspace, "zero")
+
+
+def test_no_nul(workspace: Workspace, root: Path) -> None:
+    """A path does not end at a NUL."""
+    assert (root / "a.txt").read_text() == "inside"
+    refused(workspace, "a.txt\0.png")
+
+
+@pytest.mark.parametrize("name", ["openat2", "nofollow"])
+def test_no_magic_link(name: str) -> None:
+    """The links of /proc that lead anywhere are not followed."""
+    magic = Workspace(Path("/proc/self"), use_openat2=name == "openat2")
+    assert Path("/proc/self/root/proc/self/comm").read_text("utf-8")
+    assert read(magic, "comm") == Path("/proc/self/comm").read_text("utf-8")
+    refused(magic, "root/proc/self/comm")
+    refused(magic, "cwd")
+    magic.close()
+
+
+@pytest.mark.parametrize("path", [".ssh/id_rsa", ".env", "sub/.aws/credentials", ".ENV.local"])
+def test_no_place_for_secrets(workspace: Workspace, root: Path, path: str) -> None:
+    """Credentials are refused, in the same words whether they exist or not."""
+    refused(workspace, path)
+    (root / path).parent.mkdir(exist_ok=True)
+    (root / path).write_text(SECRET)
+    assert (root / path).read_text() == SECRET
+    refused(workspace, path)
+
+
+def test_configuration_is_read_but_not_written(workspace: Workspace, root: Path) -> None:
+    """What git obeys can be looked at and not changed."""
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text("[core]")
+    assert read(workspace, ".git/config") == "[core]"
+    for path in [".git/config", ".git/hooks/pre-commit", ".vscode/tasks.json"]:
+        with pytest.raises(ToolFailure, match="may not be used"):
+            workspace.replace_file(path, b"")
+    assert (root / ".git" / "config").read_text() == "[core]"
+
+
+def test_missing_is_missing(workspace: Workspace) -> None:
+    """Inside, what does not exist is said not to exist."""
+    with pytest.raises(ToolFailure, match=r"none\.txt: no such file"):
+        read(workspace, "none.txt")
+
+
+def test_a_folder_is_not_a_file(workspace: Workspace) -> None:
+    """Reading a folder says what to do instead."""
+    with pytest.raises(ToolFailure, match="sub is a folder: list it"):
+        read(workspace, "sub")
+
+
+@pytest.mark.parametrize("path", ["", ".", "sub"])
+def test_a_folder_is_not_overwritten(workspace: Workspace, root: Path, path: str) -> None:
+    """A folder stays a folder."""
+    with pytest.raises(ToolFailure, match="may not be used"):
+        workspace.replace_file(path, b"")
+    assert (root / path).is_dir()
+
+
+@pytest.mark.real
+def test_a_rename_race_finds_nothing_outside(
+    workspace: Workspace, root: Path, outside: Path
+) -> None:
+    """While a folder and a link to the outside change places, no open reaches the outside."""
+    (root / "spot").mkdir()
+    (root / "spot" / "secret").write_text("inside")
+    (root / "door").symlink_to(outside)
+    assert (root / "door" / "secret").read_text() == SECRET
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            for source, target in [
+                ("spot", "x"),
+                ("door", "spot"),
+                ("spot", "door"),
+                ("x", "spot"),
+            ]:
+                (root / source).rename(root / target)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    seen = Counter[str]()
+    try:
+        while seen.total() < MAX_RACES and min(seen["inside"], seen["refused"]) < ENOUGH_RACES:
+            try:
+                seen[read(workspace, "spot/secret")] += 1
+            except ToolFailure as failure:
+                seen["refused" if "may not be used" in failure.message else "missing"] += 1
+    finally:
+        stop.set()
+        swapper.join()
+    assert seen.keys() <= {"inside", "refused", "missing"}
+    assert min(seen["inside"], seen["refused"]) >= ENOUGH_RACES, "the race was never close"
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def test_a_new_file(workspace: Workspace, root: Path) -> None:
+    """A new file has the content, the usual mode, and its folders are made."""
+    assert workspace.replace_file("new/deep/file.txt", b"text") is None
+    assert (root / "new/deep/file.txt").read_bytes() == b"text"
+    (root / "plain").touch()
+    expected = stat.S_IMODE((root / "plain").stat().st_mode)
+    assert expected == stat.S_IMODE((root / "new/deep/file.txt").stat().st_mode)
+
+
+def test_a_replaced_file_keeps_its_mode(workspace: Workspace, root: Path) -> None:
+    """The new content stands under the old mode; the old size is told."""
+    (root / "a.txt").chmod(0o750)
+    assert workspace.replace_file("a.txt", b"new") == 6
+    assert (root / "a.txt").read_bytes() == b"new"
+    assert stat.S_IMODE((root / "a.txt").stat().st_mode) == 0o750
+
+
+def test_nothing_is_left_behind(workspace: Workspace, root: Path) -> None:
+    """After success and refusal there are no temporary files."""
+    workspace.replace_file("a.txt", b"new")
+    with pytest.raises(ToolFailure):
+        workspace.replace_file("sub", b"new")
+    assert names(root) == ["a.txt", "sub"]
+
+
+def test_an_open_reader_keeps_the_old_file(workspace: Workspace, root: Path) -> None:
+    """Replacing is a rename: who reads the old file sees none of the new."""
+    with (root / "a.txt").open() as reader:
+        workspace.replace_file("a.txt", b"new")
+        assert reader.read() == "inside"
+
+
+def test_file_and_folder_are_on_the_disk(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content is synced before the rename, the folder after it."""
+    synced: list[str] = []
+
+    def note(fd: int) -> None:
+        synced.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file")
+
+    monkeypatch.setattr(os, "fsync", note)
+    workspace.replace_file("a.txt", b"new")
+    assert synced == ["file", "folder"]
+
+
+def test_a_full_disk_leaves_the_old_file(
+    workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that fails changes nothing and says why."""
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ToolFailure, match=r"a\.txt: no space left on device"):
+        workspace.replace_file("a.txt", b"new")
+    assert (root / "a.txt").read_text() == "inside"
+    assert names(root) == ["a.txt", "sub"]
+
+
+def test_a_file_changed_meanwhile_is_not_overwritten(
+    workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's change between look and rename survives."""
+    sync = os.fsync
+
+    def sync_and_change(fd: int) -> None:
+        sync(fd)
+        (root / "a.txt").write_text("theirs!")
+
+    monkeypatch.setattr(os, "fsync", sync_and_change)
+    with pytest.raises(ToolFailure, match="changed by somebody else"):
+        workspace.replace_file("a.txt", b"ours")
+    assert (root / "a.txt").read_text() == "theirs!"
+
+
+def test_a_folder_that_is_a_file_is_no_folder(workspace: Workspace, root: Path) -> None:
+    """A path below a file cannot be made."""
+    with pytest.raises(ToolFailure):
+        workspace.replace_file("a.txt/b", b"")
+    assert (root / "a.txt").read_text() == "inside"
+
+
+# --- the root ------------------------------------------------------------------------------------
+
+
+def test_some_roots_are_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root folder, the home folder and whatever contains the daemon's own are refused."""
+    data = tmp_path / "work" / "data"
+    data.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for root in [Path("/"), tmp_path, data, data.parent]:
+        with pytest.raises(InvalidParams, match="workspace"):
+            Workspace(root, keep_out=[data])
+    Workspace(data.parent).close()
+
+
+def test_a_root_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    """There is no workspace without its folder."""
+    with pytest.raises(FileNotFoundError):
+        Workspace(tmp_path / "none")
+
+
+def test_openat2_is_missed_where_it_fails(tmp_path: Path) -> None:
+    """A descriptor that nothing can be opened from counts as a kernel without openat2."""
+    fd = os.open(tmp_path, os.O_RDONLY)
+    os.close(fd)
+    assert not openat2.is_supported(fd)
+
+
+def test_an_endless_race_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open that stays uncertain is refused after a few tries."""
+    tries = []
+
+    def uncertain(_fd: int, path: str, _flags: int) -> int:
+        tries.append(path)
+        raise BlockingIOError(11, "try again")
+
+    opened = Workspace(root, use_openat2=True)
+    monkeypatch.setattr(openat2, "open_beneath", uncertain)
+    with pytest.raises(ToolFailure, match="may not be used"):
+        read(opened, "a.txt")
+    assert (["a.txt"] * 8) == tries
+    opened.close()
