@@ -100,10 +100,9 @@ class DynamicSupervisor:
             self._nursery.start_soon(stop_child, child, reason, self._on_exit)
 
     def stop(self, reason: str) -> None:
-        """Begin to stop all children, from any task; nothing to do when not running."""
-        if self._nursery is not None:
-            self._stop_reason = reason
-            self._serving.cancel(reason)
+        """Begin to stop all children, from any task; without effect on a later run."""
+        self._stop_reason = reason
+        self._serving.cancel(reason)
 
     def child_spec(self, *, restart: Restart = "permanent", grace_s: float = 11.0) -> ChildSpec:
         """The spec under which a supervisor runs this one.
@@ -159,7 +158,7 @@ class DynamicSupervisor:
     def _comes_back(self, child: Child, end: Exit) -> bool:
         report(end, self._on_exit)
         is_first_start = child.incarnation == 1 and child.has_failed_start
-        if self._nursery is None or is_first_start or not child.owes_restart:
+        if is_first_start or not child.owes_restart:
             return False
         escalated = self._budget.charge(child)
         if escalated is not None:
@@ -170,10 +169,9 @@ class DynamicSupervisor:
         return True
 
     async def _stop_all(self) -> None:
-        with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as stoppers:
-                for child in list(self._children.values()):
-                    stoppers.start_soon(stop_child, child, self._stop_reason, self._on_exit)
+        async with trio.open_nursery() as stoppers:
+            for child in list(self._children.values()):
+                stoppers.start_soon(stop_child, child, self._stop_reason, self._on_exit)
 
 
 def _start_error(child: Child) -> Exception:

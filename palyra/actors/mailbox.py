@@ -117,7 +117,6 @@ class Mailbox(Generic[M]):
                 await self._send_asked(make(Reply(answer)), answer)
                 return await answer.wait()
         finally:
-            answer.is_settled = True
             self._queue.taken.discard(cast("Answer[object]", answer))
         raise TooSlow(f"{self.name} gave no answer within {timeout_s:g} s")
 

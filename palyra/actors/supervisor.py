@@ -169,10 +169,9 @@ class Supervisor:
             raise self._failure
 
     def stop(self, reason: str) -> None:
-        """Begin an orderly stop, from any task; nothing to do when not running."""
-        if self._is_running:
-            self._stop_reason = reason
-            self._serving.cancel(reason)
+        """Begin an orderly stop, from any task; without effect on a later run."""
+        self._stop_reason = reason
+        self._serving.cancel(reason)
 
     def close(self) -> None:
         """It will not run again: close every mailbox below, so nobody waits for an answer."""

@@ -140,6 +140,29 @@ async def test_supervisor_runs_once_at_a_time(autojump_clock: MockClock) -> None
         assert 2 == supervisor.snapshot().incarnation
 
 
+async def test_pool_with_a_stuck_child_does_not_run_again(autojump_clock: MockClock) -> None:
+    """Until its last child has ended a stopped supervisor is not started anew."""
+    supervisor, stuck = pool(), Puppet("stuck", cleanup_s=60.0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(supervisor.run)
+        supervisor.spawn_child(stuck.spec("temporary"))
+        await wait_all_tasks_blocked()
+        supervisor.stop("enough")
+        await trio.sleep_until(trio.current_time() + 30)
+        with pytest.raises(InvariantBroken, match="pool is running already"):
+            await supervisor.run()
+
+
+async def test_budget_is_fresh_in_every_run(autojump_clock: MockClock) -> None:
+    """What one run spent is not held against the next."""
+    supervisor, puppet = pool(intensity=1), Puppet("one")
+    for _ in range(2):
+        async with running(supervisor):
+            supervisor.spawn_child(puppet.spec("transient"))
+            await puppet.tell(Boom())
+    assert 4 == puppet.incarnation
+
+
 async def test_child_must_be_begun_before_it_lives(autojump_clock: MockClock) -> None:
     """A task for a child without an incarnation is a bug: nothing could cancel it."""
     with pytest.raises(InvariantBroken, match="early was not begun"):
@@ -181,6 +204,7 @@ async def test_intensity_is_shared_by_all_children(autojump_clock: MockClock) ->
             supervisor.spawn_child(other.spec("temporary"))
             for puppet, crash in ((first, Boom()), (second, Boom()), (first, last)):
                 await puppet.tell(crash)
+            pytest.fail("the supervisor lives on")
     assert raised.value.exceptions[0].__cause__ is last
     assert "other ends" == other.notes[-1]
     assert 0 == len(supervisor)
@@ -242,6 +266,27 @@ async def test_cancel_ends_one_child_now(autojump_clock: MockClock) -> None:
     assert Exit("pool", "one", 1, "stopped", was_asked=True) == exits[0]
 
 
+async def test_child_that_fails_while_being_cancelled_stays_down(
+    autojump_clock: MockClock,
+) -> None:
+    """A crash on the way out is reported as one, but a cancelled child is not restarted."""
+    exits: list[Exit] = []
+
+    async def fail_on_exit(*, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise Boom("in cleanup")
+
+    async with running(pool(on_exit=exits.append)) as supervisor:
+        supervisor.spawn_child(ChildSpec("clumsy", fail_on_exit, "transient"))
+        await wait_all_tasks_blocked()
+        supervisor.cancel_child("clumsy", "no longer wanted")
+        await wait_all_tasks_blocked()
+        assert 0 == len(supervisor)
+    assert [("crashed", True)] == [(end.outcome, end.was_asked) for end in exits]
+
+
 async def test_cancel_of_an_unknown_child_is_ignored(autojump_clock: MockClock) -> None:
     """The child may have ended in the meantime."""
     async with running(pool()) as supervisor:
@@ -252,12 +297,16 @@ async def test_cancel_of_an_unknown_child_is_ignored(autojump_clock: MockClock) 
 async def test_cancel_before_the_first_step(autojump_clock: MockClock) -> None:
     """A child cancelled before its task ran ends at its first wait, whatever it says."""
     puppet = Puppet("unborn")
-    async with running(pool()) as supervisor:
-        supervisor.spawn_child(puppet.spec("temporary"))
-        supervisor.cancel_child("unborn", "no longer wanted")
+    exits: list[Exit] = []
+    async with running(pool(on_exit=exits.append)) as supervisor:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor.start_child, puppet.spec("transient"))
+            while "unborn" not in supervisor:
+                await trio.lowlevel.checkpoint()
+            supervisor.cancel_child("unborn", "no longer wanted")
         await wait_all_tasks_blocked()
         assert "unborn ends" == puppet.notes[-1]
-        assert 0 == len(supervisor)
+    assert [Exit("pool", "unborn", 1, "stopped", was_asked=True)] == exits
 
 
 async def test_cancelled_child_that_outlives_its_grace_is_reported(

@@ -344,6 +344,7 @@ async def test_final_stop_fails_everyone_who_waits(autojump_clock: MockClock) ->
     async with asking(inbox) as queued, asking(inbox) as waiting:
         inbox.close()
     assert [("ActorGone", AT_ONCE_S)] * 2 == [queued.outcome, waiting.outcome]
+    assert ["closing has stopped for good"] * 2 == [str(queued.error), str(waiting.error)]
 
 
 async def test_final_stop_fails_a_waiting_tell(autojump_clock: MockClock) -> None:

@@ -445,11 +445,14 @@ def server(inbox: Mailbox[float], served: list[float]) -> Callable[..., Any]:
 async def test_stop_drains_the_mailbox_first(autojump_clock: MockClock) -> None:
     """An actor finishes what was queued when the stop came, if its grace allows."""
     inbox, served = Mailbox[float]("server", 9), list[float]()
-    spec = ChildSpec("server", server(inbox, served), grace_s=5.0, mailbox=inbox)
-    async with running(one_for_one([spec])):
+    exits: list[Exit] = []
+    spec = ChildSpec("server", server(inbox, served), "transient", mailbox=inbox)
+    async with running(one_for_one([spec], on_exit=exits.append)) as supervisor:
         for work_s in (1.0, 2.0):
             inbox.offer(work_s)
     assert [1.0, 2.0] == served
+    assert [Exit("top", "server", 1, "stopped", was_asked=True)] == exits
+    assert "down" == states(supervisor.snapshot())["server"]
 
 
 async def test_stop_cancels_after_the_grace(autojump_clock: MockClock) -> None:
@@ -715,6 +718,32 @@ async def test_child_says_once_that_it_serves(autojump_clock: MockClock) -> None
         await wait_all_tasks_blocked()
         (child,) = supervisor.snapshot().children
     assert "InvariantBroken: eager called started() twice" == child.last_crash
+
+
+async def test_start_that_fails_because_it_is_taken_down_does_not_count(
+    autojump_clock: MockClock,
+) -> None:
+    """A first start that breaks while a fallen neighbour takes it down is tried again."""
+    _, (a, b) = puppets("a", "b")
+    is_second = False
+
+    async def start_clumsily(*, task_status: trio.TaskStatus[None]) -> None:
+        nonlocal is_second
+        if is_second:
+            await b.start(task_status=task_status)
+        is_second = True
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise Boom("in cleanup")
+
+    supervisor = rest_for_one([a.spec(), ChildSpec("b", start_clumsily)])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor.run)
+        await wait_all_tasks_blocked()
+        await a.tell(Boom())
+        assert {"a": "running", "b": "running"} == states(supervisor.snapshot())
+        supervisor.stop("the test ends")
 
 
 async def test_fall_before_everyone_is_ready_is_made_good(autojump_clock: MockClock) -> None:
