@@ -46,6 +46,7 @@ from palyra.errors import (
 )
 
 ANSWER_S = 30.0  # a session, run or prompt that takes longer to take a message is in trouble
+RECOVERING_LOOK_S = 0.05
 MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs wait outside
 
 Until = Literal["terminal", "attention"]
@@ -131,25 +132,24 @@ class Gateway:
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
         if not record.is_terminal:
-            await self._cancel(record, Cancel(reason=reason, by=caller.principal))
+            with trio.move_on_after(ANSWER_S):
+                await self._cancel(caller, record, Cancel(reason=reason, by=caller.principal))
             record = await self._get_record(caller, run_id)
+            if not record.is_terminal:
+                raise TooSlow(f"{run_id} did not end within {ANSWER_S:g} s")
         return Cancelled(state=record.state, applied_seq=record.head_seq)
 
-    async def _cancel(self, record: RunRecord, cancel: Cancel) -> None:
+    async def _cancel(self, caller: Caller, record: RunRecord, cancel: Cancel) -> None:
         directory = self._office.directory
-        deadline = trio.current_time() + ANSWER_S
         told: RunHandle | None = None
-        while (run := directory.runs.get(record.run_id)) is not None and not run.is_settled:
+        while (run := await self._find_open(caller, record.run_id)) is not None:
             if run is not told:  # a lost run comes back as another handle
                 told = run
                 run.inbox.offer(cancel)
                 session = directory.sessions.get(record.session_id)
                 if session is not None:
                     session.inbox.offer(Withdraw(record.run_id, cancel))
-            with trio.move_on_at(deadline) as scope:
-                await run.wait_change()
-            if scope.cancelled_caught:
-                raise TooSlow(f"{record.run_id} did not end within {ANSWER_S:g} s")
+            await run.wait_change()
 
     async def get_run(self, caller: Caller, run_id: str) -> RunView:
         """The run as committed.  Raises NotFound, also for somebody else's."""
@@ -171,15 +171,30 @@ class Gateway:
         caller.require("runs:read")
         await self._get_record(caller, run_id)
         with trio.move_on_after(timeout_s) as scope:
-            await self._wait(run_id, until)
+            await self._wait(caller, run_id, until)
         return self._view(await self._get_record(caller, run_id)), scope.cancelled_caught
 
-    async def _wait(self, run_id: str, until: Until) -> None:
-        directory, approvals = self._office.directory, self._office.approvals
-        while (run := directory.runs.get(run_id)) is not None and not run.is_settled:
+    async def _wait(self, caller: Caller, run_id: str, until: Until) -> None:
+        """Until the run has ended, or waits for a person if that is enough."""
+        approvals = self._office.approvals
+        while (run := await self._find_open(caller, run_id)) is not None:
             if until == "attention" and approvals.has_open(run_id):
                 return
             await run.wait_change()
+
+    async def _find_open(self, caller: Caller, run_id: str) -> RunHandle | None:
+        """The run's handle, None once it has ended.
+
+        An open run without a handle is between two lives (the daemon has just started): wait.
+        """
+        directory = self._office.directory
+        while True:
+            run = directory.runs.get(run_id)
+            if run is not None:
+                return None if run.is_settled else run
+            if (await self._get_record(caller, run_id)).is_terminal:
+                return None
+            await trio.sleep(RECOVERING_LOOK_S)
 
     def _view(self, record: RunRecord) -> RunView:
         run = self._office.directory.runs.get(record.run_id)

@@ -8,7 +8,7 @@ a queued one.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +38,7 @@ from palyra.core.run_steps import Begin, Cancel, Resume
 from palyra.errors import Conflict, IllegalState, InvalidParams, Overloaded, PalyraError
 
 log = structlog.get_logger("palyra.session")
-INBOX_CAPACITY = 256
+INBOX_CAPACITY = 4_096  # ends of its own runs must always find room beside clients' messages
 RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
 MAX_LOST = 4  # lost actors of one run in one life of the daemon before it is left alone
 UNSERVED_MODES = frozenset({"collect", "steer"})
@@ -285,10 +285,14 @@ class _SessionActor:
         return Resume()
 
     def spawn(self, run: RunHandle, first: Begin | Resume | Cancel) -> None:
-        """Start an incarnation of a run's actor."""
+        """Start a run's actor with what it hears first."""
         start = partial(run_actor, run, self.office, first)
+        self.start(run, start)
+
+    def start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
+        """Start an incarnation of a run's actor."""
         self.work.spawn_child(
-            ChildSpec(run.run_id, start, "temporary", RUN_GRACE_S, run.inbox)
+            ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
         )
 
     def adopt(self, message: Adopt) -> None:
@@ -334,9 +338,7 @@ class _SessionActor:
         if handle.active is lost:
             handle.active = run
         start = partial(resume_run, run, self.office)
-        self.work.spawn_child(
-            ChildSpec(run.run_id, start, "temporary", RUN_GRACE_S, run.inbox)
-        )
+        self.start(run, start)
 
     # --- the record
 

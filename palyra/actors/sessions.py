@@ -69,7 +69,10 @@ class Sessions:
             handle = SessionHandle(record)
             start = partial(session_actor, handle, self._office, self._work)
             self._work.spawn_child(
-                ChildSpec(record.session_id, start, "transient", SESSION_GRACE_S, handle.inbox)
+                ChildSpec(
+                    f"session:{record.session_id}", start, "transient", SESSION_GRACE_S,
+                    handle.inbox,
+                )
             )
             directory.add_session(handle)
         return handle

@@ -1,0 +1,288 @@
+"""A daemon without threads, sockets or files: real actors, hub and tools, on virtual time.
+
+The store is the in-memory twin, called inline; while `hold` is set commits wait for the test.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+
+from palyra.actors import work as work_branch
+from palyra.actors.approvals import Approvals
+from palyra.actors.directory import Directory
+from palyra.actors.gateway import Gateway
+from palyra.actors.hub import Hub
+from palyra.actors.ids import new_id
+from palyra.actors.office import Office
+from palyra.actors.recovery import recovery
+from palyra.actors.run import RunHandle
+from palyra.actors.sessions import Sessions
+from palyra.actors.supervisor import Supervisor
+from palyra.actors.tool_call import Gate
+from palyra.core.access import Caller
+from palyra.core.commands import StartRun
+from palyra.core.context import Agent, Prefix, stable_prefix
+from palyra.core.events import Event, decode_event
+from palyra.core.journal import Change
+from palyra.core.policy import PolicyDecision, PolicyRequest
+from palyra.core.ports import JournalStore
+from palyra.core.prompt import Delta, ModelRequest, ModelTurn, ProposedCall
+from palyra.core.records import Usage
+from palyra.core.redact import Redactor
+from palyra.core.run_state import Run
+from palyra.core.run_steps import Limits, Setting
+from palyra.core.tape import TapeRow
+from palyra.core.tools import ToolOutput, ToolSpec
+from palyra.errors import InvariantBroken, PalyraError
+from palyra.net import wire
+from palyra.tools.basic import basic_tools
+from palyra.tools.catalog import AsyncTool, InlineTool, Toolbox
+
+T = TypeVar("T")
+OPERATOR = Caller(principal="ann", role="operator", token_id="tok_ann")
+OTHER = Caller(principal="bob", role="operator", token_id="tok_bob")
+STRANGER = Caller(principal="eve", role="client", token_id="tok_eve")
+SECRET = "correct-horse-battery-staple"  # noqa: S105 - what the redactor must find
+
+
+class InlineTicket:
+    """A commit that has happened, failed, or waits for the test."""
+
+    def __init__(self) -> None:
+        self.error: PalyraError | None = None
+        self.done = trio.Event()
+
+    @property
+    def is_committed(self) -> bool:
+        return self.done.is_set() and self.error is None
+
+    async def wait(self) -> None:
+        await self.done.wait()
+        if self.error is not None:
+            raise self.error
+
+
+class InlineJournal:
+    """The journal's handle over a store in memory, without a thread."""
+
+    def __init__(self, store: JournalStore, hub: Hub) -> None:
+        self.store = store
+        self.hub = hub
+        self.hold = False
+        self.fail_with: PalyraError | None = None
+        self.queued: list[tuple[Change, InlineTicket]] = []
+        self.is_writable = True
+        self.backlog = 0
+
+    def append(self, change: Change) -> InlineTicket:
+        ticket = InlineTicket()
+        self.queued.append((change, ticket))
+        if not self.hold:
+            self.flush()
+        return ticket
+
+    def flush(self) -> None:
+        """Commit, or fail, everything queued."""
+        queued, self.queued = self.queued, []
+        for change, ticket in queued:
+            ticket.error = self.fail_with or self.store.commit([change])[0]
+            if ticket.error is None and change.rows:
+                self.hub.committed([(change.rows[-1].run_id, change.rows[-1].seq)])
+            ticket.done.set()
+
+    async def commit(self, change: Change) -> None:
+        await self.append(change).wait()
+
+    async def read(self, query: Callable[[JournalStore], T]) -> T:
+        await trio.lowlevel.checkpoint()
+        return query(self.store)
+
+
+class Model:
+    """A model that plays turns handed to it, one per request, and can be told to wait."""
+
+    name = provider = "scripted"
+
+    def __init__(self) -> None:
+        self.turns: list[Any] = []  # ModelTurn, exception, or trio.Event to wait for first
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
+        self.requests.append(request)
+        await trio.lowlevel.checkpoint()
+        item = self.turns.pop(0) if self.turns else say("done")
+        if isinstance(item, trio.Event):
+            await item.wait()
+            item = self.turns.pop(0) if self.turns else say("done")
+        if isinstance(item, Exception):
+            raise item
+        if item.text:
+            on_delta(Delta("text", item.text))
+        return item
+
+
+def say(text: str) -> ModelTurn:
+    """A final answer."""
+    return ModelTurn(text=text, calls=(), finish_reason="stop", usage=Usage())
+
+
+def call(*named: tuple[str, Any]) -> ModelTurn:
+    """A turn that calls tools, with fresh ids."""
+    calls = tuple(
+        ProposedCall(call_id=new_id("call"), tool=tool, arguments=arguments)
+        for tool, arguments in named
+    )
+    return ModelTurn(text="", calls=calls, finish_reason="tool_calls", usage=Usage())
+
+
+class NamePolicy:
+    """Rules by the tool's name: `ask_…` asks, `forbidden` is denied, the rest may run."""
+
+    version = "v1"
+
+    def decide(self, request: PolicyRequest) -> PolicyDecision:
+        prefix = request.tool.partition("_")[0]
+        answer = {"ask": "ask", "forbidden": "deny"}.get(prefix, "allow")
+        return PolicyDecision(
+            answer=answer, reason_code=answer, reason="by name", policies=(), version="v1"  # type: ignore[arg-type]  # one of three
+        )
+
+
+class Kit:
+    """The daemon's middle, and what a test needs to steer it."""
+
+    def __init__(self, store: JournalStore, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self.hub = Hub(wire)
+        self.journal = InlineJournal(store, self.hub)
+        self.model = Model()
+        self.directory = Directory()
+        self.approvals = Approvals()
+        self.effects: list[str] = []  # what the `effect` tools did
+        self.gate_open = trio.Event()  # `hang` waits for it
+        self.office = self.build_office(limits)
+        self.work = work_branch.build_work(self.directory, 1_000)
+        self.sessions = Sessions(self.office, self.work)
+        self.gateway = Gateway(self.office, self.sessions)
+        self.recovered: int | None = None
+
+    def build_office(self, limits: Limits) -> Office:
+        toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
+        gate = Gate(toolbox, NamePolicy(), self.approvals.count)
+        redactor = Redactor([SECRET])
+        prefix = stable_prefix(
+            Agent(name="default", instructions="x", model="scripted"), toolbox.catalogue()
+        )
+        return Office(
+            journal=self.journal, hub=self.hub, toolbox=toolbox, gate=gate,  # type: ignore[arg-type]  # the inline twin
+            models={"scripted": self.model}, prefix=lambda _agent: prefix,
+            approvals=self.approvals, directory=self.directory, redactor=redactor,
+            setting=blank_setting(redactor, limits), limits=limits, now_ms=now_ms,
+            new_id=new_id, instance_id="i1", default_agent="default", default_model="scripted",
+            queue_cap=3, max_open=100,
+        )
+
+    def tools(self) -> list[Any]:
+        """Tools of the tests: one that asks, one that is denied, one that hangs, one that acts."""
+        def note(arguments: Any) -> ToolOutput:
+            self.effects.append(arguments["text"])
+            return ToolOutput(text=f"wrote {arguments['text']}")
+
+        async def hang(_arguments: Any, _on_output: Any) -> ToolOutput:
+            await self.gate_open.wait()
+            return ToolOutput(text="released")
+
+        return [
+            InlineTool(spec("ask_note"), note),
+            InlineTool(spec("note"), note),
+            InlineTool(spec("forbidden"), note),
+            AsyncTool(spec("hang"), hang),
+            AsyncTool(spec("hang_safe", tool_class="read_only_safe"), hang),
+        ]
+
+    # --- driving
+
+    async def start(self, text: str = "hello", caller: Caller = OPERATOR, **fields: Any) -> str:
+        """Start a run; its id."""
+        command = StartRun(text=text, **fields)
+        return (await self.gateway.start_run(caller, command)).run_id
+
+    async def end(self, run_id: str) -> str:
+        """Wait for the end of a run; its state."""
+        view, timed_out = await self.gateway.wait_run(
+            OPERATOR, run_id, until="terminal", timeout_s=3_600
+        )
+        assert not timed_out
+        return view.record.state
+
+    def kinds(self, run_id: str) -> list[str]:
+        """The committed tape, as kinds."""
+        return [row.kind for row in self.rows(run_id)]
+
+    def rows(self, run_id: str) -> list[TapeRow]:
+        """The committed tape."""
+        return list(self.journal.store.read_tape(run_id, after_seq=-1, limit=1_000).rows)
+
+    def events(self, run_id: str, kind: str) -> list[Any]:
+        """Committed events of one kind, decoded."""
+        return [decode_event(kind, row.data) for row in self.rows(run_id) if row.kind == kind]
+
+    def live(self, run_id: str) -> RunHandle:
+        """The run's handle while it is open."""
+        return self.directory.runs[run_id]
+
+
+def spec(name: str, tool_class: Any = "effect") -> ToolSpec:
+    """A tool of the tests; all take a text."""
+    return ToolSpec(
+        name=name, version="1", description=name, tool_class=tool_class, risk="low",
+        parameters={"type": "object", "properties": {"text": {"type": "string"}}},
+    )
+
+
+def blank_setting(redactor: Redactor, limits: Limits) -> Setting:
+    """What runs fill in."""
+    def refuse(*_: Any) -> Any:
+        raise InvariantBroken("a run brings its own")
+
+    return Setting(
+        now_ms=now_ms, new_id=new_id, redact=redactor.redact_bytes,
+        sign=lambda data: (data * 2)[:64], prepare=refuse, assemble=refuse,
+        jitter_ms=lambda attempt: 100 * attempt, provider="scripted", limits=limits,
+    )
+
+
+def now_ms() -> int:
+    """Virtual milliseconds."""
+    return int(trio.current_time() * 1000)
+
+
+async def inline_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Blocking work without a thread, so that virtual time stands still."""
+    await trio.lowlevel.checkpoint()
+    return function(*arguments)
+
+
+@asynccontextmanager
+async def running(store: JournalStore, limits: Limits = Limits()) -> AsyncIterator[Kit]:  # noqa: B008 - frozen
+    """A kit whose actors live inside the block; leaving it is a crash for whatever is open."""
+    kit = Kit(store, limits)
+
+    def done(count: int) -> None:
+        kit.recovered = count
+
+    recover = partial(recovery, kit.office, kit.sessions.adopt, done)
+    children = [
+        work_branch.child_spec(kit.work, kit.directory),
+        work_branch.ChildSpec("recovery", recover, "transient"),
+    ]
+    tree = Supervisor("test", children, strategy="rest_for_one")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tree.run)
+        yield kit
+        nursery.cancel_scope.cancel()
+
+
