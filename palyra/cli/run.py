@@ -123,7 +123,7 @@ class Story:
         self._is_mid_line = False
 
 
-@click.command()
+@click.command(short_help="Send a message and watch what comes of it.")
 @click.argument("text")
 @click.option("--session", "session_key", help="Key of the conversation; made if new.")
 @click.option("--agent", help="Name of the agent.")

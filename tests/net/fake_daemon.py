@@ -156,6 +156,7 @@ class Connection:
         await self.notify("tape.caught_up", subscription=name, through=through)
         self.subscriptions[name] = (params["run_id"], through)
         await self.push()
+        self.daemon.watched.set()
 
     async def push(self) -> None:
         """Send every live subscription what it lacks."""
@@ -195,6 +196,7 @@ class FakeDaemon:
         self.receipts: dict[str, object] = {}
         self.connections: list[Connection] = []
         self.budgets: list[int] = []  # bytes for each coming connection; then unlimited
+        self.watched = trio.Event()  # somebody follows a tape live
         self.silences: dict[str, trio.Event] = {}
         self.batches = True
         self._names = count(1)

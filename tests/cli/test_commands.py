@@ -1,0 +1,355 @@
+"""The commands that list, show and change, against a fake daemon."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from palyra.cli.main import COMMANDS, cli
+from tests.cli.command import palyra, run_python
+from tests.net.fake_daemon import RUN, SESSION, Hangup, Json, Refusal, fake_daemon
+
+pytestmark = pytest.mark.real
+
+RUN_RECORD: Json = {
+    "run_id": RUN,
+    "session_id": SESSION,
+    "state": "done",
+    "phase": "done",
+    "principal": "owner",
+    "agent": "default",
+    "model": "scripted",
+    "created_ms": 1,
+    "head_seq": 8,
+    "reason": "answered",
+}
+APPROVAL: Json = {
+    "approval_id": "apr_1",
+    "run_id": RUN,
+    "session_id": SESSION,
+    "call_id": "call_1",
+    "principal": "owner",
+    "tool": "write_file",
+    "risk": "medium",
+    "summary": "write_file(path=a.txt)",
+    "arguments": {"path": "a.txt", "content": "x\u202ey\u009bz"},
+    "digest": "abcdef0123456789" * 4,
+    "scopes": ["once", "session"],
+    "policy_reason": "writing asks",
+    "requested_ms": 1,
+    "expires_ms": 2,
+}
+RESOLVED: Json = {
+    "decision": "allow",
+    "scope": "once",
+    "by": "owner",
+    "resolved_ms": 5,
+    "won": True,
+    "run_id": RUN,
+    "seq": 9,
+}
+TOKEN_SHOWN: Json = {
+    "token_id": "tok_1",
+    "principal": "ann",
+    "role": "client",
+    "name": "laptop",
+    "created_ms": 1,
+}
+SESSION_RECORD: Json = {
+    "session_id": SESSION,
+    "principal": "owner",
+    "key": "daily",
+    "created_ms": 1,
+    "updated_ms": 2,
+}
+STATUS: Json = {
+    "state": "ready",
+    "version": "0.1.0",
+    "instance_id": "i1",
+    "protocol": "palyra.v1",
+    "now_ms": 1,
+}
+TREE: Json = {"id": "daemon", "state": "running", "children": [{"id": "hub", "state": "running"}]}
+DECISION: Json = {
+    "answer": "ask",
+    "reason_code": "asks",
+    "reason": "writing asks",
+    "policies": ["write"],
+    "version": "v1",
+}
+TOOL: Json = {
+    "name": "echo",
+    "version": "1",
+    "description": "Say it again.",
+    "parameters": {},
+    "tool_class": "read_only_safe",
+    "risk": "low",
+}
+VERIFIED: Json = {
+    "checked_events": 3,
+    "checked_roots": 1,
+    "through_position": 3,
+    "signed_through_position": 3,
+}
+
+LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
+    ("runs", "list"): ("run.list", {"runs": [RUN_RECORD]}, RUN),
+    ("runs", "show", RUN): ("run.get", RUN_RECORD, RUN),
+    ("approvals", "list"): ("approval.list", {"approvals": [APPROVAL]}, "apr_1"),
+    ("approvals", "show", "apr_1"): ("approval.get", APPROVAL, "write_file"),
+    ("sessions", "list"): ("session.list", {"sessions": [SESSION_RECORD]}, "daily"),
+    ("tokens", "list"): ("token.list", {"tokens": [TOKEN_SHOWN]}, "laptop"),
+    ("tools",): ("tool.list", {"tools": [TOOL], "hash": "h"}, "Say it again."),
+    ("policy", "explain", "echo", "{}"): ("policy.explain", DECISION, "writing asks"),
+    ("status",): ("system.status", STATUS, "ready"),
+    ("tree",): ("system.tree", TREE, "hub"),
+    ("tape", "verify"): ("tape.verify", VERIFIED, "intact"),
+}
+
+
+@pytest.mark.parametrize("command", LISTINGS, ids=" ".join)
+async def test_listing_for_people_and_programs(command: tuple[str, ...]) -> None:
+    """Each listing prints what was found as text and, with --json, as JSON."""
+    method, reply, shown = LISTINGS[command]
+    async with fake_daemon() as daemon:
+        daemon.reply_with(method, reply)
+        text = await palyra(*command, url=daemon.url)
+        data = await palyra(*command, "--json", url=daemon.url)
+    assert (0, 0) == (text.code, data.code)
+    assert shown in text.out
+    assert shown in data.out or "checked_events" in data.json
+
+
+async def test_empty_listing_says_so() -> None:
+    """A listing without rows is a sentence, not silence."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("run.list", {"runs": []})
+        listed = await palyra("runs", "list", url=daemon.url)
+    assert "no runs yet\n" == listed.out
+
+
+async def test_approval_is_shown_complete_and_escaped() -> None:
+    """Arguments are printed whole; what could steer a terminal is escaped, in JSON too."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", APPROVAL)
+        text = await palyra("approvals", "show", "apr_1", url=daemon.url)
+        data = await palyra("approvals", "show", "apr_1", "--json", url=daemon.url)
+    for output in (text.out, data.out):
+        assert "x\\u202ey\\u009bz" in output
+        assert not {"\u202e", "\u009b", "\x1b"} & set(output)
+    assert APPROVAL["arguments"] == data.json["arguments"]
+    assert APPROVAL["digest"] in text.out
+
+
+async def test_allow_sends_the_digest_that_was_read() -> None:
+    """`approvals allow` answers with the digest of what it looked up."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", APPROVAL)
+        daemon.reply_with("approval.resolve", RESOLVED)
+        allowed = await palyra(
+            "approvals", "allow", "apr_1", "--digest", "ABCDEF", "--reason", "ok", url=daemon.url
+        )
+    assert 0 == allowed.code
+    sent = daemon.requests[-1][1]
+    assert ("allow", APPROVAL["digest"], "ok") == (sent["decision"], sent["digest"], sent["reason"])
+
+
+async def test_allow_of_something_else_is_not_sent() -> None:
+    """With a --digest that is not the question's nothing is answered."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", APPROVAL)
+        allowed = await palyra("approvals", "allow", "apr_1", "--digest", "ffff", url=daemon.url)
+    assert 1 == allowed.code
+    assert "approval.resolve" not in daemon.methods()
+    assert "remedy: read it again" in allowed.err
+
+
+async def test_lost_answer_fails() -> None:
+    """`approvals deny` that came after somebody's allow says who won and exits 1."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", APPROVAL)
+        daemon.reply_with("approval.resolve", {**RESOLVED, "won": False, "by": "bob"})
+        denied = await palyra("approvals", "deny", "apr_1", url=daemon.url)
+    assert (1, "already settled: allow by bob\n") == (denied.code, denied.out)
+
+
+async def test_new_token_is_printed_alone() -> None:
+    """`tokens create` prints the secret on standard output and nothing else there."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("token.create", {**TOKEN_SHOWN, "token": "pal_secret"})
+        made = await palyra(
+            "tokens",
+            "create",
+            "--principal",
+            "ann",
+            "--name",
+            "laptop",
+            "--ttl",
+            "60",
+            url=daemon.url,
+        )
+    assert "pal_secret\n" == made.out
+    assert 60_000 == daemon.requests[-1][1]["ttl_ms"]
+
+
+async def test_lost_secret_is_said() -> None:
+    """When the reply with the secret was lost, the remedy names the token to revoke."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("token.create", TOKEN_SHOWN)
+        made = await palyra("tokens", "create", "--principal", "a", "--name", "b", url=daemon.url)
+    assert (1, "") == (made.code, made.out)
+    assert "palyra tokens revoke tok_1" in made.err
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "reply", "said"),
+    [
+        (
+            ("runs", "cancel", RUN),
+            "run.cancel",
+            {"state": "cancelled", "applied_seq": 3},
+            "cancelled",
+        ),
+        (("sessions", "archive", SESSION), "session.archive", SESSION_RECORD, "archived"),
+        (("sessions", "reset", SESSION), "session.reset", SESSION_RECORD, "epoch 0"),
+        (("tokens", "revoke", "tok_1"), "token.revoke", TOKEN_SHOWN, "revoked"),
+    ],
+)
+async def test_change_is_confirmed(
+    command: tuple[str, ...], method: str, reply: Json, said: str
+) -> None:
+    """A command that changes something says what is so now."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with(method, reply)
+        changed = await palyra(*command, url=daemon.url)
+    assert 0 == changed.code
+    assert said in changed.out
+
+
+async def test_session_shows_its_queue() -> None:
+    """`sessions show` names the runs that wait."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("session.get", SESSION_RECORD)
+        daemon.reply_with("session.queue", {"session_id": SESSION, "waiting": ["run_waiting"]})
+        shown = await palyra("sessions", "show", SESSION, url=daemon.url)
+    assert "run_waiting" in shown.out
+
+
+@pytest.mark.parametrize(("state", "code"), [("done", 0), ("failed", 1), ("cancelled", 3)])
+async def test_wait_exits_as_the_run_ended(state: str, code: int) -> None:
+    """`runs wait` exits with the code of the run's end."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("run.wait", {**RUN_RECORD, "state": state, "timed_out": False})
+        assert code == (await palyra("runs", "wait", RUN, url=daemon.url)).code
+
+
+async def test_wait_asks_again_when_the_time_is_up() -> None:
+    """`runs wait` goes on waiting while the daemon says only that the time is up."""
+    async with fake_daemon() as daemon:
+        replies = [{**RUN_RECORD, "timed_out": True}, {**RUN_RECORD, "timed_out": False}]
+        daemon.answers["run.wait"] = lambda _connection, _params: replies.pop(0)
+        assert 0 == (await palyra("runs", "wait", RUN, url=daemon.url)).code
+    assert [] == replies
+
+
+async def test_broken_journal_exits_1() -> None:
+    """`tape verify` of a journal with a break says where and exits 1."""
+    broken = {"kind": "edited", "position": 2, "run_id": RUN, "seq": 1, "detail": "link"}
+    async with fake_daemon() as daemon:
+        daemon.reply_with("tape.verify", {**VERIFIED, "first_break": broken, "breaks": 1})
+        verified = await palyra("tape", "verify", url=daemon.url)
+    assert 1 == verified.code
+    assert "NOT INTACT" in verified.out
+    assert "edited" in verified.out
+
+
+# --- what goes wrong ---
+
+
+async def test_no_daemon_exits_69(tmp_path: Path) -> None:
+    """Without a daemon there is one line that says so, one that says what to do, no traceback."""
+    found = await palyra("status", home=tmp_path)
+    assert (69, "") == (found.code, found.out)
+    assert 1 == len(found.err.splitlines())
+    assert "start one with `palyra up`" in found.err
+
+
+async def test_unreachable_daemon_exits_69() -> None:
+    """An address where nobody listens is the same exit code."""
+    found = await palyra("status", url="ws://127.0.0.1:9/v1/ws")
+    assert 69 == found.code
+    assert "Traceback" not in found.err
+
+
+async def test_refused_token_exits_77() -> None:
+    """A token the daemon does not know is exit code 77, with the remedy."""
+
+    def hang_up(_connection: object, _params: Json) -> object:
+        raise Hangup(4401, "unknown token")
+
+    async with fake_daemon() as daemon:
+        daemon.answers["connect"] = hang_up
+        found = await palyra("status", url=daemon.url)
+    assert 77 == found.code
+    assert "PALYRA_TOKEN" in found.err
+
+
+async def test_error_of_the_daemon_is_two_lines() -> None:
+    """A refusal by the daemon is printed as what and remedy, its text escaped."""
+
+    def refuse(_connection: object, _params: Json) -> object:
+        raise Refusal("not_found", "no run \x1b[31m")
+
+    async with fake_daemon() as daemon:
+        daemon.answers["run.get"] = refuse
+        shown = await palyra("runs", "show", RUN, url=daemon.url)
+    assert 1 == shown.code
+    assert ["error: no run \\u001b[31m", "remedy:"] == [
+        shown.err.splitlines()[0],
+        shown.err.splitlines()[1].split()[0],
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("nonsense",), ("runs", "list", "--limit", "0"), ("policy", "explain", "echo", "[1]")],
+)
+async def test_wrong_usage_exits_2(arguments: tuple[str, ...]) -> None:
+    """Wrong usage is exit code 2."""
+    assert 2 == (await palyra(*arguments)).code
+
+
+# --- help ---
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_line_is_the_commands_own(name: str) -> None:
+    """The line in the list of commands is the one the command itself gives."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert COMMANDS[name][1] == command.get_short_help_str(limit=100)
+
+
+async def test_help_imports_no_heavy_library() -> None:
+    """`palyra --help` works without trio, the client or anything of the daemon."""
+    program = (
+        "import sys\n"
+        "from palyra.cli.main import cli\n"
+        "cli(['--help'], standalone_mode=False)\n"
+        "heavy = {'trio', 'apsw', 'cedarpy', 'quart', 'trio_websocket', 'rich'}\n"
+        "print('heavy:', sorted(heavy & set(sys.modules)))"
+    )
+    printed = await run_python(program)
+    assert "heavy: []" in printed
+    assert "Exit codes" in printed
+
+
+async def test_client_imports_no_library_of_the_daemon() -> None:
+    """Importing the client brings trio and its WebSocket, and nothing the daemon alone needs."""
+    program = (
+        "import sys\n"
+        "import palyra.net.client\n"
+        "heavy = {'apsw', 'cedarpy', 'quart', 'hypercorn', 'rich', 'click', 'cryptography'}\n"
+        "print('heavy:', sorted(heavy & set(sys.modules)))"
+    )
+    assert "heavy: []" in await run_python(program)

@@ -1,0 +1,340 @@
+"""`palyra run` against a fake daemon: what is printed where, what is asked, how it exits."""
+
+import os
+import pty
+import signal
+from collections.abc import Callable
+
+import msgspec
+import pytest
+import trio
+
+from palyra.core import events as ev
+from palyra.core.prompt import ProposedCall
+from palyra.core.records import Usage
+from palyra.net.client import Progress
+from tests.cli.command import WITHIN_S, palyra, start_palyra
+from tests.net.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
+
+pytestmark = pytest.mark.real
+
+CALL = "call_1"
+DIGEST = "0123456789abcdef" * 4
+STARTED = {"run_id": RUN, "session_id": SESSION, "seq": 1, "disposition": "started"}
+
+PROPOSED = ev.ToolProposed(
+    call_id=CALL,
+    tool="write_file",
+    arguments={"path": "a.txt", "content": "hi\x1b[2J"},
+    digest=DIGEST,
+    tool_class="effect",
+)
+ASKED = ev.ApprovalRequested(
+    approval_id="apr_1",
+    call_id=CALL,
+    tool="write_file",
+    risk="medium",
+    summary="write_file(path=a.txt)",
+    arguments={"path": "a.txt", "content": "hi\x1b[2J"},
+    digest=DIGEST,
+    scopes=("once", "session"),
+    expires_ms=1,
+    policy_reason="writing asks",
+)
+COMPLETED = ev.ToolCompleted(call_id=CALL, status="succeeded", output="2 bytes", duration_ms=3)
+
+
+def accepted() -> list[ev.Event]:
+    return [
+        ev.RunAccepted(principal="owner", session_id=SESSION, agent="default", model="scripted"),
+        ev.MessageReceived(text="hello"),
+    ]
+
+
+def decided(verdict: str) -> ev.ToolDecided:
+    return ev.ToolDecided(
+        call_id=CALL,
+        verdict=verdict,  # type: ignore[arg-type]  # a literal
+        reason_code="person",
+        reason="as the person said",
+        policies=(),
+        policy_version="v1",
+    )
+
+
+def answered(decision: str) -> ev.ApprovalResolved:
+    return ev.ApprovalResolved(
+        approval_id="apr_1",
+        call_id=CALL,
+        decision=decision,  # type: ignore[arg-type]  # a literal
+        scope="once",
+        by="owner",
+        reason="",
+    )
+
+
+def turn(text: str, *calls: ProposedCall) -> ev.TurnCompleted:
+    return ev.TurnCompleted(
+        turn=1, text=text, calls=calls, finish_reason="stop", usage=Usage(output_tokens=2)
+    )
+
+
+def ending(text: str = "all good") -> list[ev.Event]:
+    return [turn(text), ev.MessageCompleted(text=text), ev.RunDone(reason="answered")]
+
+
+def play(daemon: FakeDaemon, *events: ev.Event) -> None:
+    """Let `run.start` begin a run whose tape holds these events already."""
+    for event in (*accepted(), *events):
+        daemon.append(event)
+    daemon.commit()
+    daemon.reply_with("run.start", STARTED)
+
+
+async def test_answer_is_standard_output() -> None:
+    """Without a terminal standard output is the answer alone, the steps are standard error."""
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, decided("allow"), COMPLETED, *ending())
+        done = await palyra("run", "hello", url=daemon.url)
+    assert (0, "all good\n") == (done.code, done.out)
+    for shown in ("write_file(", "allowed: as the person said", "2 bytes", "done: answered"):
+        assert shown in done.err
+    assert "hello" == daemon.requests[1][1]["text"]
+
+
+async def test_nothing_on_the_tape_steers_the_terminal() -> None:
+    """Escape sequences in arguments and answers are printed as escapes."""
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, decided("allow"), *ending("red\x1b[31m"))
+        done = await palyra("run", "hello", url=daemon.url)
+    assert "red\\u001b[31m\n" == done.out
+    assert "\x1b" not in done.err
+
+
+async def test_json_is_the_tape() -> None:
+    """With --json standard output is the tape as NDJSON, exactly."""
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, *ending())
+        done = await palyra("run", "hello", "--json", url=daemon.url)
+        lines = [msgspec.json.decode(line) for line in done.out.splitlines()]
+        tape = msgspec.json.decode(msgspec.json.encode(daemon.tapes[RUN].rows))
+    assert tape == lines
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        (ending(), 0),
+        ([ev.RunFailed(failure_class="auth", reason="no key", action="set one")], 1),
+        ([ev.RunCancelled(reason="enough", by="owner")], 3),
+        ([ev.RunDone(reason="partial")], 4),
+        ([PROPOSED, decided("deny"), *ending()], 4),
+    ],
+    ids=["done", "failed", "cancelled", "partial", "refused"],
+)
+async def test_exit_code_tells_the_ending(events: list[ev.Event], code: int) -> None:
+    """Done 0, failed 1, cancelled 3, partial or with a refusal 4."""
+    async with fake_daemon() as daemon:
+        play(daemon, *events)
+        assert code == (await palyra("run", "hello", url=daemon.url)).code
+
+
+async def test_text_comes_from_standard_input_and_options_arrive() -> None:
+    """`-` reads the message from standard input; options are sent as the protocol names them."""
+    async with fake_daemon() as daemon:
+        play(daemon, *ending())
+        await palyra(
+            "run", "-", "--session", "daily", "--deny", "--queue-mode", "steer",
+            url=daemon.url, stdin=b"from a pipe",
+        )  # fmt: skip
+    sent = daemon.requests[1][1]
+    assert ("from a pipe", "daily", "deny", "steer") == (
+        sent["text"],
+        sent["session_key"],
+        sent["approval_mode"],
+        sent["queue_mode"],
+    )
+
+
+async def test_detach_prints_the_run() -> None:
+    """--detach prints the id of the run and does not watch it."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("run.start", STARTED)
+        assert f"{RUN}\n" == (await palyra("run", "hello", "--detach", url=daemon.url)).out
+    assert "tape.subscribe" not in daemon.methods()
+
+
+async def test_without_a_terminal_others_answer() -> None:
+    """Where nobody sits, the run waits and says which command answers."""
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, ASKED)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(finish_when_watched, daemon)
+            done = await palyra("run", "hello", url=daemon.url)
+    assert 0 == done.code
+    assert "palyra approvals allow apr_1" in done.err
+
+
+async def finish_when_watched(daemon: FakeDaemon) -> None:
+    """Somebody else allows it, as soon as the command watches."""
+    with trio.fail_after(WITHIN_S):
+        await daemon.watched.wait()
+    await daemon.publish(answered("allow"), decided("allow"), COMPLETED, *ending())
+
+
+class Person:
+    """Somebody at a terminal: the command runs on a pseudo-terminal."""
+
+    def __init__(self, master: int) -> None:
+        self._master = master
+        self.screen = ""
+
+    async def see(self, text: str) -> None:
+        """Read the screen until the text is on it."""
+        with trio.fail_after(WITHIN_S):
+            while text not in self.screen:
+                await self._read()
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    async def _read(self) -> None:
+        await trio.lowlevel.wait_readable(self._master)
+        self.screen += os.read(self._master, 65_536).decode()
+
+
+async def at_terminal(
+    daemon: FakeDaemon, script: Callable[[Person, trio.Process], object]
+) -> tuple[int, str]:
+    """Exit code and screen of `palyra run` while a person follows the script."""
+    master, slave = pty.openpty()
+    try:
+        process = await start_palyra("run", "hello", url=daemon.url, terminal=slave)
+        os.close(slave)
+        person = Person(master)
+        await script(person, process)  # type: ignore[misc]  # every script is async
+        with trio.fail_after(WITHIN_S):
+            return await process.wait(), person.screen
+    finally:
+        os.close(master)
+
+
+def record_answer(daemon: FakeDaemon, nursery: trio.Nursery) -> None:
+    """Let `approval.resolve` put the answer, and what follows from it, on the tape."""
+
+    def resolve(_connection: Connection, params: Json) -> object:
+        verdict = params["decision"]
+        after = [COMPLETED] if verdict == "allow" else []
+        events = (answered(verdict), decided(verdict), *after, *ending())
+        nursery.start_soon(daemon.publish, *events)
+        return {
+            "decision": verdict,
+            "scope": params["scope"],
+            "by": "owner",
+            "resolved_ms": 1,
+            "won": True,
+            "run_id": RUN,
+            "seq": 5,
+        }
+
+    daemon.answers["approval.resolve"] = resolve
+
+
+@pytest.mark.parametrize(
+    ("typed", "decision", "scope", "code"),
+    [
+        ("y", "allow", "once", 0),
+        ("s", "allow", "session", 0),
+        ("n", "deny", "once", 4),
+    ],
+)
+async def test_person_is_asked(typed: str, decision: str, scope: str, code: int) -> None:
+    """At a terminal the question shows everything, and y, s or n is sent with its digest."""
+
+    async def script(person: Person, _process: trio.Process) -> None:
+        await person.see("no: ")
+        person.type("what\n")
+        await person.see("no: what")
+        person.type(f"{typed}\n")
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon, trio.open_nursery() as nursery:
+        play(daemon, PROPOSED, ASKED)
+        record_answer(daemon, nursery)
+        exit_code, screen = await at_terminal(daemon, script)
+    assert code == exit_code
+    sent = next(params for method, params in daemon.requests if method == "approval.resolve")
+    assert (decision, scope, DIGEST) == (sent["decision"], sent["scope"], sent["digest"])
+    for shown in ("medium risk", '"content": "hi\\u001b[2J"', DIGEST[:12], "writing asks"):
+        assert shown in screen
+
+
+async def test_question_is_taken_back() -> None:
+    """A question that somebody else answers meanwhile does not keep the terminal waiting."""
+
+    async def script(person: Person, _process: trio.Process) -> None:
+        await person.see("no: ")
+        await daemon.publish(answered("allow"), decided("allow"), COMPLETED, *ending())
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, ASKED)
+        code, screen = await at_terminal(daemon, script)
+    assert 0 == code
+    assert "allow (once) by owner" in screen
+    assert "approval.resolve" not in daemon.methods()
+
+
+async def test_end_of_input_leaves_the_question_to_others() -> None:
+    """Ctrl-D at the question means: somebody else will answer."""
+
+    async def script(person: Person, _process: trio.Process) -> None:
+        await person.see("no: ")
+        person.type("\x04")
+        await person.see("palyra approvals allow apr_1")
+        await daemon.publish(answered("deny"), decided("deny"), *ending())
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, ASKED)
+        code, _ = await at_terminal(daemon, script)
+    assert 4 == code
+
+
+async def test_words_are_streamed_once() -> None:
+    """Deltas are printed as they come, and the finished turn adds only what was missing."""
+
+    async def script(person: Person, _process: trio.Process) -> None:
+        await daemon.watched.wait()
+        for order, word in enumerate(("one ", "two ")):
+            delta = Progress(run_id=RUN, item="t1", order=order, kind="text", delta=word)
+            await daemon.connections[0].notify("progress", **msgspec.to_builtins(delta))
+        await person.see("one two ")
+        await daemon.publish(*ending("one two three"))
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon:
+        play(daemon)
+        _, screen = await at_terminal(daemon, script)
+    assert 1 == screen.count("one two three")
+    assert 1 == screen.count("one two ")
+
+
+async def test_interrupt_cancels_the_run() -> None:
+    """Ctrl-C cancels the run at the daemon and exits 3."""
+
+    async def script(person: Person, process: trio.Process) -> None:
+        await daemon.watched.wait()
+        await person.see(RUN)
+        process.send_signal(signal.SIGINT)
+        await person.see("is cancelled")
+
+    async with fake_daemon() as daemon:
+        play(daemon)
+        daemon.reply_with("run.cancel", {"state": "cancelled", "applied_seq": 3})
+        code, screen = await at_terminal(daemon, script)
+    assert 3 == code
+    assert "Traceback" not in screen
+    assert RUN == next(
+        params["run_id"] for method, params in daemon.requests if method == "run.cancel"
+    )

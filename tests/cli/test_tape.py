@@ -1,0 +1,144 @@
+"""`palyra tape`: reading, exporting, and proving an export without a daemon."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from palyra.core.chain import GENESIS, link
+from palyra.core.events import MessageCompleted, MessageReceived, RunDone, encode_event
+from palyra.core.export import ExportLine, claim
+from palyra.core.tape import TapeRow
+from tests.cli.command import palyra
+from tests.net.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
+
+pytestmark = pytest.mark.real
+
+EVENTS = (MessageReceived(text="hi"), MessageCompleted(text="a\x1bb"), RunDone(reason="answered"))
+KEY = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
+PUBLIC = KEY.public_key().public_bytes_raw().hex()
+PAGE_ROWS = 2  # of the fake
+
+
+def make_lines() -> list[tuple[bytes, bytes]]:
+    """Each event as an export line, with its link."""
+    lines, prev = [], GENESIS
+    for seq, event in enumerate(EVENTS):
+        row = TapeRow(
+            run_id=RUN,
+            session_id=SESSION,
+            seq=seq,
+            at_ms=seq,
+            kind=event.KIND,
+            principal="owner",
+            redacted=False,
+            data=encode_event(event),
+        )
+        prev = link(prev, seq + 1, row)
+        fields = {**msgspec.structs.asdict(row), "data": msgspec.Raw(row.data)}
+        line = ExportLine(**fields, position=seq + 1, hash=prev.hex())
+        lines.append((msgspec.json.encode(line), prev))
+    return lines
+
+
+def export_page(_connection: Connection, params: Json) -> object:
+    """`tape.export` as the daemon does it, in small pages; the last one is empty."""
+    start = params["after_seq"] + 1
+    page = make_lines()[start : start + PAGE_ROWS]
+    last_seq = start + len(page) - 1
+    return {
+        "run_id": RUN,
+        "ndjson": "".join(line.decode() + "\n" for line, _ in page),
+        "public_key": PUBLIC,
+        "signature": KEY.sign(claim(RUN, last_seq, page[-1][1])).hex() if page else "",
+        "next_after_seq": last_seq if page else None,
+    }
+
+
+def read_page(_connection: Connection, params: Json) -> object:
+    """`tape.read`, one event a page."""
+    seq = params["after_seq"] + 1
+    event = EVENTS[seq]
+    row = {
+        "run_id": RUN,
+        "session_id": SESSION,
+        "seq": seq,
+        "at_ms": 1_000 + 250 * seq,
+        "kind": event.KIND,
+        "data": msgspec.Raw(encode_event(event)),
+    }
+    is_last = seq == len(EVENTS) - 1
+    return {
+        "events": [row],
+        "head_seq": len(EVENTS) - 1,
+        "floor_seq": 0,
+        "next_after_seq": None if is_last else seq,
+    }
+
+
+async def export_to(path: Path, daemon: FakeDaemon) -> None:
+    daemon.answers["tape.export"] = export_page
+    exported = await palyra("tape", "export", RUN, "-o", str(path), url=daemon.url)
+    assert (0, "") == (exported.code, exported.err)
+
+
+async def test_show_tells_every_event() -> None:
+    """`tape show` prints each event of every page with its seq, time and story, escaped."""
+    async with fake_daemon() as daemon:
+        daemon.answers["tape.read"] = read_page
+        shown = await palyra("tape", "show", RUN, url=daemon.url)
+    assert [
+        "   0    0.000 s  message.received    hi",
+        "   1    0.250 s  message.completed   a\\u001bb",
+        "   2    0.500 s  run.done            done: answered",
+    ] == shown.out.splitlines()
+
+
+async def test_show_as_json_is_complete() -> None:
+    """With --json each line is the event as the wire has it."""
+    async with fake_daemon() as daemon:
+        daemon.answers["tape.read"] = read_page
+        shown = await palyra("tape", "show", RUN, "--json", "--after", "0", url=daemon.url)
+    lines = [msgspec.json.decode(line) for line in shown.out.splitlines()]
+    assert [1, 2] == [line["seq"] for line in lines]
+    assert {"text": "a\x1bb"} == lines[0]["data"]
+
+
+async def test_export_proves_itself_offline(tmp_path: Path) -> None:
+    """An exported file verifies without a daemon, with the key it was sealed with."""
+    file = tmp_path / "run.ndjson"
+    async with fake_daemon() as daemon:
+        await export_to(file, daemon)
+    verified = await palyra("tape", "verify", str(file), "--key", PUBLIC)
+    assert (0, f"intact: 3 events of {RUN}") == (verified.code, verified.out.splitlines()[0])
+
+
+async def test_key_of_the_home_is_trusted(tmp_path: Path) -> None:
+    """Without --key the home's public key is what an export must be sealed with."""
+    file = tmp_path / "run.ndjson"
+    async with fake_daemon() as daemon:
+        await export_to(file, daemon)
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "signing.pub").write_text("00" * 32)
+    refused = await palyra("tape", "verify", str(file), "--json", home=tmp_path)
+    assert 1 == refused.code
+    assert "another key" in refused.json["problem"]
+
+
+async def test_edited_export_is_found(tmp_path: Path) -> None:
+    """A changed byte in an exported file is found and its seq named."""
+    file = tmp_path / "run.ndjson"
+    async with fake_daemon() as daemon:
+        await export_to(file, daemon)
+    file.write_bytes(file.read_bytes().replace(b'"text":"hi"', b'"text":"ho"'))
+    verified = await palyra("tape", "verify", str(file), "--key", PUBLIC)
+    assert 1 == verified.code
+    assert "NOT INTACT at seq 0" in verified.out
+
+
+async def test_key_must_be_one(tmp_path: Path) -> None:
+    """A --key that is no public key is wrong usage."""
+    file = tmp_path / "run.ndjson"
+    file.write_text("")
+    assert 2 == (await palyra("tape", "verify", str(file), "--key", "abc")).code
