@@ -71,6 +71,7 @@ def assemble(
     )
     request = ModelRequest(
         run_id=run.run_id, turn=turn, attempt=attempt, model=run.accepted.model,
+        agent=prefix.agent.name,
         instructions=prefix.agent.instructions, messages=messages, tools=prefix.tools,
         json_mode=run.accepted.json_mode,
     )

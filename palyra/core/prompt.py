@@ -64,6 +64,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     turn: int  # from 1
     attempt: int  # from 1
     model: str
+    agent: str = ""
     instructions: str
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()  # name, description, parameters (JSON Schema)
