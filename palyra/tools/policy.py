@@ -27,7 +27,7 @@ from palyra.tools.policy_rules import (
 )
 from palyra.tools.policy_text import BrokenPolicy
 
-_ENTITY_SETS = 512  # (principal, agent, tool) combinations kept parsed
+_ENTITY_SETS = 512  # (principal, tool) pairs kept parsed
 _ERROR_CHARS = 300
 
 
@@ -119,8 +119,8 @@ def _question(request: PolicyRequest) -> dict[str, Any]:
     """The request in Cedar's terms; ids as objects, never as text that would be parsed."""
     marks = {mark for path in request.paths for mark in path_marks(path)}
     context: dict[str, Any] = {
-        "agent": {"__entity": {"type": "Agent", "id": request.agent}},
-        "session": {"__entity": {"type": "Session", "id": request.session_id}},
+        "agent": request.agent,
+        "session": request.session_id,
         "run": {
             "id": request.run_id,
             "origin": request.origin,
@@ -141,25 +141,24 @@ def _question(request: PolicyRequest) -> dict[str, Any]:
     }
 
 
-_Facts = tuple[str, str, str, str, str, str, tuple[str, ...]]
+_Facts = tuple[str, str, str, str, str, tuple[str, ...]]
 
 
 def _facts(request: PolicyRequest) -> _Facts:
     return (
-        request.principal, request.role, request.agent,
+        request.principal, request.role,
         request.tool, request.tool_class, request.risk, request.capabilities,
     )  # fmt: skip
 
 
 def _build_entities(*facts: *_Facts) -> cedarpy.Entities:
     """Everything with attributes that a question mentions, parsed."""
-    principal, role, agent, tool, tool_class, risk, capabilities = facts
+    principal, role, tool, tool_class, risk, capabilities = facts
     tool_attributes = {
         "name": tool, "class": tool_class, "risk": risk, "capabilities": capabilities,
     }  # fmt: skip
     entities = [
         _entity("Principal", principal, {"role": role}),
-        _entity("Agent", agent, {"name": agent}),
         _entity("Tool", tool, tool_attributes),
     ]
     return cedarpy.Entities.from_json_str(msgspec.json.encode(entities).decode())
@@ -173,7 +172,11 @@ def _entity(kind: str, name: str, attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(force: _Force, request: PolicyRequest, result: cedarpy.AuthzResult) -> PolicyDecision:
-    rules = sorted((force.rules.rules[key] for key in result.diagnostics.reasons), key=_by_id)
+    found = {key: force.rules.rules[key] for key in result.diagnostics.reasons}
+    labels = result.diagnostics.id_annotations_by_reason
+    if any(labels.get(key) != rule.label for key, rule in found.items()):
+        return _error("the engine numbers the rules in another order", force.version)
+    rules = sorted(found.values(), key=_by_id)
     if not rules:
         reason = f"no rule permits {request.tool}; a permit among the user policies would"
         return _decision("deny", "no_rule", reason, (), force.version)

@@ -19,6 +19,7 @@ from palyra.tools.policy_text import BrokenPolicy, check_policy_text
 Layer = Literal["builtin", "default", "user"]
 LAYERS: tuple[Layer, ...] = ("builtin", "default", "user")
 MAX_FILES = 64
+MAX_TOTAL_CHARS = 262_144  # of all files: bounds the time of a reload
 SHIPPED = Path(__file__).resolve().parent.parent / "policies"
 _ANNOTATIONS = frozenset({"id", "approval", "reason"})
 
@@ -36,7 +37,8 @@ class PolicyFile:
 class Rule:
     """One policy, as decisions speak of it."""
 
-    id: str  # builtin/private, default/ask, user/<file>/<id or number>
+    id: str  # builtin/private, default/ask, user/<file>/<label or number>
+    label: str | None  # its @id
     rank: int  # of its layer, higher wins
     is_permit: bool
     asks: bool
@@ -87,19 +89,22 @@ def shipped_files() -> list[PolicyFile]:
 
 
 def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
-    """Parse and validate all files.  Raises BrokenPolicy with the first thing that is wrong."""
+    """Parse and validate all files (blocks).  Raises BrokenPolicy with the first thing wrong."""
     schema_text = _read(SHIPPED / "schema.cedarschema")
     schema = cedarpy.Schema.from_str(schema_text)
-    policies = cedarpy.PolicySet.from_str("")
-    rules: dict[str, Rule] = {}
-    for file in files:
-        for rule in _read_rules(file, schema):
-            rules[f"policy{len(rules)}"] = rule  # the engine numbers policies as they are added
-        policies = policies.with_added_str(file.text)
-    names = [rule.id for rule in rules.values()]
-    if len(policies) != len(rules) or len(set(names)) != len(names):
+    rules = [rule for file in files for rule in _read_rules(file, schema)]
+    names = [rule.id for rule in rules]
+    if len(set(names)) != len(names):
         raise BrokenPolicy(f"two rules have the same name among {', '.join(sorted(names))}")
-    return RuleSet(policies, schema, rules, _version(schema_text, files))
+    whole = "\n".join(file.text for file in files)
+    if len(whole) > MAX_TOTAL_CHARS:
+        raise BrokenPolicy(f"{len(whole)} characters of policies; at most {MAX_TOTAL_CHARS}")
+    return RuleSet(
+        cedarpy.PolicySet.from_str(whole, release_gil=True),
+        schema,
+        {f"policy{n}": rule for n, rule in enumerate(rules)},  # numbered in the order of the text
+        _version(schema_text, files),
+    )
 
 
 def _read(path: Path) -> str:
@@ -113,7 +118,7 @@ def _read_rules(file: PolicyFile, schema: cedarpy.Schema) -> list[Rule]:
     check_policy_text(file.name, file.text)
     try:
         parsed = _PARSED.decode(cedarpy.policies_to_json_str(file.text))
-        found = cedarpy.validate_policies(file.text, schema)
+        found = cedarpy.validate_policies(file.text, schema, release_gil=True)
     except ValueError as error:
         raise BrokenPolicy(f"{file.name}: {error}") from error
     if parsed.templates:
@@ -136,6 +141,7 @@ def _rule(file: PolicyFile, number: int, policy: _Annotated) -> Rule:
         raise BrokenPolicy(f'{name}: @approval must be @approval("required"), on a permit')
     return Rule(
         id=name,
+        label=marks.get("id"),
         rank=LAYERS.index(file.layer),
         is_permit=is_permit,
         asks="approval" in marks,

@@ -1,0 +1,373 @@
+"""The rules: layers, reasons, and no in every doubt."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from palyra.core.gate import policy_request
+from palyra.core.policy import PolicyRequest
+from palyra.tools.basic import basic_tools
+from palyra.tools.confine import Workspace
+from palyra.tools.files import file_tools
+from palyra.tools.policy import CedarPolicy
+from palyra.tools.policy_rules import MAX_FILES
+from tests.core.tool_samples import FACTS, an_admitted
+
+EVERYTHING = "permit (principal, action, resource);"
+
+
+def ask_for(tool: str = "shell", **changes: object) -> PolicyRequest:
+    """A request for a tool with effects, but for the changes."""
+    request = policy_request(an_admitted(), FACTS)
+    plain: dict[str, object] = {
+        "tool": tool, "tool_class": "effect", "capabilities": ("process",), "risk": "high",
+    }  # fmt: skip
+    return msgspec.structs.replace(request, **(plain | changes))
+
+
+def with_rules(folder: Path, **files: str) -> CedarPolicy:
+    """A policy with those user files."""
+    for name, text in files.items():
+        (folder / f"{name}.cedar").write_text(text)
+    return CedarPolicy(folder)
+
+
+def answers(policy: CedarPolicy, request: PolicyRequest) -> tuple[str, str, tuple[str, ...]]:
+    """Answer, reason code and rules."""
+    decision = policy.decide(request)
+    assert decision.version == policy.version
+    return decision.answer, decision.reason_code, decision.policies
+
+
+# --- what is shipped -----------------------------------------------------------------------------
+
+
+def test_defaults_of_every_built_in_tool(tmp_path: Path) -> None:
+    """Reads, echo and sleep may run; writing asks."""
+    workspace = Workspace(tmp_path)
+    policy = CedarPolicy()
+    found = {}
+    for tool in [*basic_tools(), *file_tools(workspace)]:
+        admitted = msgspec.structs.replace(an_admitted({"path": "a"}), spec=tool.spec)
+        found[tool.spec.name] = policy.decide(policy_request(admitted, FACTS)).answer
+    workspace.close()
+    assert found == {
+        "echo": "allow", "sleep": "allow", "read_file": "allow", "list_dir": "allow",
+        "write_file": "ask",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", ["shell", "read_files", "Read_File", "read_file ", "ech", "*", ""])
+def test_everything_else_asks(tool: str) -> None:
+    """A name that only resembles an allowed one is not allowed."""
+    assert answers(CedarPolicy(), ask_for(tool)) == ("ask", "asks", ("default/ask",))
+
+
+def test_reasons_name_rule_and_remedy() -> None:
+    """A person can see which rule spoke and what would change it."""
+    policy = CedarPolicy()
+    assert policy.decide(ask_for("echo")).reason == "permitted by default/harmless"
+    assert policy.decide(ask_for()).reason == (
+        "default/ask wants a person's approval; a permit for shell among the user policies would "
+        "change that"
+    )
+
+
+PATHS = [
+    ("../x", "outside"),
+    ("/etc/passwd", "outside"),
+    (".ssh/id_rsa", "private"),
+    ("src/.ENV", "private"),
+]
+
+
+@pytest.mark.parametrize(("path", "rule"), PATHS)
+def test_built_in_forbids_hold_against_a_permit_for_everything(
+    tmp_path: Path, path: str, rule: str
+) -> None:
+    """No user rule opens what is shut for good."""
+    policy = with_rules(tmp_path, all=EVERYTHING)
+    request = ask_for("read_file", capabilities=("fs.read",), paths=(path,))
+    assert answers(policy, request) == ("deny", "denied", (f"builtin/{rule}",))
+    assert policy.decide(request).reason.startswith(f"forbidden by builtin/{rule}: ")
+
+
+def test_configuration_is_forbidden_to_write_only(tmp_path: Path) -> None:
+    """Reading what git obeys stays allowed."""
+    policy = with_rules(tmp_path, all=EVERYTHING)
+    writing = ask_for(capabilities=("fs.write",), paths=(".git/hooks/x",))
+    reading = ask_for(capabilities=("fs.read",), paths=(".git/hooks/x",))
+    assert answers(policy, writing) == ("deny", "denied", ("builtin/configuration",))
+    assert answers(policy, reading) == ("allow", "allowed", ("user/all/0",))
+
+
+# --- user rules ----------------------------------------------------------------------------------
+
+
+def test_a_user_permit_wins_over_the_default_question(tmp_path: Path) -> None:
+    """A narrow permit allows exactly what it says."""
+    rule = '@id("ls") permit (principal, action, resource == Tool::"shell");'
+    policy = with_rules(tmp_path, team=rule)
+    assert answers(policy, ask_for()) == ("allow", "allowed", ("user/team/ls",))
+    assert answers(policy, ask_for("shell2"))[0] == "ask"
+
+
+def test_a_user_question_wins_over_the_default_permit(tmp_path: Path) -> None:
+    """A user may want to be asked where the default would allow."""
+    rule = '@approval("required") permit (principal, action, resource == Tool::"echo");'
+    policy = with_rules(tmp_path, team=rule)
+    assert answers(policy, ask_for("echo")) == ("ask", "asks", ("user/team/0",))
+
+
+def test_within_a_layer_one_question_is_enough(tmp_path: Path) -> None:
+    """A permit beside a question of the same layer does not silence it."""
+    asking = '@id("asking") @approval("required") permit (principal, action, resource);'
+    policy = with_rules(tmp_path, a=EVERYTHING, b=asking)
+    assert answers(policy, ask_for()) == ("ask", "asks", ("user/a/0", "user/b/asking"))
+
+
+def test_a_user_forbid_wins_over_everything(tmp_path: Path) -> None:
+    """A forbid denies, with its own reason."""
+    rule = '@reason("not on Fridays") forbid (principal, action, resource == Tool::"echo");'
+    policy = with_rules(tmp_path, a=EVERYTHING, b=rule)
+    decision = policy.decide(ask_for("echo"))
+    assert (decision.answer, decision.policies) == ("deny", ("user/b/0",))
+    assert decision.reason == "forbidden by user/b/0: not on Fridays"
+
+
+CONDITIONS = [
+    ('principal == Principal::"alice"', {"principal": "bob"}),
+    ('principal.role == "client"', {"role": "clients"}),
+    ('context.agent == "default"', {"agent": "default2"}),
+    ('context.session == "ses_1"', {"session_id": "ses_2"}),
+    ('context.run.id == "run_1"', {"run_id": "run_2"}),
+    ('context.run.origin == "interactive"', {"origin": "background"}),
+    ("!context.run.taint", {"is_tainted": True}),
+    ("context.run.depth == 0", {"depth": 1}),
+    ('resource.name == "shell"', {"tool": "shel"}),
+    ('resource.class == "effect"', {"tool_class": "path_scoped"}),
+    ('resource.risk == "high"', {"risk": "critical"}),
+    ('resource.capabilities == ["process"]', {"capabilities": ("process", "network")}),
+    ("context.size_bytes <= 2", {"size_bytes": 3}),
+    ('context has path && context.path like "src/*"', {"paths": ("srcs/a",)}),
+    ('context has path && context.path like "src/*"', {"paths": ("src/../etc",)}),
+    ('context has path && context.path like "src/*"', {"paths": ("src/a", "src/b")}),
+    ('context has path && context.path like "src/*"', {"paths": ()}),
+]
+
+
+@pytest.mark.parametrize(("condition", "miss"), CONDITIONS)
+def test_every_fact_can_be_decided_by(
+    tmp_path: Path, condition: str, miss: dict[str, object]
+) -> None:
+    """A permit on a fact holds where the fact holds and nowhere else."""
+    policy = with_rules(
+        tmp_path, team=f"permit (principal, action, resource) when {{{condition}}};"
+    )
+    match = ask_for(paths=("./src//a",))
+    assert policy.problems == ()
+    assert policy.decide(match).answer == "allow"
+    assert policy.decide(msgspec.structs.replace(match, **miss)).answer != "allow"
+
+
+def test_rules_and_names_belong_together(tmp_path: Path) -> None:
+    """Over many files and numbers each answer names the very rule that gave it."""
+    files = {
+        f"f{n:02}": "".join(
+            f'@id("r{m}") permit (principal, action, resource == Tool::"t{n}_{m}");'
+            for m in range(11)
+        )
+        for n in range(12)
+    }
+    policy = with_rules(tmp_path, **files)
+    for n, m in [(0, 0), (0, 10), (5, 3), (11, 0), (11, 10)]:
+        assert answers(policy, ask_for(f"t{n}_{m}")) == (
+            "allow",
+            "allowed",
+            (f"user/f{n:02}/r{m}",),
+        )
+
+
+def test_odd_ids_are_just_ids(tmp_path: Path) -> None:
+    """An id is a value: quotes, newlines and operators in it change nothing."""
+    policy = with_rules(tmp_path, all='permit (principal == Principal::"alice", action, resource);')
+    odd = 'alice" || true || "\n\\'
+    assert policy.decide(ask_for(principal=odd, agent=odd, session_id=odd)).answer == "ask"
+
+
+# --- no in every doubt ---------------------------------------------------------------------------
+
+
+def test_an_erroring_forbid_denies(tmp_path: Path) -> None:
+    """A forbid that cannot be evaluated counts, though the engine would skip it."""
+    rule = "forbid (principal, action, resource) when { 9223372036854775807 + context.size_bytes > 0 };"
+    policy = with_rules(tmp_path, a=EVERYTHING, b=rule)
+    assert policy.problems == ()
+    assert answers(policy, ask_for(size_bytes=1)) == ("deny", "policy_error", ())
+    assert answers(policy, ask_for(size_bytes=0))[1] == "denied"
+
+
+@pytest.mark.parametrize("action", ["tool.executes", "tool", "", "Tool.execute", "approval.decide"])
+def test_an_unknown_action_is_denied(tmp_path: Path, action: str) -> None:
+    """An action the schema does not know is denied, whatever is permitted."""
+    policy = with_rules(tmp_path, all=EVERYTHING)
+    assert answers(policy, ask_for(action=action)) == ("deny", "policy_error", ())
+
+
+@pytest.mark.parametrize("name", ["principal", "role", "agent", "session_id", "run_id", "tool"])
+def test_a_value_the_engine_cannot_take_denies(tmp_path: Path, name: str) -> None:
+    """Broken Unicode is denied, not an exception."""
+    policy = with_rules(tmp_path, all=EVERYTHING)
+    assert answers(policy, ask_for(**{name: "\ud800"})) == ("deny", "policy_error", ())
+
+
+def test_a_number_the_engine_cannot_take_denies(tmp_path: Path) -> None:
+    """A number beyond 64 bits is denied, not an exception."""
+    policy = with_rules(tmp_path, all=EVERYTHING)
+    assert answers(policy, ask_for(size_bytes=2**63)) == ("deny", "policy_error", ())
+
+
+def test_rules_taken_for_one_another_deny(tmp_path: Path) -> None:
+    """Should the engine ever number rules otherwise, nothing is allowed under a wrong name."""
+    policy = with_rules(tmp_path)
+    rules = policy._force.rules
+    turned = dict(zip(rules.rules, reversed(list(rules.rules.values())), strict=True))
+    policy._force = replace(policy._force, rules=replace(rules, rules=turned))
+    assert answers(policy, ask_for("echo")) == ("deny", "policy_error", ())
+
+
+def test_no_rule_denies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no rule speaks of is denied."""
+    (tmp_path / "builtin.cedar").write_text("")
+    (tmp_path / "default.cedar").write_text('permit (principal, action, resource == Tool::"x");')
+    shipped = Path(__file__).parent.parent.parent / "palyra/policies/schema.cedarschema"
+    (tmp_path / "schema.cedarschema").write_text(shipped.read_text("utf-8"))
+    monkeypatch.setattr("palyra.tools.policy_rules.SHIPPED", tmp_path)
+    policy = CedarPolicy()
+    assert answers(policy, ask_for()) == ("deny", "no_rule", ())
+    assert answers(policy, ask_for("x"))[0] == "allow"
+
+
+# --- broken files --------------------------------------------------------------------------------
+
+BROKEN = {
+    "syntax": ("permit (principal, action", "unexpected end of input"),
+    "nesting": (f"permit (principal, action, resource) when {{ {'(' * 700}true{')' * 700} }};",
+                "nested deeper than 32"),
+    "action": ('permit (principal, action == Action::"tool.excute", resource);', "tool.excute"),
+    "attribute": ('permit (principal, action, resource) when { resource.nmae == "x" };', "nmae"),
+    "entity": ('permit (principal == Principle::"a", action, resource);', "Principle"),
+    "optional": ('permit (principal, action, resource) when { context.path == "x" };', "path"),
+    "template": ("permit (principal == ?principal, action, resource);", "templates"),
+    "annotation": ('@aproval("required") permit (principal, action, resource);', "aproval"),
+    "approval": ('@approval("requird") permit (principal, action, resource);', "@approval"),
+    "approval on a forbid": ('@approval("required") forbid (principal, action, resource);',
+                             "@approval"),
+    "same name": ('@id("a") permit (principal, action, resource);' * 2, "two rules"),
+    "size": ("//" + "x" * 65_536, "65538 bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(BROKEN))
+def test_a_broken_file_at_start_denies_what_matters(tmp_path: Path, kind: str) -> None:
+    """Without a good set only calls without any capability go through."""
+    text, complaint = BROKEN[kind]
+    policy = with_rules(tmp_path, all=EVERYTHING, broken=text)
+    assert [True] == [complaint in problem for problem in policy.problems]
+    assert answers(policy, ask_for()) == ("deny", "policy_broken", ())
+    reading = ask_for("read_file", tool_class="read_only_safe", capabilities=("fs.read",))
+    assert answers(policy, reading) == ("deny", "policy_broken", ())
+    assert answers(policy, ask_for("bare", capabilities=())) == ("deny", "policy_broken", ())
+    harmless = ask_for("echo", tool_class="read_only_safe", capabilities=())
+    assert answers(policy, harmless) == ("allow", "allowed", ("default/harmless",))
+
+
+@pytest.mark.parametrize("kind", sorted(BROKEN))
+def test_a_broken_file_later_keeps_the_last_good_set(tmp_path: Path, kind: str) -> None:
+    """A reload that fails changes nothing but `problems`; the next good one clears them."""
+    policy = with_rules(tmp_path, all=EVERYTHING)
+    version = policy.version
+    (tmp_path / "broken.cedar").write_text(BROKEN[kind][0])
+    assert (policy.reload(), policy.version) == (False, version)
+    assert BROKEN[kind][1] in policy.problems[0]
+    assert answers(policy, ask_for()) == ("allow", "allowed", ("user/all/0",))
+    (tmp_path / "broken.cedar").unlink()
+    assert (policy.reload(), policy.problems, policy.version) == (True, (), version)
+
+
+def test_mending_a_broken_start(tmp_path: Path) -> None:
+    """Once the file is mended, a reload puts the user rules in force."""
+    policy = with_rules(tmp_path, team="permit")
+    degraded = policy.version
+    assert (policy.reload(), policy.version) == (False, degraded)
+    assert policy.decide(ask_for()).answer == "deny"
+    (tmp_path / "team.cedar").write_text(EVERYTHING)
+    assert (policy.reload(), policy.problems) == (True, ())
+    assert policy.decide(ask_for()).answer == "allow"
+
+
+def test_a_file_that_cannot_be_read_is_broken(tmp_path: Path) -> None:
+    """What is not text, or not a file, is a problem and not an absence."""
+    (tmp_path / "a.cedar").mkdir()
+    (tmp_path / "b.cedar").write_bytes(b"\xff")
+    assert "a.cedar: cannot be read" in CedarPolicy(tmp_path).problems[0]
+    (tmp_path / "a.cedar").rmdir()
+    assert "b.cedar: cannot be read" in CedarPolicy(tmp_path).problems[0]
+
+
+def test_too_many_files_are_a_problem(tmp_path: Path) -> None:
+    """The limit is named."""
+    files = {f"f{n}": "" for n in range(MAX_FILES + 1)}
+    assert f"at most {MAX_FILES}" in with_rules(tmp_path, **files).problems[0]
+
+
+def test_too_much_text_is_a_problem(tmp_path: Path) -> None:
+    """Files that are each small enough may together be too much."""
+    files = {f"f{n}": f"//{'x' * 60_000}" for n in range(5)}
+    assert "at most 262144" in with_rules(tmp_path, **files).problems[0]
+
+
+def test_no_folder_is_no_problem(tmp_path: Path) -> None:
+    """Without user policies the shipped rules hold, as with an empty folder."""
+    missing = CedarPolicy(tmp_path / "none")
+    assert ((), CedarPolicy().version) == (missing.problems, missing.version)
+    assert CedarPolicy(tmp_path).version == missing.version
+
+
+# --- versions ------------------------------------------------------------------------------------
+
+
+def test_the_version_follows_the_rules(tmp_path: Path) -> None:
+    """Any change of any file is a new version; the same files are the same version."""
+    versions = [
+        CedarPolicy().version,
+        with_rules(tmp_path, a=EVERYTHING).version,
+        with_rules(tmp_path, a=EVERYTHING + "\n").version,
+        with_rules(tmp_path, a=EVERYTHING, b="").version,
+        with_rules(tmp_path, a="", b=EVERYTHING).version,
+        with_rules(tmp_path, c="permit").version,
+    ]
+    assert len(set(versions)) == len(versions)
+    (tmp_path / "c.cedar").unlink()
+    assert versions[4] == CedarPolicy(tmp_path).version
+
+
+def test_a_reload_changes_the_version(tmp_path: Path) -> None:
+    """A decision names the rules it was made under."""
+    policy = with_rules(tmp_path, a=EVERYTHING)
+    before = policy.decide(ask_for()).version
+    (tmp_path / "a.cedar").write_text("")
+    assert policy.reload()
+    assert before != policy.decide(ask_for()).version
+
+
+def test_same_question_same_answer(tmp_path: Path) -> None:
+    """Decisions do not depend on what was asked before."""
+    policy = with_rules(
+        tmp_path, a='permit (principal, action, resource) when { principal.role == "operator" };'
+    )
+    client, operator = ask_for(), ask_for(role="operator")
+    found = [policy.decide(request).answer for request in [client, operator, client, operator]]
+    assert found == ["ask", "allow", "ask", "allow"]
