@@ -1,8 +1,9 @@
-"""A child that notes what happens to it and does what the test tells it."""
+"""Children for tests of supervisors: one that does what it is told, one that serves a mailbox."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import trio
@@ -10,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from palyra.actors.child import ChildSnapshot, ChildSpec
 from palyra.actors.dynamic import DynamicSupervisor
+from palyra.actors.mailbox import Mailbox
 from palyra.actors.supervisor import Supervisor
 from palyra.core.supervision import Restart
 
@@ -68,6 +70,10 @@ class Puppet:
         await wait_all_tasks_blocked()
 
 
+one_for_one = partial(Supervisor, "top", strategy="one_for_one")
+rest_for_one = partial(Supervisor, "top", strategy="rest_for_one")
+
+
 class Boom(Exception):
     """What puppets crash with."""
 
@@ -87,9 +93,22 @@ async def running(supervisor: S) -> AsyncGenerator[S]:
     """The supervisor serves inside the block and has stopped after it."""
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
-        yield supervisor
+        yield supervisor  # noqa: RUF075 - an error in the block cancels the run
         supervisor.stop("the test ends")
 
 
 def states(snapshot: ChildSnapshot) -> dict[str, str]:
     return {child.id: child.state for child in snapshot.children}
+
+
+def server(inbox: Mailbox[float], served: list[float]) -> Callable[..., Any]:
+    """An actor whose messages are the seconds it takes to serve them."""
+
+    async def start(*, task_status: trio.TaskStatus[None]) -> None:
+        with inbox.receiver() as messages:
+            task_status.started()
+            async for work_s in messages:
+                await trio.sleep(work_s)
+                served.append(work_s)
+
+    return start

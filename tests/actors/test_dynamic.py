@@ -295,18 +295,35 @@ async def test_cancel_of_an_unknown_child_is_ignored(autojump_clock: MockClock) 
 
 
 async def test_cancel_before_the_first_step(autojump_clock: MockClock) -> None:
-    """A child cancelled before its task ran ends at its first wait, whatever it says."""
+    """A child cancelled before its task ran ends at its first wait."""
     puppet = Puppet("unborn")
-    exits: list[Exit] = []
-    async with running(pool(on_exit=exits.append)) as supervisor:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(supervisor.start_child, puppet.spec("transient"))
-            while "unborn" not in supervisor:
-                await trio.lowlevel.checkpoint()
-            supervisor.cancel_child("unborn", "no longer wanted")
+    async with running(pool()) as supervisor:
+        supervisor.spawn_child(puppet.spec("temporary"))
+        supervisor.cancel_child("unborn", "no longer wanted")
         await wait_all_tasks_blocked()
         assert "unborn ends" == puppet.notes[-1]
-    assert [Exit("pool", "unborn", 1, "stopped", was_asked=True)] == exits
+        assert 0 == len(supervisor)
+
+
+async def test_child_that_gets_ready_while_being_cancelled(autojump_clock: MockClock) -> None:
+    """A child that serves only after its cancel reaches its starter, and was asked to end."""
+    release, exits = trio.Event(), list[Exit]()
+
+    async def start_slowly(*, task_status: trio.TaskStatus[str]) -> None:
+        with trio.CancelScope(shield=True):
+            await release.wait()
+        task_status.started("late")
+        await trio.sleep_forever()
+
+    async def cancel_it() -> None:
+        await wait_all_tasks_blocked()
+        supervisor.cancel_child("slow", "no longer wanted")
+        release.set()
+
+    async with running(pool(on_exit=exits.append)) as supervisor, trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_it)
+        assert "late" == await supervisor.start_child(ChildSpec("slow", start_slowly, "transient"))
+    assert [Exit("pool", "slow", 1, "stopped", was_asked=True)] == exits
 
 
 async def test_cancelled_child_that_outlives_its_grace_is_reported(
