@@ -168,7 +168,7 @@ class _Checker:
 
 def _is_within(schema: Mapping[str, Any], value: object) -> bool:
     """Whether a value of the right type keeps enumeration, bounds and lengths."""
-    if "enum" in schema and not any(_is_same(value, one) for one in schema["enum"]):
+    if "enum" in schema and value not in schema["enum"]:
         return False
     if isinstance(value, str):
         return _is_between(len(value), schema, "minLength", "maxLength")
@@ -177,10 +177,6 @@ def _is_within(schema: Mapping[str, Any], value: object) -> bool:
     if isinstance(value, int | float):
         return _is_between(value, schema, "minimum", "maximum")
     return True
-
-
-def _is_same(value: object, one: object) -> bool:
-    return type(value) is type(one) and bool(value == one)  # True is not 1 here
 
 
 def _is_between(size: float, schema: Mapping[str, Any], low: str, high: str) -> bool:

@@ -19,17 +19,17 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
 }
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples"})
-_NUMERIC = frozenset({"minimum", "maximum"})
+_NUMERIC = frozenset({"minimum", "maximum", "enum"})
 _OF_TYPE: dict[str, frozenset[str]] = {
     "object": frozenset({"properties", "required", "additionalProperties"}),
     "array": frozenset({"items", "minItems", "maxItems"}),
-    "string": frozenset({"minLength", "maxLength"}),
+    "string": frozenset({"minLength", "maxLength", "enum"}),
     "integer": _NUMERIC,
     "number": _NUMERIC,
     "boolean": frozenset(),
     "null": frozenset(),
 }
-KEYWORDS = frozenset({"type", "enum"}) | _ANNOTATIONS | frozenset().union(*_OF_TYPE.values())
+KEYWORDS = frozenset({"type"}) | _ANNOTATIONS | frozenset().union(*_OF_TYPE.values())
 # Type -> how it is called, its lower and upper bound, and what they count.
 _WORDS = {
     "object": ("an object", "", "", ""),
@@ -47,7 +47,7 @@ def check_schema(schema: Mapping[str, Any], where: str) -> None:
     kind = schema.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
         raise InvariantBroken(f"{where}: type must be one of {', '.join(TYPES)}, not {kind!r}")
-    unknown = schema.keys() - _ANNOTATIONS - {"type", "enum"} - _OF_TYPE[kind]
+    unknown = schema.keys() - _ANNOTATIONS - {"type"} - _OF_TYPE[kind]
     if unknown:
         raise InvariantBroken(f"{where}: intake does not check {', '.join(sorted(unknown))}")
     properties: Mapping[str, Any] = schema.get("properties", {})

@@ -37,6 +37,7 @@ def test_every_keyword_may_be_used() -> None:
         ({"type": "string", "pattern": "a+"}, "tool: intake does not check pattern"),
         ({"type": "string", "minimum": 1}, "tool: intake does not check minimum"),
         ({"type": "object", "patternProperties": {}}, "intake does not check patternProperties"),
+        ({"type": "array", "enum": [[1]]}, "tool: intake does not check enum"),
         ({"type": "object", "required": ["a"]}, "tool: required but not described: a"),
         ({"type": "object", "additionalProperties": {"type": "string"}}, "must be true or false"),
         ({"type": "object", "properties": {"a": {"type": "x"}}}, "tool.a: type must be one of"),
