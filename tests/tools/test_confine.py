@@ -363,14 +363,14 @@ def test_a_folder_that_is_a_file_is_no_folder(workspace: Workspace, root: Path) 
 
 
 def test_some_roots_are_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The root folder, the home folder and whatever contains the daemon's own are refused."""
+    """The root folder, the home folder and whatever overlaps the daemon's own are refused."""
     data = tmp_path / "work" / "data"
-    data.mkdir(parents=True)
+    (data / "keys").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path))
-    for root in [Path("/"), tmp_path, data, data.parent]:
+    for root in [Path("/"), tmp_path, data, data.parent, data / "keys"]:
         with pytest.raises(InvalidParams, match="workspace"):
             Workspace(root, keep_out=[data])
-    Workspace(data.parent).close()
+    Workspace(data.parent, keep_out=[tmp_path / "elsewhere"]).close()
 
 
 def test_a_root_that_is_missing_is_an_error(tmp_path: Path) -> None:
