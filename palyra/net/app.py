@@ -1,4 +1,4 @@
-"""The web app and the server that runs it, one connection at a time.  Imported late, by `http`.
+"""The web app: a handful of pages.  Imported late, by `http`.
 
 Owns: nothing but the app object.  Every request, also a later one on a kept-alive connection,
 passes the same checks as an upgrade.  `/healthz`, `/readyz` and `/` are open.  Everything else
@@ -7,15 +7,9 @@ one whose role sees them all.
 """
 
 import itertools
-import logging
 from http import HTTPStatus
 from typing import cast
 
-import trio
-from hypercorn.app_wrappers import ASGIWrapper
-from hypercorn.config import Config
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework, ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
 from quart import Response, request
 from quart_trio import QuartTrio
@@ -23,15 +17,14 @@ from werkzeug.exceptions import HTTPException
 
 from palyra.core.access import Caller
 from palyra.errors import Forbidden, PalyraError, Unauthenticated
+from palyra.net.app_server import AppServer
 from palyra.net.exposition import CONTENT_TYPE, render_readings
 from palyra.net.http import HttpSources
-from palyra.net.replay import ReplayStream
 from palyra.net.sniff import Head, Refusal
 from palyra.net.upgrade import find_bearer, judge_request
 
 MAX_BODY_BYTES = 1_048_576
 BODY_TIMEOUT_S = 30
-IDLE_TIMEOUT_S = 15.0  # between two requests of one connection, the second's head included
 READ_SCOPE = "system:read"
 
 FRONT_PAGE = """\
@@ -127,34 +120,6 @@ class Gate:
         if scope["http_version"] not in {"1.0", "1.1"}:
             return Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
         return judge_request(_head(scope), self._names())
-
-
-class AppServer:
-    """Runs the app for one connection after another; an `HttpServer`."""
-
-    def __init__(self, app: ASGIFramework) -> None:
-        self._app = ASGIWrapper(app)
-        self._context = WorkerContext(None)
-        self._config = Config()
-        self._config.accesslog = None
-        self._config.errorlog = logging.getLogger("palyra.http")
-        self._config.include_server_header = False
-        self._config.keep_alive_timeout = IDLE_TIMEOUT_S
-
-    async def serve(self, stream: ReplayStream) -> None:
-        """Serve the connection to its end.  Cancellation: the socket is closed at once."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_abort_when_cancelled, stream)
-            await TCPServer(self._app, self._config, self._context, {}, stream)  # type: ignore[arg-type]  # uses what both kinds of stream have
-            nursery.cancel_scope.cancel(reason="the connection has been served")
-
-
-async def _abort_when_cancelled(stream: ReplayStream) -> None:
-    """Hypercorn writes under a shield; only a closed socket makes such a write end."""
-    try:
-        await trio.sleep_forever()
-    finally:
-        stream.abort()
 
 
 def build_server(sources: HttpSources) -> AppServer:

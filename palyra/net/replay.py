@@ -45,6 +45,7 @@ class ReplayStream(trio.abc.HalfCloseableStream):
         with trio.move_on_after(self.write_timeout_s) as scope:
             await self._send_unsent()
         if scope.cancelled_caught:
+            self.abort()  # the reading half would go on waiting for this peer
             raise trio.BrokenResourceError(f"nothing taken for {self.write_timeout_s:g} s")
 
     async def _send_unsent(self) -> None:
@@ -67,7 +68,13 @@ class ReplayStream(trio.abc.HalfCloseableStream):
         await self._stream.wait_send_all_might_not_block()
 
     async def send_eof(self) -> None:
-        await self._stream.send_eof()
+        """Say that nothing more will be written.  Happens even when cancelled.
+
+        Hypercorn closes from a task that Quart has just cancelled; were the end not said then,
+        a client that asked for `Connection: close` would wait for it for ever.
+        """
+        with trio.CancelScope(shield=True):  # a checkpoint and a system call: takes no time
+            await self._stream.send_eof()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

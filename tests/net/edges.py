@@ -61,6 +61,13 @@ class RunningEdge:
         return peer
 
 
+async def wait_for_connections(running: RunningEdge, count: int) -> None:
+    """Wait until the edge serves that many."""
+    with trio.fail_after(5):
+        while len(running.edge.connections) != count:
+            await trio.lowlevel.checkpoint()
+
+
 @asynccontextmanager
 async def running_edge(
     serve: Serve = echo,

@@ -13,7 +13,7 @@ from palyra.net.listener import Binding, accept_all
 from palyra.net.services import Peer
 from palyra.net.tally import Tally
 from palyra.net.transport import Transport
-from tests.net.edges import RunningEdge, running_edge
+from tests.net.edges import running_edge, wait_for_connections
 from tests.net.peers import CLOSE, TEXT, RawPeer, frame
 
 pytestmark = pytest.mark.real
@@ -24,12 +24,6 @@ FAREWELL = frame(CLOSE, b"\x03\xe9")
 async def check_echo(peer: RawPeer) -> None:
     await peer.send(frame(TEXT, b"hello"))
     assert (TEXT, b"hello") == await peer.read_frame()
-
-
-async def wait_for_connections(running: RunningEdge, count: int) -> None:
-    with trio.fail_after(5):
-        while len(running.edge.connections) != count:
-            await trio.lowlevel.checkpoint()
 
 
 async def test_port_zero_takes_a_free_port() -> None:

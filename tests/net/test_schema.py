@@ -24,10 +24,10 @@ def walk(value: object) -> Iterator[dict[str, Any]]:
     """Every object in a JSON value."""
     if isinstance(value, dict):
         yield value
-    for item in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
-        yield from walk(item)
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from walk(item)
 
 
 def resolve(reference: str, document: dict[str, Any]) -> object:
