@@ -1,0 +1,219 @@
+"""What `palyra doctor` looks at; each check is one function that never raises."""
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from palyra.cli.exits import Stop
+from palyra.cli.settings import load_config
+from palyra.cli.shell import Options, talk
+from palyra.net.discovery import find_discovery, find_home
+
+OLDEST_PYTHON = (3, 11)
+LOW_BYTES, LEAST_BYTES = 1 << 30, 100 << 20
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+OPENAT2 = 437  # the same number on every architecture
+AT_FDCWD = -100
+RESOLVE_BENEATH = 0x08
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding; `remedy` says what somebody can do about it."""
+
+    name: str
+    verdict: Literal["ok", "warn", "fail"]
+    detail: str
+    remedy: str | None = None
+
+
+def run_checks(options: Options) -> list[Check]:
+    """All checks, in the order in which one would repair."""
+    return [check(options) for check in CHECKS]
+
+
+def check_python(_options: Options) -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        return Check(name="python", verdict="fail", detail=version, remedy="use 3.11 or newer")
+    return Check(name="python", verdict="ok", detail=version)
+
+
+def check_packages(_options: Options) -> Check:
+    """Whether everything the package requires is installed; versions are the installer's word."""
+    try:
+        wanted = [
+            _name(line) for line in metadata.requires("palyra") or [] if "extra ==" not in line
+        ]
+    except metadata.PackageNotFoundError:
+        return Check(
+            name="packages",
+            verdict="warn",
+            detail="palyra itself is not installed, only importable",
+            remedy="pip install -e .",
+        )
+    missing = sorted(name for name in set(wanted) if not _is_installed(name))
+    if missing:
+        return Check(
+            name="packages",
+            verdict="fail",
+            detail=f"missing: {', '.join(missing)}",
+            remedy="pip install palyra, once more",
+        )
+    return Check(name="packages", verdict="ok", detail=f"{len(set(wanted))} requirements installed")
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[ ;<>=!~\[(]", requirement, maxsplit=1)[0]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def check_config(options: Options) -> Check:
+    try:
+        found = load_config(options.home, None)
+    except Stop as stop:
+        return Check(name="config", verdict="fail", detail=stop.message, remedy=stop.remedy)
+    path = found.paths.config_file
+    detail = str(path) if path.is_file() else f"defaults; {path} does not exist"
+    return Check(name="config", verdict="ok", detail=detail)
+
+
+def check_home(options: Options) -> Check:
+    """Whether the data directory and what it holds are the owner's alone."""
+    home = find_home(options.home)
+    if not home.is_dir():
+        return Check(
+            name="home",
+            verdict="warn",
+            detail=f"{home} does not exist yet",
+            remedy="`palyra up` makes it",
+        )
+    exposed = [path for path in (home, *_secrets(home)) if path.stat().st_mode & OTHERS]
+    if exposed:
+        return Check(
+            name="home",
+            verdict="fail",
+            detail=f"open to others: {', '.join(map(str, exposed))}",
+            remedy=f"chmod -R go= {home}",
+        )
+    return Check(name="home", verdict="ok", detail=f"{home} is yours alone")
+
+
+def _secrets(home: Path) -> list[Path]:
+    keys = home / "keys"
+    found = [keys, *(keys.iterdir() if keys.is_dir() else ()), *home.glob("journal.sqlite3*")]
+    return [path for path in found if path.exists() and path.suffix != ".pub"]
+
+
+def check_disk(options: Options) -> Check:
+    home = find_home(options.home)
+    place = next(path for path in (home, *home.absolute().parents) if path.exists())
+    free_bytes = shutil.disk_usage(place).free
+    detail = f"{free_bytes / (1 << 30):.1f} GiB free at {place}"
+    if free_bytes < LEAST_BYTES:
+        return Check(
+            name="disk", verdict="fail", detail=detail, remedy="make room: writes will fail"
+        )
+    if free_bytes < LOW_BYTES:
+        return Check(name="disk", verdict="warn", detail=detail, remedy="make room soon")
+    return Check(name="disk", verdict="ok", detail=detail)
+
+
+def check_openat2(_options: Options) -> Check:
+    """Whether the kernel can open a path without ever leaving a directory."""
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_BENEATH)
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = libc.syscall(OPENAT2, AT_FDCWD, b".", ctypes.byref(how), ctypes.sizeof(how))
+    if opened < 0:
+        reason = errno.errorcode.get(ctypes.get_errno(), "?")
+        return Check(
+            name="openat2",
+            verdict="warn",
+            detail=f"not available ({reason}): file tools fall back to slower checks",
+            remedy="use Linux 5.6 or newer, or allow the call in the container's seccomp profile",
+        )
+    os.close(opened)
+    return Check(name="openat2", verdict="ok", detail="paths cannot escape the workspace")
+
+
+def check_port(options: Options) -> Check:
+    """Whether the configured port is free, or taken by our own daemon."""
+    try:
+        server = load_config(options.home, None).server
+    except Stop:
+        return Check(name="port", verdict="warn", detail="unknown: the configuration is not valid")
+    found = find_discovery(find_home(options.home))
+    if found is not None and found.is_alive:
+        return Check(name="port", verdict="ok", detail=f"the daemon listens at {found.url}")
+    try:
+        with socket.create_server((server.host, server.port)) as bound:
+            port = bound.getsockname()[1]
+    except OSError as error:
+        return Check(
+            name="port",
+            verdict="fail",
+            detail=f"{server.host}:{server.port}: {error.strerror or error}",
+            remedy="choose another with --port or server.port",
+        )
+    return Check(name="port", verdict="ok", detail=f"{server.host}:{port} is free")
+
+
+def check_daemon(options: Options) -> Check:
+    try:
+        status = talk(options, lambda client: client.status())
+    except Stop as stop:
+        return Check(name="daemon", verdict="warn", detail=stop.message, remedy=stop.remedy)
+    detail = f"{status.state}, version {status.version}"
+    if not status.is_writable:
+        return Check(
+            name="daemon",
+            verdict="fail",
+            detail=f"{detail}; its journal refuses writes",
+            remedy="see the daemon's log; is the disk full?",
+        )
+    return Check(name="daemon", verdict="ok", detail=detail)
+
+
+def check_journal(options: Options) -> Check:
+    try:
+        report = talk(options, lambda client: client.verify_tape())
+    except Stop as stop:
+        return Check(name="journal", verdict="warn", detail=f"not verified: {stop.message}")
+    if report.first_break is not None:
+        return Check(
+            name="journal",
+            verdict="fail",
+            detail=f"{report.breaks} break(s); the first: {report.first_break.detail}",
+            remedy="restore the data directory from a backup; `palyra tape verify` shows more",
+        )
+    return Check(name="journal", verdict="ok", detail=f"{report.checked_events} events intact")
+
+
+CHECKS: tuple[Callable[[Options], Check], ...] = (
+    check_python,
+    check_packages,
+    check_config,
+    check_home,
+    check_disk,
+    check_openat2,
+    check_port,
+    check_daemon,
+    check_journal,
+)

@@ -1,0 +1,49 @@
+"""`palyra config`: what is configured, and what could be."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from palyra.cli.screen import print_json, print_table, say
+from palyra.cli.settings import load_config
+from palyra.cli.shell import Options, shared_options
+from palyra.config import SECTIONS, first_file
+from palyra.config import schema as config_schema
+
+
+@click.group()
+def config() -> None:
+    """Show the configuration and its schema."""
+
+
+@config.command()
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Another palyra.toml.")
+@shared_options
+def show(options: Options, file: Path | None) -> None:
+    """Show every key as it holds: file, environment and defaults together."""
+    found = load_config(options.home, file)
+    values = {name: msgspec.structs.asdict(getattr(found, name)) for name in SECTIONS}
+    if options.as_json:
+        paths = {"config_file": str(found.paths.config_file), "data_dir": str(found.paths.data_dir)}
+        print_json(values | {"paths": paths})
+        return
+    say(f"file {found.paths.config_file}, data {found.paths.data_dir}", dim=True)
+    rows = [
+        (f"{section}.{key}", msgspec.json.encode(value).decode())
+        for section, keys in values.items()
+        for key, value in keys.items()
+    ]
+    print_table(("KEY", "VALUE"), rows, empty="")
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of palyra.toml."""
+    print_json(config_schema())
+
+
+@config.command()
+def template() -> None:
+    """Print a palyra.toml with every key, its meaning and its default."""
+    click.echo(first_file(), nl=False)

@@ -1,0 +1,189 @@
+"""The demonstration: `make run`, or `python -m palyra.cli.demo`.
+
+A real daemon in a process of its own, two real connections, one real run with the model that is
+built in (it plays the directives of the message, so no key and no network are needed).  The run
+reads README.md of the workspace and writes below `.palyra-demo/` there, which git ignores; the
+daemon's own directory is a temporary one outside the workspace, because it holds keys.
+Every claim at the end is checked; the exit code is 0 only if all hold.
+"""
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import trio
+from rich.console import Console
+
+import palyra
+from palyra.cli.exits import FAILED, stop_for
+from palyra.cli.process import start_daemon, stop_daemon, wait_announced
+from palyra.cli.show import Show
+from palyra.cli.tape import PUBLIC_KEY_PATH, export_tape, is_signed, parse_key
+from palyra.core.display import render_json, visible
+from palyra.core.events import ApprovalRequested, RunDone, ToolAttested, ToolCompleted
+from palyra.core.export import verify_export
+from palyra.core.records import ApprovalRecord
+from palyra.errors import PalyraError, TooSlow, Unavailable
+from palyra.net.client import Client, Inbox, Subscription, TapeEvent, connect
+from palyra.net.discovery import find_discovery
+
+WITHIN_S = 90.0
+NOTE_PATH = ".palyra-demo/note.md"
+NOTE = "Written by a model, allowed by a person, kept on a tape.\n"
+NEXT = """\
+palyra up                        start a daemon of your own, here
+palyra run "hello"               talk to it (in another terminal)
+palyra run '/call write_file {"path": "note.md", "content": "hi"}'
+palyra approvals list            what waits for a person
+palyra tape show RUN_ID          everything that happened
+palyra --help                    everything else"""
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """One performance."""
+
+    show: Show
+    home: Path
+    workspace: Path
+
+    async def perform(self) -> None:
+        """From an empty directory to a stopped daemon."""
+        self.show.step("starting a daemon in a process of its own")
+        daemon = await start_daemon(self.home, "--workspace", str(self.workspace))
+        try:
+            found = await wait_announced(daemon)
+            self.show.detail(f"pid {found.pid} at {found.ws_url}")
+            self.show.detail(f"its directory is {self.home}, its workspace {self.workspace}")
+            async with connect(home=self.home, name="palyra-demo") as operator:
+                events = await self._run(operator, found.ws_url)
+                self._check_run(events)
+                await self._check_tape(operator, events)
+        finally:
+            self.show.step("stopping the daemon by its pid")
+            code = await stop_daemon(daemon)
+            self.show.detail(f"exit code {code}")
+        self.show.claim("the daemon drained and exited with 0", holds=code == 0)
+        is_gone = find_discovery(self.home) is None
+        self.show.claim("it took its announcement back", holds=is_gone)
+
+    async def _run(self, operator: Client, ws_url: str) -> list[TapeEvent]:
+        """The events of one run, shown as they come; a second client answers what is asked."""
+        self.show.step("a second connection, whose token can answer approvals and start nothing")
+        made = await operator.create_token(principal="reviewer", role="approver", name="demo")
+        async with (
+            connect(ws_url, token=made.token, name="palyra-demo-reviewer") as reviewer,
+            reviewer.notices() as inbox,
+        ):
+            self.show.detail(f"{reviewer.welcome.principal}, role {reviewer.welcome.role}")
+            self.show.step("one run: read a file, then write one, which needs a person")
+            started = await operator.start_run(compose_message())
+            self.show.detail(started.run_id)
+            async with operator.events(started.run_id) as items:
+                return await self._follow(items, reviewer, inbox)
+
+    async def _follow(self, items: Subscription, reviewer: Client, inbox: Inbox) -> list[TapeEvent]:
+        events: list[TapeEvent] = []
+        async for item in items:
+            if isinstance(item, TapeEvent):
+                events.append(item)
+                self.show.event(item)
+                if isinstance(item.event, ApprovalRequested):
+                    await self._answer(reviewer, await _hear_question(reviewer, inbox))
+        return events
+
+    async def _answer(self, reviewer: Client, asked: ApprovalRecord) -> None:
+        self.show.detail(f"the second client reads: {visible(asked.summary)}", "magenta")
+        for line in render_json(msgspec.json.decode(asked.arguments)).splitlines():
+            self.show.detail(f"    {line}")
+        self.show.detail(f"and allows exactly that, digest {asked.digest[:16]}…", "magenta")
+        resolved = await reviewer.resolve_approval(
+            asked.approval_id, "allow", asked.digest, reason="seen in the demonstration"
+        )
+        self.show.claim("the second client's answer counted", holds=resolved.won)
+
+    def _check_run(self, events: list[TapeEvent]) -> None:
+        claim = self.show.claim
+        seqs = [event.seq for event in events]
+        claim("every event came once, in order", holds=seqs == list(range(len(events))))
+        last = events[-1].event
+        claim("the run is done", holds=isinstance(last, RunDone) and last.reason == "answered")
+        statuses = [one.event.status for one in events if isinstance(one.event, ToolCompleted)]
+        claim("both calls succeeded", holds=statuses == ["succeeded", "succeeded"])
+        attested = sum(isinstance(one.event, ToolAttested) for one in events)
+        claim("each call ended in a signed attestation", holds=attested == len(statuses))
+        note = self.workspace / NOTE_PATH
+        written = note.read_text(encoding="utf-8") if note.is_file() else ""
+        claim(f"{NOTE_PATH} holds exactly what was allowed", holds=written == NOTE)
+
+    async def _check_tape(self, operator: Client, events: list[TapeEvent]) -> None:
+        self.show.step("checking the tape: by the daemon, and offline")
+        run_id = events[0].run_id
+        report = await operator.verify_tape(run_id)
+        self.show.detail(f"daemon: {report.checked_events} events are as they were written")
+        self.show.claim("the daemon finds its hash chain intact", holds=not report.breaks)
+        committed = (await operator.read_tape(run_id, limit=1000)).events
+        self.show.claim("the tape is what was seen live", holds=committed == events)
+        self._check_offline((await export_tape(operator, run_id)).encode())
+
+    def _check_offline(self, content: bytes) -> None:
+        key = parse_key((self.home / PUBLIC_KEY_PATH).read_text(encoding="ascii"))
+        whole = verify_export(content, is_signed, key)
+        self.show.detail(f"offline: {whole.checked_events} events, sealed with {key.hex()[:16]}…")
+        self.show.claim("the export proves itself offline", holds=whole.problem is None)
+        forged = verify_export(content.replace(b"README.md", b"README.mD", 1), is_signed, key)
+        self.show.detail(f"offline, one letter changed: seq {forged.bad_seq}: {forged.problem}")
+        self.show.claim("one changed letter is found", holds=forged.problem is not None)
+
+
+def compose_message() -> str:
+    """What the model is told to do, as directives it can play."""
+    reading = msgspec.json.encode({"path": "README.md"}).decode()
+    writing = msgspec.json.encode({"path": NOTE_PATH, "content": NOTE}).decode()
+    return (
+        f"/call read_file {reading}\n/then\n/call write_file {writing}\n/then\n"
+        "/say I read the README and, with your leave, left a note."
+    )
+
+
+def find_workspace() -> Path:
+    """The checkout this runs from, else the current directory; it has a README.md."""
+    for candidate in (Path(palyra.__file__).parents[1], Path.cwd()):
+        if (candidate / "README.md").is_file():
+            return candidate
+    raise Unavailable(f"no README.md in {Path.cwd()}: run the demonstration in a checkout")
+
+
+async def _hear_question(reviewer: Client, inbox: Inbox) -> ApprovalRecord:
+    """The question, as the second client hears of it and reads it."""
+    async for notice in inbox:
+        if notice.method == "approval.requested":
+            return await reviewer.get_approval(notice.params["approval_id"])
+    raise Unavailable("the second client heard of no question")
+
+
+async def _perform(show: Show, home: Path) -> None:
+    with trio.move_on_after(WITHIN_S):
+        await Demo(show, home, find_workspace()).perform()
+        return
+    raise TooSlow(f"the demonstration did not end within {WITHIN_S:.0f} s")
+
+
+def main() -> int:
+    """Perform it; 0 only if everything held."""
+    show = Show(Console(highlight=False))
+    with tempfile.TemporaryDirectory(prefix="palyra-demo-") as directory:
+        try:
+            trio.run(_perform, show, Path(directory) / "home")
+        except* PalyraError as group:
+            show.claim("the demonstration came to its end", holds=False)
+            for error in group.exceptions:
+                stop_for(error).show() if isinstance(error, PalyraError) else None
+    show.sum_up(NEXT)
+    return 0 if show.holds else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

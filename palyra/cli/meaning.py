@@ -1,0 +1,26 @@
+"""What each kind of tape event means, for who sees a tape for the first time."""
+
+MEANING = {
+    "run.accepted": "a promise: durable before the reply, so a crash cannot lose it",
+    "message.received": "what the run is about",
+    "run.started": "it left its session's queue",
+    "context.assembled": "exactly what the model will see, with hashes",
+    "turn.started": "a request to the model",
+    "turn.completed": "its whole answer; the words that streamed before were only news",
+    "turn.failed": "the provider did not deliver; the class decides what happens next",
+    "tool.proposed": "the model wants this; nothing has happened yet",
+    "tool.rejected": "malformed; the model may repair it",
+    "tool.decided": "the gate's last word: rules, and where they ask, a person",
+    "approval.requested": "a person must answer, bound to the digest of exactly this",
+    "approval.resolved": "the first answer that counts; it is durable before anything runs",
+    "tool.started": "committed before the effect, so a restart knows it may have happened",
+    "tool.completed": "what came of it; this goes back to the model",
+    "tool.attested": "a signature over proposal, decision and outcome",
+    "steer.received": "a word to a run under way",
+    "answer.rejected": "the model's last text was no answer",
+    "message.completed": "the answer",
+    "run.recovered": "a restarted daemon goes on where the tape ends",
+    "run.done": "the end, exactly one",
+    "run.failed": "the end, exactly one; it says what somebody can do",
+    "run.cancelled": "the end, exactly one; nothing starts after it",
+}

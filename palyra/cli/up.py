@@ -1,0 +1,73 @@
+"""`palyra up`: the daemon in the foreground, for a person."""
+
+from pathlib import Path
+
+import click
+
+from palyra.cli.exits import Stop
+from palyra.cli.screen import say
+from palyra.cli.serve import daemon_options, make_config, run_daemon
+from palyra.config import Config, first_file
+from palyra.net.discovery import TOKEN_PATH, Discovery
+
+PRIVATE_MODE = 0o700
+
+
+@click.command()
+@daemon_options
+def up(
+    home: Path | None, file: Path | None, workspace: Path | None, **server: str | int | None
+) -> None:
+    """Start the daemon here, in the foreground.
+
+    The first start makes a configuration file, keys and the operator's token.  Ctrl-C lets runs
+    come to rest, then stops.
+    """
+    config = make_config(home, file, workspace, **server)
+    created = _write_first_file(config)
+
+    def ready(discovery: Discovery) -> None:
+        _print_panel(config, discovery, created)
+
+    code = run_daemon(config, ready)
+    say("stopped" if code == 0 else f"stopped with exit code {code}")
+    raise SystemExit(code)
+
+
+def _write_first_file(config: Config) -> Path | None:
+    """The configuration file, if it had to be made."""
+    path = config.paths.config_file
+    try:
+        path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(first_file())
+    except FileExistsError:
+        return None
+    except OSError as error:
+        raise Stop(f"{path} cannot be written: {error}", "name another place with --home") from None
+    return path
+
+
+def _print_panel(config: Config, discovery: Discovery, created: Path | None) -> None:
+    from rich.console import Console  # noqa: PLC0415 - help must be instant
+    from rich.panel import Panel  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    data = config.paths.data_dir
+    lines = [
+        f"address    {discovery.ws_url}",
+        f"pid        {discovery.pid}",
+        f"data       {data}",
+        f"token      {data / TOKEN_PATH}   (the operator's; keep it to yourself)",
+        f"workspace  {config.workspace}",
+        f"model      {config.models.default}",
+        "",
+        'palyra run "hello"       talk to it, from another terminal',
+        "palyra approvals list    what waits for a person",
+        "palyra doctor            check everything",
+        "Ctrl-C                   stop",
+    ]
+    if created is not None:
+        lines.insert(0, f"created    {created}")
+    title = f"Palyra {discovery.version} is ready"
+    Console(highlight=False).print(Panel(Text("\n".join(lines)), title=title, expand=False))

@@ -1,0 +1,175 @@
+"""`palyra doctor` and `palyra config`: findings with remedies, values with their keys."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from palyra.cli import checks
+from palyra.cli.shell import Options
+from tests.cli.command import palyra
+from tests.net.fake_daemon import fake_daemon
+
+pytestmark = pytest.mark.real
+
+
+def find(options: Options, name: str) -> checks.Check:
+    """The finding of one check."""
+    check = next(check for check in checks.CHECKS if check.__name__ == f"check_{name}")
+    return check(options)
+
+
+def write_config(home: Path, text: str) -> Options:
+    (home / "palyra.toml").write_text(text)
+    return Options(home=home)
+
+
+def test_python_is_new_enough() -> None:
+    """The interpreter that runs the tests passes."""
+    assert "ok" == find(Options(), "python").verdict
+
+
+def test_old_python_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older interpreter fails with the version that is needed."""
+    monkeypatch.setattr(checks, "OLDEST_PYTHON", (99, 0))
+    assert "fail" == find(Options(), "python").verdict
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A requirement that is not installed is named."""
+    monkeypatch.setattr(
+        "palyra.cli.checks.metadata.requires",
+        lambda _: ["trio>=0.31", "no-such-thing>=1; python_version>'3'"],
+    )
+    found = find(Options(), "packages")
+    assert ("fail", "missing: no-such-thing") == (found.verdict, found.detail)
+
+
+def test_bad_configuration_is_named(tmp_path: Path) -> None:
+    """A key that does not exist is a failure that names it."""
+    found = find(write_config(tmp_path, "[server]\nprot = 1\n"), "config")
+    assert "fail" == found.verdict
+    assert "server.prot" in found.detail
+
+
+def test_home_open_to_others_fails(tmp_path: Path) -> None:
+    """A key file others can read is a failure that names the file and the command."""
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    tmp_path.chmod(0o700)
+    token = keys / "operator.token"
+    token.touch(mode=0o600)
+    assert "ok" == find(Options(home=tmp_path), "home").verdict
+    token.chmod(0o644)
+    found = find(Options(home=tmp_path), "home")
+    assert "fail" == found.verdict
+    assert str(token) in found.detail
+    assert "chmod" in str(found.remedy)
+
+
+def test_public_key_may_be_public(tmp_path: Path) -> None:
+    """The public half of the signing key is no secret."""
+    (tmp_path / "keys").mkdir(mode=0o700)
+    tmp_path.chmod(0o700)
+    (tmp_path / "keys" / "signing.pub").touch(mode=0o644)
+    assert "ok" == find(Options(home=tmp_path), "home").verdict
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [("LOW_BYTES", "warn"), ("LEAST_BYTES", "fail")])
+def test_little_room_is_found(monkeypatch: pytest.MonkeyPatch, limit: str, verdict: str) -> None:
+    """A disk below the first limit is a warning, below the second a failure."""
+    monkeypatch.setattr(checks, limit, 1 << 80)
+    assert verdict == find(Options(), "disk").verdict
+
+
+def test_taken_port_is_found(tmp_path: Path) -> None:
+    """A port that somebody else has is a failure with the setting that changes it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = find(write_config(tmp_path, f"[server]\nport = {port}\n"), "port")
+    assert "fail" == found.verdict
+    assert "server.port" in str(found.remedy)
+
+
+async def test_healthy_daemon_passes(tmp_path: Path) -> None:
+    """With a daemon that answers nothing fails, and the exit code is 0."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with(
+            "system.status",
+            {
+                "state": "ready",
+                "version": "0.1.0",
+                "instance_id": "i",
+                "protocol": "palyra.v1",
+                "now_ms": 1,
+            },
+        )
+        daemon.reply_with(
+            "tape.verify",
+            {
+                "checked_events": 3,
+                "checked_roots": 1,
+                "through_position": 3,
+                "signed_through_position": 3,
+            },
+        )
+        found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
+    verdicts = {check["name"]: check["verdict"] for check in found.json}
+    assert ("ok", "ok") == (verdicts["daemon"], verdicts["journal"])
+
+
+async def test_broken_journal_fails(tmp_path: Path) -> None:
+    """A break in the journal makes the doctor fail and say where."""
+    broken = {"kind": "edited", "position": 2, "run_id": None, "seq": None, "detail": "row 2"}
+    async with fake_daemon() as daemon:
+        daemon.reply_with(
+            "tape.verify",
+            {
+                "checked_events": 3,
+                "checked_roots": 1,
+                "through_position": 3,
+                "signed_through_position": 3,
+                "first_break": broken,
+                "breaks": 1,
+            },
+        )
+        found = await palyra("doctor", home=tmp_path, url=daemon.url)
+    assert 1 == found.code
+    assert "row 2" in found.out
+    assert "remedy: restore" in found.out
+
+
+async def test_config_shows_what_holds(tmp_path: Path) -> None:
+    """`config show` has the file's values, and the defaults for the rest."""
+    write_config(tmp_path, "[server]\nport = 1234\n")
+    text = await palyra("config", "show", home=tmp_path)
+    data = await palyra("config", "show", "--json", home=tmp_path)
+    assert "server.port               1234" in text.out
+    assert ("127.0.0.1", 1234) == (data.json["server"]["host"], data.json["server"]["port"])
+
+
+async def test_config_template_is_a_configuration(tmp_path: Path) -> None:
+    """What `config template` prints can be used as it is."""
+    printed = await palyra("config", "template")
+    (tmp_path / "palyra.toml").write_text(printed.out)
+    assert "ok" == find(Options(home=tmp_path), "config").verdict
+    assert "# port = 7467" in printed.out
+
+
+@pytest.mark.parametrize("command", ["serve", "up"])
+async def test_bad_configuration_stops_the_start(tmp_path: Path, command: str) -> None:
+    """A daemon with a bad configuration does not start: exit code 2, key and remedy named."""
+    write_config(tmp_path, "[server]\nport = 70000\n")
+    found = await palyra(command, home=tmp_path)
+    assert 2 == found.code
+    assert "server.port = 70000" in found.err
+    assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("kind", ["jsonschema", "asyncapi"])
+async def test_schema_needs_no_daemon(kind: str) -> None:
+    """`schema` prints the protocol in either form."""
+    printed = await palyra("schema", "--format", kind)
+    assert 0 == printed.code
+    assert "run.start" in printed.out
+    assert isinstance(printed.json, dict)
