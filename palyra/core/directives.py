@@ -15,6 +15,7 @@ from palyra.core.prompt import FAILURE_CLASSES, FailureClass
 
 MAX_TOKENS = 1_000_000
 MAX_DELAY_MS = 3_600_000
+MAX_DEPTH = 64  # of arguments: deeper ones would exhaust whoever encodes them later
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -104,8 +105,16 @@ def _turns(steps: Iterable[Step | Then]) -> tuple[Turn, ...]:
         if isinstance(step, Then):
             turns.append([])
         else:
-            turns[-1].append(step)
+            turns[-1].append(_on_a_new_line(step) if _has_text(turns[-1]) else step)
     return tuple(tuple(turn) for turn in turns)
+
+
+def _has_text(turn: list[Step]) -> bool:
+    return any(isinstance(step, Say | Words) for step in turn)
+
+
+def _on_a_new_line(step: Step) -> Step:
+    return Say(f"\n{step.text}") if isinstance(step, Say) else step
 
 
 # --- Operands ------------------------------------------------------------------------------------
@@ -122,9 +131,20 @@ def _parse_call(operands: str) -> Parsed:
     if not tool:
         return f"expected {DIRECTIVES['call'].usage}, got no name"
     try:
-        return Call(tool, msgspec.json.decode(json) if json.strip() else {})
+        arguments = msgspec.json.decode(json) if json.strip() else {}
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return f"the arguments of {tool} are not JSON: {error}"
+    if not _is_within(arguments, MAX_DEPTH):
+        return f"the arguments of {tool} are nested more than {MAX_DEPTH} deep"
+    return Call(tool, arguments)
+
+
+def _is_within(value: object, depth: int) -> bool:
+    """Whether lists and objects are nested at most `depth` deep."""
+    if not isinstance(value, list | dict):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return depth > 0 and all(_is_within(item, depth - 1) for item in inner)
 
 
 def _parse_tokens(operands: str) -> Parsed:
@@ -162,7 +182,9 @@ def _parse_then(operands: str) -> Parsed:
 
 # The language.  `/then` divides turns and is no step of one.
 DIRECTIVES: dict[str, Directive] = {
-    "say": Directive("/say TEXT", "answer with TEXT, as one delta", _parse_say),
+    "say": Directive(
+        "/say TEXT", "answer with TEXT, one delta and one line of the answer", _parse_say
+    ),
     "call": Directive(
         "/call NAME {json}",
         "call a tool; several lines are several calls of one turn",

@@ -30,8 +30,10 @@ def estimate_tokens(text: str) -> int:
 
 def _ascii_weight(text: str) -> int:
     data = text.encode("ascii")
-    digits, marks = _count(data, _DIGITS), _count(data, _MARKS)
-    return digits * _DIGIT + marks * _MARK + (len(data) - digits - marks) * _LETTER
+    size = len(data)
+    digits = size - len(data.translate(None, _DIGITS))
+    marks = size - len(data.translate(None, _MARKS))
+    return digits * _DIGIT + marks * _MARK + (size - digits - marks) * _LETTER
 
 
 def _weight(text: str) -> int:

@@ -30,6 +30,7 @@ from palyra.core.prompt import FAILURE_CLASSES
         (Call("mcp:a.b", {"path": "README.md"}), '/call mcp:a.b {"path": "README.md"}'),
         (Call("echo", [1, None]), "/call echo [1, null]"),
         (Call("echo", {"a": "\u2028"}), '/call echo {"a": "\u2028"}'),
+        (Call("x", [{"a": [[]]}]), '/call x [{"a": [[]]}]'),
         (Words(100_000), "/tokens 100000"),
         (Delay(0), "/delay 0"),
         (Fail("transient"), "/fail transient"),
@@ -46,6 +47,13 @@ def test_then_divides_turns() -> None:
     text = "Please:\n/say a\n/call x\n/call y {}\n/then\nnow\n/then\n/say b"
     expected = ((Say("a"), Call("x", {}), Call("y", {})), (), (Say("b"),))
     assert Directives(expected) == parse_directives(text)
+
+
+def test_each_say_is_a_line() -> None:
+    """What follows other text in its turn begins a new line."""
+    expected = ((Say("a"), Say("\nb"), Words(2), Say("\nc")), (Say("d"),))
+    found = parse_directives("/say a\n/say b\n/tokens 2\n/say c\n/then\n/say d")
+    assert Directives(expected) == found
 
 
 @pytest.mark.parametrize(
@@ -66,6 +74,10 @@ def test_plain_text_has_no_directives(text: str) -> None:
         ("line 1: the arguments of echo are not JSON: ", "/call echo {} {}"),
         ("line 1: the arguments of echo are not JSON: ", '/call echo "\ud800"'),
         ("line 1: the arguments of echo are not JSON: ", "/call echo " + "[" * 100_000),
+        (
+            "line 1: the arguments of x are nested more than 64 deep",
+            f"/call x {'[' * 65}{']' * 65}",
+        ),
         ("line 1: expected a whole number from 1 to 1000000, got ''", "/tokens"),
         ("line 1: expected a whole number from 1 to 1000000, got '0'", "/tokens 0"),
         ("line 1: expected a whole number from 1 to 1000000, got '1000001'", "/tokens 1000001"),

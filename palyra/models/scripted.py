@@ -1,0 +1,244 @@
+"""The scripted model: deterministic, without network, always there.
+
+It plays scripts (`palyra.models.scripts`); without one that applies it follows the directives in
+the user's text (`palyra.core.directives`); when nothing is left to follow it answers by itself,
+with what the tools returned or what it received.
+
+It keeps no state between turns: which turn is next follows from the request alone (the assistant's
+messages after the last user message, and the attempt), so a recovered or replayed run goes on
+exactly where it stopped.  A steered message is a user message and begins anew.
+"""
+
+from collections.abc import Callable, Sequence
+from string import ascii_lowercase
+from typing import NamedTuple, assert_never
+
+import msgspec
+import trio
+
+from palyra.core.directives import (
+    DIRECTIVES,
+    Call,
+    Delay,
+    Directives,
+    Fail,
+    Say,
+    Step,
+    Words,
+    parse_directives,
+)
+from palyra.core.ids import NewId
+from palyra.core.prompt import (
+    AssistantMessage,
+    Delta,
+    FinishReason,
+    Message,
+    ModelFailure,
+    ModelRequest,
+    ModelTurn,
+    ProposedCall,
+    ToolMessage,
+    UserMessage,
+)
+from palyra.core.records import Usage
+from palyra.core.tokens import estimate_tokens
+from palyra.models.scripts import ScriptBook
+
+_EXCERPT_CHARS = 200  # of a message or a tool's output in an answer of our own
+_WORDS = ascii_lowercase  # one letter each: 100 000 words still fit into one event
+_WORDS_PER_PIECE = 256  # about 0.3 ms of deltas between two checkpoints
+_NO_SCRIPTS = ScriptBook()
+
+
+class Scripted:
+    """`core.ports.LanguageModel` without a model."""
+
+    name = "scripted"
+    provider = "scripted"
+
+    def __init__(self, new_id: NewId, scripts: ScriptBook = _NO_SCRIPTS) -> None:
+        self._new_id = new_id
+        self._scripts = scripts
+        self._prefix: tuple[object, object] = ("", ())  # the instructions and tools last measured
+        self._prefix_tokens = 0
+
+    async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
+        """The turn that is due.  Raises ModelFailure when that is what the script says.
+
+        Cancellation: at any checkpoint; nothing was changed.
+        """
+        await trio.lowlevel.checkpoint()
+        place = find_place(request.messages)
+        steps, finish_reason = self._find_turn(request.agent, place)
+        player = _Player(on_delta, request.attempt)
+        for step in steps:
+            await player.play(step)
+        if not (player.text or player.calls):
+            await player.play(Say(closing_answer(place, json_mode=request.json_mode)))
+        calls = tuple(
+            ProposedCall(call_id=self._new_id("call"), tool=call.tool, arguments=call.arguments)
+            for call in player.calls
+        )
+        text = "".join(player.text)
+        return ModelTurn(
+            text=text,
+            calls=calls,
+            finish_reason=finish_reason or ("tool_calls" if calls else "stop"),
+            usage=Usage(
+                input_tokens=self._input_tokens(request),
+                output_tokens=_answer_tokens(text, calls),
+            ),
+        )
+
+    def _find_turn(self, agent: str, place: "Place") -> tuple[Sequence[Step], FinishReason | None]:
+        """The steps of the turn that is due; none when nothing is left to follow."""
+        script = self._scripts.find(agent, place.text)
+        if script is not None:
+            due = script.turns[place.turn : place.turn + 1]
+            return (due[0].steps, due[0].finish_reason) if due else ((), None)
+        directives = parse_directives(place.text)
+        if directives is None:
+            return (), None
+        if directives.problems:
+            return (Say(_explain(directives)),), None
+        due_steps = directives.turns[place.turn : place.turn + 1]
+        return (due_steps[0] if due_steps else ()), None
+
+    def _input_tokens(self, request: ModelRequest) -> int:
+        instructions, tools = self._prefix
+        if request.instructions is not instructions or request.tools is not tools:
+            # The same two objects from run to run, so a long catalogue is measured once.
+            self._prefix = (request.instructions, request.tools)
+            text = msgspec.json.encode(request.tools).decode() if request.tools else ""
+            self._prefix_tokens = estimate_tokens(request.instructions) + estimate_tokens(text)
+        return self._prefix_tokens + sum(map(_message_tokens, request.messages))
+
+
+class Place(NamedTuple):
+    """Where in a conversation the next turn stands."""
+
+    text: str  # of the last user message
+    turn: int  # turns since, from 0
+    results: tuple[ToolMessage, ...]  # what tools returned since
+
+
+def find_place(messages: Sequence[Message]) -> Place:
+    """The place after these messages."""
+    turn = 0
+    results: list[ToolMessage] = []
+    for message in reversed(messages):
+        match message:
+            case UserMessage(text):
+                return Place(text, turn, tuple(reversed(results)))
+            case AssistantMessage():
+                turn += 1
+            case ToolMessage():
+                results.append(message)
+            case _:
+                assert_never(message)
+    return Place("", turn, tuple(reversed(results)))
+
+
+class _Player:
+    """One turn under way."""
+
+    __slots__ = ("_attempt", "_delay_s", "_on_delta", "calls", "text")
+
+    def __init__(self, on_delta: Callable[[Delta], None], attempt: int) -> None:
+        self._on_delta = on_delta
+        self._attempt = attempt
+        self._delay_s = 0.0
+        self.text: list[str] = []
+        self.calls: list[Call] = []
+
+    async def play(self, step: Step) -> None:
+        match step:
+            case Say():
+                await self._say(step)
+            case Words(count):
+                await self._say_words(count)
+            case Delay(ms):
+                self._delay_s = ms / 1000
+            case Call():
+                await self._pause()
+                self.calls.append(step)
+            case Fail():
+                await self._fail(step)
+            case _:
+                assert_never(step)
+
+    async def _pause(self) -> None:
+        if self._delay_s:
+            await trio.sleep(self._delay_s)
+
+    async def _say(self, step: Say) -> None:
+        if step.text:
+            await self._pause()
+            self._on_delta(Delta(step.kind, step.text))
+            if step.kind == "text":
+                self.text.append(step.text)
+
+    async def _say_words(self, count: int) -> None:
+        for index in range(count):
+            word = _WORDS[index % len(_WORDS)]
+            await self._say(Say(f" {word}" if self.text else word))
+            if index % _WORDS_PER_PIECE == _WORDS_PER_PIECE - 1:
+                await trio.lowlevel.checkpoint()
+
+    async def _fail(self, step: Fail) -> None:
+        if step.times is None or self._attempt <= step.times:
+            await self._pause()
+            raise ModelFailure(
+                step.failure_class,
+                f"the script asks for {step.failure_class} at attempt {self._attempt}",
+            )
+
+
+# --- Answers of our own --------------------------------------------------------------------------
+
+
+def closing_answer(place: Place, *, json_mode: bool = False) -> str:
+    """What the tools returned, or else what was received; a JSON object in JSON mode."""
+    results = [
+        {"tool": result.tool, "status": result.status, "output": _excerpt(result.output)}
+        for result in place.results
+    ]
+    if json_mode:
+        answer = {"results": results} if results else {"received": _excerpt(place.text)}
+        return msgspec.json.encode(answer).decode()
+    if not results:
+        return f"You said: {_excerpt(place.text)}" if place.text else "You said nothing."
+    lines = [f"- {row['tool']} ({row['status']}): {row['output']}" for row in results]
+    return "\n".join([f"Tool results: {len(results)}", *lines])
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text[: 2 * _EXCERPT_CHARS].split())
+    return line if len(line) <= _EXCERPT_CHARS else f"{line[:_EXCERPT_CHARS]}…"
+
+
+def _explain(directives: Directives) -> str:
+    usages = ", ".join(directive.usage for directive in DIRECTIVES.values())
+    return "\n".join(
+        ["I cannot follow this message:", *directives.problems, f"What I follow: {usages}"]
+    )
+
+
+# --- Sizes ---------------------------------------------------------------------------------------
+
+
+def _message_tokens(message: Message) -> int:
+    match message:
+        case UserMessage(text):
+            return estimate_tokens(text)
+        case AssistantMessage(text, calls):
+            return _answer_tokens(text, calls)
+        case ToolMessage():
+            return estimate_tokens(message.output)
+        case _:
+            assert_never(message)
+
+
+def _answer_tokens(text: str, calls: tuple[ProposedCall, ...]) -> int:
+    encoded = msgspec.json.encode(calls).decode() if calls else ""
+    return (estimate_tokens(text) if text else 0) + (estimate_tokens(encoded) if encoded else 0)
