@@ -5,14 +5,14 @@ stops; the file holds no secret.  The token lies beside it in `keys/`, readable 
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import platformdirs
 
-from palyra.errors import Unauthenticated, Unavailable
+from palyra.errors import InvalidParams, Unauthenticated, Unavailable
 
 HOME_VARIABLE = "PALYRA_HOME"
 TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - the name of a variable, not a token
@@ -47,7 +47,7 @@ class Endpoint:
     """Where to connect and with which token."""
 
     ws_url: str
-    token: str
+    token: str = field(repr=False)
 
 
 def find_home(home: Path | str | None = None) -> Path:
@@ -104,7 +104,8 @@ def find_endpoint(
     """Address and token, each as given or else as announced in the home directory.
 
     Raises Unavailable (no daemon announced) or Unauthenticated (no token found, or only the
-    operator's while `url` is another machine: that token never leaves this one by itself).
+    operator's while `url` is another machine: that token never leaves this one by itself),
+    or InvalidParams for an address that is none.
     """
     directory = find_home(home)
     ws_url = _websocket_url(url) if url else get_discovery(directory).ws_url
@@ -123,5 +124,8 @@ def _websocket_url(url: str) -> str:
     if not separator:
         scheme, rest = "ws", url
     scheme = {"http": "ws", "https": "wss"}.get(scheme, scheme)
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host}/{path}" if slash and path else f"{scheme}://{host}/v1/ws"
+    host, _, path = rest.partition("/")
+    address = f"{scheme}://{host}/{path or 'v1/ws'}"
+    if scheme not in {"ws", "wss"} or urlsplit(address).hostname is None:
+        raise InvalidParams(f"{url!r} is no WebSocket address (ws://host:port/v1/ws)")
+    return address

@@ -2,12 +2,12 @@
 
 import ssl
 from collections.abc import Callable
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import trio
 import trio_websocket
 
-from palyra.errors import InvalidParams, Unavailable
+from palyra.errors import Unavailable
 
 SUBPROTOCOL = "palyra.v1"
 MAX_MESSAGE_BYTES = 16_777_216  # a page of tape is 2 MiB before its JSON is escaped
@@ -47,8 +47,8 @@ class WatchedStream(trio.abc.Stream):
 
 
 async def open_stream(ws_url: str) -> WatchedStream:
-    """A TCP or TLS connection to the host of that address.  Raises OSError or InvalidParams."""
-    parts = _split(ws_url)
+    """A TCP or TLS connection to the host of that address.  Raises OSError."""
+    parts = urlsplit(ws_url)
     host = parts.hostname or ""
     if parts.scheme == "ws":
         return WatchedStream(await trio.open_tcp_stream(host, parts.port or 80))
@@ -66,7 +66,7 @@ async def upgrade(
 
     Raises Unavailable; a refusal (`ConnectionRejected`) comes out of the nursery.
     """
-    parts = _split(ws_url)
+    parts = urlsplit(ws_url)
     with trio.CancelScope() as upgrading:
         stream.watch(upgrading.cancel)
         return await trio_websocket.wrap_client_stream(
@@ -80,10 +80,3 @@ async def upgrade(
             receive_buffer_size=RECEIVE_BYTES,
         )
     raise Unavailable(f"{ws_url} hung up during the WebSocket upgrade")
-
-
-def _split(ws_url: str) -> SplitResult:
-    parts = urlsplit(ws_url)
-    if parts.scheme not in {"ws", "wss"} or parts.hostname is None:
-        raise InvalidParams(f"{ws_url!r} is no WebSocket address (ws://host:port/v1/ws)")
-    return parts

@@ -1,0 +1,109 @@
+"""Every typed method of the client against the daemon's own table of methods."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.errors import PalyraError
+from palyra.net.client import Client
+from palyra.net.client.frames import render_request
+from palyra.net.methods.table import METHODS
+from palyra.net.params import convert_params
+from tests.net.fake_daemon import RUN, SESSION
+
+Call = Callable[[Client], Awaitable[object]]
+
+
+class Asked(PalyraError):
+    """Instead of a reply: what was asked."""
+
+    def __init__(self, method: str, params: dict[str, Any]) -> None:
+        super().__init__(method)
+        self.method = method
+        self.params = params
+
+
+class DeafLine:
+    """A line that keeps the question."""
+
+    async def request(self, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        raise Asked(method, params)
+
+
+CALLS: dict[str, Call] = {
+    "ping": lambda client: client.ping(),
+    "run.start": lambda client: client.start_run(
+        "hi", session_key="k", agent="a", model="m", queue_mode="steer", approval_mode="deny",
+        json_mode=True, origin="test", attachments=[{"name": "x"}], session_id=None,
+    ),
+    "run.steer": lambda client: client.steer(RUN, "left"),
+    "run.cancel": lambda client: client.cancel(RUN, "enough"),
+    "run.get": lambda client: client.get_run(RUN),
+    "run.list": lambda client: client.list_runs(
+        session_id=SESSION, principal="p", states=["done"], cursor=RUN, limit=3
+    ),
+    "run.wait": lambda client: client.wait_run(RUN, until="attention"),
+    "tape.read": lambda client: client.read_tape(RUN, 3, limit=7),
+    "tape.verify": lambda client: client.verify_tape(RUN),
+    "tape.export": lambda client: client.export_tape(RUN, 3, limit=7),
+    "approval.list": lambda client: client.list_approvals(run_id=RUN, pending_only=True, limit=3),
+    "approval.get": lambda client: client.get_approval("apr_1"),
+    "approval.resolve": lambda client: client.resolve_approval(
+        "apr_1", "allow", "d", scope="timeboxed", ttl_ms=5, reason="ok"
+    ),
+    "session.resolve": lambda client: client.resolve_session(session_key="k"),
+    "session.get": lambda client: client.get_session(SESSION),
+    "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),
+    "session.archive": lambda client: client.archive_session(SESSION),
+    "session.reset": lambda client: client.reset_session(SESSION),
+    "session.queue": lambda client: client.list_queue(SESSION),
+    "tool.list": lambda client: client.list_tools(),
+    "policy.explain": lambda client: client.explain_policy("echo", {"text": "x"}),
+    "token.create": lambda client: client.create_token(
+        principal="p", role="client", name="n", ttl_ms=5
+    ),
+    "token.list": lambda client: client.list_tokens(),
+    "token.revoke": lambda client: client.revoke_token("tok_1"),
+    "system.status": lambda client: client.status(),
+    "system.tree": lambda client: client.tree(),
+    "system.describe": lambda client: client.describe(),
+}  # fmt: skip
+UNTYPED = {"connect", "tape.subscribe", "tape.unsubscribe"}  # the line's own
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_params_are_what_the_daemon_takes(name: str) -> None:
+    """The daemon's own decoder accepts the params of every typed method, and nothing is lost."""
+    asked = await ask(CALLS[name])
+    method = METHODS[name]
+    sent = msgspec.json.decode(render_request(1, asked.method, asked.params))
+    assert name == sent["method"]
+    taken = msgspec.json.encode(convert_params(method.params, sent["params"]))
+    kept = {key: msgspec.json.decode(taken)[key] for key in sent["params"]}
+    assert sent["params"] == kept
+    assert method.is_mutating is ("idempotency_key" in sent["params"])
+
+
+def test_every_method_is_typed() -> None:
+    """No method of the daemon is missing in the client."""
+    assert set(METHODS) - UNTYPED == set(CALLS)
+
+
+def test_every_typed_method_is_tried() -> None:
+    """No method of the client is missing above."""
+    public = {
+        name
+        for name, member in inspect.getmembers(Client, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name != "call"
+    }
+    assert len(public) == len(CALLS)
+
+
+async def ask(call: Call) -> Asked:
+    """What the client asks for."""
+    with pytest.raises(Asked) as caught:
+        await call(Client(DeafLine()))  # type: ignore[arg-type]  # it is asked, nothing more
+    return caught.value
