@@ -102,26 +102,6 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         """The default place of user policies."""
         return self.config_dir / "policies"
 
-    @property
-    def journal(self) -> Path:
-        """The database."""
-        return self.data_dir / "journal.sqlite3"
-
-    @property
-    def keys(self) -> Path:
-        """Signing key and operator token."""
-        return self.data_dir / "keys"
-
-    @property
-    def operator_token(self) -> Path:
-        """The operator's token, 0600."""
-        return self.keys / "operator.token"
-
-    @property
-    def discovery(self) -> Path:
-        """Where a running daemon says how to reach it."""
-        return self.data_dir / "daemon.json"
-
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All sections."""
@@ -181,9 +161,7 @@ def load(
     _merge(values, _from_environ(environ))
     _merge(values, _nested(overrides or {}))
     sections = {name: _section(name, given) for name, given in values.items()}
-    config = msgspec.structs.replace(Config(paths=paths), **sections)
-    _check_workspace(config)
-    return config
+    return msgspec.structs.replace(Config(paths=paths), **sections)
 
 
 def _read_file(path: Path, *, is_required: bool) -> Values:
@@ -264,23 +242,6 @@ def _split_lists(kind: type[Section], given: Mapping[str, Any]) -> dict[str, Any
 def _suggest(name: str, known: Mapping[str, Any]) -> str:
     near = get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
-
-
-def _check_workspace(config: Config) -> None:
-    """A workspace must not hand the model the whole account, or the daemon itself."""
-    workspace, data = config.workspace, config.paths.data_dir.resolve()
-    if workspace in {Path("/"), Path.home().resolve()}:
-        raise InvalidParams(
-            f"tools.workspace = {str(workspace)!r} is the root or your home directory: "
-            "choose a project directory with --workspace",
-            field="tools.workspace",
-        )
-    if data.is_relative_to(workspace):
-        raise InvalidParams(
-            f"tools.workspace = {str(workspace)!r} contains the daemon's data ({data}): "
-            "choose another workspace with --workspace, or another --home",
-            field="tools.workspace",
-        )
 
 
 def schema() -> dict[str, Any]:

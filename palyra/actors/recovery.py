@@ -31,14 +31,14 @@ async def recovery(
     Cancellation: nothing is lost; the next start finds the same tapes.
     """
     task_status.started()
-    found = await office.journal.read(lambda store: store.list_open_runs())
+    open_runs = await office.journal.read(lambda store: store.list_open_runs())
     by_session: dict[str, list[RunRecord]] = defaultdict(list)
-    for run in sorted(found, key=lambda run: (run.created_ms, run.run_id)):
-        by_session[run.session_id].append(run)
+    for record in sorted(open_runs, key=lambda record: (record.created_ms, record.run_id)):
+        by_session[record.session_id].append(record)
     for session_id, records in by_session.items():
-        runs = [run for record in records if (run := await _read(office, record)) is not None]
+        runs = [found for record in records if (found := await _read(office, record)) is not None]
         await adopt(session_id, tuple(runs))
-    on_done(len(found))
+    on_done(len(open_runs))
 
 
 async def _read(office: Office, record: RunRecord) -> Recovered | None:

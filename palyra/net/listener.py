@@ -36,6 +36,7 @@ class Binding:
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port  # 0 until the system has chosen one
+        self._opened = trio.Event()
         self._closed = trio.Event()
 
     @property
@@ -62,7 +63,12 @@ class Binding:
                 surplus.socket.close()
             del listeners[1:]
             self.port = listeners[0].socket.getsockname()[1]
+        self._opened.set()
         return listeners
+
+    async def wait_open(self) -> None:
+        """Return once the port is known and listens for the first time."""
+        await self._opened.wait()
 
     def close(self) -> None:
         """Accept nothing any more, for good."""

@@ -1,0 +1,326 @@
+"""The composition root: the only file that knows every package.
+
+Builds the supervision tree of one daemon and runs it:
+
+    daemon        rest_for_one
+    ├─ journal    permanent    one writer thread, group commit
+    ├─ hub        permanent    fan-out of events and progress
+    ├─ work       dynamic      session:<id> and run:<id>
+    ├─ recovery   transient    open runs go back to their sessions
+    └─ edge       one_for_one  listener and connections (absent when embedded or on stdio)
+"""
+
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NoReturn
+
+import msgspec
+import structlog
+import trio
+from uuid_utils import uuid7
+
+from palyra import __version__
+from palyra.actors import hub as hub_actor
+from palyra.actors import journal as journal_actor
+from palyra.actors import work as work_branch
+from palyra.actors.approvals import Approvals
+from palyra.actors.blocking import run_sync
+from palyra.actors.child import ChildSnapshot, ChildSpec
+from palyra.actors.directory import Directory
+from palyra.actors.gateway import Gateway
+from palyra.actors.ids import new_id
+from palyra.actors.office import Office
+from palyra.actors.recovery import recovery
+from palyra.actors.sessions import Sessions
+from palyra.actors.supervisor import Supervisor
+from palyra.actors.tool_call import Gate
+from palyra.config import Config
+from palyra.core.backoff import Backoff, compute_delay_s
+from palyra.core.context import Agent, Prefix, stable_prefix
+from palyra.core.journal import Change, OpenReport
+from palyra.core.ports import JournalStore, LanguageModel
+from palyra.core.redact import Redactor
+from palyra.core.run_steps import Limits, Setting
+from palyra.errors import InvariantBroken
+from palyra.models.scripted import Scripted
+from palyra.net import wire
+from palyra.net.asyncapi import render_asyncapi
+from palyra.net.connection import serve_connection
+from palyra.net.edge import Edge, EdgeSettings
+from palyra.net.engine import WebSocketLimits
+from palyra.net.http import HttpSources, LateHttp
+from palyra.net.limits import Limits as ConnectionLimits
+from palyra.net.methods.table import METHODS
+from palyra.net.metrics import read_journal, read_state, read_tally, read_tree
+from palyra.net.receipts import Receipts
+from palyra.net.schema import describe_protocol
+from palyra.net.services import Peer, Services
+from palyra.net.tally import Tally
+from palyra.net.tokens import authenticate
+from palyra.net.transport import Transport
+from palyra.store.journal import SqliteJournal
+from palyra.store.keys import KeyRing, token_record, token_sha256
+from palyra.tools.basic import basic_tools
+from palyra.tools.catalog import Toolbox
+from palyra.tools.confine import Workspace
+from palyra.tools.files import file_tools
+from palyra.tools.policy import CedarPolicy
+
+log = structlog.get_logger("palyra.daemon")
+
+# A thread that comes back from SQLite waits for the interpreter lock up to this long; the default
+# of 5 ms multiplies every commit beside a busy loop (docs/decisions/0002-journal-writer.md).
+SWITCH_INTERVAL_S = 0.0005
+DRAIN_LOOK_S = 0.05
+MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
+DEFAULT_AGENT = Agent(
+    name="default",
+    instructions="You are a careful assistant. Use tools when they help; say what you did.",
+    model="scripted",
+)
+
+
+class Daemon:
+    """One daemon, wired; `run` is its life."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        keys: KeyRing,
+        operator_token: str,
+        store: JournalStore | None = None,
+        models: Mapping[str, LanguageModel] | None = None,
+    ) -> None:
+        self.config = config
+        self.keys = keys
+        self.instance_id = str(uuid7())
+        self.state: wire.State = "starting"
+        self.hub = hub_actor.Hub(wire)
+        self.journal = journal_actor.JournalHandle(store or sqlite_journal(config, keys))
+        self.directory = Directory()
+        self.office = self._build_office(operator_token, models or {"scripted": Scripted(new_id)})
+        self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
+        self.sessions = Sessions(self.office, self.work)
+        self.gateway = Gateway(self.office, self.sessions)
+        self.services = self._build_services()
+        self._operator_token = operator_token
+        self._tree: Supervisor | None = None
+        self._ready = trio.Event()
+
+    # --- wiring
+
+    def _build_office(
+        self, operator_token: str, models: Mapping[str, LanguageModel]
+    ) -> Office:
+        config = self.config
+        workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir])
+        toolbox = Toolbox([*basic_tools(), *file_tools(workspace)], run_sync)
+        self.policy = CedarPolicy(config.policy_dir)
+        approvals = Approvals()
+        redactor = Redactor([operator_token])
+        limits = Limits(
+            wall_ms=config.runs.wall_ms, approval_ms=config.runs.approval_ms,
+            max_turns=config.runs.max_turns,
+        )
+        return Office(
+            journal=self.journal, hub=self.hub, toolbox=toolbox,
+            gate=Gate(toolbox, self.policy, approvals.count), models=models,
+            prefix=_prefixes(toolbox), approvals=approvals, directory=self.directory,
+            redactor=redactor, setting=_setting(redactor, self.keys, limits), limits=limits,
+            now_ms=now_ms, new_id=new_id, instance_id=self.instance_id,
+            default_agent=DEFAULT_AGENT.name, default_model=config.models.default,
+            queue_cap=config.runs.queue_cap, max_open=config.runs.max_open,
+        )
+
+    def _build_services(self) -> Services:
+        server = self.config.server
+        return Services(
+            gateway=self.gateway, hub=self.hub, journal=self.journal,
+            receipts=Receipts(self.journal, now_ms),
+            authenticate=partial(authenticate, journal=self.journal, now_ms=now_ms),
+            limits=ConnectionLimits(
+                max_message_bytes=server.max_message_bytes, max_inflight=server.max_inflight,
+                max_subscriptions=server.max_subscriptions, outbox_bytes=server.outbox_bytes,
+                requests_per_s=server.requests_per_s,
+            ),
+            instance_id=self.instance_id, version=__version__, public_key=self.keys.public_key,
+            sign=self.keys.sign, state=lambda: self.state, tree=self.snapshot,
+            now_ms=now_ms, new_id=new_id,
+        )
+
+    def build_edge(self) -> Edge:
+        """The listener and its connections, over this daemon's services."""
+        server = self.config.server
+        settings = EdgeSettings(
+            host=server.host, port=server.port, hosts=frozenset(server.allowed_hosts),
+            origins=frozenset(server.allowed_origins), max_connections=server.max_connections,
+            websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
+        )
+
+        async def serve(transport: Transport, peer: Peer) -> None:
+            await serve_connection(transport, peer, self.services)
+
+        tally = Tally()
+        sources = HttpSources(
+            version=__version__,
+            state=lambda: self.state,
+            is_writable=lambda: self.journal.is_writable,
+            authenticate=self.services.authenticate,
+            names=lambda: edge.names(),
+            asyncapi=lambda: self._asyncapi(edge),
+            metrics=(
+                lambda: read_state(self.state),
+                lambda: read_journal(self.journal),
+                lambda: read_tally(tally),
+                lambda: read_tree(self.snapshot()),
+            ),
+        )
+        edge = Edge(settings, serve, LateHttp(sources), tally)
+        return edge
+
+    @staticmethod
+    def _asyncapi(edge: Edge) -> bytes:
+        """The protocol as an AsyncAPI document."""
+        host = edge.binding.url.removeprefix("http://")
+        protocol = describe_protocol(METHODS)
+        return msgspec.json.encode(render_asyncapi(protocol, version=__version__, host=host))
+
+    # --- life
+
+    async def run(
+        self,
+        extra: Sequence[ChildSpec] = (),
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Live until stopped; `extra` children (the edge) come last in the tree.
+
+        Raises Escalated when the tree gives up.  Cancellation: an orderly stop.
+        """
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        recover = partial(recovery, self.office, self.sessions.adopt, self._recovered)
+        self._tree = Supervisor(
+            "daemon",
+            [
+                journal_actor.child_spec(
+                    self.journal, on_committed=self.hub.committed, on_opened=report_opened
+                ),
+                hub_actor.child_spec(self.hub),
+                work_branch.child_spec(self.work, self.directory),
+                ChildSpec("credentials", self._admit_operator, "transient"),
+                ChildSpec("recovery", recover, "transient"),
+                *extra,
+            ],
+            strategy="rest_for_one",
+        )
+        await self._tree.run(task_status=task_status)
+
+    async def _admit_operator(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Make sure the operator's token, which lies in its file, opens the door."""
+        self.state = "starting"
+        digest = token_sha256(self._operator_token)
+        found = await self.journal.read(lambda store: store.find_token(digest))
+        if found is None:
+            record = token_record(
+                self._operator_token, token_id=new_id("tok"), principal="operator",
+                role="operator", name="operator", now_ms=now_ms(),
+            )
+            await self.journal.commit(Change(records=(record,)))
+        task_status.started()
+
+    def _recovered(self, count: int) -> None:
+        log.info("ready", open_runs=count, instance_id=self.instance_id)
+        self.state = "ready"
+        self._ready.set()
+
+    async def wait_ready(self) -> None:
+        """Return once every open run is with its session."""
+        await self._ready.wait()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no new runs; let those that can still get further do so, for a while."""
+        self.state = "draining"
+        self.gateway.is_draining = True
+        self.hub.broadcast(
+            "system.draining",
+            {"restart_expected": True, "close_after_ms": int(grace_s * 1000)},
+        )
+        with trio.move_on_after(grace_s):
+            while any(not self.office.approvals.has_open(run) for run in self.directory.runs):
+                await trio.sleep(DRAIN_LOOK_S)
+
+    def stop(self, reason: str) -> None:
+        """Stop the tree in order; `run` returns."""
+        if self._tree is not None:
+            self._tree.stop(reason)
+
+    def snapshot(self) -> ChildSnapshot:
+        """The supervision tree as it is now."""
+        if self._tree is None:
+            raise InvariantBroken("the daemon does not run")
+        return self._tree.snapshot()
+
+
+def now_ms() -> int:
+    """Unix time, integer milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
+    """The journal in the data directory."""
+    return SqliteJournal(
+        config.paths.data_dir / "journal.sqlite3", keys, now_ms=now_ms,
+        synchronous=config.journal.synchronous,
+    )
+
+
+def report_opened(report: OpenReport) -> None:
+    """Say what opening the journal found; a break in the chain must not pass unnoticed."""
+    found = report.verification
+    log.info(
+        "journal opened", schema=report.schema_version, migrated_from=report.migrated_from,
+        events=report.head_position, was_clean=report.was_clean,
+    )
+    for note in report.notes:
+        log.warning("journal", note=note)
+    if found.first_break is not None:
+        log.critical(
+            "the journal's chain is broken: run `palyra tape verify`",
+            breaks=found.breaks, first=found.first_break.detail,
+        )
+
+
+def _prefixes(toolbox: Toolbox) -> Callable[[str], Prefix]:
+    """The stable prefix of an agent's requests, built anew when the catalogue changes."""
+    built: dict[str, Prefix] = {}
+
+    def prefix(_agent: str) -> Prefix:
+        catalogue = toolbox.catalogue()
+        if catalogue.hash not in built:
+            built.clear()
+            built[catalogue.hash] = stable_prefix(DEFAULT_AGENT, catalogue)
+        return built[catalogue.hash]
+
+    return prefix
+
+
+def _setting(redactor: Redactor, keys: KeyRing, limits: Limits) -> Setting:
+    """What every run starts from; `prepare` and `assemble` are the run's own."""
+
+    def missing(*_: object) -> NoReturn:
+        raise InvariantBroken("a run brings its own")
+
+    return Setting(
+        now_ms=now_ms, new_id=new_id, redact=redactor.redact_bytes, sign=keys.sign,
+        prepare=missing, assemble=missing,
+        jitter_ms=lambda attempt: round(
+            1000 * compute_delay_s(MODEL_BACKOFF, attempt, random.random)  # noqa: S311 - jitter
+        ),
+        provider="", limits=limits,
+    )
