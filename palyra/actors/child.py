@@ -5,7 +5,6 @@ Owns: state and counters of one child.  Written by: the child's own task (`begin
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +14,7 @@ from palyra.actors.mailbox import Mailbox
 from palyra.core.supervision import Outcome, Restart, wants_restart
 from palyra.errors import InvariantBroken
 
-# `down` waits to be started (again), `ended` never will be.
+# `down` waits to be started (again); `ended` is done, unless a neighbour's restart revives it.
 State = Literal["down", "starting", "running", "stopping", "ended"]
 
 CRASH_TEXT_LIMIT = 500  # characters; a snapshot is for a screen, the log has the traceback
@@ -37,8 +36,7 @@ class ChildSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple["ChildSnapshot", ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChildSpec:
+class ChildSpec(msgspec.Struct, frozen=True):  # a Struct: built ten times as fast
     """How to start a child, when to restart it, and how long it may take to end.
 
     `start` is `async def start(*, task_status)`: it calls `task_status.started()` when it can
@@ -52,11 +50,10 @@ class ChildSpec:
     grace_s: float = 5.0
     mailbox: Mailbox[Any] | None = None
     snapshot: Callable[[], ChildSnapshot] | None = None
-    close: Callable[[], None] | None = None  # the child will never come back
+    close: Callable[[], None] | None = None  # the child has ended and is not to come back
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(msgspec.Struct, frozen=True):
     """The end of one incarnation, or with outcome "stuck" the news that it will not end."""
 
     supervisor: str
@@ -109,6 +106,13 @@ class Child:
         self._ended: trio.Event | None = None
 
     @property
+    def scope(self) -> trio.CancelScope:
+        """The scope to live in; nothing else can cancel the incarnation."""
+        if self._scope is None:
+            raise InvariantBroken(f"{self.spec.id} was not begun")
+        return self._scope
+
+    @property
     def is_alive(self) -> bool:
         """Whether an incarnation is under way."""
         return self._scope is not None
@@ -126,12 +130,10 @@ class Child:
         self.is_ready = self.owes_restart = False
         self.value = self.exit = None
 
-    async def live(self) -> None:
-        """Live the incarnation that was begun; only its own scope can cancel it."""
-        if self._scope is None:
-            raise InvariantBroken(f"{self.spec.id} was not begun")
-        with self._scope:
-            await self.spec.start(task_status=self)
+    def revive(self) -> None:
+        """Let a child that has ended be started again, with nothing owed."""
+        self.state = "down"
+        self.owes_restart = False
 
     def started(self, value: Any = None) -> None:  # noqa: ANN401 - passed through untouched
         """The child can serve."""
@@ -175,7 +177,7 @@ class Child:
             await self._ended.wait()
 
     def close(self) -> None:
-        """The child will never come back: whoever waits for it is told now."""
+        """The child has ended and is not to come back: whoever waits for it is told now."""
         self.state = "ended"
         if self.spec.mailbox is not None:
             self.spec.mailbox.close()

@@ -11,7 +11,7 @@ it is the taker's, and if the taker ends before it answers, the asker gets `Acto
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 BATCH = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Asked(Generic[M]):
     """A queued message that somebody waits for."""
 
@@ -38,7 +38,7 @@ class _Asked(Generic[M]):
     answer: Answer[object]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Stop:
     """The drain message: finish what was queued before it, then end.
 
@@ -49,16 +49,32 @@ class Stop:
     receiver: object
 
 
-@dataclass(slots=True, eq=False)
 class _Queue(Generic[M]):
     """What the two ends of a mailbox share."""
 
-    name: str
-    sender: trio.MemorySendChannel[M | _Asked[M] | Stop]
-    channel: trio.MemoryReceiveChannel[M | _Asked[M] | Stop]
-    receiver: "Receiver[M] | None" = None
-    taken: set[Answer[object]] = field(default_factory=set)  # by the current receiver
-    last_taken_s: float | None = None
+    __slots__ = (
+        "capacity",
+        "channel",
+        "is_closed",
+        "last_taken_s",
+        "name",
+        "receiver",
+        "sender",
+        "taken",
+    )
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.receiver: Receiver[M] | None = None
+        self.taken: set[Answer[object]] = set()  # by the current receiver
+        self.last_taken_s: float | None = None
+        self.open()
+
+    def open(self) -> None:
+        ends = trio.open_memory_channel[M | _Asked[M] | Stop](self.capacity)
+        self.sender, self.channel = ends
+        self.is_closed = False
 
 
 class Mailbox(Generic[M]):
@@ -69,7 +85,7 @@ class Mailbox(Generic[M]):
     def __init__(self, name: str, capacity: int) -> None:
         self.name = name
         self.capacity = capacity
-        self._queue = _Queue[M](name, *trio.open_memory_channel[M | _Asked[M] | Stop](capacity))
+        self._queue = _Queue[M](name, capacity)
 
     @property
     def depth(self) -> int:
@@ -88,7 +104,7 @@ class Mailbox(Generic[M]):
         return None if taken_s is None else trio.current_time() - taken_s
 
     def offer(self, message: M) -> None:
-        """Queue the message now.  Raises Overloaded when full, ActorGone after the final stop."""
+        """Queue the message now.  Raises Overloaded when full, ActorGone when closed."""
         try:
             self._queue.sender.send_nowait(message)
         except trio.WouldBlock:
@@ -97,11 +113,14 @@ class Mailbox(Generic[M]):
             raise self._gone() from None
 
     async def tell(self, message: M) -> None:
-        """Queue the message, waiting for room.  Raises ActorGone after the final stop.
+        """Queue the message, waiting for room.  Raises ActorGone when closed.
 
         Cancellation: the message was not queued.
         """
-        await self._send(message)
+        try:
+            await self._queue.sender.send(message)
+        except trio.ClosedResourceError:
+            raise self._gone() from None
 
     async def ask(self, make: Callable[[Reply[T]], M], *, timeout_s: float) -> T:
         """The answer to the message that `make` builds round a reply.
@@ -131,15 +150,17 @@ class Mailbox(Generic[M]):
         """
         if self._queue.receiver is None:
             return False
-        with suppress(ActorGone):  # closed for good: the receiver ends by itself
-            await self._send(Stop(reason, self._queue.receiver))
+        with suppress(trio.ClosedResourceError):  # closed: the receiver ends by itself
+            await self._queue.sender.send(Stop(reason, self._queue.receiver))
         return True
 
     def close(self) -> None:
-        """Stop for good: writers and every queued asker get ActorGone now.
+        """The final stop: writers and every queued asker get ActorGone, now and from now on.
 
-        An incarnation still receiving sees the end of the channel.
+        An incarnation still receiving sees the end of the channel.  Only another incarnation,
+        should there be one against expectation, opens the mailbox again.
         """
+        self._queue.is_closed = True
         self._queue.sender.close()
         with suppress(trio.EndOfChannel):
             while True:
@@ -151,20 +172,15 @@ class Mailbox(Generic[M]):
         """Queue a question; no checkpoint when there is room, since its asker waits anyway."""
         asked = _Asked(message, cast("Answer[object]", answer))
         try:
-            self._queue.sender.send_nowait(asked)
-        except trio.WouldBlock:
-            await self._send(asked)
-        except trio.ClosedResourceError:
-            raise self._gone() from None
-
-    async def _send(self, item: M | _Asked[M] | Stop) -> None:
-        try:
-            await self._queue.sender.send(item)
+            try:
+                self._queue.sender.send_nowait(asked)
+            except trio.WouldBlock:
+                await self._queue.sender.send(asked)
         except trio.ClosedResourceError:
             raise self._gone() from None
 
     def _gone(self) -> ActorGone:
-        return ActorGone(f"{self.name} has stopped for good")
+        return ActorGone(f"{self.name} has stopped")
 
 
 class Receiver(Generic[M]):
@@ -184,6 +200,8 @@ class Receiver(Generic[M]):
     def __enter__(self) -> Self:
         if self._queue.receiver is not None:
             raise InvariantBroken(f"{self._queue.name}: a second receiver for one mailbox")
+        if self._queue.is_closed:
+            self._queue.open()
         self._queue.receiver = self
         return self
 
@@ -218,7 +236,9 @@ class Receiver(Generic[M]):
         batch = [await self.receive()]
         with suppress(trio.WouldBlock, trio.EndOfChannel):
             while self.stop_reason is None:
-                item = self._unwrap(self._queue.channel.receive_nowait())
+                item = self._queue.channel.receive_nowait()
+                if isinstance(item, (_Asked, Stop)):
+                    item = self._unwrap(item)
                 if not isinstance(item, Stop):
                     batch.append(item)
         return batch

@@ -2,11 +2,12 @@
 
 Owns: a nursery and the lives of its children.  Talked to by: whoever runs it, `stop`, `snapshot`.
 Never: touches a child's state, or lets two incarnations of one child live at once.
-Semantics: Erlang/OTP `supervisor`, with two differences.  Mailboxes outlive restarts, and a trio
-task that shields itself from cancellation cannot be killed: a child that outlives its grace is
-logged and reported to `on_exit` with outcome "stuck", its neighbours are still stopped in order,
-and `run` returns only when it ends.  Whoever must exit anyway can, on that report: only
-`os._exit` gets past such a task.
+Semantics: Erlang/OTP `supervisor`, also in this: under `rest_for_one` a transient child that had
+returned is started again with its neighbours, and a supervisor that is restarted starts them all.
+Two differences.  Mailboxes outlive restarts, and a trio task that shields itself from cancellation
+cannot be killed: a child that outlives its grace is logged and reported to `on_exit` with outcome
+"stuck", its neighbours are still stopped in order, and `run` returns only when it ends.  Whoever
+must exit anyway can, on that report: only `os._exit` gets past such a task.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,8 @@ async def live(child: Child) -> Exit:
     """
     error: Exception | None = None
     try:
-        await child.live()
+        with child.scope:
+            await child.spec.start(task_status=child)
     except* Exception as group:  # noqa: BLE001 - the one broad catch of the program
         error = _unwrap(group)
     finally:
@@ -216,7 +218,7 @@ class Supervisor:
         self._stop_reason = f"{self.name} ends"
         self._failure = None
         for child in self._children:
-            child.owes_restart = False
+            child.revive()
 
     def _notice(self) -> None:
         self._changed.set()
@@ -267,7 +269,8 @@ class Supervisor:
         await self._stop(children, f"{fallen} restarts")
         for child in children:
             await child.wait_ended()
-            child.owes_restart = False  # if it fell too, this restart makes both good
+            if child.spec.restart != "temporary":
+                child.revive()  # if it fell too, this restart makes both good
 
     async def _live(self, child: Child) -> None:
         end = await live(child)

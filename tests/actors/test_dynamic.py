@@ -163,10 +163,10 @@ async def test_budget_is_fresh_in_every_run(autojump_clock: MockClock) -> None:
     assert 4 == puppet.incarnation
 
 
-async def test_child_must_be_begun_before_it_lives(autojump_clock: MockClock) -> None:
-    """A task for a child without an incarnation is a bug: nothing could cancel it."""
+def test_child_must_be_begun_before_it_lives() -> None:
+    """A child without an incarnation has no scope to live in: nothing could cancel it."""
     with pytest.raises(InvariantBroken, match="early was not begun"):
-        await Child(Puppet("early").spec(), "pool", None).live()
+        Child(Puppet("early").spec(), "pool", None).scope.cancel()
 
 
 # ---- exits

@@ -84,7 +84,7 @@ async def test_final_stop_fails_everyone_who_waits(autojump_clock: MockClock) ->
     async with asking(inbox) as queued, asking(inbox) as waiting:
         inbox.close()
     assert [("ActorGone", AT_ONCE_S)] * 2 == [queued.outcome, waiting.outcome]
-    assert ["closing has stopped for good"] * 2 == [str(queued.error), str(waiting.error)]
+    assert ["closing has stopped"] * 2 == [str(queued.error), str(waiting.error)]
 
 
 async def test_final_stop_fails_a_waiting_tell(autojump_clock: MockClock) -> None:
@@ -106,12 +106,22 @@ async def test_nothing_is_accepted_after_the_final_stop(autojump_clock: MockCloc
     async with asking(inbox) as asker:
         pass
     question = Question("?", Reply(Answer(inbox.name)))
-    with pytest.raises(ActorGone, match="closed has stopped for good"):
+    with pytest.raises(ActorGone, match="closed has stopped"):
         inbox.offer(question)
-    with pytest.raises(ActorGone, match="closed has stopped for good"):
+    with pytest.raises(ActorGone, match="closed has stopped"):
         await inbox.tell(question)
     assert "ActorGone" == asker.outcome[0]
     question.reply.put("done with")
+
+
+async def test_another_incarnation_opens_the_mailbox_again(autojump_clock: MockClock) -> None:
+    """A closed mailbox that is received from once more works as a new one."""
+    inbox = Mailbox[int]("revived", 1)
+    inbox.offer(1)
+    inbox.close()
+    with inbox.receiver() as messages:
+        inbox.offer(2)
+        assert [2] == await messages.drain()
 
 
 async def test_final_stop_ends_the_loop_of_a_living_receiver(autojump_clock: MockClock) -> None:

@@ -146,6 +146,29 @@ async def test_rest_for_one_restarts_the_right_suffix(autojump_clock: MockClock)
     assert 1 == a.incarnation
 
 
+async def test_rest_for_one_repeats_what_had_returned(autojump_clock: MockClock) -> None:
+    """A transient child that was done before its neighbour fell is started again."""
+    _, (a, b) = puppets("a", "b")
+    inbox = Mailbox[int]("b", 1)
+    spec = ChildSpec("b", b.start, "transient", mailbox=inbox)
+    async with running(rest_for_one([a.spec(), spec])) as supervisor:
+        await b.tell("return")
+        assert "ended" == states(supervisor.snapshot())["b"]
+        await a.tell(Boom())
+        assert {"a": "running", "b": "running"} == states(supervisor.snapshot())
+
+
+async def test_supervisor_that_runs_again_starts_everybody(autojump_clock: MockClock) -> None:
+    """Even a temporary child that had ended is started by the next run."""
+    puppet = Puppet("once")
+    supervisor = one_for_one([puppet.spec("temporary")])
+    for _ in range(2):
+        async with running(supervisor):
+            await puppet.tell("return")
+            assert "ended" == states(supervisor.snapshot())["once"]
+    assert 2 == puppet.incarnation
+
+
 async def test_rest_for_one_leaves_the_temporary_down(autojump_clock: MockClock) -> None:
     """A temporary child that goes down with a neighbour does not come back, a transient does."""
     _, (a, b, c) = puppets("a", "b", "c")
