@@ -162,10 +162,11 @@ class Desk:
 
     def __init__(self, root: Path, palyra: Sequence[str] = PALYRA) -> None:
         self.home = root / "home"
-        self.workspace = self.home / "workspace"
+        self.workspace = root / "workspace"  # beside the home: the daemon refuses one inside it
         self.palyra = palyra
         self._root = root
-        self.workspace.mkdir(parents=True)
+        self.home.mkdir(parents=True)
+        self.workspace.mkdir()
         (self.workspace / "README.md").write_bytes((ROOT / "README.md").read_bytes())
         self.home.chmod(0o700)
         self._write_program(root / "bin" / "palyra")
