@@ -30,7 +30,7 @@ TURN_AWAY_WITHIN_S = 0.1  # a fresh socket has room for the answer: this never w
 
 FULL = Refusal(
     HTTPStatus.SERVICE_UNAVAILABLE,
-    "too many connections; the setting net.max_connections says how many",
+    "too many connections; the setting server.max_connections says how many",
     (("Retry-After", "1"),),
 )
 

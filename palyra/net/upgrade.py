@@ -102,7 +102,7 @@ def _judge_host(head: Head, names: Names) -> Refusal | None:
     shown = ", ".join(map(_shown, values)) or "none"
     return Refusal(
         HTTPStatus.FORBIDDEN,
-        f"Host {shown} is not a name of this daemon; the setting net.hosts lists more",
+        f"Host {shown} is not a name of this daemon; the setting server.allowed_hosts lists more",
     )
 
 
@@ -118,7 +118,7 @@ def _judge_origin(head: Head, names: Names) -> Refusal | None:
     shown = ", ".join(map(_shown, values))
     return Refusal(
         HTTPStatus.FORBIDDEN,
-        f"Origin {shown} is not allowed; the setting net.origins lists those that are",
+        f"Origin {shown} is not allowed; the setting server.allowed_origins lists those that are",
     )
 
 

@@ -88,7 +88,7 @@ async def test_connection_cap_turns_the_next_away() -> None:
             async with first.stream:
                 answer = await running.ask(b"")
                 assert answer.startswith(b"HTTP/1.1 503 ")
-                assert b"net.max_connections" in answer
+                assert b"server.max_connections" in answer
                 assert 1 == running.tally.turned_away
             await wait_for_connections(running, 1)
             async with (await running.open_websocket()).stream as third:

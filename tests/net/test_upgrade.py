@@ -188,7 +188,7 @@ def test_refusal_names_the_setting_and_not_much_of_the_value() -> None:
     """The answer tells what to change, and repeats at most 100 escaped characters."""
     verdict = judge_request(request(("host", "\x1b]0;" + "x" * 500)), OWN)
     assert verdict is not None
-    assert "net.hosts" in verdict.text
+    assert "server.allowed_hosts" in verdict.text
     assert verdict.text.isprintable()
     assert len(verdict.text) < 250
 
