@@ -110,12 +110,11 @@ class Daemon:
         self._operator_token = operator_token
         self._tree: Supervisor | None = None
         self._ready = trio.Event()
+        self._draining = trio.Event()
 
     # --- wiring
 
-    def _build_office(
-        self, operator_token: str, models: Mapping[str, LanguageModel]
-    ) -> Office:
+    def _build_office(self, operator_token: str, models: Mapping[str, LanguageModel]) -> Office:
         config = self.config
         workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir])
         toolbox = Toolbox([*basic_tools(), *file_tools(workspace)], run_sync)
@@ -123,41 +122,65 @@ class Daemon:
         approvals = Approvals()
         redactor = Redactor([operator_token])
         limits = Limits(
-            wall_ms=config.runs.wall_ms, approval_ms=config.runs.approval_ms,
+            wall_ms=config.runs.wall_ms,
+            approval_ms=config.runs.approval_ms,
             max_turns=config.runs.max_turns,
         )
         return Office(
-            journal=self.journal, hub=self.hub, toolbox=toolbox,
-            gate=Gate(toolbox, self.policy, approvals.count), models=models,
-            prefix=_prefixes(toolbox), approvals=approvals, directory=self.directory,
-            redactor=redactor, setting=_setting(redactor, self.keys, limits), limits=limits,
-            now_ms=now_ms, new_id=new_id, instance_id=self.instance_id,
-            default_agent=DEFAULT_AGENT.name, default_model=config.models.default,
-            queue_cap=config.runs.queue_cap, max_open=config.runs.max_open,
+            journal=self.journal,
+            hub=self.hub,
+            toolbox=toolbox,
+            gate=Gate(toolbox, self.policy, approvals.count),
+            models=models,
+            prefix=_prefixes(toolbox),
+            approvals=approvals,
+            directory=self.directory,
+            redactor=redactor,
+            setting=_setting(redactor, self.keys, limits),
+            limits=limits,
+            now_ms=now_ms,
+            new_id=new_id,
+            instance_id=self.instance_id,
+            default_agent=DEFAULT_AGENT.name,
+            default_model=config.models.default,
+            queue_cap=config.runs.queue_cap,
+            max_open=config.runs.max_open,
         )
 
     def _build_services(self) -> Services:
         server = self.config.server
         return Services(
-            gateway=self.gateway, hub=self.hub, journal=self.journal,
+            gateway=self.gateway,
+            hub=self.hub,
+            journal=self.journal,
             receipts=Receipts(self.journal, now_ms),
             authenticate=partial(authenticate, journal=self.journal, now_ms=now_ms),
             limits=ConnectionLimits(
-                max_message_bytes=server.max_message_bytes, max_inflight=server.max_inflight,
-                max_subscriptions=server.max_subscriptions, outbox_bytes=server.outbox_bytes,
+                max_message_bytes=server.max_message_bytes,
+                max_inflight=server.max_inflight,
+                max_subscriptions=server.max_subscriptions,
+                outbox_bytes=server.outbox_bytes,
                 requests_per_s=server.requests_per_s,
             ),
-            instance_id=self.instance_id, version=__version__, public_key=self.keys.public_key,
-            sign=self.keys.sign, state=lambda: self.state, tree=self.snapshot,
-            now_ms=now_ms, new_id=new_id,
+            instance_id=self.instance_id,
+            version=__version__,
+            public_key=self.keys.public_key,
+            sign=self.keys.sign,
+            state=lambda: self.state,
+            tree=self.snapshot,
+            now_ms=now_ms,
+            new_id=new_id,
         )
 
     def build_edge(self) -> Edge:
         """The listener and its connections, over this daemon's services."""
         server = self.config.server
         settings = EdgeSettings(
-            host=server.host, port=server.port, hosts=frozenset(server.allowed_hosts),
-            origins=frozenset(server.allowed_origins), max_connections=server.max_connections,
+            host=server.host,
+            port=server.port,
+            hosts=frozenset(server.allowed_hosts),
+            origins=frozenset(server.allowed_origins),
+            max_connections=server.max_connections,
             websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
         )
 
@@ -228,8 +251,12 @@ class Daemon:
         found = await self.journal.read(lambda store: store.find_token(digest))
         if found is None:
             record = token_record(
-                self._operator_token, token_id=new_id("tok"), principal="operator",
-                role="operator", name="operator", now_ms=now_ms(),
+                self._operator_token,
+                token_id=new_id("tok"),
+                principal="operator",
+                role="operator",
+                name="operator",
+                now_ms=now_ms(),
             )
             await self.journal.commit(Change(records=(record,)))
         task_status.started()
@@ -243,15 +270,23 @@ class Daemon:
         """Return once every open run is with its session."""
         await self._ready.wait()
 
-    async def drain(self, grace_s: float) -> None:
-        """Take no new runs; let those that can still get further do so, for a while."""
+    def begin_drain(self) -> None:
+        """Take no new runs and tell everybody; runs that can still get further may."""
         self.state = "draining"
         self.gateway.is_draining = True
         self.hub.broadcast(
             "system.draining",
-            {"restart_expected": True, "close_after_ms": int(grace_s * 1000)},
+            {"restart_expected": True, "close_after_ms": self.config.runs.drain_ms},
         )
-        with trio.move_on_after(grace_s):
+        self._draining.set()
+
+    async def wait_drained(self) -> None:
+        """Return once a drain has begun and no run gets any further, or its time is up.
+
+        A run that waits for a person does not get further; it goes on after the restart.
+        """
+        await self._draining.wait()
+        with trio.move_on_after(self.config.runs.drain_ms / 1000):
             while any(not self.office.approvals.has_open(run) for run in self.directory.runs):
                 await trio.sleep(DRAIN_LOOK_S)
 
@@ -275,7 +310,9 @@ def now_ms() -> int:
 def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
     """The journal in the data directory."""
     return SqliteJournal(
-        config.paths.data_dir / "journal.sqlite3", keys, now_ms=now_ms,
+        config.paths.data_dir / "journal.sqlite3",
+        keys,
+        now_ms=now_ms,
         synchronous=config.journal.synchronous,
     )
 
@@ -284,15 +321,19 @@ def report_opened(report: OpenReport) -> None:
     """Say what opening the journal found; a break in the chain must not pass unnoticed."""
     found = report.verification
     log.info(
-        "journal opened", schema=report.schema_version, migrated_from=report.migrated_from,
-        events=report.head_position, was_clean=report.was_clean,
+        "journal opened",
+        schema=report.schema_version,
+        migrated_from=report.migrated_from,
+        events=report.head_position,
+        was_clean=report.was_clean,
     )
     for note in report.notes:
         log.warning("journal", note=note)
     if found.first_break is not None:
         log.critical(
             "the journal's chain is broken: run `palyra tape verify`",
-            breaks=found.breaks, first=found.first_break.detail,
+            breaks=found.breaks,
+            first=found.first_break.detail,
         )
 
 
@@ -317,10 +358,15 @@ def _setting(redactor: Redactor, keys: KeyRing, limits: Limits) -> Setting:
         raise InvariantBroken("a run brings its own")
 
     return Setting(
-        now_ms=now_ms, new_id=new_id, redact=redactor.redact_bytes, sign=keys.sign,
-        prepare=missing, assemble=missing,
+        now_ms=now_ms,
+        new_id=new_id,
+        redact=redactor.redact_bytes,
+        sign=keys.sign,
+        prepare=missing,
+        assemble=missing,
         jitter_ms=lambda attempt: round(
             1000 * compute_delay_s(MODEL_BACKOFF, attempt, random.random)  # noqa: S311 - jitter
         ),
-        provider="", limits=limits,
+        provider="",
+        limits=limits,
     )

@@ -7,11 +7,13 @@ tree gave up.  A second SIGTERM or SIGINT cuts the drain short.
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 import trio
 
 from palyra import __version__
+from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Escalated
 from palyra.config import Config
 from palyra.daemon import Daemon
@@ -57,44 +59,56 @@ def _report(group: BaseExceptionGroup[PalyraError], code: int) -> int:
 
 
 async def _live(daemon: Daemon, edge: Edge, ready: OnReady | None) -> None:
-    home = daemon.config.paths.data_dir
+    """The tree with a process's children behind the edge: announcement, signals, drain."""
+    discovery = daemon.config.paths.data_dir / DISCOVERY_NAME
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_on_signal, daemon, edge)
-            nursery.start_soon(_announce, daemon, edge, ready)
-            await daemon.run([edge.child_spec()])
-            nursery.cancel_scope.cancel("the daemon has stopped")
+        await daemon.run(
+            [
+                edge.child_spec(),
+                ChildSpec("announce", partial(_announce, daemon, edge, ready), "transient"),
+                ChildSpec("signals", partial(_obey_signals, daemon, edge)),
+                ChildSpec("drain", partial(_drain, daemon)),
+            ]
+        )
     finally:
-        (home / DISCOVERY_NAME).unlink(missing_ok=True)
+        discovery.unlink(missing_ok=True)
 
 
-async def _announce(daemon: Daemon, edge: Edge, ready: OnReady | None) -> None:
+async def _announce(
+    daemon: Daemon, edge: Edge, ready: OnReady | None, *, task_status: trio.TaskStatus[None]
+) -> None:
     """Write `daemon.json` once clients are answered and every open run is with its session."""
+    task_status.started()
     await daemon.wait_ready()
-    await edge.binding.wait_open()
     url = edge.binding.url
     discovery = Discovery(
-        url=url, ws_url=f"{url.replace('http', 'ws', 1)}/v1/ws", pid=os.getpid(),
-        instance_id=daemon.instance_id, version=__version__,
+        url=url,
+        ws_url=f"{url.replace('http', 'ws', 1)}/v1/ws",
+        pid=os.getpid(),
+        instance_id=daemon.instance_id,
+        version=__version__,
     )
     write_discovery(daemon.config.paths.data_dir, discovery)
     if ready is not None:
         ready(discovery)
 
 
-async def _stop_on_signal(daemon: Daemon, edge: Edge) -> None:
-    """The first signal drains, the second stops at once."""
+async def _obey_signals(daemon: Daemon, edge: Edge, *, task_status: trio.TaskStatus[None]) -> None:
+    """The first signal drains, any further one stops at once."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        await anext(signals)
-        log.info("draining", open_runs=len(daemon.directory.runs))
-        edge.stop_accepting()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_drain, daemon, nursery.cancel_scope)
-            await anext(signals)
-            nursery.cancel_scope.cancel("a second signal")
-    daemon.stop("signal")
+        task_status.started()
+        async for _ in signals:
+            if daemon.state == "draining":
+                daemon.stop("a second signal")
+            else:
+                log.info("draining", open_runs=len(daemon.directory.runs))
+                edge.stop_accepting()
+                daemon.begin_drain()
 
 
-async def _drain(daemon: Daemon, done: trio.CancelScope) -> None:
-    await daemon.drain(daemon.config.runs.drain_ms / 1000)
-    done.cancel("drained")
+async def _drain(daemon: Daemon, *, task_status: trio.TaskStatus[None]) -> None:
+    """Stop the tree once a drain has begun and ended."""
+    task_status.started()
+    await daemon.wait_drained()
+    daemon.stop("drained")
+    await trio.sleep_forever()

@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "daemon": frozenset(
         {"core", "store", "tools", "models", "actors", "net", "cli", "config", "__main__"}
     ),
-    "__main__": frozenset({"cli", "daemon"}),
+    "serve": frozenset({"core", "store", "actors", "net", "config", "daemon"}),
+    "__main__": frozenset({"cli"}),
     "errors": frozenset[str](),
     "": frozenset[str](),
 }
@@ -126,7 +127,7 @@ def imports_run_one_way(module: Module) -> Iterator[str]:
         return
     allowed = MAY_IMPORT[module.layer] | FREE_FOR_ALL | {module.layer}
     if str(module.path) in DAEMON_STARTERS:
-        allowed |= {"daemon"}
+        allowed |= {"serve"}
     for line, name in imports(module):
         target = _target_layer(name)
         if target is not None and target not in allowed:

@@ -51,7 +51,7 @@ def run_daemon(config: Config, ready: Callable[[Discovery], None]) -> int:
     """Its exit code, once it has drained.  Raises Stop when it cannot start."""
     import trio  # noqa: PLC0415 - help must be instant
 
-    from palyra.daemon import serve as serve_daemon  # noqa: PLC0415 - imports every library
+    from palyra.serve import serve as serve_daemon  # noqa: PLC0415 - imports every library
 
     try:
         return trio.run(partial(serve_daemon, config, ready=ready))

@@ -188,7 +188,7 @@ async def test_the_wall_clock_stands_still_for_a_person(
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
         run_id = await kit.start()
         approval = await prompt_of(kit, run_id)
-        await trio.sleep(3_600)
+        autojump_clock.jump(3_600)
         await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval))
         assert await kit.end(run_id) == "done"
 
@@ -662,7 +662,9 @@ async def test_a_failed_append_stops_the_run_until_the_journal_is_back(
         await settle()
         kit.journal.fail_with, kit.journal.is_writable = Unavailable("disk full"), False
         wait.set()
-        await trio.sleep(5)
+        await settle()
+        autojump_clock.jump(5)
+        await settle()
         assert kit.effects == []
         kit.journal.fail_with, kit.journal.is_writable = None, True
         kit.model.turns = [call(("note", {"text": "y"})), say("done")]
