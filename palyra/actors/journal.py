@@ -62,7 +62,7 @@ class Ticket:
         self.change = change
         self.is_settled = False
         self._error: PalyraError | None = None
-        self._waiters: trio.Event | None = None
+        self._waiters: list[trio.lowlevel.Task] = []
 
     @property
     def is_committed(self) -> bool:
@@ -78,11 +78,17 @@ class Ticket:
         """
         if self.is_settled:
             await trio.lowlevel.checkpoint()
-        else:
-            self._waiters = self._waiters or trio.Event()
-            await self._waiters.wait()
+        else:  # what `trio.Event` does, without one event for each event of a tape
+            task = trio.lowlevel.current_task()
+            self._waiters.append(task)
+            await trio.lowlevel.wait_task_rescheduled(lambda _: self._leave(task))
         if self._error is not None:
             raise self._error
+
+    def _leave(self, task: trio.lowlevel.Task) -> trio.lowlevel.Abort:
+        """The task is cancelled: wake it no more."""
+        self._waiters.remove(task)
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def settle(self, error: PalyraError | None) -> None:
         """Keep or break the promise; the first word stands."""
@@ -90,8 +96,8 @@ class Ticket:
             return
         self.is_settled = True
         self._error = error
-        if self._waiters is not None:
-            self._waiters.set()
+        for task in self._waiters:
+            trio.lowlevel.reschedule(task)
 
 
 @dataclass(slots=True)
@@ -207,12 +213,18 @@ class _Keeper:
         """Commit batches; seal and probe when it is time, also under steady load."""
         with suppress(trio.EndOfChannel):
             while True:
-                tickets: list[Ticket] = []
-                with trio.move_on_at(min(self._seal_at_s, self._probe_at_s)):
-                    tickets = await messages.drain()
+                tickets = await self._take(messages)
                 for start in range(0, len(tickets), MAX_BATCH):
                     await self._commit(tickets[start : start + MAX_BATCH])
                 await self._do_chores()
+
+    async def _take(self, messages: Receiver[Ticket]) -> list[Ticket]:
+        """What waits; empty when a chore is due first."""
+        with trio.move_on_at(min(self._seal_at_s, self._probe_at_s)):
+            tickets = await messages.drain()
+            self._desk.waiting_changes -= len(tickets)
+            return tickets
+        return []
 
     async def refuse_queued(self, inbox: Mailbox[Ticket]) -> None:
         """Settle what nobody will commit: all that is queued before a bookmark."""
@@ -221,7 +233,7 @@ class _Keeper:
         with suppress(ActorGone, trio.EndOfChannel), inbox.receiver() as messages:
             inbox.offer(bookmark)
             while not bookmark.is_settled:
-                self._settle(await messages.drain(), gone)
+                _settle_all(await messages.drain(), gone)
         self._desk.waiting_changes = self._desk.waiting_rows = 0
 
     async def close(self) -> None:
@@ -241,33 +253,27 @@ class _Keeper:
             )
         except Unavailable as error:
             self._note_failure(error)
-            self._settle(tickets, error)
+            _settle_all(tickets, error)
         else:
             self._note_success(tickets, outcomes)
-            for ticket, outcome in zip(tickets, outcomes, strict=True):
-                self._settle([ticket], outcome)
         finally:
-            self._settle(tickets, ActorGone("the journal crashed with this change under way"))
-
-    def _settle(self, tickets: Sequence[Ticket], error: PalyraError | None) -> None:
-        for ticket in tickets:
-            if not ticket.is_settled:
-                ticket.settle(error)
-                self._desk.waiting_changes -= 1
-                self._desk.waiting_rows -= len(ticket.change.rows)
+            _settle_all(tickets, ActorGone("the journal crashed with this change under way"))
+            self._desk.waiting_rows -= sum(len(ticket.change.rows) for ticket in tickets)
 
     def _note_success(
         self, tickets: Sequence[Ticket], outcomes: Sequence[PalyraError | None]
     ) -> None:
+        """Everybody learns in the same step: nobody runs before this returns."""
         heads: dict[str, int] = {}
         for ticket, outcome in zip(tickets, outcomes, strict=True):
-            if outcome is None and ticket.change.rows:
-                last = ticket.change.rows[-1]
-                heads[last.run_id] = last.seq
-                self._unsealed_rows += len(ticket.change.rows)
+            ticket.settle(outcome)
+            rows = ticket.change.rows
+            if rows and outcome is None:
+                heads[rows[-1].run_id] = rows[-1].seq
+                self._unsealed_rows += len(rows)
+        self._on_committed(list(heads.items()))
         self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
         self._mark_writable()
-        self._on_committed(list(heads.items()))
 
     def _note_failure(self, error: Unavailable) -> None:
         """Refuse nothing by itself: whoever appends is told by the store, as long as it fails."""
@@ -298,6 +304,12 @@ class _Keeper:
         except Unavailable as error:
             log.warning("journal.not_sealed", error=error.message)
             self._seal_at_s = trio.current_time() + SEAL_S
+
+
+def _settle_all(tickets: Sequence[Ticket], error: PalyraError) -> None:
+    """Give all that are not settled yet the same answer."""
+    for ticket in tickets:
+        ticket.settle(error)
 
 
 # --- spec ----------------------------------------------------------------------------------------

@@ -49,32 +49,17 @@ def link(prev: bytes, position: int, row: TapeRow) -> bytes:
     return sha256(b"".join(parts)).digest()
 
 
-class MerkleTree:
-    """A tree that grows by its right edge; keeps one hash per power of two, not the leaves."""
+def merkle_root(leaves: Iterable[bytes]) -> bytes:
+    """The hash over all leaves, 32 bytes; of none, the hash of nothing.
 
-    __slots__ = ("_peaks", "size")
-
-    def __init__(self, leaves: Iterable[bytes] = ()) -> None:
-        self.size = 0
-        self._peaks: list[bytes] = []  # roots of full subtrees, largest first
-        for leaf in leaves:
-            self.append(leaf)
-
-    def append(self, leaf: bytes) -> None:
-        """Add one leaf; every full pair of equal height becomes one node."""
-        peak = sha256(_LEAF + leaf).digest()
-        size = self.size
-        while size & 1:
-            peak = sha256(_NODE + self._peaks.pop() + peak).digest()
-            size >>= 1
-        self._peaks.append(peak)
-        self.size += 1
-
-    def root(self) -> bytes:
-        """The hash over all leaves so far, 32 bytes; of none, the hash of nothing."""
-        if not self._peaks:
-            return sha256().digest()
-        root = self._peaks[-1]
-        for peak in reversed(self._peaks[:-1]):
-            root = sha256(_NODE + peak + root).digest()
-        return root
+    Pairing level by level, with an odd node moving up unpaired, gives the tree that the RFC
+    defines by splitting at the largest power of two.
+    """
+    level = [sha256(_LEAF + leaf).digest() for leaf in leaves]
+    if not level:
+        return sha256().digest()
+    while len(level) > 1:
+        odd = level[len(level) & ~1 :]
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [sha256(_NODE + left + right).digest() for left, right in pairs] + odd
+    return level[0]

@@ -13,7 +13,7 @@ from palyra.core.chain import GENESIS, link
 from palyra.core.journal import Change
 from palyra.core.records import Record, RunRecord
 from palyra.core.tape import MAX_PAYLOAD_BYTES, TapeRow
-from palyra.errors import InvariantBroken, TooLarge
+from palyra.errors import InvariantBroken, PalyraError, TooLarge
 
 
 class Head(NamedTuple):
@@ -96,7 +96,8 @@ class Admission:
         for row in rows:
             seq += 1
             position += 1
-            _check_row(row, run_id, seq)
+            if row.seq != seq or row.run_id != run_id or len(row.data) > MAX_PAYLOAD_BYTES:
+                raise _describe(row, run_id, seq)
             prev = link(prev, position, row)
             links.append(Link(position, prev, row))
         return links
@@ -136,13 +137,13 @@ class Admission:
             )
 
 
-def _check_row(row: TapeRow, run_id: str, seq: int) -> None:
+def _describe(row: TapeRow, run_id: str, seq: int) -> PalyraError:
+    """Why the row cannot be event `seq` of the run."""
     if len(row.data) > MAX_PAYLOAD_BYTES:
-        raise TooLarge(
+        return TooLarge(
             f"event {row.seq} of {row.run_id} has {len(row.data)} bytes, "
             f"limit {MAX_PAYLOAD_BYTES}: keep large content in an artifact"
         )
-    if row.seq != seq or row.run_id != run_id:
-        raise InvariantBroken(
-            f"event {row.seq} of {row.run_id} does not follow event {seq - 1} of {run_id}"
-        )
+    return InvariantBroken(
+        f"event {row.seq} of {row.run_id} does not follow event {seq - 1} of {run_id}"
+    )

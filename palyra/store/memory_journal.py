@@ -9,7 +9,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
-from palyra.core.chain import MerkleTree
+from palyra.core.chain import merkle_root
 from palyra.core.journal import (
     ChainedRow,
     Change,
@@ -96,12 +96,12 @@ class MemoryJournal:
         first, through = self._signed_position + 1, len(self._tapes.links)
         if through < first:
             return False
-        tree = MerkleTree(self._tapes.read_hashes(first=first, through=through))
+        hashes = self._tapes.read_hashes(first=first, through=through)
         self._roots.append(
             kind="root",
             first=first,
             through=through,
-            merkle_root=tree.root(),
+            merkle_root=merkle_root(hashes),
             at_ms=self._now_ms(),
         )
         self._signed_position = through

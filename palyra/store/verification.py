@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from palyra.core.chain import GENESIS, MerkleTree, link
+from palyra.core.chain import GENESIS, link, merkle_root
 from palyra.core.journal import Break, VerifyReport
 from palyra.store.admission import Link
 from palyra.store.roots import Root
@@ -92,7 +92,7 @@ class Walk:
         self._segment_breaks = 0  # found up to the present segment
         self._unexplained = 0  # absent positions whose events have not been named
         self._known: dict[str, Place] = {}
-        self._tree = MerkleTree()
+        self._covered: list[bytes] | None = None  # hashes below the root under check
 
     def cover(self, root: Root | Break) -> None:
         """Check everything up to the end of one root, and the root."""
@@ -103,12 +103,13 @@ class Walk:
         if root.kind == "segment":
             self._end_segment(root)
             return
-        self._tree = MerkleTree()
+        self._covered = []
         breaks = self.findings.breaks
         self._advance(root.through_position)
         self._expect(root.through_position + 1)
-        if breaks == self.findings.breaks and self._tree.root().hex() != root.merkle_root:
+        if breaks == self.findings.breaks and merkle_root(self._covered).hex() != root.merkle_root:
             self._report_root(root)
+        self._covered = None
         self.findings.roots += 1
         self.findings.signed_through = root.through_position
 
@@ -134,7 +135,8 @@ class Walk:
 
     def _check(self, found: Link) -> None:
         self.findings.events += 1
-        self._tree.append(found.hash)
+        if self._covered is not None:
+            self._covered.append(found.hash)
         position, digest, row = found
         if self._is_beyond(found):
             return
@@ -291,7 +293,7 @@ def _find_wrong(before: Place, found: Link) -> tuple[Kind, str] | None:
 def _check_root(evidence: Evidence, findings: Findings, root: Root, run_id: str, seq: int) -> None:
     """Check that the stored hashes below one root are those that were signed."""
     hashes = evidence.read_hashes(first=root.first_position, through=root.through_position)
-    if MerkleTree(hashes).root().hex() != root.merkle_root:
+    if merkle_root(hashes).hex() != root.merkle_root:
         findings.report(
             "root",
             f"positions {root.first_position} to {root.through_position} are not what was signed",

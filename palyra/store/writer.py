@@ -1,6 +1,6 @@
 """The writing half of the journal: one thread, one connection, one transaction per batch.
 
-Owns: the head of every open run, the Merkle tree over what is not signed yet.  Both are caches of
+Owns: the head of every open run, the hashes that no root covers yet.  Both are caches of
 the file: after any failure the heads are read again.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from palyra.core.chain import MerkleTree
+from palyra.core.chain import merkle_root
 from palyra.core.journal import Break, Change
 from palyra.core.ports import NowMs
 from palyra.core.records import RECEIPT_TTL_MS, RunRecord
@@ -47,7 +47,7 @@ class Writer:
         self._now_ms = now_ms
         self._heads: dict[str, Head] = {}
         self._signed_position = 0
-        self._unsigned = MerkleTree()
+        self._unsigned: list[bytes] = []  # hashes since the last root
         self._wal_pages = 0
         connection.set_wal_hook(self._note_wal)
 
@@ -55,8 +55,8 @@ class Writer:
         """Go on behind `position`; the rows after the last root await their signature."""
         self.position = position
         self._signed_position = signed_position
-        self._unsigned = MerkleTree(
-            tapes.read_hashes(self._connection, first=signed_position + 1, through=position)
+        self._unsigned = tapes.read_hashes(
+            self._connection, first=signed_position + 1, through=position
         )
 
     def begin_segment(self, found: Break, *, through: int) -> None:
@@ -164,24 +164,23 @@ class Writer:
         if len(self._heads) >= KNOWN_HEADS:
             self._heads.clear()
         self._heads.update(batch.heads)
-        for link in batch.links:
-            self._unsigned.append(link.hash)
+        self._unsigned += [link.hash for link in batch.links]
         for record in batch.records:
             if isinstance(record, RunRecord) and record.is_terminal:
                 self._heads.pop(record.run_id, None)
 
     def _sign(self) -> bool:
-        if not self._unsigned.size:
+        if not self._unsigned:
             return False
         self._roots.append(
             kind="root",
             first=self._signed_position + 1,
             through=self.position,
-            merkle_root=self._unsigned.root(),
+            merkle_root=merkle_root(self._unsigned),
             at_ms=self._now_ms(),
         )
         self._signed_position = self.position
-        self._unsigned = MerkleTree()
+        self._unsigned = []
         return True
 
     def _checkpoint(self, mode: int) -> None:
