@@ -7,6 +7,7 @@ daemon's own directory is a temporary one outside the workspace, because it hold
 Every claim at the end is checked; the exit code is 0 only if all hold.
 """
 
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from rich.console import Console
 import palyra
 from palyra.cli.exits import FAILED, stop_for
 from palyra.cli.process import start_daemon, stop_daemon, wait_announced
+from palyra.cli.shell import first_error
 from palyra.cli.show import Show
 from palyra.cli.tape import PUBLIC_KEY_PATH, export_tape, is_signed, parse_key
 from palyra.core.display import render_json, visible
@@ -32,13 +34,6 @@ from palyra.net.discovery import find_discovery
 WITHIN_S = 90.0
 NOTE_PATH = ".palyra-demo/note.md"
 NOTE = "Written by a model, allowed by a person, kept on a tape.\n"
-NEXT = """\
-palyra up                        start a daemon of your own, here
-palyra run "hello"               talk to it (in another terminal)
-palyra run '/call write_file {"path": "note.md", "content": "hi"}'
-palyra approvals list            what waits for a person
-palyra tape show RUN_ID          everything that happened
-palyra --help                    everything else"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +46,7 @@ class Demo:
 
     async def perform(self) -> None:
         """From an empty directory to a stopped daemon."""
+        (self.workspace / NOTE_PATH).unlink(missing_ok=True)
         self.show.step("starting a daemon in a process of its own")
         daemon = await start_daemon(self.home, "--workspace", str(self.workspace))
         try:
@@ -156,6 +152,29 @@ def find_workspace() -> Path:
     raise Unavailable(f"no README.md in {Path.cwd()}: run the demonstration in a checkout")
 
 
+def suggest(program: str) -> str:
+    """What to do next."""
+    lines = (
+        ("up", "start a daemon of your own, here"),
+        ('run "hello"', "talk to it, in another terminal"),
+        ("approvals list", "what waits for a person"),
+        ("tape show RUN_ID", "everything that happened"),
+        ("--help", "everything else"),
+    )
+    return "\n".join(f"{program} {command:<18}{what}" for command, what in lines)
+
+
+def find_program() -> str:
+    """How to call the command line from here."""
+    if shutil.which("palyra"):
+        return "palyra"
+    script = Path(sys.executable).with_name("palyra")
+    if not script.is_file():
+        return f"{sys.executable} -m palyra"
+    near = script.is_relative_to(Path.cwd())
+    return str(script.relative_to(Path.cwd()) if near else script)
+
+
 async def _hear_question(reviewer: Client, inbox: Inbox) -> ApprovalRecord:
     """The question, as the second client hears of it and reads it."""
     async for notice in inbox:
@@ -179,9 +198,8 @@ def main() -> int:
             trio.run(_perform, show, Path(directory) / "home")
         except* PalyraError as group:
             show.claim("the demonstration came to its end", holds=False)
-            for error in group.exceptions:
-                stop_for(error).show() if isinstance(error, PalyraError) else None
-    show.sum_up(NEXT)
+            stop_for(first_error(group)).show()
+    show.sum_up(suggest(find_program()))
     return 0 if show.holds else FAILED
 
 

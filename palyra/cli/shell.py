@@ -73,7 +73,7 @@ def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
     except* KeyboardInterrupt:
         raise Stop("interrupted", code=INTERRUPTED) from None
     except* PalyraError as group:
-        raise stop_for(_first(group)) from None
+        raise stop_for(first_error(group)) from None
     return results[0]
 
 
@@ -86,6 +86,7 @@ async def _talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
         return await work(client)
 
 
-def _first(group: BaseExceptionGroup[PalyraError]) -> PalyraError:
+def first_error(group: BaseExceptionGroup[PalyraError]) -> PalyraError:
+    """The first error in the group that is no group itself."""
     inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+    return first_error(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -31,7 +31,7 @@ class Show:
     def step(self, text: str) -> None:
         """Say what comes next."""
         self._console.print()
-        self._console.print(Text(f"{self._now()}{safe(text)}", style="bold"))
+        self._console.print(Text(f"{self._now()}{safe(text)}", style="bold"), soft_wrap=True)
 
     def detail(self, text: str, style: str = "") -> None:
         """Say more about it."""

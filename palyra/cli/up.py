@@ -11,6 +11,7 @@ from palyra.config import Config, first_file
 from palyra.net.discovery import TOKEN_PATH, Discovery
 
 PRIVATE_MODE = 0o700
+PANEL_FRAME_CHARS = 4
 
 
 @click.command()
@@ -53,12 +54,25 @@ def _print_panel(config: Config, discovery: Discovery, created: Path | None) -> 
     from rich.panel import Panel  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    lines = _describe(config, discovery)
+    if created is not None:
+        lines.insert(0, f"created    {created}")
+    title = f"Palyra {discovery.version} is ready"
+    width = max(len(line) for line in lines) + PANEL_FRAME_CHARS
+    console = Console(highlight=False)
+    if console.is_terminal and console.width < width:
+        say("\n".join([title, *lines]))
+        return
+    Console(highlight=False, width=width).print(Panel(Text("\n".join(lines)), title=title))
+
+
+def _describe(config: Config, discovery: Discovery) -> list[str]:
     data = config.paths.data_dir
-    lines = [
+    return [
         f"address    {discovery.ws_url}",
         f"pid        {discovery.pid}",
         f"data       {data}",
-        f"token      {data / TOKEN_PATH}   (the operator's; keep it to yourself)",
+        f"token      {data / TOKEN_PATH} (the operator's, private)",
         f"workspace  {config.workspace}",
         f"model      {config.models.default}",
         "",
@@ -67,7 +81,3 @@ def _print_panel(config: Config, discovery: Discovery, created: Path | None) -> 
         "palyra doctor            check everything",
         "Ctrl-C                   stop",
     ]
-    if created is not None:
-        lines.insert(0, f"created    {created}")
-    title = f"Palyra {discovery.version} is ready"
-    Console(highlight=False).print(Panel(Text("\n".join(lines)), title=title, expand=False))

@@ -1,0 +1,254 @@
+"""Client and command line against the real daemon, killed and restarted under their hands."""
+
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from palyra.cli import demo
+from palyra.cli.process import DaemonProcess, start_daemon, stop_daemon, wait_announced
+from palyra.core.events import ApprovalRequested, MessageCompleted, RunDone
+from palyra.errors import Unavailable
+from palyra.net.client import (
+    CaughtUp,
+    Client,
+    Dropped,
+    Item,
+    Progress,
+    Subscription,
+    TapeEvent,
+    connect,
+)
+from tests.cli.command import PROGRAM, environment, palyra
+
+pytestmark = pytest.mark.real
+
+WITHIN_S = 60.0
+KILLS = 3
+
+
+class House:
+    """A home, a workspace beside it, and the daemon that lives there at the moment."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home = directory / "home"
+        self.work = directory / "work"
+        self.work.mkdir()
+        self._daemon: DaemonProcess | None = None
+
+    async def start(self) -> None:
+        """Start a daemon and wait until it is ready."""
+        self._daemon = await start_daemon(self.home, "--workspace", str(self.work))
+        await wait_announced(self._daemon)
+
+    async def restart(self) -> None:
+        """Kill it with -9, then start another on the same home."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+        await self.start()
+
+    @property
+    def process(self) -> trio.Process:
+        assert self._daemon is not None
+        return self._daemon.process
+
+    async def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        return await stop_daemon(self._daemon) if self._daemon else 0
+
+
+@asynccontextmanager
+async def real_daemon(directory: Path) -> AsyncGenerator[House]:
+    """A house with a daemon, which must drain and exit with 0 at the end."""
+    house = House(directory)
+    try:
+        with trio.fail_after(WITHIN_S):
+            await house.start()
+            yield house
+    finally:
+        code = await house.stop()
+    assert 0 == code
+
+
+def see(view: list[TapeEvent], item: Item) -> None:
+    """Keep a view as a consumer would: an event out of place would be an error."""
+    match item:
+        case TapeEvent():
+            assert len(view) == item.seq
+            view.append(item)
+        case Dropped():
+            del view[item.after_seq + 1 :]
+        case _:
+            pass
+
+
+async def follow_until(view: list[TapeEvent], items: Subscription, kind: type[object]) -> None:
+    """Take items until an event of that kind was seen."""
+    async for item in items:
+        see(view, item)
+        if isinstance(item, TapeEvent) and isinstance(item.event, kind):
+            return
+
+
+async def test_stream_survives_kill_and_restart(tmp_path: Path) -> None:
+    """A subscription over three kill -9 ends as the exact tape, and the waiting run is done."""
+    view: list[TapeEvent] = []
+    call = '/call write_file {"path": "note.txt", "content": "x"}'
+    async with real_daemon(tmp_path) as house, connect(home=house.home) as client:
+        started = await client.start_run(f"{call}\n/then\n/say done")
+        async with client.events(started.run_id, progress=False) as items:
+            await follow_until(view, items, ApprovalRequested)
+            for _ in range(KILLS):
+                await house.restart()
+            asked = (await client.list_approvals(run_id=started.run_id))[0]
+            await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+            await follow_until(view, items, RunDone)
+        committed = (await client.read_tape(started.run_id, limit=1000)).events
+        run = await client.wait_run(started.run_id)
+        assert "x" == (house.work / "note.txt").read_text()
+    assert committed == view
+    assert ("done", "answered") == (run.state, run.reason)
+
+
+async def test_stream_is_whole_when_killed_while_events_flow(tmp_path: Path) -> None:
+    """A daemon killed in the middle of many runs: every view is the tape that was kept."""
+    views: dict[str, list[TapeEvent]] = {}
+    async with real_daemon(tmp_path) as house, connect(home=house.home) as client:
+        await watch_runs_over_a_kill(house, client, views)
+        kept = {run_id: (await client.read_tape(run_id)).events for run_id in views}
+    assert 8 == len(kept)
+    assert kept == views
+
+
+async def watch_runs_over_a_kill(
+    house: House, client: Client, views: dict[str, list[TapeEvent]]
+) -> None:
+    """Eight runs, a kill -9 when the first is well under way, and all ends are seen."""
+    under_way = trio.Event()
+    async with trio.open_nursery() as nursery:
+        for _ in range(8):
+            nursery.start_soon(watch_a_run, client, views, under_way)
+        await under_way.wait()
+        await house.restart()
+
+
+async def watch_a_run(
+    client: Client, views: dict[str, list[TapeEvent]], under_way: trio.Event
+) -> None:
+    """Start a run of several turns and follow it to its durable end."""
+    call = '/call echo {"text": "x"}'
+    started = await client.start_run("\n/then\n".join([call] * 12))
+    view = views[started.run_id] = []
+    async with client.events(started.run_id) as items:
+        async for item in items:
+            see(view, item)
+            if len(view) > 20:
+                under_way.set()
+
+
+async def test_progress_precedes_the_turn(tmp_path: Path) -> None:
+    """Words stream before the turn that contains them is complete, in order."""
+    async with real_daemon(tmp_path) as house, connect(home=house.home) as client:
+        started = await client.start_run("/delay 5\n/tokens 30")
+        async with client.events(started.run_id) as items:
+            got = [item async for item in items]
+    words = "".join(item.delta for item in got if isinstance(item, Progress))
+    answer = next(
+        item.event.text
+        for item in got
+        if isinstance(item, TapeEvent) and isinstance(item.event, MessageCompleted)
+    )
+    assert words
+    assert words in answer
+    assert 1 == sum(isinstance(item, CaughtUp) for item in got)
+
+
+async def test_run_command_end_to_end(tmp_path: Path) -> None:
+    """`palyra run` against the real daemon prints the answer; the tape verifies in and out."""
+    file = tmp_path / "run.ndjson"
+    async with real_daemon(tmp_path) as house:
+        home = house.home
+        done = await palyra("run", '/call echo {"text": "hi"}\n/then\n/say all well', home=home)
+        run_id = done.err.split()[1]
+        exported = await palyra("tape", "export", run_id, "-o", str(file), home=home)
+        online = await palyra("tape", "verify", run_id, home=home)
+        doctor = await palyra("doctor", home=home)
+    offline = await palyra("tape", "verify", str(file), home=home)
+    assert (0, "all well\n") == (done.code, done.out)
+    assert (0, 0, 0) == (exported.code, online.code, offline.code)
+    assert (0, True) == (doctor.code, "events intact" in doctor.out)
+
+
+async def test_denied_when_unattended(tmp_path: Path) -> None:
+    """`palyra run --deny` never waits: the call is denied, nothing is written, exit code 4."""
+    async with real_daemon(tmp_path) as house:
+        call = '/call write_file {"path": "a.txt", "content": "x"}'
+        done = await palyra("run", "--deny", call, home=house.home)
+    assert 4 == done.code
+    assert not (house.work / "a.txt").exists()
+
+
+async def test_revoked_token_ends_the_client(tmp_path: Path) -> None:
+    """A client whose token is revoked is told so and does not try again for ever."""
+    async with real_daemon(tmp_path) as house, connect(home=house.home) as operator:
+        made = await operator.create_token(principal="ann", role="client", name="t")
+        async with (
+            connect(home=house.home, token=made.token) as other,
+            other.notices() as inbox,
+        ):
+            await operator.revoke_token(made.token_id)
+            with pytest.raises(Exception, match=r"revoked|refused") as caught:
+                await anext(inbox)
+    assert {"Forbidden", "Unauthenticated"} & {type(caught.value).__name__}
+
+
+async def test_second_daemon_names_the_first(tmp_path: Path) -> None:
+    """A second daemon on the same directory exits with 69 and names the pid of the first."""
+    async with real_daemon(tmp_path) as house:
+        second = await palyra("serve", "--port", "0", home=house.home)
+    assert 69 == second.code
+    assert f"pid {house.process.pid}" in second.out + second.err
+
+
+async def test_daemon_that_cannot_start_is_reported(tmp_path: Path) -> None:
+    """Waiting for a child that ends at once raises with its last words."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "palyra.toml").write_text("nonsense = 1\n")
+    daemon = await start_daemon(home)
+    with trio.fail_after(WITHIN_S), pytest.raises(Unavailable, match="nonsense"):
+        await wait_announced(daemon)
+    await stop_daemon(daemon)
+
+
+async def test_up_makes_a_home_and_stops_on_interrupt(tmp_path: Path) -> None:
+    """`palyra up` creates configuration and token, says where it is, and Ctrl-C ends it with 0."""
+    home, work, log = tmp_path / "home", tmp_path / "work", tmp_path / "up.log"
+    work.mkdir()
+    with log.open("wb") as output:
+        process = await trio.lowlevel.open_process(
+            [*PROGRAM, "up", "--home", str(home), "--port", "0", "--workspace", str(work)],
+            stdout=output, env=environment(), start_new_session=True,
+        )  # fmt: skip
+    with trio.fail_after(WITHIN_S):
+        found = await wait_announced(DaemonProcess(home, log, process))
+        status = await palyra("status", home=home)
+        process.send_signal(signal.SIGINT)
+        code = await process.wait()
+    assert (0, 0) == (code, status.code)
+    said = log.read_text(encoding="utf-8")
+    for shown in (found.ws_url, "palyra.toml", "operator.token", "stopped"):
+        assert shown in said
+    assert 0o600 == (home / "keys" / "operator.token").stat().st_mode & 0o777
+
+
+def test_demonstration_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    """The demonstration ends with every claim held and exit code 0."""
+    assert 0 == demo.main()
+    shown = capsys.readouterr().out
+    assert "DOES NOT HOLD" not in shown
+    for kind in ("run.accepted", "approval.resolved", "tool.attested", "run.done"):
+        assert kind in shown
