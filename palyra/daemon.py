@@ -116,7 +116,7 @@ class Daemon:
 
     def _build_office(self, operator_token: str, models: Mapping[str, LanguageModel]) -> Office:
         config = self.config
-        workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir])
+        workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
         toolbox = Toolbox([*basic_tools(), *file_tools(workspace)], run_sync)
         self.policy = CedarPolicy(config.policy_dir)
         approvals = Approvals()
@@ -193,7 +193,7 @@ class Daemon:
             state=lambda: self.state,
             is_writable=lambda: self.journal.is_writable,
             authenticate=self.services.authenticate,
-            names=lambda: edge.names(),
+            names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
             asyncapi=lambda: self._asyncapi(edge),
             metrics=(
                 lambda: read_state(self.state),
@@ -287,8 +287,11 @@ class Daemon:
         """
         await self._draining.wait()
         with trio.move_on_after(self.config.runs.drain_ms / 1000):
-            while any(not self.office.approvals.has_open(run) for run in self.directory.runs):
+            while self._is_busy():  # noqa: ASYNC110 - runs come and go without telling
                 await trio.sleep(DRAIN_LOOK_S)
+
+    def _is_busy(self) -> bool:
+        return any(not self.office.approvals.has_open(run) for run in self.directory.runs)
 
     def stop(self, reason: str) -> None:
         """Stop the tree in order; `run` returns."""

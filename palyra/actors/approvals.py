@@ -6,7 +6,7 @@ Restart: none of its own; it is a child of its run.  After a crash the run asks 
 same id, digest and deadline, because the prompt is on the tape.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,7 @@ class Approvals:
         return sum(1 for prompt, _ in self._open.values() if prompt.principal == principal)
 
     @contextmanager
-    def opened(self, prompt: ApprovalRecord) -> Iterator[Mailbox[Answer]]:
+    def opened(self, prompt: ApprovalRecord) -> Generator[Mailbox[Answer]]:
         """The prompt is open inside the block; late answers get ActorGone after it."""
         mailbox: Mailbox[Answer] = Mailbox(prompt.approval_id, 64)
         self._open[prompt.approval_id] = (prompt, mailbox)
@@ -92,9 +92,7 @@ async def ask_person(
             late.reply.put(msgspec.structs.replace(outcome, won=False))
 
 
-async def _first_valid(
-    answers: Receiver[Answer], prompt: ApprovalRecord, now_ms: NowMs
-) -> Answer:
+async def _first_valid(answers: Receiver[Answer], prompt: ApprovalRecord, now_ms: NowMs) -> Answer:
     """The first answer that counts; the others hear why they do not."""
     while True:
         answer = await answers.receive()
@@ -112,17 +110,28 @@ async def _settle(
     """Have the run record the outcome; answer the winner once it is committed."""
     if first is None:
         heard = ApprovalAnswered(
-            approval_id=prompt.approval_id, decision="deny", scope="once", by="deadline",
+            approval_id=prompt.approval_id,
+            decision="deny",
+            scope="once",
+            by="deadline",
             reason="nobody answered in time",
         )
     else:
         heard = ApprovalAnswered(
-            approval_id=prompt.approval_id, decision=first.command.decision,
-            scope=first.command.scope, by=first.by, reason=first.command.reason,
+            approval_id=prompt.approval_id,
+            decision=first.command.decision,
+            scope=first.command.scope,
+            by=first.by,
+            reason=first.command.reason,
         )
     outcome = Resolved(
-        decision=heard.decision, scope=heard.scope, by=heard.by, resolved_ms=office.now_ms(),
-        won=True, run_id=prompt.run_id, seq=-1,
+        decision=heard.decision,
+        scope=heard.scope,
+        by=heard.by,
+        resolved_ms=office.now_ms(),
+        won=True,
+        run_id=prompt.run_id,
+        seq=-1,
     )
 
     def at(seq: int) -> Resolved:
@@ -137,8 +146,10 @@ async def _settle(
     if first is not None:
         first.reply.put(at(seq))
     office.hub.notify(
-        "approval.resolved", {"approval_id": prompt.approval_id, **msgspec.to_builtins(at(seq))},
-        principal=prompt.principal, scope="approvals:read",
+        "approval.resolved",
+        {"approval_id": prompt.approval_id, **msgspec.to_builtins(at(seq))},
+        principal=prompt.principal,
+        scope="approvals:read",
     )
     return at(seq)
 
@@ -146,6 +157,9 @@ async def _settle(
 def receipt_for(key: ReceiptKey, result: msgspec.Struct, now_ms: int) -> Receipt:
     """The receipt that repeats `result` to whoever sends the same key again."""
     return Receipt(
-        principal=key.principal, key=key.key, body_sha256=key.body_sha256,
-        result=msgspec.Raw(msgspec.json.encode(result)), created_ms=now_ms,
+        principal=key.principal,
+        key=key.key,
+        body_sha256=key.body_sha256,
+        result=msgspec.Raw(msgspec.json.encode(result)),
+        created_ms=now_ms,
     )

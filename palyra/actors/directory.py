@@ -15,9 +15,9 @@ class Directory:
     """Live runs and sessions by id, live sessions also by (principal, key)."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, "RunHandle"] = {}
-        self.sessions: dict[str, "SessionHandle"] = {}
-        self.keys: dict[tuple[str, str], "SessionHandle"] = {}
+        self.runs: dict[str, RunHandle] = {}
+        self.sessions: dict[str, SessionHandle] = {}
+        self.keys: dict[tuple[str, str], SessionHandle] = {}
 
     def clear(self) -> None:
         """Nothing has an actor: the supervisor of sessions and runs begins anew."""

@@ -99,9 +99,7 @@ class Gateway:
                 f"no agent {command.agent!r}; known: {office.default_agent}", field="agent"
             )
 
-    async def _submit(
-        self, caller: Caller, command: StartRun, receipt: ReceiptKey | None
-    ) -> Begun:
+    async def _submit(self, caller: Caller, command: StartRun, receipt: ReceiptKey | None) -> Begun:
         """Hand the message to its session; a session that just ended is made again."""
         while True:
             session = await self._sessions.reach(caller, command.session_id, command.session_key)

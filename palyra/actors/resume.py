@@ -6,8 +6,9 @@ import trio
 from palyra.actors.journal import JournalHandle
 from palyra.actors.office import Office
 from palyra.actors.run import RunHandle, run_actor
+from palyra.core.fold import fold
 from palyra.core.records import ApprovalRecord
-from palyra.core.run_state import Run, fold
+from palyra.core.run_state import Run
 from palyra.core.run_steps import Begin, Resume
 
 PAGE_ROWS = 1_000
@@ -57,14 +58,10 @@ async def resume_run(
     Cancellation: as for the run itself.
     """
     await trio.sleep(RETRY_S * handle.lost)
-    while not office.journal.is_writable:
+    while not office.journal.is_writable:  # noqa: ASYNC110 - the journal tells nobody
         await trio.sleep(RETRY_S)
     recovered = await read_run(office.journal, handle.run_id)
     handle.run = recovered.run
     handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
-    first = (
-        Begin(instance_id=office.instance_id)
-        if recovered.run.state == "accepted"
-        else Resume()
-    )
+    first = Begin(instance_id=office.instance_id) if recovered.run.state == "accepted" else Resume()
     await run_actor(handle, office, first, task_status=task_status)

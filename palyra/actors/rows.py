@@ -10,8 +10,14 @@ def tape_rows(step: Step) -> tuple[TapeRow, ...]:
     first = run.next_seq - len(step.drafts)
     return tuple(
         TapeRow(
-            run.run_id, accepted.session_id, first + index, step.now_ms, draft.kind,
-            accepted.principal, draft.redacted, draft.data,
+            run.run_id,
+            accepted.session_id,
+            first + index,
+            step.now_ms,
+            draft.kind,
+            accepted.principal,
+            draft.redacted,
+            draft.data,
         )
         for index, draft in enumerate(step.drafts)
     )

@@ -195,12 +195,18 @@ class _RunActor:
 
     async def listen(self, messages: Receiver[Message]) -> Cancel | Expire | None:
         """Hear messages until the run is terminal or stopped (None), or somebody ends it."""
-        while not self.handle.run.is_terminal and messages.stop_reason is None:
-            with suppress(trio.EndOfChannel):
-                for message in await messages.drain():
-                    if isinstance(message, Cancel):
-                        return message
-                    self.hear(message)
+        ending: Cancel | Expire | None = None
+        with suppress(trio.EndOfChannel):
+            while ending is None and not self.handle.run.is_terminal:
+                ending = self.hear_all(await messages.drain())
+        return ending
+
+    def hear_all(self, batch: list[Message]) -> Cancel | None:
+        """Hear messages in order, up to one that ends the run."""
+        for message in batch:
+            if isinstance(message, Cancel):
+                return message
+            self.hear(message)
         return None
 
     async def end(self, ending: Cancel | Expire, messages: Receiver[Message]) -> None:
@@ -311,8 +317,11 @@ class _RunActor:
             raise InvariantBroken(f"{call_id} is not a call of the current turn")
         spec = self.office.gate.find_spec(recorded.tool)
         return ToolCall(
-            call_id=call_id, run_id=run.run_id, session_id=run.accepted.session_id,
-            principal=run.accepted.principal, tool=recorded.tool,
+            call_id=call_id,
+            run_id=run.run_id,
+            session_id=run.accepted.session_id,
+            principal=run.accepted.principal,
+            tool=recorded.tool,
             tool_version=spec.version if spec is not None else "",
             arguments=self.arguments.pop(call_id, recorded.arguments),
         )

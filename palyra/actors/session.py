@@ -143,11 +143,10 @@ async def session_actor(
     """
     task_status.started()
     actor = _SessionActor(handle, office, work)
-    with handle.inbox.receiver() as messages:
-        while not actor.is_idle and messages.stop_reason is None:
-            with suppress(trio.EndOfChannel):
-                for message in await messages.drain():
-                    actor.hear(message)
+    with handle.inbox.receiver() as messages, suppress(trio.EndOfChannel):
+        while not actor.is_idle:
+            for message in await messages.drain():
+                actor.hear(message)
     office.directory.remove_session(handle)
 
 
@@ -230,8 +229,11 @@ class _SessionActor:
         run = RunHandle(step.run)
         position = self.enqueue(run, disposition)
         started = Started(
-            run_id=run.run_id, session_id=handle.session_id, seq=step.run.next_seq - 1,
-            disposition=disposition, position=position,
+            run_id=run.run_id,
+            session_id=handle.session_id,
+            seq=step.run.next_seq - 1,
+            disposition=disposition,
+            position=position,
         )
         handle.record = msgspec.structs.replace(handle.record, updated_ms=step.now_ms)
         records: list[Record] = [handle.record, record(step.run)]
@@ -348,7 +350,9 @@ class _SessionActor:
         handle.record = message.change(handle.record)
         ticket = office.journal.append(Change(records=(handle.record,)))
         office.hub.notify(
-            "session.updated", handle.record, principal=handle.record.principal,
+            "session.updated",
+            handle.record,
+            principal=handle.record.principal,
             scope="sessions:read",
         )
         message.reply.put((handle.record, ticket))

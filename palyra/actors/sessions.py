@@ -25,9 +25,7 @@ class Sessions:
         self._office = office
         self._work = work  # the parent of all sessions and runs
 
-    async def reach(
-        self, caller: Caller, session_id: str | None, key: str | None
-    ) -> SessionHandle:
+    async def reach(self, caller: Caller, session_id: str | None, key: str | None) -> SessionHandle:
         """The session's actor, started if need be; a new session when neither is given.
 
         Raises NotFound for an unknown or foreign id, Overloaded.
@@ -57,8 +55,11 @@ class Sessions:
     def _new_record(self, caller: Caller, key: str | None) -> SessionRecord:
         now_ms = self._office.now_ms()
         return SessionRecord(
-            session_id=self._office.new_id("ses"), principal=caller.principal, key=key,
-            created_ms=now_ms, updated_ms=now_ms,
+            session_id=self._office.new_id("ses"),
+            principal=caller.principal,
+            key=key,
+            created_ms=now_ms,
+            updated_ms=now_ms,
         )
 
     def _live(self, record: SessionRecord) -> SessionHandle:
@@ -70,7 +71,10 @@ class Sessions:
             start = partial(session_actor, handle, self._office, self._work)
             self._work.spawn_child(
                 ChildSpec(
-                    f"session:{record.session_id}", start, "transient", SESSION_GRACE_S,
+                    f"session:{record.session_id}",
+                    start,
+                    "transient",
+                    SESSION_GRACE_S,
                     handle.inbox,
                 )
             )
@@ -132,7 +136,8 @@ class Sessions:
         """The session takes no more messages; what is under way goes on."""
         now_ms = self._office.now_ms()
         return await self._change(
-            caller, session_id,
+            caller,
+            session_id,
             lambda record: msgspec.structs.replace(
                 record, archived_ms=record.archived_ms or now_ms, updated_ms=now_ms
             ),
@@ -142,7 +147,8 @@ class Sessions:
         """A new epoch: what was said and granted before no longer counts."""
         now_ms = self._office.now_ms()
         return await self._change(
-            caller, session_id,
+            caller,
+            session_id,
             lambda record: msgspec.structs.replace(
                 record, epoch=record.epoch + 1, updated_ms=now_ms
             ),

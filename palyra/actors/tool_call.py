@@ -51,6 +51,11 @@ class Gate:
         self._policy = policy
         self._count_prompts = count_prompts  # open prompts of a principal
 
+    @property
+    def policy_version(self) -> str:
+        """Of the rules now."""
+        return self._policy.version
+
     def prepare(self, run: Run, proposed: ProposedCall) -> Preparation:
         """The verdict on a proposal, with what the verdict is about."""
         admitted = admit(proposed, self._toolbox.catalogue())
@@ -62,11 +67,16 @@ class Gate:
         asks = isinstance(verdict, NeedsApproval)
         call = tool_call(admitted, facts)
         return Preparation(
-            digest=admitted.digest, tool_class=admitted.spec.tool_class,
-            arguments=admitted.arguments, coercions=admitted.coercions, verdict=verdict,
+            digest=admitted.digest,
+            tool_class=admitted.spec.tool_class,
+            arguments=admitted.arguments,
+            coercions=admitted.coercions,
+            verdict=verdict,
             execution_digest=execution_digest(call, verdict.version) if asks else "",
-            executor=admitted.spec.executor, enforcement=admitted.spec.enforcement,
-            may_rerun=admitted.spec.may_rerun, path_key=admitted.path_key,
+            executor=admitted.spec.executor,
+            enforcement=admitted.spec.enforcement,
+            may_rerun=admitted.spec.may_rerun,
+            path_key=admitted.path_key,
         )
 
     def _refused(self, proposed: ProposedCall, refused: Refused) -> Preparation:
@@ -82,9 +92,14 @@ class Gate:
         """What the gate must know of the run."""
         accepted = run.accepted
         return RunFacts(
-            run_id=run.run_id, session_id=accepted.session_id, principal=accepted.principal,
-            role=accepted.role, agent=accepted.agent, origin=accepted.origin,
-            approval_mode=accepted.approval_mode, denied=run.denied,
+            run_id=run.run_id,
+            session_id=accepted.session_id,
+            principal=accepted.principal,
+            role=accepted.role,
+            agent=accepted.agent,
+            origin=accepted.origin,
+            approval_mode=accepted.approval_mode,
+            denied=run.denied,
             pending_approvals=self._count_prompts(accepted.principal),
         )
 
@@ -119,7 +134,7 @@ async def execute_call(
     """
     await ticket.wait()
     spec = office.gate.find_spec(call.tool)
-    obstacle = _obstacle(run.run, call, approved)
+    obstacle = _obstacle(run.run, call, approved, office.gate.policy_version)
     if spec is None:
         obstacle = f"{call.tool} is not available any more"
     ended: CallEnded | None = None
@@ -134,19 +149,20 @@ async def execute_call(
     await run.inbox.tell(ended)
 
 
-def _obstacle(run: Run, call: ToolCall, approved: str | None) -> str | None:
-    """Why what is about to run is not what was gated; None when it is."""
+def _obstacle(run: Run, call: ToolCall, approved: str | None, version: str) -> str | None:
+    """Why what is about to run is not what was gated; None when it is.
+
+    `version` is that of the rules now: an approval ends with the rules it was given under.
+    """
     recorded = run.find_call(call.call_id)
     if recorded is None or digest_of_any(call.arguments) != recorded.digest:
         return "the arguments held a secret, which no restart survives: propose the call again"
-    if approved is not None and execution_digest(call, recorded.policy_version) != approved:
+    if approved is not None and execution_digest(call, version) != approved:
         return "what would run is not what was approved: propose the call again"
     return None
 
 
-async def _execute(
-    run: "RunHandle", office: "Office", spec: ToolSpec, call: ToolCall
-) -> CallEnded:
+async def _execute(run: "RunHandle", office: "Office", spec: ToolSpec, call: ToolCall) -> CallEnded:
     """The tool's own outcome; a failure it announces is an outcome too."""
     stream = ProgressStream(run.run, office.hub, office.redactor, call.call_id)
     try:
@@ -159,10 +175,13 @@ async def _execute(
     redacted, _ = office.redactor.redact_text(output.text)
     shown, is_cut = excerpt(redacted, spec.excerpt_bytes)
     return CallEnded(
-        call_id=call.call_id, status="succeeded", output=shown,
+        call_id=call.call_id,
+        status="succeeded",
+        output=shown,
         raw_sha256=sha256_hex(output.text.encode("utf-8", "surrogatepass")),
         is_truncated=is_cut or output.is_truncated,
-        executor=output.executor, enforcement=output.enforcement,
+        executor=output.executor,
+        enforcement=output.enforcement,
     )
 
 

@@ -37,8 +37,11 @@ async def ask_model(
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:
         heard = TurnBroke(
-            turn=turn, attempt=attempt, failure_class=failure.failure_class,
-            detail=failure.message, had_output=stream.order > 0,
+            turn=turn,
+            attempt=attempt,
+            failure_class=failure.failure_class,
+            detail=failure.message,
+            had_output=stream.order > 0,
         )
     stream.close()
     await run.inbox.tell(heard)

@@ -10,12 +10,25 @@ from palyra.errors import Forbidden
 SCOPES: dict[Role, frozenset[str]] = {
     "operator": frozenset({"*"}),
     "client": frozenset(
-        {"runs:read", "runs:write", "approvals:read", "sessions:read", "sessions:write",
-         "tools:read", "system:read"}
+        {
+            "runs:read",
+            "runs:write",
+            "approvals:read",
+            "sessions:read",
+            "sessions:write",
+            "tools:read",
+            "system:read",
+        }
     ),
     "approver": frozenset(
-        {"approvals:read", "approvals:write", "runs:read", "sessions:read", "tools:read",
-         "system:read"}
+        {
+            "approvals:read",
+            "approvals:write",
+            "runs:read",
+            "sessions:read",
+            "tools:read",
+            "system:read",
+        }
     ),
     "observer": frozenset(
         {"runs:read", "approvals:read", "sessions:read", "tools:read", "system:read"}

@@ -16,7 +16,9 @@ from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailab
 
 STATE_OF: dict[str, ApprovalState] = {"allow": "allowed", "deny": "denied", "abort": "aborted"}
 DECISION_OF: dict[ApprovalState, Literal["allow", "deny", "abort"]] = {
-    "allowed": "allow", "denied": "deny", "aborted": "abort",
+    "allowed": "allow",
+    "denied": "deny",
+    "aborted": "abort",
 }
 MAX_PENDING_PER_PRINCIPAL = 32
 
@@ -46,8 +48,12 @@ def resolved_record(
 ) -> ApprovalRecord:
     """The record once the question is settled."""
     return msgspec.structs.replace(
-        pending, state=STATE_OF[answer.decision], scope=answer.scope, by=answer.by,
-        reason=answer.reason, resolved_ms=at_ms,
+        pending,
+        state=STATE_OF[answer.decision],
+        scope=answer.scope,
+        by=answer.by,
+        reason=answer.reason,
+        resolved_ms=at_ms,
     )
 
 
@@ -74,6 +80,10 @@ def recorded_outcome(record: ApprovalRecord) -> Resolved:
     if decision is None:
         raise Unavailable(f"{record.approval_id} is being asked again: answer in a moment")
     return Resolved(
-        decision=decision, scope=record.scope or "once", by=record.by or "",
-        resolved_ms=record.resolved_ms or 0, won=False, run_id=record.run_id,
+        decision=decision,
+        scope=record.scope or "once",
+        by=record.by or "",
+        resolved_ms=record.resolved_ms or 0,
+        won=False,
+        run_id=record.run_id,
     )

@@ -21,10 +21,15 @@ def prepare_call(step: Step, call: Call) -> None:
     prepared = step.setting.prepare(step.run, named)
     step.add(
         ev.ToolProposed(
-            call_id=call.call_id, tool=call.tool, arguments=prepared.arguments,
-            digest=prepared.digest, tool_class=prepared.tool_class,
-            coercions=prepared.coercions, may_rerun=prepared.may_rerun,
-            path_key=prepared.path_key, executor=prepared.executor,
+            call_id=call.call_id,
+            tool=call.tool,
+            arguments=prepared.arguments,
+            digest=prepared.digest,
+            tool_class=prepared.tool_class,
+            coercions=prepared.coercions,
+            may_rerun=prepared.may_rerun,
+            path_key=prepared.path_key,
+            executor=prepared.executor,
             enforcement=prepared.enforcement,
         )
     )
@@ -46,9 +51,12 @@ def _decided(step: Step, call: Call, verdict: Allow | Deny) -> None:
     is_allowed = isinstance(verdict, Allow)
     step.add(
         ev.ToolDecided(
-            call_id=call.call_id, verdict="allow" if is_allowed else "deny",
-            reason_code=verdict.reason_code, reason=verdict.reason,
-            policies=verdict.policies, policy_version=verdict.version,
+            call_id=call.call_id,
+            verdict="allow" if is_allowed else "deny",
+            reason_code=verdict.reason_code,
+            reason=verdict.reason,
+            policies=verdict.policies,
+            policy_version=verdict.version,
         )
     )
     if not is_allowed:
@@ -57,16 +65,24 @@ def _decided(step: Step, call: Call, verdict: Allow | Deny) -> None:
 
 def _ask(step: Step, call: Call, prepared: Preparation, asks: NeedsApproval) -> None:
     prompt = ev.ApprovalRequested(
-        approval_id=step.setting.new_id("apr"), call_id=call.call_id, tool=call.tool,
-        risk=asks.risk, summary=asks.summary, arguments=prepared.arguments,
-        digest=prepared.execution_digest, scopes=("once",),
+        approval_id=step.setting.new_id("apr"),
+        call_id=call.call_id,
+        tool=call.tool,
+        risk=asks.risk,
+        summary=asks.summary,
+        arguments=prepared.arguments,
+        digest=prepared.execution_digest,
+        scopes=("once",),
         expires_ms=step.now_ms + step.setting.limits.approval_ms,
-        policy_reason=asks.reason, policy_version=asks.version,
+        policy_reason=asks.reason,
+        policy_version=asks.version,
     )
     step.add(prompt)
     step.effects.append(
         AskPerson(
-            approval_id=prompt.approval_id, call_id=call.call_id, digest=prompt.digest,
+            approval_id=prompt.approval_id,
+            call_id=call.call_id,
+            digest=prompt.digest,
             expires_ms=prompt.expires_ms,
         )
     )
@@ -76,8 +92,10 @@ def ask_again(step: Step, call: Call) -> None:
     """The same prompt after a restart: same id, same digest, same deadline."""
     step.effects.append(
         AskPerson(
-            approval_id=call.approval_id or "", call_id=call.call_id,
-            digest=call.approval_digest, expires_ms=call.expires_ms,
+            approval_id=call.approval_id or "",
+            call_id=call.call_id,
+            digest=call.approval_digest,
+            expires_ms=call.expires_ms,
         )
     )
 
@@ -88,14 +106,21 @@ def close_call(step: Step, call: Call, reason: str) -> None:
         case "asking":
             step.add(
                 ev.ApprovalResolved(
-                    approval_id=call.approval_id or "", call_id=call.call_id, decision="abort",
-                    scope="once", by="run", reason=reason,
+                    approval_id=call.approval_id or "",
+                    call_id=call.call_id,
+                    decision="abort",
+                    scope="once",
+                    by="run",
+                    reason=reason,
                 )
             )
             _decided(
-                step, call,
+                step,
+                call,
                 Deny(
-                    reason_code="aborted", reason=reason, policies=(),
+                    reason_code="aborted",
+                    reason=reason,
+                    policies=(),
                     version=call.policy_version,
                 ),
             )
@@ -119,7 +144,9 @@ def attest(
         raise InvariantBroken(f"{call_id} is not a call of the current turn")
     recorded = sha256_hex(call.output.encode())
     document = Attestation(
-        call_id=call_id, tool=call.tool, arguments_sha256=call.digest,
+        call_id=call_id,
+        tool=call.tool,
+        arguments_sha256=call.digest,
         output_sha256=recorded,
         raw_output_sha256=ended.raw_sha256 if ended is not None else recorded,
         status=status,
@@ -127,13 +154,16 @@ def attest(
         enforcement=ended.enforcement if ended is not None else call.enforcement,
         policy_hash=call.policy_version,
         approval_id=call.approval_id,
-        started_ms=call.started_ms or step.now_ms, finished_ms=step.now_ms,
+        started_ms=call.started_ms or step.now_ms,
+        finished_ms=step.now_ms,
         prev=step.run.attestation_head,
     )
     sealed = seal_attestation(document, step.setting.sign)
     step.add(
         ev.ToolAttested(
-            call_id=call_id, attestation=sealed.document, digest=sealed.digest,
+            call_id=call_id,
+            attestation=sealed.document,
+            digest=sealed.digest,
             signature=sealed.signature,
         )
     )

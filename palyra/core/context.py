@@ -44,7 +44,10 @@ def stable_prefix(agent: Agent, catalogue: Catalogue) -> Prefix:
     )
     text = msgspec.json.encode([agent.instructions, tools], order="sorted")
     return Prefix(
-        agent=agent, catalogue=catalogue, tools=tools, hash=hashlib.sha256(text).hexdigest(),
+        agent=agent,
+        catalogue=catalogue,
+        tools=tools,
+        hash=hashlib.sha256(text).hexdigest(),
         tokens=estimate_tokens(text.decode()),
     )
 
@@ -70,9 +73,14 @@ def assemble(
         catalogue_hash=prefix.catalogue.hash,
     )
     request = ModelRequest(
-        run_id=run.run_id, turn=turn, attempt=attempt, model=run.accepted.model,
+        run_id=run.run_id,
+        turn=turn,
+        attempt=attempt,
+        model=run.accepted.model,
         agent=prefix.agent.name,
-        instructions=prefix.agent.instructions, messages=messages, tools=prefix.tools,
+        instructions=prefix.agent.instructions,
+        messages=messages,
+        tools=prefix.tools,
         json_mode=run.accepted.json_mode,
     )
     return event, request

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from palyra.core.journal import (
-    Change,
     ChainedRow,
+    Change,
     OpenReport,
     RunFilter,
     TapePage,

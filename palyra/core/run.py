@@ -13,7 +13,7 @@ from typing import assert_never
 
 from palyra.core import events as ev
 from palyra.core.batches import next_batch
-from palyra.core.call_steps import attest, ask_again, close_call, prepare_call
+from palyra.core.call_steps import ask_again, attest, close_call, prepare_call
 from palyra.core.prompt import RETRYABLE
 from palyra.core.run_state import DENIED_BY_PERSON, Call, Run
 from palyra.core.run_steps import (
@@ -45,7 +45,7 @@ def accept(
     return step
 
 
-def decide(run: Run, heard: Input, setting: Setting) -> Step:
+def decide(run: Run, heard: Input, setting: Setting) -> Step:  # noqa: C901, PLR0912 - one line a kind of input
     """One step.  Raises InvariantBroken for an input that only a bug can produce."""
     step = Step(run, setting)
     if run.is_terminal:
@@ -56,25 +56,16 @@ def decide(run: Run, heard: Input, setting: Setting) -> Step:
             _go_on(step)
         case Resume():
             _resume(step)
-        case TurnFinished():
-            _turn_finished(step, heard)
-        case TurnBroke():
-            _turn_broke(step, heard)
+        case TurnFinished() | TurnBroke():
+            _turn_ended(step, heard)
         case ApprovalAnswered():
             _approval_answered(step, heard)
         case CallEnded():
             _call_ended(step, heard)
         case Steer():
             step.add(ev.SteerReceived(text=heard.text, by=heard.by))
-        case Cancel():
-            _close_all(step, heard.reason)
-            step.add(ev.RunCancelled(reason=heard.reason, by=heard.by))
-            step.effects.append(Finish())
-        case Expire():
-            _fail(
-                step, "wall_clock", f"the run took longer than {heard.wall_ms} ms",
-                "raise runs.wall_ms or the run's budget.wall_ms",
-            )
+        case Cancel() | Expire():
+            _end(step, heard)
         case _:
             assert_never(heard)
     return step
@@ -103,7 +94,9 @@ def _next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
     turn = run.turn + 1 if attempt == 1 else run.turn
     if turn > limits.max_turns:
         _fail(
-            step, "turn_cap", f"no answer after {limits.max_turns} turns",
+            step,
+            "turn_cap",
+            f"no answer after {limits.max_turns} turns",
             "raise runs.max_turns or ask for less at once",
         )
         return
@@ -117,15 +110,28 @@ def _next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
     step.effects.append(CallModel(request=request, delay_ms=delay_ms))
 
 
-def _turn_finished(step: Step, heard: TurnFinished) -> None:
-    if not _is_current(step.run, heard.turn, heard.attempt):
+def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
+    """The open turn's end; a turn that is over already changes nothing."""
+    run = step.run
+    if not run.turn_is_open or (run.turn, run.attempt) != (heard.turn, heard.attempt):
         return
+    if isinstance(heard, TurnFinished):
+        _turn_finished(step, heard)
+    else:
+        _turn_broke(step, heard)
+
+
+def _turn_finished(step: Step, heard: TurnFinished) -> None:
     result = heard.result
     step.add(
         ev.TurnCompleted(
-            turn=heard.turn, text=result.text, calls=result.calls,
-            finish_reason=result.finish_reason, usage=result.usage,
-            cost_usd_micros=result.cost_usd_micros, trace_ref=result.trace_ref,
+            turn=heard.turn,
+            text=result.text,
+            calls=result.calls,
+            finish_reason=result.finish_reason,
+            usage=result.usage,
+            cost_usd_micros=result.cost_usd_micros,
+            trace_ref=result.trace_ref,
         )
     )
     if result.calls or step.run.steers:
@@ -138,8 +144,6 @@ def _turn_finished(step: Step, heard: TurnFinished) -> None:
 
 
 def _turn_broke(step: Step, heard: TurnBroke) -> None:
-    if not _is_current(step.run, heard.turn, heard.attempt):
-        return
     limits = step.setting.limits
     retry = (
         heard.failure_class in RETRYABLE
@@ -149,21 +153,23 @@ def _turn_broke(step: Step, heard: TurnBroke) -> None:
     delay_ms = step.setting.jitter_ms(heard.attempt) if retry else 0
     step.add(
         ev.TurnFailed(
-            turn=heard.turn, attempt=heard.attempt, failure_class=heard.failure_class,
-            retry=retry, detail=heard.detail, delay_ms=delay_ms,
+            turn=heard.turn,
+            attempt=heard.attempt,
+            failure_class=heard.failure_class,
+            retry=retry,
+            detail=heard.detail,
+            delay_ms=delay_ms,
         )
     )
     if retry:
         _next_turn(step, heard.attempt + 1, delay_ms)
     else:
         _fail(
-            step, heard.failure_class, heard.detail,
+            step,
+            heard.failure_class,
+            heard.detail,
             "check the provider, then start the run again",
         )
-
-
-def _is_current(run: Run, turn: int, attempt: int) -> bool:
-    return run.turn_is_open and (run.turn, run.attempt) == (turn, attempt)
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -188,8 +194,11 @@ def _start_batch(step: Step) -> None:
     for call in allowed[:chosen]:
         step.add(
             ev.ToolStarted(
-                call_id=call.call_id, executor=call.executor, enforcement=call.enforcement,
-                batch=number, approval_id=call.approval_id,
+                call_id=call.call_id,
+                executor=call.executor,
+                enforcement=call.enforcement,
+                batch=number,
+                approval_id=call.approval_id,
             )
         )
         step.effects.append(_execute(call))
@@ -208,15 +217,23 @@ def _approval_answered(step: Step, heard: ApprovalAnswered) -> None:
         return
     step.add(
         ev.ApprovalResolved(
-            approval_id=heard.approval_id, call_id=call.call_id, decision=heard.decision,
-            scope=heard.scope, by=heard.by, reason=heard.reason,
+            approval_id=heard.approval_id,
+            call_id=call.call_id,
+            decision=heard.decision,
+            scope=heard.scope,
+            by=heard.by,
+            reason=heard.reason,
         )
     )
     code, text = _answer_words(heard)
     step.add(
         ev.ToolDecided(
-            call_id=call.call_id, verdict=heard.decision, reason_code=code, reason=text,
-            policies=(), policy_version=call.policy_version,
+            call_id=call.call_id,
+            verdict=heard.decision,
+            reason_code=code,
+            reason=text,
+            policies=(),
+            policy_version=call.policy_version,
         )
     )
     if heard.decision == "deny":
@@ -237,8 +254,11 @@ def _call_ended(step: Step, heard: CallEnded) -> None:
         return
     step.add(
         ev.ToolCompleted(
-            call_id=heard.call_id, status=heard.status, output=heard.output,
-            truncated=heard.is_truncated, error=heard.error,
+            call_id=heard.call_id,
+            status=heard.status,
+            output=heard.output,
+            truncated=heard.is_truncated,
+            error=heard.error,
             duration_ms=max(0, step.now_ms - call.started_ms),
         )
     )
@@ -259,7 +279,9 @@ def _resume(step: Step) -> None:
     attempt = run.recoveries if only_waits else run.recoveries + 1
     if attempt > limits.max_recoveries:
         _fail(
-            step, "recovery_exhausted", f"resumed {run.recoveries} times without getting further",
+            step,
+            "recovery_exhausted",
+            f"resumed {run.recoveries} times without getting further",
             "read the tape's last events; start the run again once the cause is mended",
         )
         return
@@ -281,7 +303,9 @@ def _resume_call(step: Step, call: Call) -> None:
         return
     step.add(
         ev.ToolCompleted(
-            call_id=call.call_id, status="unknown", output="",
+            call_id=call.call_id,
+            status="unknown",
+            output="",
             error="the daemon stopped while this ran: its effect may or may not have happened; "
             "look before you repeat it",
         )
@@ -294,6 +318,20 @@ def _resume_call(step: Step, call: Call) -> None:
             "its outcome is unknown",
         )
     )
+
+
+def _end(step: Step, heard: Cancel | Expire) -> None:
+    if isinstance(heard, Expire):
+        _fail(
+            step,
+            "wall_clock",
+            f"the run took longer than {heard.wall_ms} ms",
+            "raise runs.wall_ms or the run's budget.wall_ms",
+        )
+        return
+    _close_all(step, heard.reason)
+    step.add(ev.RunCancelled(reason=heard.reason, by=heard.by))
+    step.effects.append(Finish())
 
 
 def _fail(step: Step, failure_class: str, reason: str, action: str) -> None:

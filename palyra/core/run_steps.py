@@ -97,7 +97,15 @@ class Expire(_Data, frozen=True, kw_only=True):
 
 
 Input = (
-    Begin | Resume | TurnFinished | TurnBroke | ApprovalAnswered | CallEnded | Steer | Cancel | Expire
+    Begin
+    | Resume
+    | TurnFinished
+    | TurnBroke
+    | ApprovalAnswered
+    | CallEnded
+    | Steer
+    | Cancel
+    | Expire
 )
 
 # --- effects -------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 import msgspec
 
 from palyra.core import events as ev
-from palyra.core.run_state import Run, apply, begin
+from palyra.core.fold import apply, begin
+from palyra.core.run_state import Run
 from palyra.core.run_steps import Effect, Setting
 
 

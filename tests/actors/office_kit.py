@@ -3,12 +3,11 @@
 The store is the in-memory twin, called inline; while `hold` is set commits wait for the test.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 import trio
 
 from palyra.actors import work as work_branch
@@ -25,15 +24,14 @@ from palyra.actors.supervisor import Supervisor
 from palyra.actors.tool_call import Gate
 from palyra.core.access import Caller
 from palyra.core.commands import StartRun
-from palyra.core.context import Agent, Prefix, stable_prefix
-from palyra.core.events import Event, decode_event
+from palyra.core.context import Agent, stable_prefix
+from palyra.core.events import decode_event
 from palyra.core.journal import Change
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.ports import JournalStore
 from palyra.core.prompt import Delta, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import Usage
 from palyra.core.redact import Redactor
-from palyra.core.run_state import Run
 from palyra.core.run_steps import Limits, Setting
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolOutput, ToolSpec
@@ -46,7 +44,7 @@ T = TypeVar("T")
 OPERATOR = Caller(principal="ann", role="operator", token_id="tok_ann")
 OTHER = Caller(principal="bob", role="operator", token_id="tok_bob")
 STRANGER = Caller(principal="eve", role="client", token_id="tok_eve")
-SECRET = "correct-horse-battery-staple"  # noqa: S105 - what the redactor must find
+SECRET = "correct-horse-battery-staple"
 
 
 class InlineTicket:
@@ -148,7 +146,11 @@ class NamePolicy:
         prefix = request.tool.partition("_")[0]
         answer = {"ask": "ask", "forbidden": "deny"}.get(prefix, "allow")
         return PolicyDecision(
-            answer=answer, reason_code=answer, reason="by name", policies=(), version="v1"  # type: ignore[arg-type]  # one of three
+            answer=answer,
+            reason_code=answer,
+            reason="by name",
+            policies=(),
+            version="v1",  # type: ignore[arg-type]  # one of three
         )
 
 
@@ -177,16 +179,29 @@ class Kit:
             Agent(name="default", instructions="x", model="scripted"), toolbox.catalogue()
         )
         return Office(
-            journal=self.journal, hub=self.hub, toolbox=toolbox, gate=gate,  # type: ignore[arg-type]  # the inline twin
-            models={"scripted": self.model}, prefix=lambda _agent: prefix,
-            approvals=self.approvals, directory=self.directory, redactor=redactor,
-            setting=blank_setting(redactor, limits), limits=limits, now_ms=now_ms,
-            new_id=new_id, instance_id="i1", default_agent="default", default_model="scripted",
-            queue_cap=3, max_open=100,
+            journal=self.journal,
+            hub=self.hub,
+            toolbox=toolbox,
+            gate=gate,  # type: ignore[arg-type]  # the inline twin
+            models={"scripted": self.model},
+            prefix=lambda _agent: prefix,
+            approvals=self.approvals,
+            directory=self.directory,
+            redactor=redactor,
+            setting=blank_setting(redactor, limits),
+            limits=limits,
+            now_ms=now_ms,
+            new_id=new_id,
+            instance_id="i1",
+            default_agent="default",
+            default_model="scripted",
+            queue_cap=3,
+            max_open=100,
         )
 
     def tools(self) -> list[Any]:
         """Tools of the tests: one that asks, one that is denied, one that hangs, one that acts."""
+
         def note(arguments: Any) -> ToolOutput:
             self.effects.append(arguments["text"])
             return ToolOutput(text=f"wrote {arguments['text']}")
@@ -238,20 +253,31 @@ class Kit:
 def spec(name: str, tool_class: Any = "effect") -> ToolSpec:
     """A tool of the tests; all take a text."""
     return ToolSpec(
-        name=name, version="1", description=name, tool_class=tool_class, risk="low",
+        name=name,
+        version="1",
+        description=name,
+        tool_class=tool_class,
+        risk="low",
         parameters={"type": "object", "properties": {"text": {"type": "string"}}},
     )
 
 
 def blank_setting(redactor: Redactor, limits: Limits) -> Setting:
     """What runs fill in."""
+
     def refuse(*_: Any) -> Any:
         raise InvariantBroken("a run brings its own")
 
     return Setting(
-        now_ms=now_ms, new_id=new_id, redact=redactor.redact_bytes,
-        sign=lambda data: (data * 2)[:64], prepare=refuse, assemble=refuse,
-        jitter_ms=lambda attempt: 100 * attempt, provider="scripted", limits=limits,
+        now_ms=now_ms,
+        new_id=new_id,
+        redact=redactor.redact_bytes,
+        sign=lambda data: (data * 2)[:64],
+        prepare=refuse,
+        assemble=refuse,
+        jitter_ms=lambda attempt: 100 * attempt,
+        provider="scripted",
+        limits=limits,
     )
 
 
@@ -267,7 +293,7 @@ async def inline_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @asynccontextmanager
-async def running(store: JournalStore, limits: Limits = Limits()) -> AsyncIterator[Kit]:  # noqa: B008 - frozen
+async def running(store: JournalStore, limits: Limits = Limits()) -> AsyncGenerator[Kit]:  # noqa: B008 - frozen
     """A kit whose actors live inside the block; leaving it is a crash for whatever is open."""
     kit = Kit(store, limits)
 
@@ -282,7 +308,7 @@ async def running(store: JournalStore, limits: Limits = Limits()) -> AsyncIterat
     tree = Supervisor("test", children, strategy="rest_for_one")
     async with trio.open_nursery() as nursery:
         await nursery.start(tree.run)
-        yield kit
-        nursery.cancel_scope.cancel()
-
-
+        try:
+            yield kit
+        finally:
+            nursery.cancel_scope.cancel()

@@ -34,6 +34,7 @@ from tests.actors.office_kit import (
     say,
 )
 
+
 @pytest.fixture
 def store() -> MemoryJournal:
     """A journal that outlives the actors of a test."""
@@ -47,10 +48,11 @@ async def settle() -> None:
     await wait_all_tasks_blocked(0.0001)
 
 
-def answer(kit: Kit, approval: Any, decision: str = "allow", **fields: Any) -> ResolveApproval:
+def answer(_kit: Kit, approval: Any, decision: str = "allow", **fields: Any) -> ResolveApproval:
     """An answer to an open prompt."""
     return ResolveApproval(
-        approval_id=approval.approval_id, decision=decision,  # type: ignore[arg-type]  # a literal
+        approval_id=approval.approval_id,
+        decision=decision,  # type: ignore[arg-type]  # a literal
         **{"digest": approval.digest, **fields},
     )
 
@@ -69,17 +71,28 @@ async def prompt_of(kit: Kit, run_id: str) -> Any:
 async def test_a_run_with_one_tool_goes_through_every_station(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """accepted … proposed < decided < started < completed < attested … answered, done."""
+    """Accepted … proposed < decided < started < completed < attested … answered, done."""
     async with running(store) as kit:
         kit.model.turns = [call(("echo", {"text": "hi"})), say("it said hi")]
         run_id = await kit.start()
         assert await kit.end(run_id) == "done"
         assert kit.kinds(run_id) == [
-            "run.accepted", "message.received", "run.started",
-            "context.assembled", "turn.started", "turn.completed",
-            "tool.proposed", "tool.decided", "tool.started", "tool.completed", "tool.attested",
-            "context.assembled", "turn.started", "turn.completed",
-            "message.completed", "run.done",
+            "run.accepted",
+            "message.received",
+            "run.started",
+            "context.assembled",
+            "turn.started",
+            "turn.completed",
+            "tool.proposed",
+            "tool.decided",
+            "tool.started",
+            "tool.completed",
+            "tool.attested",
+            "context.assembled",
+            "turn.started",
+            "turn.completed",
+            "message.completed",
+            "run.done",
         ]
         assert kit.events(run_id, "message.completed")[0].text == "it said hi"
         assert kit.directory.runs == {}
@@ -198,8 +211,11 @@ async def test_a_failing_provider_is_retried_with_back_off(
 ) -> None:
     """Transient failures cost time, not the run."""
     async with running(store) as kit:
-        kit.model.turns = [ModelFailure("transient", "503"), ModelFailure("timeout", "slow"),
-                           say("at last")]
+        kit.model.turns = [
+            ModelFailure("transient", "503"),
+            ModelFailure("timeout", "slow"),
+            say("at last"),
+        ]
         run_id = await kit.start()
         assert await kit.end(run_id) == "done"
         assert [e.delay_ms for e in kit.events(run_id, "turn.failed")] == [100, 200]
@@ -208,9 +224,7 @@ async def test_a_failing_provider_is_retried_with_back_off(
 # --- approvals -----------------------------------------------------------------------------------
 
 
-async def test_an_approval_wakes_the_run(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
+async def test_an_approval_wakes_the_run(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """The call waits, another caller allows it, and it runs exactly once."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
@@ -222,14 +236,19 @@ async def test_an_approval_wakes_the_run(
         assert await kit.end(run_id) == "done"
         assert kit.effects == ["x"]
         kinds = kit.kinds(run_id)
-        order = ["tool.proposed", "approval.requested", "approval.resolved", "tool.decided",
-                 "tool.started", "tool.completed", "tool.attested"]
+        order = [
+            "tool.proposed",
+            "approval.requested",
+            "approval.resolved",
+            "tool.decided",
+            "tool.started",
+            "tool.completed",
+            "tool.attested",
+        ]
         assert [kind for kind in kinds if kind in order] == order
 
 
-async def test_a_denial_is_fed_back(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
+async def test_a_denial_is_fed_back(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """The denied call never runs; the model hears why and the run goes on."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"})), say("then not")]
@@ -257,9 +276,7 @@ async def test_the_same_proposal_is_not_asked_twice_after_a_denial(
         assert kit.events(run_id, "tool.decided")[1].reason_code == "denied_before"
 
 
-async def test_the_first_answer_wins(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
+async def test_the_first_answer_wins(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """Of many answers at once one counts; all others hear the recorded outcome."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
@@ -424,9 +441,7 @@ async def test_one_foreground_run_at_a_time_in_order(
         assert started == sorted(started)
 
 
-async def test_a_full_queue_refuses(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
+async def test_a_full_queue_refuses(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """Over the cap the message is refused, and said so."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
@@ -459,7 +474,9 @@ async def test_interrupt_cancels_and_goes_first(
         queued = await kit.start(session_key="k")
         urgent = await kit.start(session_key="k", queue_mode="interrupt")
         assert [await kit.end(run_id) for run_id in (first, urgent, queued)] == [
-            "cancelled", "done", "done",
+            "cancelled",
+            "done",
+            "done",
         ]
         assert kit.rows(urgent)[2].at_ms <= kit.rows(queued)[2].at_ms
 
@@ -489,9 +506,7 @@ async def test_two_first_messages_with_one_key_share_a_session(
         ids: list[str] = []
 
         async def start() -> None:
-            started = await kit.gateway.start_run(
-                OPERATOR, StartRun(text="x", session_key="race")
-            )
+            started = await kit.gateway.start_run(OPERATOR, StartRun(text="x", session_key="race"))
             ids.append(started.session_id)
 
         async with trio.open_nursery() as nursery:
@@ -515,9 +530,7 @@ async def test_an_archived_session_takes_no_messages(
 # --- principals ----------------------------------------------------------------------------------
 
 
-async def test_nothing_crosses_principals(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
+async def test_nothing_crosses_principals(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """For a client, foreign runs, sessions and lists do not exist."""
     async with running(store) as kit:
         run_id = await kit.start(session_key="k")
@@ -549,8 +562,10 @@ async def test_a_restart_resumes_every_open_run(
     async with running(store) as kit:
         run_id = await reach(kit, phase)
         before = kit.kinds(run_id)
-        approvals = [r.approval_id for r in store.list_approvals(
-            principal=None, run_id=run_id, pending_only=True, limit=9)]
+        approvals = [
+            r.approval_id
+            for r in store.list_approvals(principal=None, run_id=run_id, pending_only=True, limit=9)
+        ]
     async with running(store) as kit:
         kit.gate_open.set()
         await settle()
@@ -638,9 +653,7 @@ async def test_a_crashed_run_is_resumed_and_costs_nobody_else(
         assert await kit.end(other) == "done"
 
 
-async def test_a_poisonous_run_is_given_up(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
+async def test_a_poisonous_run_is_given_up(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """After three resumes without progress the run fails and the session goes on."""
     async with running(store) as kit:
         kit.model.turns = [RuntimeError("bug")] * 4 + [say("next")]

@@ -5,11 +5,12 @@ from typing import Any
 
 from palyra.core import events as ev
 from palyra.core.context import Agent, Prefix, assemble, stable_prefix
+from palyra.core.fold import fold
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.prompt import ModelTurn, ProposedCall
 from palyra.core.records import Usage
 from palyra.core.run import accept, decide
-from palyra.core.run_state import Run, fold
+from palyra.core.run_state import Run
 from palyra.core.run_steps import Input, Limits, Preparation, Refusal, Setting
 from palyra.core.step import Step
 from palyra.core.tools import Catalogue
@@ -90,12 +91,14 @@ class World:
 
 
 def turn(*tools: str, text: str = "") -> ModelTurn:
-    """A model's answer that calls these tools; ids are c1, c2, …"""
+    """A model's answer that calls these tools; ids are c1, c2 and so on."""
     calls = tuple(
         ProposedCall(call_id=f"c{index}", tool=tool, arguments={"n": index})
         for index, tool in enumerate(tools, 1)
     )
     return ModelTurn(
-        text=text, calls=calls, finish_reason="tool_calls" if calls else "stop",
+        text=text,
+        calls=calls,
+        finish_reason="tool_calls" if calls else "stop",
         usage=Usage(input_tokens=1, output_tokens=2),
     )

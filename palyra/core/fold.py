@@ -1,0 +1,297 @@
+"""The fold of a tape: how each event changes a run's state.
+
+`apply(state, event)` is the only way the state changes, live and in recovery alike; an event the
+state does not allow raises InvariantBroken and changes nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.prompt import AssistantMessage, ProposedCall, UserMessage
+from palyra.core.records import Usage
+from palyra.core.run_state import (
+    DENIED_BY_PERSON,
+    Call,
+    CallPhase,
+    Run,
+    transcript_with_results,
+)
+from palyra.errors import InvariantBroken
+
+
+def begin(run_id: str, event: ev.RunAccepted, at_ms: int) -> Run:
+    """The state after `run.accepted`, the first event of every tape."""
+    return Run(run_id=run_id, state="accepted", accepted=event, created_ms=at_ms, next_seq=1)
+
+
+def apply(run: Run, event: ev.Event, at_ms: int) -> Run:
+    """The state after one more event.  Raises InvariantBroken when the state does not allow it."""
+    rule = _RULES.get(type(event))
+    if rule is None or run.is_terminal:
+        raise InvariantBroken(f"{event.KIND} is not possible in state {run.state!r}")
+    after = rule(run, event, at_ms)
+    return msgspec.structs.replace(after, next_seq=run.next_seq + 1)
+
+
+def fold(run_id: str, rows: Sequence[tuple[str, int, bytes]]) -> Run:
+    """The state after a whole tape of (kind, at_ms, data).  Raises InvariantBroken."""
+    if not rows or rows[0][0] != ev.RunAccepted.KIND:
+        raise InvariantBroken(f"the tape of {run_id} does not begin with run.accepted")
+    kind, at_ms, data = rows[0]
+    run = begin(run_id, cast("ev.RunAccepted", ev.decode_event(kind, data)), at_ms)
+    for kind, at_ms, data in rows[1:]:
+        run = apply(run, ev.decode_event(kind, data), at_ms)
+    return run
+
+
+_Rule = Callable[[Run, Any, int], Run]
+_RULES: dict[type[ev.Event], _Rule] = {}
+_replace = msgspec.structs.replace
+
+
+def _rule(kind: type[ev.Event]) -> Callable[[_Rule], _Rule]:
+    def register(function: _Rule) -> _Rule:
+        _RULES[kind] = function
+        return function
+
+    return register
+
+
+def _need(condition: bool, run: Run, event: ev.Event) -> None:  # noqa: FBT001 - an assertion
+    if not condition:
+        raise InvariantBroken(
+            f"{event.KIND} is not possible: {run.run_id} is {run.state}, turn {run.turn} "
+            f"{'open' if run.turn_is_open else 'closed'}, calls "
+            f"{[call.phase for call in run.calls]}"
+        )
+
+
+@_rule(ev.MessageReceived)
+def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
+    _need(run.state == "accepted", run, event)
+    return _replace(run, transcript=(*run.transcript, UserMessage(event.text)))
+
+
+@_rule(ev.RunStarted)
+def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Run:
+    _need(run.state == "accepted" and bool(run.transcript), run, event)
+    return _replace(run, state="in_progress", started_ms=at_ms)
+
+
+@_rule(ev.ContextAssembled)
+def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Run:
+    _need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    return run
+
+
+@_rule(ev.TurnStarted)
+def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
+    is_retry = event.turn == run.turn and event.attempt == run.attempt + 1
+    is_next = event.turn == run.turn + 1 and event.attempt == 1 and not run.turn_is_open
+    _need(run.state == "in_progress" and (is_retry or is_next), run, event)
+    if is_retry:
+        return _replace(run, attempt=event.attempt, turn_is_open=True)
+    _need(all(call.phase == "attested" for call in run.calls), run, event)
+    return _replace(
+        run,
+        turn=event.turn,
+        attempt=1,
+        turn_is_open=True,
+        calls=(),
+        steers=(),
+        transcript=transcript_with_results(run),
+    )
+
+
+@_rule(ev.TurnCompleted)
+def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Run:
+    _need(run.turn_is_open and event.turn == run.turn, run, event)
+    used = Usage(
+        input_tokens=run.usage.input_tokens + event.usage.input_tokens,
+        output_tokens=run.usage.output_tokens + event.usage.output_tokens,
+        source=event.usage.source,
+    )
+    return _replace(
+        run,
+        turn_is_open=False,
+        finish_reason=event.finish_reason,
+        usage=used,
+        recoveries=0,
+        cost_usd_micros=run.cost_usd_micros + event.cost_usd_micros,
+        transcript=(*run.transcript, AssistantMessage(event.text, event.calls)),
+        calls=tuple(_named(call) for call in event.calls),
+    )
+
+
+def _named(call: ProposedCall) -> Call:
+    return Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+
+
+@_rule(ev.TurnFailed)
+def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Run:
+    _need(run.turn_is_open and event.turn == run.turn, run, event)
+    return _replace(run, turn_is_open=False)
+
+
+def _advance(
+    run: Run,
+    event: Any,  # noqa: ANN401 - every event about a call
+    before: frozenset[CallPhase],
+    **changes: Any,  # noqa: ANN401 - fields of Call, checked by replace
+) -> Run:
+    """The run with one call moved on from one of the phases `before`."""
+    call = run.find_call(event.call_id)
+    _need(call is not None and call.phase in before, run, event)
+    calls = tuple(
+        _replace(other, **changes) if other.call_id == event.call_id else other
+        for other in run.calls
+    )
+    return _replace(run, calls=calls)
+
+
+_NAMED: frozenset[CallPhase] = frozenset({"named"})
+_PROPOSED: frozenset[CallPhase] = frozenset({"proposed"})
+_ASKING: frozenset[CallPhase] = frozenset({"asking"})
+_GATED: frozenset[CallPhase] = frozenset({"proposed", "asking"})
+_ALLOWED: frozenset[CallPhase] = frozenset({"allowed"})
+_STARTED: frozenset[CallPhase] = frozenset({"started"})
+_ENDED: frozenset[CallPhase] = frozenset({"rejected", "denied", "allowed", "completed"})
+
+
+@_rule(ev.ToolProposed)
+def _tool_proposed(run: Run, event: ev.ToolProposed, _at_ms: int) -> Run:
+    after = _advance(
+        run,
+        event,
+        _NAMED,
+        phase="proposed",
+        arguments=event.arguments,
+        digest=event.digest,
+        tool_class=event.tool_class,
+        may_rerun=event.may_rerun,
+        path_key=event.path_key,
+        executor=event.executor,
+        enforcement=event.enforcement,
+    )
+    return _replace(after, tool_calls=run.tool_calls + 1)
+
+
+@_rule(ev.ToolRejected)
+def _tool_rejected(run: Run, event: ev.ToolRejected, _at_ms: int) -> Run:
+    text = f"{event.reason}\n{event.repair_hint}".rstrip()
+    return _advance(run, event, _PROPOSED, phase="rejected", status="rejected", output=text)
+
+
+@_rule(ev.ApprovalRequested)
+def _approval_requested(run: Run, event: ev.ApprovalRequested, _at_ms: int) -> Run:
+    return _advance(
+        run,
+        event,
+        _PROPOSED,
+        phase="asking",
+        approval_id=event.approval_id,
+        approval_digest=event.digest,
+        expires_ms=event.expires_ms,
+        policy_version=event.policy_version,
+    )
+
+
+@_rule(ev.ApprovalResolved)
+def _approval_resolved(run: Run, event: ev.ApprovalResolved, _at_ms: int) -> Run:
+    call = run.find_call(event.call_id)
+    _need(call is not None and call.approval_id == event.approval_id, run, event)
+    return _advance(run, event, _ASKING)
+
+
+@_rule(ev.ToolDecided)
+def _tool_decided(run: Run, event: ev.ToolDecided, _at_ms: int) -> Run:
+    if event.verdict == "allow":
+        return _advance(run, event, _GATED, phase="allowed", policy_version=event.policy_version)
+    after = _advance(
+        run,
+        event,
+        _GATED,
+        phase="denied",
+        status="denied",
+        output=event.reason,
+        policy_version=event.policy_version,
+    )
+    call = run.find_call(event.call_id)
+    if call is None or event.reason_code != DENIED_BY_PERSON:
+        return after
+    return _replace(after, denied=run.denied | {(call.tool, call.digest)})
+
+
+@_rule(ev.ToolStarted)
+def _tool_started(run: Run, event: ev.ToolStarted, at_ms: int) -> Run:
+    return _advance(
+        run,
+        event,
+        _ALLOWED,
+        phase="started",
+        started_ms=at_ms,
+        executor=event.executor,
+        enforcement=event.enforcement,
+        batch=event.batch,
+    )
+
+
+@_rule(ev.ToolCompleted)
+def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Run:
+    shown = event.output if event.error is None else f"{event.output}{event.error}"
+    after = _advance(run, event, _STARTED, phase="completed", status=event.status, output=shown)
+    return after if event.status == "unknown" else _replace(after, recoveries=0)
+
+
+@_rule(ev.ToolAttested)
+def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Run:
+    status = str(event.attestation.get("status", ""))
+    after = _advance(run, event, _ENDED, phase="attested", status=status)
+    return _replace(after, attestation_head=event.digest)
+
+
+@_rule(ev.SteerReceived)
+def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Run:
+    return _replace(run, steers=(*run.steers, event.text))
+
+
+@_rule(ev.AnswerRejected)
+def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Run:
+    _need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    return run
+
+
+@_rule(ev.MessageCompleted)
+def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Run:
+    _need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    return run
+
+
+@_rule(ev.RunRecovered)
+def _run_recovered(run: Run, event: ev.RunRecovered, _at_ms: int) -> Run:
+    _need(event.attempt - run.recoveries in {0, 1}, run, event)
+    return _replace(run, recoveries=event.attempt, turn_is_open=False)  # an open turn is abandoned
+
+
+@_rule(ev.RunDone)
+def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Run:
+    _need(run.state == "in_progress", run, event)
+    _need(all(call.phase == "attested" for call in run.calls), run, event)
+    return _replace(run, state="done", finished_ms=at_ms, reason=event.reason)
+
+
+@_rule(ev.RunFailed)
+def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Run:
+    _need(not run.pending_approvals, run, event)
+    return _replace(
+        run, state="failed", finished_ms=at_ms, reason=f"{event.failure_class}: {event.reason}"
+    )
+
+
+@_rule(ev.RunCancelled)
+def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Run:
+    _need(not run.pending_approvals, run, event)
+    return _replace(run, state="cancelled", finished_ms=at_ms, reason=event.reason)
