@@ -1,101 +1,141 @@
 """The configuration: typed, every key with a default, a range and a line that says what it is.
 
-Order of precedence: command line, environment (`PALYRA_SECTION__KEY`), file, default.  Unknown
-keys are errors with a suggestion; a bad value names key, value and what is allowed.  Paths:
-`PALYRA_HOME` or `--home` keeps configuration and data together, else the platform's directories.
+Owns: nothing; reads one file and the environment.  Talked to by: the command line, the composition
+root.  Never: holds a secret; keys of providers come from the environment or from files.
+
+A value comes from the command line, else from the environment (`PALYRA_SECTION__KEY`), else from
+the file, else it is the default.  Unknown keys are errors with a suggestion; a bad value is named
+with its key, where it stands and what is allowed there.
 """
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 import platformdirs
-from msgspec import Meta
+from msgspec import Meta, inspect
 
 from palyra.errors import InvalidParams
+
+ENV_PREFIX = "PALYRA_"
+HOME_VARIABLE = "PALYRA_HOME"
+FILE_NAME = "palyra.toml"
+_SHOWN_CHARS = 80  # of a bad value in a message
 
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
-_Millis = Annotated[int, Meta(ge=100, le=604_800_000)]
-ENV_PREFIX = "PALYRA_"
+_Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
+
+
+def _doc(text: str) -> Meta:
+    return Meta(description=text)
+
+
+# --- Sections ------------------------------------------------------------------------------------
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all sections; `DOC` of a subclass explains each key."""
+    """Base of all sections."""
 
 
 class Server(Section, frozen=True, kw_only=True):
     """Where clients connect, and what one connection may use."""
 
-    host: Annotated[str, Meta(description="Address to listen on; loopback unless you know why.")] = "127.0.0.1"
-    port: Annotated[_Port, Meta(description="Port; 0 takes a free one.")] = 7467
-    allowed_hosts: Annotated[tuple[str, ...], Meta(description="Names beside loopback that a Host header may carry.")] = ()
-    allowed_origins: Annotated[tuple[str, ...], Meta(description="Origins beside our own that a browser page may have.")] = ()
-    max_connections: Annotated[_Count, Meta(description="Connections at once.")] = 512
-    max_message_bytes: Annotated[_Bytes, Meta(description="Largest message a client may send.")] = 1_048_576
-    max_inflight: Annotated[_Count, Meta(description="Requests of one connection at once.")] = 64
-    max_subscriptions: Annotated[_Count, Meta(description="Subscriptions of one connection.")] = 256
-    outbox_bytes: Annotated[_Bytes, Meta(description="What may wait for one slow connection.")] = 8_388_608
-    requests_per_s: Annotated[_Count, Meta(description="Requests a second of one connection.")] = 100
+    host: Annotated[str, _doc("Address to listen on; loopback unless you know why.")] = "127.0.0.1"
+    port: Annotated[_Port, _doc("Port; 0 takes a free one.")] = 7467
+    allowed_hosts: Annotated[
+        tuple[str, ...], _doc("Names beside loopback that a Host header may carry.")
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...], _doc("Origins beside our own that a browser page may have.")
+    ] = ()
+    max_connections: Annotated[_Count, _doc("Connections at once.")] = 512
+    max_message_bytes: Annotated[_Bytes, _doc("Largest message a client may send.")] = 1_048_576
+    max_inflight: Annotated[_Count, _doc("Requests of one connection at once.")] = 64
+    max_subscriptions: Annotated[_Count, _doc("Subscriptions of one connection.")] = 256
+    outbox_bytes: Annotated[_Bytes, _doc("What may wait for one slow connection.")] = 8_388_608
+    requests_per_s: Annotated[_Count, _doc("Requests a second of one connection.")] = 100
 
 
 class JournalConfig(Section, frozen=True, kw_only=True):
     """The durable store."""
 
-    synchronous: Annotated[Literal["full", "normal"], Meta(description="full survives power loss; normal only kill -9.")] = "full"
+    synchronous: Annotated[
+        Literal["full", "normal"], _doc("full survives power loss; normal only kill -9.")
+    ] = "full"
 
 
 class Runs(Section, frozen=True, kw_only=True):
     """Bounds of runs."""
 
-    wall_ms: Annotated[_Millis, Meta(description="How long a run may take, waiting for people excluded.")] = 900_000
-    approval_ms: Annotated[_Millis, Meta(description="How long a person has to answer.")] = 900_000
-    max_turns: Annotated[_Count, Meta(description="Model turns of one run.")] = 256
-    max_open: Annotated[_Count, Meta(description="Open runs at once.")] = 10_000
-    queue_cap: Annotated[_Count, Meta(description="Messages that may wait in one session.")] = 20
-    drain_ms: Annotated[_Millis, Meta(description="How long runs may finish when the daemon stops.")] = 10_000
+    wall_ms: Annotated[_Millis, _doc("How long a run may take, waits for people excluded.")] = (
+        900_000
+    )
+    approval_ms: Annotated[_Millis, _doc("How long a person has to answer.")] = 900_000
+    max_turns: Annotated[_Count, _doc("Model turns of one run.")] = 256
+    max_open: Annotated[_Count, _doc("Open runs at once.")] = 10_000
+    queue_cap: Annotated[_Count, _doc("Messages that may wait in one session.")] = 20
+    drain_ms: Annotated[_Millis, _doc("How long runs may finish when the daemon stops.")] = 10_000
 
 
 class Tools(Section, frozen=True, kw_only=True):
     """What tools may touch."""
 
-    workspace: Annotated[str, Meta(description="The directory tools work in; empty: the current one.")] = ""
+    workspace: Annotated[str, _doc("The directory tools work in; empty: the current one.")] = ""
 
 
 class Models(Section, frozen=True, kw_only=True):
     """Which model answers."""
 
-    default: Annotated[str, Meta(description="Model of runs that name none.")] = "scripted"
+    default: Annotated[str, _doc("Model of runs that name none.")] = "scripted"
 
 
 class PolicyConfig(Section, frozen=True, kw_only=True):
     """The rules."""
 
-    dir: Annotated[str, Meta(description="Directory of your own *.cedar files; empty: policies/ beside the configuration.")] = ""
+    dir: Annotated[
+        str, _doc("Directory of your own *.cedar files; empty: policies/ beside the configuration.")
+    ] = ""
 
 
 class Logging(Section, frozen=True, kw_only=True):
     """What the daemon says about itself, on standard error."""
 
-    format: Annotated[Literal["console", "json"], Meta(description="For people or for programs.")] = "console"
-    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least level shown.")] = "info"
+    format: Annotated[Literal["console", "json"], _doc("For people or for programs.")] = "console"
+    level: Annotated[Literal["debug", "info", "warning", "error"], _doc("Least level shown.")] = (
+        "info"
+    )
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "server": Server,
+    "journal": JournalConfig,
+    "runs": Runs,
+    "tools": Tools,
+    "models": Models,
+    "policy": PolicyConfig,
+    "logging": Logging,
+}
+
+
+# --- The whole -----------------------------------------------------------------------------------
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):
     """Where things lie; derived, not configured."""
 
-    config_dir: Path
+    config_file: Path
     data_dir: Path
 
     @property
-    def config_file(self) -> Path:
-        """`palyra.toml`."""
-        return self.config_dir / "palyra.toml"
+    def config_dir(self) -> Path:
+        """The directory of the configuration file."""
+        return self.config_file.parent
 
     @property
     def policies(self) -> Path:
@@ -103,9 +143,10 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
         return self.config_dir / "policies"
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All sections."""
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """All sections, and where things lie."""
 
+    paths: Paths
     server: Server = Server()
     journal: JournalConfig = JournalConfig()
     runs: Runs = Runs()
@@ -113,156 +154,197 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     models: Models = Models()
     policy: PolicyConfig = PolicyConfig()
     logging: Logging = Logging()
-    paths: Paths = Paths(config_dir=Path("."), data_dir=Path("."))
 
     @property
     def workspace(self) -> Path:
-        """The directory tools work in, absolute."""
-        return Path(self.tools.workspace or ".").resolve()
+        """The directory tools work in, absolute.  Whether it may be one, the tools decide."""
+        return _absolute(Path(self.tools.workspace or "."))
 
     @property
     def policy_dir(self) -> Path:
-        """Where the user's policies lie."""
-        return Path(self.policy.dir) if self.policy.dir else self.paths.policies
-
-
-SECTIONS: dict[str, type[Section]] = {
-    "server": Server, "journal": JournalConfig, "runs": Runs, "tools": Tools, "models": Models,
-    "policy": PolicyConfig, "logging": Logging,
-}
-Values = dict[str, dict[str, Any]]
+        """Where the user's policies lie, absolute."""
+        return _absolute(Path(self.policy.dir)) if self.policy.dir else self.paths.policies
 
 
 def find_paths(home: Path | None, environ: Mapping[str, str] = os.environ) -> Paths:
-    """Where configuration and data lie."""
-    chosen = home or (Path(environ["PALYRA_HOME"]) if environ.get("PALYRA_HOME") else None)
-    if chosen is not None:
-        chosen = chosen.expanduser().resolve()
-        return Paths(config_dir=chosen, data_dir=chosen)
+    """`home` or $PALYRA_HOME for both, else the platform's places."""
+    chosen = home or environ.get(HOME_VARIABLE)
+    if chosen:
+        directory = _absolute(Path(chosen))
+        return Paths(config_file=directory / FILE_NAME, data_dir=directory)
     return Paths(
-        config_dir=Path(platformdirs.user_config_dir("palyra")),
-        data_dir=Path(platformdirs.user_data_dir("palyra")),
+        config_file=platformdirs.user_config_path("palyra") / FILE_NAME,
+        data_dir=platformdirs.user_data_path("palyra"),
     )
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().resolve()
+
+
+# --- Loading -------------------------------------------------------------------------------------
+
+
+class _Given(NamedTuple):
+    """One value, and where somebody wrote it."""
+
+    section: str
+    key: str
+    value: object
+    origin: str
+    is_text: bool = False  # written as text whatever its type, as the environment has to
 
 
 def load(
     path: Path | None = None,
     *,
     home: Path | None = None,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Config:
-    """The configuration from file, environment and `overrides` (`{"server.port": 0}`).
+    """The configuration out of file, environment and `overrides` (`{"server.port": 0}`).
 
-    Raises InvalidParams naming the key, the value and the remedy.
+    `path`: another file, which must be there.  Raises InvalidParams with key, value and remedy.
     """
     paths = find_paths(home, environ)
-    values = _read_file(path or paths.config_file, is_required=path is not None)
-    _merge(values, _from_environ(environ))
-    _merge(values, _nested(overrides or {}))
-    sections = {name: _section(name, given) for name, given in values.items()}
-    return msgspec.structs.replace(Config(paths=paths), **sections)
+    if path is not None:
+        paths = msgspec.structs.replace(paths, config_file=_absolute(path))
+    sections: dict[str, dict[str, object]] = {name: {} for name in SECTIONS}
+    given = [
+        *_from_file(paths.config_file, is_required=path is not None),
+        *_from_environ(environ),
+        *_from_overrides(overrides or {}),
+    ]
+    for each in given:  # the later wins
+        _check_section(each.section, each.origin)
+        sections[each.section][each.key] = _checked(each)
+    kinds = {name: SECTIONS[name](**values) for name, values in sections.items()}
+    return msgspec.structs.replace(Config(paths=paths), **kinds)
 
 
-def _read_file(path: Path, *, is_required: bool) -> Values:
+def _from_file(path: Path, *, is_required: bool) -> Iterator[_Given]:
+    for section, keys in _read_toml(path, is_required=is_required).items():
+        if not isinstance(keys, dict):
+            raise InvalidParams(f"{path}: {section} stands outside of a section", field=section)
+        _check_section(section, str(path))  # here, because it may be empty
+        for key, value in keys.items():
+            yield _Given(section, key, value, str(path))
+
+
+def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
     try:
-        parsed = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if is_required:
-            raise InvalidParams(f"{path}: no such configuration file") from None
+            raise InvalidParams(f"{path}: there is no such file") from None
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidParams(f"{path}: cannot be read: {error}") from None
-    for name, section in parsed.items():
-        if not isinstance(section, dict):
-            raise InvalidParams(f"{path}: {name!r} is not a section; write [{name}]")
-    return parsed
 
 
-def _from_environ(environ: Mapping[str, str]) -> Values:
-    """`PALYRA_SERVER__PORT=0` as `{"server": {"port": "0"}}`; others are not ours."""
-    found = {
-        name.removeprefix(ENV_PREFIX).lower().replace("__", ".", 1): value
-        for name, value in environ.items()
-        if name.startswith(ENV_PREFIX) and "__" in name
-    }
-    return _nested(found)
+def _from_environ(environ: Mapping[str, str]) -> Iterator[_Given]:
+    for name, value in environ.items():
+        section, separator, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
+        if name.startswith(ENV_PREFIX) and separator:
+            yield _Given(section, key, value, name, is_text=True)
 
 
-def _nested(flat: Mapping[str, Any]) -> Values:
-    values: Values = {}
-    for dotted, value in flat.items():
+def _from_overrides(overrides: Mapping[str, object]) -> Iterator[_Given]:
+    for dotted, value in overrides.items():
         section, _, key = dotted.partition(".")
-        values.setdefault(section, {})[key] = value
-    return values
+        yield _Given(section, key, value, "the command line", is_text=isinstance(value, str))
 
 
-def _merge(values: Values, over: Values) -> None:
-    for section, keys in over.items():
-        values.setdefault(section, {}).update(keys)
+# --- Checking ------------------------------------------------------------------------------------
 
 
-def _section(name: str, given: Mapping[str, Any]) -> Section:
-    """One section.  Raises InvalidParams."""
-    kind = SECTIONS.get(name)
-    if kind is None:
-        raise InvalidParams(f"no section [{name}]{_suggest(name, SECTIONS)}", field=name)
-    for key, value in given.items():
-        _check_key(kind, name, key, value)
-    return msgspec.convert(_split_lists(kind, given), kind, strict=False)
-
-
-def _check_key(kind: type[Section], section: str, key: str, value: Any) -> None:
-    """Raise for an unknown key or a value it does not take."""
-    hints = get_type_hints(kind, include_extras=True)
-    if key not in hints:
+def _check_section(name: str, origin: str) -> None:
+    if name not in SECTIONS:
         raise InvalidParams(
-            f"no key {section}.{key}{_suggest(key, hints)}", field=f"{section}.{key}"
+            f"{origin}: there is no section [{name}]{_suggest(name, SECTIONS)}", field=name
         )
-    try:
-        msgspec.convert(_split_lists(kind, {key: value}), kind, strict=False)
-    except msgspec.ValidationError as error:
-        reason = str(error).partition(" - at ")[0]
+
+
+def _checked(given: _Given) -> object:
+    """The value as its key wants it."""
+    hints = get_type_hints(SECTIONS[given.section], include_extras=True)
+    name = f"{given.section}.{given.key}"
+    if given.key not in hints:
         raise InvalidParams(
-            f"{section}.{key} = {value!r}: {reason}", field=f"{section}.{key}"
+            f"{given.origin}: there is no key {name}{_suggest(given.key, hints)}", field=name
+        )
+    hint = hints[given.key]
+    value = _split(given.value) if given.is_text and _is_list(hint) else given.value
+    try:
+        converted: object = msgspec.convert(value, hint, strict=not given.is_text)
+    except msgspec.ValidationError:
+        raise InvalidParams(
+            f"{given.origin}: {name} = {_shown(given.value)}: expected {allowed_values(hint)}",
+            field=name,
         ) from None
+    return converted
 
 
-def _split_lists(kind: type[Section], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A list may be written as one comma-separated text, as the environment has to."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
-    return {
-        key: [part.strip() for part in value.split(",") if part.strip()]
-        if isinstance(value, str) and isinstance(defaults.get(key), tuple)
-        else value
-        for key, value in given.items()
-    }
+def _is_list(hint: object) -> bool:
+    return isinstance(_type_of(hint), inspect.VarTupleType)
 
 
-def _suggest(name: str, known: Mapping[str, Any]) -> str:
+def _split(value: object) -> list[str]:
+    """A list as the environment has it: divided by commas."""
+    return [part.strip() for part in str(value).split(",") if part.strip()]
+
+
+def _shown(value: object) -> str:
+    from palyra.core.redact import Redactor  # noqa: PLC0415 - only an error needs the rules compiled
+
+    text, _ = Redactor([]).redact_text(repr(value))
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _suggest(name: str, known: Mapping[str, object]) -> str:
     near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+
+
+def _type_of(hint: object) -> inspect.Type:
+    found = inspect.type_info(hint)
+    return found.type if isinstance(found, inspect.Metadata) else found
+
+
+def allowed_values(hint: object) -> str:
+    """What a key takes, in words."""
+    match _type_of(hint):
+        case inspect.IntType(ge=least, le=most):
+            return f"a whole number from {least} to {most}"
+        case inspect.LiteralType(values=values):
+            return f"one of {', '.join(map(str, sorted(values, key=str)))}"
+        case inspect.VarTupleType():
+            return "a list of texts"
+        case _:
+            return "a text"
+
+
+# --- Describing ----------------------------------------------------------------------------------
 
 
 def schema() -> dict[str, Any]:
     """JSON Schema of the configuration file."""
-    described = {name: msgspec.json.schema(kind) for name, kind in SECTIONS.items()}
+    references, components = msgspec.json.schema_components(SECTIONS.values())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "additionalProperties": False,
-        "properties": described,
+        "properties": dict(zip(SECTIONS, references, strict=True)),
+        "$defs": components,
     }
 
 
 def first_file() -> str:
     """A configuration file with every key, its meaning and its default, all commented out."""
-    lines = ["# Palyra.  Every key is optional; what stands here is the default.", ""]
+    lines = ["# Palyra.  Every key is optional; what stands here is the default."]
     for name, kind in SECTIONS.items():
-        lines += [f"# {(kind.__doc__ or '').splitlines()[0]}", f"[{name}]"]
-        properties = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
-        for key, described in properties.items():
-            default = msgspec.json.encode(described.get("default")).decode()
-            lines += [f"# {described.get('description', '')}", f"# {key} = {default}"]
-        lines.append("")
-    return "\n".join(lines)
+        lines += ["", f"# {kind.__doc__}", f"[{name}]"]
+        for key, described in schema()["$defs"][kind.__name__]["properties"].items():
+            default = msgspec.json.encode(described["default"]).decode()  # plain JSON is TOML too
+            lines += [f"# {described['description']}", f"# {key} = {default}"]
+    return "\n".join([*lines, ""])

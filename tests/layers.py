@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "daemon": frozenset(
         {"core", "store", "tools", "models", "actors", "net", "cli", "config", "__main__"}
     ),
-    "serve": frozenset({"core", "store", "actors", "net", "config", "daemon"}),
+    "logs": frozenset({"core", "config"}),
+    "serve": frozenset({"core", "store", "actors", "net", "config", "logs", "daemon"}),
     "__main__": frozenset({"cli"}),
     "errors": frozenset[str](),
     "": frozenset[str](),

@@ -1,0 +1,97 @@
+"""Log lines: structured, on standard error, and redacted as a whole before they are written.
+
+Owns: the process's logging settings.  Talked to by: what starts the process; everybody else calls
+`structlog.get_logger`.  Never: writes a line that was not redacted, or fails because of one.
+
+Lines of libraries that use the standard `logging`, warnings and the traceback of a crash take the
+same way.  `run_id` and `session_id` come from structlog's context variables where they are bound.
+"""
+
+import logging
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+if TYPE_CHECKING:
+    from palyra.config import Logging
+    from palyra.core.redact import Redactor
+
+
+def setup(settings: "Logging", redactor: "Redactor", stream: TextIO | None = None) -> None:
+    """Log to `stream` (standard error) from now on; may be called again with a better redactor."""
+    target = stream or sys.stderr
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(settings.level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,  # or a second setup would not reach loggers in use
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(_Redacted(settings.format, redactor, shared, is_terminal=target.isatty()))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level.upper())
+    logging.captureWarnings(capture=True)
+    logging.raiseExceptions = False  # a closed standard error is no reason to fail
+    sys.excepthook = _log_crash
+
+
+class _Redacted(structlog.stdlib.ProcessorFormatter):
+    """Renders a line, then redacts all of it: keys, values, tracebacks, what a repr shows."""
+
+    def __init__(
+        self, style: str, redactor: "Redactor", shared: list[Processor], *, is_terminal: bool
+    ) -> None:
+        renderers = _json() if style == "json" else _console(is_terminal=is_terminal)
+        remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+        super().__init__(processors=[remove, *renderers], foreign_pre_chain=shared)
+        self._is_json = style == "json"
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        if self._is_json:
+            return self._redactor.redact_bytes(line.encode())[0].decode()
+        return self._redactor.redact_text(line)[0]
+
+
+def _json() -> list[Processor]:
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _console(*, is_terminal: bool) -> list[Processor]:
+    # Plain tracebacks: the others show local variables.
+    plain = structlog.dev.plain_traceback
+    renderer = structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=plain)
+    return [_escape_controls, renderer]
+
+
+def _escape_controls(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """What somebody else wrote into a value must not move the cursor of who reads it."""
+    return {
+        key: "".join(map(_visible, value))
+        if isinstance(value, str) and not value.isprintable()
+        else value
+        for key, value in event.items()
+    }
+
+
+def _visible(character: str) -> str:
+    is_plain = character.isprintable()
+    return character if is_plain else character.encode("unicode_escape").decode("ascii")
+
+
+def _log_crash(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    log = structlog.get_logger("palyra")
+    log.critical("crashed", exc_info=(kind, error, traceback))
