@@ -1,4 +1,4 @@
-"""The daemon as a process: lock, keys, signals, discovery, exit code.
+"""The daemon as a process: lock, keys, log, signals, discovery, exit code.
 
 Exit codes: 0 drained and stopped, 69 the data directory or the port is taken, 70 the supervision
 tree gave up.  A second SIGTERM or SIGINT cuts the drain short.
@@ -6,8 +6,11 @@ tree gave up.  A second SIGTERM or SIGINT cuts the drain short.
 
 import os
 import signal
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import structlog
 import trio
@@ -15,7 +18,8 @@ import trio
 from palyra import __version__
 from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Escalated
-from palyra.config import Config
+from palyra.config import Config, Logging
+from palyra.core.redact import Redactor
 from palyra.daemon import Daemon
 from palyra.errors import PalyraError, Unavailable
 from palyra.net.discovery import DISCOVERY_NAME, Discovery, write_discovery
@@ -36,10 +40,12 @@ async def serve(config: Config, *, ready: OnReady | None = None) -> int:
     `ready` is called once, when clients are answered and every open run is with its session.
     """
     code = 0
+    configure_logging(config.logging)
     try:
         with DataDirectory(config.paths.data_dir) as data:
             keys, token = KeyRing.open(data.keys), read_operator_token(data.keys)
             daemon = Daemon(config, keys=keys, operator_token=token)
+            configure_logging(config.logging, daemon.office.redactor)
             await _live(daemon, daemon.build_edge(), ready)
     except* Unavailable as group:
         code = _report(group, EX_UNAVAILABLE)
@@ -65,9 +71,10 @@ async def _live(daemon: Daemon, edge: Edge, ready: OnReady | None) -> None:
         await daemon.run(
             [
                 edge.child_spec(),
-                ChildSpec("announce", partial(_announce, daemon, edge, ready), "transient"),
                 ChildSpec("signals", partial(_obey_signals, daemon, edge)),
                 ChildSpec("drain", partial(_drain, daemon)),
+                # Last: who reads the announcement may send a signal at once.
+                ChildSpec("announce", partial(_announce, daemon, edge, ready), "transient"),
             ]
         )
     finally:
@@ -112,3 +119,51 @@ async def _drain(daemon: Daemon, *, task_status: trio.TaskStatus[None]) -> None:
     await daemon.wait_drained()
     daemon.stop("drained")
     await trio.sleep_forever()
+
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+class _Stderr:
+    """Standard error, which may be gone or on a full disk: a line that cannot be written is lost."""
+
+    @staticmethod
+    def write(text: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+
+    @staticmethod
+    def flush() -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
+def configure_logging(wanted: Logging, redactor: Redactor | None = None) -> None:
+    """Log lines go to standard error, without secrets; standard output is for the announcement.
+
+    Tracebacks come without the values of variables: those are not redacted piece by piece.
+    """
+
+    def redact(_logger: object, _method: str, line: Any) -> str:  # noqa: ANN401 - a rendered line
+        return line if redactor is None else redactor.redact_text(line)[0]
+
+    processors = structlog.processors
+    renderer = (
+        processors.JSONRenderer()
+        if wanted.format == "json"
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            processors.add_log_level,
+            processors.TimeStamper(fmt="iso", utc=True),
+            *([processors.format_exc_info] if wanted.format == "json" else []),
+            renderer,
+            redact,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(wanted.level),
+        logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]  # is all it uses
+    )
