@@ -1,0 +1,98 @@
+"""The parts of docs/ that are written from code, between `<!-- generated: NAME -->` and `<!-- end -->`.
+
+`python -m tests.reference_pages` writes them anew; `test_reference_pages.py` finds them outdated.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from palyra.config import SECTIONS, allowed_values, schema
+from palyra.core.directives import DIRECTIVES, MAX_DELAY_MS, MAX_TOKENS
+from palyra.core.prompt import FAILURE_CLASSES
+from palyra.models.scripts import scripts_schema
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("docs/configuration.md", "docs/scripted.md")
+PART = re.compile(r"(?s)(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)")
+
+Schema = dict[str, Any]
+
+
+def render_settings() -> str:
+    """A table for each section of the configuration."""
+    return "\n".join(line for name in SECTIONS for line in _settings_of(name))
+
+
+def _settings_of(name: str) -> Iterator[str]:
+    kind = SECTIONS[name]
+    hints = get_type_hints(kind, include_extras=True)
+    yield f"### `[{name}]`\n\n{kind.__doc__}\n"
+    yield "| Key | Default | Takes | Meaning |\n|---|---|---|---|"
+    for key, described in schema()["$defs"][kind.__name__]["properties"].items():
+        default = msgspec.json.encode(described["default"]).decode()
+        yield f"| `{key}` | `{default}` | {allowed_values(hints[key])} | {described['description']} |"
+    yield ""
+
+
+def render_directives() -> str:
+    """The language of directives as a table, with its limits."""
+    rows = [f"| `{each.usage}` | {each.meaning} |" for each in DIRECTIVES.values()]
+    classes = ", ".join(f"`{name}`" for name in FAILURE_CLASSES)
+    return "\n".join(
+        [
+            "| Line | What it does |\n|---|---|",
+            *rows,
+            f"\nN is at most {MAX_TOKENS}, MS at most {MAX_DELAY_MS}. The classes of failure:\n{classes}.\n",
+        ]
+    )
+
+
+def render_scripts() -> str:
+    """Every object of a script book with its members."""
+    definitions: Schema = scripts_schema()["$defs"]
+    order = ("ScriptBook", "Script", "ScriptTurn", "ScriptCall", "ScriptFailure")
+    assert set(order) == set(definitions), "the page leaves something out"
+    return "\n".join(line for name in order for line in _members_of(name, definitions[name]))
+
+
+def _members_of(name: str, definition: Schema) -> Iterator[str]:
+    yield f"**{name}** — {definition['description']}\n"
+    yield "| Member | Type | Default |\n|---|---|---|"
+    for key, member in definition["properties"].items():
+        default = msgspec.json.encode(member["default"]).decode() if "default" in member else None
+        yield f"| `{key}` | {_type_of(member)} | {f'`{default}`' if default else 'required'} |"
+    yield ""
+
+
+def _type_of(member: Schema) -> str:
+    if "$ref" in member:
+        return str(member["$ref"]).rpartition("/")[2]
+    if "anyOf" in member:
+        return " or ".join(_type_of(each) for each in member["anyOf"])
+    if "enum" in member:
+        return ", ".join(f"`{value}`" for value in member["enum"])
+    if member.get("type") == "array":
+        return f"list of {_type_of(member['items'])}"
+    return str(member.get("type", "any JSON"))
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "settings": render_settings,
+    "directives": render_directives,
+    "scripts": render_scripts,
+}
+
+
+def render(page: str) -> str:
+    """The page as it should be."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return PART.sub(lambda part: f"{part[1]}\n{PARTS[part['name']]()}\n{part[3]}", text)
+
+
+if __name__ == "__main__":
+    for written in PAGES:
+        (ROOT / written).write_text(render(written), encoding="utf-8")
