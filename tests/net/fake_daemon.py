@@ -69,6 +69,7 @@ class BudgetStream(trio.abc.Stream):
     """A server's stream that breaks for good after so many bytes sent; None never does."""
 
     def __init__(self, inner: trio.SocketStream, budget: int | None) -> None:
+        self.is_deaf = False  # what the peer says is swallowed
         self._inner = inner
         self._budget = budget
 
@@ -85,7 +86,16 @@ class BudgetStream(trio.abc.Stream):
         await self._inner.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._inner.receive_some(max_bytes)
+        received = await self._inner.receive_some(max_bytes)
+        if received and self.is_deaf:
+            await self._read_on()
+            return b""
+        return received
+
+    async def _read_on(self) -> None:
+        """Swallow what the peer says until it gives up."""
+        while await self._inner.receive_some(65_536):
+            pass
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -103,9 +113,16 @@ class Tape:
 class Connection:
     """One client as the fake sees it."""
 
-    def __init__(self, daemon: "FakeDaemon", socket: trio_websocket.WebSocketConnection) -> None:
+    def __init__(
+        self,
+        daemon: "FakeDaemon",
+        stream: BudgetStream,
+        socket: trio_websocket.WebSocketConnection,
+    ) -> None:
         self.daemon = daemon
+        self.stream = stream
         self.socket = socket
+        self.ended = trio.Event()
         self.subscriptions: dict[str, tuple[str, int]] = {}  # id -> run, last seq sent
         self._lock = trio.StrictFIFOLock()
 
@@ -121,7 +138,7 @@ class Connection:
 
     async def serve(self) -> None:
         with forgiving():
-            await self.notify("hello", **HELLO, instance_id=self.daemon.instance_id)
+            await self.notify(self.daemon.greeting, **HELLO, instance_id=self.daemon.instance_id)
             async with trio.open_nursery() as nursery:
                 while True:
                     text = await self.socket.get_message()
@@ -198,6 +215,7 @@ class FakeDaemon:
         self.budgets: list[int] = []  # bytes for each coming connection; then unlimited
         self.watched = trio.Event()  # somebody follows a tape live
         self.silences: dict[str, trio.Event] = {}
+        self.greeting = "hello"
         self.batches = True
         self._names = count(1)
         self._stamps = count(1)
@@ -273,6 +291,11 @@ class FakeDaemon:
         for connection in list(self.connections):
             await connection.cut()
 
+    def freeze(self) -> None:
+        """Keep the present connections open but hear nothing more from them."""
+        for connection in self.connections:
+            connection.stream.is_deaf = True
+
     async def crash(self) -> None:
         """Forget what was not durable, and come back as another instance."""
         for tape in self.tapes.values():
@@ -285,15 +308,16 @@ class FakeDaemon:
         budget = self.budgets.pop(0) if self.budgets else None
         with forgiving():
             async with trio.open_nursery() as nursery:
-                request = await trio_websocket.wrap_server_stream(
-                    nursery, BudgetStream(stream, budget)
-                )
-                connection = Connection(self, await request.accept(subprotocol="palyra.v1"))
+                limited = BudgetStream(stream, budget)
+                request = await trio_websocket.wrap_server_stream(nursery, limited)
+                socket = await request.accept(subprotocol="palyra.v1")
+                connection = Connection(self, limited, socket)
                 self.connections.append(connection)
                 try:
                     await connection.serve()
                 finally:
                     self.connections.remove(connection)
+                    connection.ended.set()
                     nursery.cancel_scope.cancel()
 
 

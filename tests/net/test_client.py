@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import pytest
@@ -17,11 +18,23 @@ from palyra.net.client import (
     Dropped,
     Item,
     Progress,
+    Reset,
     Subscription,
     TapeEvent,
     connect,
+    wait_any,
 )
-from tests.net.fake_daemon import RUN, SESSION, TOKEN, FakeDaemon, Json, Refusal, fake_daemon
+from palyra.net.client.link import CLOSE_WITHIN_S
+from tests.net.fake_daemon import (
+    RUN,
+    SESSION,
+    TOKEN,
+    Connection,
+    FakeDaemon,
+    Json,
+    Refusal,
+    fake_daemon,
+)
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("_no_pauses")]
 
@@ -376,3 +389,203 @@ async def hold_client(url: str, *, task_status: trio.TaskStatus[Client]) -> None
 async def cut_after(daemon: FakeDaemon, asked: trio.Event) -> None:
     await asked.wait()
     await daemon.cut()
+
+
+# --- peers that are no daemon, or no good one ---
+
+
+@asynccontextmanager
+async def raw_server(answer: bytes) -> AsyncGenerator[str]:
+    """A server that says these bytes to whoever connects, and then nothing more."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(answer)
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        serve_tcp = partial(trio.serve_tcp, serve, 0, host="127.0.0.1")
+        listeners = await nursery.start(serve_tcp)
+        try:
+            yield f"ws://127.0.0.1:{listeners[0].socket.getsockname()[1]}/v1/ws"
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("401 Unauthorized", errors.Unauthenticated),
+        ("403 Forbidden", errors.Forbidden),
+        ("503 Service Unavailable", errors.Unavailable),
+    ],
+)
+async def test_refused_upgrade(status: str, kind: type[errors.PalyraError]) -> None:
+    """An HTTP answer instead of the upgrade is raised as what its status means."""
+    answer = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode()
+    async with raw_server(answer) as url:
+        with trio.fail_after(WITHIN_S), pytest.raises(kind):
+            async with connect(url, token=TOKEN):
+                pass
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH\r\n\r\n", b"\x00\x01\x02\r\n\r\n"])
+async def test_other_protocol(answer: bytes) -> None:
+    """A server that speaks something else is Unavailable, not a crash and not a wait."""
+    async with raw_server(answer) as url:
+        with trio.fail_after(WITHIN_S), pytest.raises(errors.PalyraError):
+            async with connect(url, token=TOKEN):
+                pass
+
+
+async def test_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that never answers is given up after the time for opening."""
+    monkeypatch.setattr("palyra.net.client.dial.OPEN_WITHIN_S", 0.1)
+    async with raw_server(b"") as url:
+        with trio.fail_after(WITHIN_S), pytest.raises(errors.Unavailable, match="did not answer"):
+            async with connect(url, token=TOKEN):
+                pass
+
+
+async def test_server_without_hello() -> None:
+    """A WebSocket server whose first message is no hello is no Palyra daemon."""
+    async with fake_daemon() as daemon:
+        daemon.greeting = "good.day"
+        with pytest.raises(errors.ProtocolError, match="hello"):
+            async with connect(daemon.url, token=TOKEN):
+                pass
+
+
+@pytest.mark.parametrize("message", ["{", "[1]", b"binary"])
+async def test_nonsense_costs_a_connection_only(message: str | bytes) -> None:
+    """A message that is no JSON-RPC ends the connection, and the client makes another."""
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        await daemon.connections[0].socket.send_message(message)
+        await daemon.connections[0].ended.wait()
+        assert 1 == (await client.ping()).now_ms
+    assert 2 == daemon.methods().count("connect")
+
+
+async def test_dead_peer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that keeps the connection open but answers nothing is replaced."""
+    monkeypatch.setattr("palyra.net.client.link.PING_EVERY_S", 0.02)
+    monkeypatch.setattr("palyra.net.client.link.PONG_WITHIN_S", 0.1)
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        daemon.freeze()
+        await daemon.connections[0].ended.wait()
+        assert 1 == (await client.ping()).now_ms
+    assert 2 == daemon.methods().count("connect")
+
+
+# --- the daemon's own words about a subscription ---
+
+
+async def test_reset_below_the_floor_is_passed_on() -> None:
+    """When old rows are no longer kept the consumer is told where the tape goes on."""
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        await daemon.publish(said("a"))
+        async with client.events(RUN) as items:
+            await take(items, 2)
+            ((name, _),) = daemon.connections[0].subscriptions.items()
+            connection = daemon.connections[0]
+            await connection.notify(
+                "tape.reset", subscription=name, run_id=RUN, reason="below_floor", floor=5
+            )
+            reset = await anext(items)
+    assert Reset(reason="below_floor", floor=5) == reset
+
+
+async def test_busy_daemon_is_asked_again_later() -> None:
+    """A resubscription refused as overloaded is repeated, unseen by the consumer."""
+    refusals = [Refusal("rate_limited", "slower", retry_after_ms=1)] * 2
+
+    def subscribe(connection: Connection, params: Json) -> object:
+        if refusals:
+            raise refusals.pop()
+        return original(connection, params)
+
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        await daemon.publish(said("a"))
+        original = daemon.answers["tape.subscribe"]
+        async with client.events(RUN) as items:
+            await take(items, 2)
+            daemon.answers["tape.subscribe"] = subscribe
+            await daemon.cut()
+            await daemon.publish(RunDone(reason="answered"))
+            assert [1] == seqs([item async for item in items])
+    assert [] == refusals
+
+
+async def test_busy_daemon_refuses_a_new_subscription() -> None:
+    """A new subscription that is refused is the caller's decision: it raises."""
+
+    def subscribe(_connection: Connection, _params: Json) -> object:
+        raise Refusal("overloaded", "too many subscriptions", retry_after_ms=1)
+
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        daemon.append(said("a"))
+        daemon.answers["tape.subscribe"] = subscribe
+        with pytest.raises(errors.Overloaded, match="too many"):
+            async with client.events(RUN):
+                pass
+
+
+async def test_left_subscription_is_given_back() -> None:
+    """Leaving `events` early tells the daemon, which then sends nothing more."""
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        await daemon.publish(said("a"))
+        async with client.events(RUN) as items:
+            await take(items, 2)
+        await client.ping()
+        await trio.testing.wait_all_tasks_blocked()
+        assert {} == daemon.connections[0].subscriptions
+
+
+async def test_waiting_survives_a_cut() -> None:
+    """`wait_run` goes on over a lost connection."""
+    done = {
+        "run_id": RUN, "session_id": SESSION, "state": "done", "phase": "done",
+        "principal": "p", "agent": "a", "model": "m", "created_ms": 1, "head_seq": 1,
+    }  # fmt: skip
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        daemon.reply_with("run.wait", done)
+        asked = daemon.swallow("run.wait")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cut_after, daemon, asked)
+            assert "done" == (await client.wait_run(RUN)).state
+    assert 2 == daemon.methods().count("run.wait")
+
+
+async def test_any_method_can_be_called() -> None:
+    """`call` sends any method and gives its plain result."""
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        daemon.reply_with("memory.search", {"hits": [1]})
+        assert {"hits": [1]} == await client.call("memory.search", {"text": "x"})
+        assert client.is_connected
+
+
+async def test_closed_client_says_so() -> None:
+    """After the end of `async with connect` every call raises Unavailable."""
+    async with fake_daemon() as daemon:
+        async with client_of(daemon) as client:
+            await client.ping()
+        with pytest.raises(errors.Unavailable, match="closed"):
+            await client.ping()
+        with pytest.raises(errors.Unavailable):
+            _ = client.hello
+
+
+async def test_leaving_is_quick_though_the_peer_does_not_answer() -> None:
+    """Closing takes no longer than its bound when the peer keeps TCP open and says nothing."""
+    async with fake_daemon() as daemon, client_of(daemon):
+        daemon.freeze()
+        before_s = trio.current_time()
+    assert trio.current_time() - before_s < 3 * CLOSE_WITHIN_S
+
+
+async def test_wait_any_returns_with_the_first() -> None:
+    """`wait_any` ends with the first wait and cancels the other."""
+    event = trio.Event()
+    event.set()
+    with trio.fail_after(1):
+        await wait_any(event.wait, trio.sleep_forever)

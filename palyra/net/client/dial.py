@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import h11
 import msgspec
 import trio
 import trio_websocket
+import wsproto.utilities
 
 from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unavailable
 from palyra.net.client.link import Greeting, Link, LinkLost, OnNotice
@@ -16,6 +18,14 @@ CLOSE_UNAUTHENTICATED = 4401
 CLOSE_REVOKED = 4403
 HTTP_UNAUTHORIZED = 401
 HTTP_FORBIDDEN = 403
+
+# What a peer that speaks something else makes of us; trio-websocket lets its engines' own through.
+FOREIGN = (
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    h11.ProtocolError,
+    wsproto.utilities.ProtocolError,
+)
 
 
 async def run_link(
@@ -39,7 +49,7 @@ async def run_link(
         failure = Unavailable(f"{endpoint.ws_url} did not answer within {OPEN_WITHIN_S:.0f} s")
     except* (OSError, LinkLost) as group:
         failure = Unavailable(f"{endpoint.ws_url} is not reachable: {_first(group)}")
-    except* (msgspec.DecodeError, UnicodeDecodeError) as group:
+    except* FOREIGN as group:
         failure = ProtocolError(f"{endpoint.ws_url} is no Palyra daemon: {_first(group)}")
     except* PalyraError as group:
         failure = _first(group)
