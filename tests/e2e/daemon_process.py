@@ -1,0 +1,157 @@
+"""A real daemon in a process of its own: started, announced, stopped, killed, restarted."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+
+import msgspec
+import trio
+
+from palyra.net.client import Client, connect
+from palyra.net.discovery import DISCOVERY_NAME, Discovery
+
+STOPPED_WITHIN_S = 30.0  # three times the drain's own grace
+SAID_CHARS = 4_000
+
+
+class DaemonProcess:
+    """One home, and the processes that serve it one after another.
+
+    All methods but the last four block: a start takes half a second.
+    """
+
+    def __init__(self, base: Path, **environment: str) -> None:
+        self.home = base / "home"
+        self.workspace = base / "workspace"
+        self.log = base / "daemon.log"
+        self.environment = environment  # PALYRA_SECTION__KEY
+        self.prefix: Sequence[str] = ()  # of the command, say to limit its resources
+        self.process: subprocess.Popen[bytes] | None = None
+        self.discovery: Discovery | None = None
+        self.workspace.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs now."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._announced.url.rpartition(":")[2])
+
+    @property
+    def ws_url(self) -> str:
+        """Where it speaks the protocol."""
+        return self._announced.ws_url
+
+    @property
+    def token(self) -> str:
+        """The operator's."""
+        return (self.home / "keys" / "operator.token").read_text(encoding="ascii").strip()
+
+    @property
+    def announcement(self) -> Path:
+        """The file that is there while the daemon is ready."""
+        return self.home / DISCOVERY_NAME
+
+    @property
+    def said(self) -> str:
+        """Its log, of all its lives."""
+        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
+
+    @property
+    def _announced(self) -> Discovery:
+        assert self.discovery is not None, "not started"
+        return self.discovery
+
+    def command(self) -> list[str]:
+        """What is run."""
+        serve = ["serve", "--home", str(self.home), "--port", "0"]
+        where = ["--workspace", str(self.workspace)]
+        return [*self.prefix, sys.executable, "-m", "palyra", *serve, *where]
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """A process that begins to serve; nobody waits for it to be ready."""
+        self.home.parent.mkdir(parents=True, exist_ok=True)
+        kept = {key: text for key, text in os.environ.items() if not key.startswith("PALYRA_")}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**kept, **self.environment},
+                start_new_session=True,
+            )
+        return self.process
+
+    def start(self) -> Discovery:
+        """Return when it has announced itself on standard output."""
+        output = self.launch().stdout
+        assert output is not None
+        line = output.readline()
+        assert line, f"the daemon ended with {self.wait()}:\n{self.said[-SAID_CHARS:]}"
+        self.discovery = msgspec.json.decode(line, type=Discovery)
+        return self.discovery
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        assert self.process is not None
+        process, self.process = self.process, None
+        with process:  # closes its standard output
+            return process.wait(STOPPED_WITHIN_S)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to that process and no other."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def stop(self) -> int:
+        """Drain it; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self.signal(signal.SIGKILL)
+        assert -signal.SIGKILL == self.wait()
+
+    def end(self) -> None:
+        """Leave nothing behind, whatever state it is in."""
+        if self.process is not None:
+            self.kill()
+
+    async def restart(self) -> Discovery:
+        """Kill it, start another on the same home."""
+        await trio.to_thread.run_sync(self.kill)
+        return await trio.to_thread.run_sync(self.start)
+
+    async def ended(self) -> int:
+        """Its exit code, while this task waits and others go on."""
+        with trio.fail_after(STOPPED_WITHIN_S):
+            return await trio.to_thread.run_sync(self.wait)
+
+    def connect(self, token: str | None = None) -> AbstractAsyncContextManager[Client]:
+        """A client of the present process."""
+        return connect(self.ws_url, token=token or self.token)
+
+    def follow(self, token: str | None = None) -> AbstractAsyncContextManager[Client]:
+        """A client that finds the next process, too."""
+        return connect(home=self.home, token=token or self.token)
+
+
+@contextmanager
+def running(base: Path, **environment: str) -> Generator[DaemonProcess]:
+    """A daemon for the length of the block, killed at its end unless it has ended."""
+    daemon = DaemonProcess(base, **environment)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.end()
