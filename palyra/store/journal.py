@@ -261,8 +261,9 @@ def _verify_end(connection: apsw.Connection, roots: RootsFile, found: owner.Owne
 def _resume(writer: Writer, roots: RootsFile, report: VerifyReport, found: owner.Owner) -> None:
     """Let the writer go on: where the journal ends, or behind everything that broke."""
     signed = 0 if roots.last is None else roots.last.through_position
-    if report.first_break is None:
-        writer.resume(position=report.through_position, signed_position=signed)
+    if report.first_break is None:  # a segment may end behind the last row: see `begin_segment`
+        position = max(report.through_position, signed)
+        writer.resume(position=position, signed_position=signed)
         return
     through = max(report.through_position, found.head_position, signed)
     writer.begin_segment(report.first_break, through=through)

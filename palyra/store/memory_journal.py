@@ -33,7 +33,7 @@ from palyra.errors import (
     IdempotencyConflict,
     InvariantBroken,
     PalyraError,
-    TooLarge,
+    Rejected,
     Unavailable,
 )
 from palyra.store.admission import Admission
@@ -117,7 +117,7 @@ class MemoryJournal:
         try:
             batch.admit(change)
             accepted = self._accept(batch.records)
-        except (InvariantBroken, TooLarge, Conflict) as refusal:
+        except (InvariantBroken, Rejected) as refusal:
             return refusal
         for kind, records in accepted.items():
             self._records[kind].update(records)

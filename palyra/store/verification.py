@@ -203,6 +203,7 @@ class Walk:
         if self._segment_breaks == self.findings.breaks and root.found is not None:
             self.findings.note(root.found)
         self._segment_breaks = self.findings.breaks
+        self._unexplained = 0
         self.findings.signed_through = root.through_position
 
     def _report_root(self, root: Root) -> None:

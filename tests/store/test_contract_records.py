@@ -1,0 +1,232 @@
+"""What both stores promise about records: lookups, listings, and what may not be overwritten."""
+
+import msgspec
+import pytest
+
+from palyra.core.journal import Change, RunFilter
+from palyra.core.ports import JournalStore
+from palyra.core.records import RECEIPT_TTL_MS, Record
+from palyra.errors import Conflict, IdempotencyConflict
+from tests.store.kit import approval, receipt, row, run, seqs, session, token
+
+
+def put(store: JournalStore, *records: Record) -> list[str | None]:
+    """Commit each record as a change of its own; the names of the refusals."""
+    outcomes = store.commit([Change(records=(record,)) for record in records])
+    return [None if outcome is None else type(outcome).__name__ for outcome in outcomes]
+
+
+def test_each_record_comes_back(store: JournalStore) -> None:
+    """A record of any kind is found by its key, equal to what was committed."""
+    asked = approval("apr_1")
+    records: tuple[Record, ...] = (
+        run("run_a"), session("ses_1", key="k"), asked, receipt("key"), token("tok_1"),
+    )  # fmt: skip
+    assert [None] == store.commit([Change(records=records)])
+    assert records == (
+        store.find_run("run_a"),
+        store.find_session("ses_1"),
+        store.find_approval("apr_1"),
+        store.find_receipt("alice", "key", now_ms=1_750_000_000_000),
+        store.find_token("sha of tok_1"),
+    )
+    assert [token("tok_1")] == store.list_tokens()
+    found = store.find_approval("apr_1")
+    assert found is not None
+    assert bytes(asked.arguments) == bytes(found.arguments)
+
+
+def test_what_is_not_there_is_none(store: JournalStore) -> None:
+    """Lookups of unknown keys answer None."""
+    assert [None] * 6 == [
+        store.find_run("x"),
+        store.find_session("x"),
+        store.find_session_by_key("alice", "x"),
+        store.find_approval("x"),
+        store.find_receipt("alice", "x", now_ms=0),
+        store.find_token("x"),
+    ]
+
+
+def test_the_last_record_stands(store: JournalStore) -> None:
+    """Within one batch and over several, a record takes the place of the one before."""
+    put(store, run("run_a", turns=1), run("run_a", turns=2))
+    put(store, run("run_a", turns=3))
+    assert run("run_a", turns=3) == store.find_run("run_a")
+
+
+def test_runs_are_listed_newest_first(store: JournalStore) -> None:
+    """Filters narrow the list, `before` continues it, `limit` ends it."""
+    runs = [
+        run(
+            f"run_{n}",
+            principal="alice" if n % 2 else "bob",
+            session_id="ses_1" if n < 3 else "ses_2",
+            state="done" if n == 4 else "accepted",
+        )
+        for n in range(6)
+    ]
+    put(store, *runs)
+    found = [
+        store.list_runs(wanted)
+        for wanted in (
+            RunFilter(),
+            RunFilter(principal="alice"),
+            RunFilter(session_id="ses_1"),
+            RunFilter(states=("done", "failed")),
+            RunFilter(before="run_3", limit=2),
+            RunFilter(principal="nobody"),
+            RunFilter(principal="bob", session_id="ses_2", states=("done",), before="run_5"),
+        )
+    ]
+    assert ["543210", "531", "210", "4", "21", "", "4"] == [
+        "".join(record.run_id[-1] for record in records) for records in found
+    ]
+
+
+def test_open_runs_are_those_that_have_not_ended(store: JournalStore) -> None:
+    """Recovery gets every run that is not terminal, oldest first."""
+    states = ("failed", "in_progress", "done", "accepted", "cancelled")
+    put(store, *(run(f"run_{n}", state=state) for n, state in enumerate(states)))
+    assert ["run_1", "run_3"] == [found.run_id for found in store.list_open_runs()]
+
+
+def test_a_run_ends_once(store: JournalStore) -> None:
+    """A terminal state is never replaced by another, in the same batch or later."""
+    put(store, run("run_a", state="done"))
+    refused = put(store, run("run_a", state="failed"), run("run_a", state="done", turns=3))
+    assert ["Conflict", None] == refused
+    assert ["Conflict"] == put(store, run("run_a"))
+    found = store.find_run("run_a")
+    assert found is not None
+    assert ("done", 3) == (found.state, found.turns)
+
+
+def test_sessions_are_found_by_key(store: JournalStore) -> None:
+    """A key names one session of its principal; sessions without a key are many."""
+    named, foreign = session("ses_1", key="work"), session("ses_2", key="work", principal="bob")
+    assert [None] * 4 == put(store, named, foreign, session("ses_3"), session("ses_4"))
+    assert (named, foreign) == (
+        store.find_session_by_key("alice", "work"),
+        store.find_session_by_key("bob", "work"),
+    )
+
+
+def test_two_sessions_cannot_share_a_key(store: JournalStore) -> None:
+    """Who comes second is refused, alone, whether in the same batch or later."""
+    first, second = session("ses_1", key="work"), session("ses_2", key="work")
+    assert [None, "Conflict", None] == put(store, first, second, session("ses_3"))
+    assert ["Conflict"] == put(store, second)
+    assert first == store.find_session_by_key("alice", "work")
+
+
+def test_sessions_are_listed_newest_first(store: JournalStore) -> None:
+    """The list is bounded by principal, cursor and limit."""
+    put(store, *(session(f"ses_{n}", principal="alice" if n % 2 else "bob") for n in range(6)))
+    found = [
+        store.list_sessions(None, before=None, limit=4),
+        store.list_sessions("alice", before=None, limit=9),
+        store.list_sessions("alice", before="ses_5", limit=1),
+        store.list_sessions("eve", before=None, limit=9),
+    ]
+    assert ["5432", "531", "3", ""] == [
+        "".join(record.session_id[-1] for record in records) for records in found
+    ]
+
+
+def test_approvals_are_listed_pending_first(store: JournalStore) -> None:
+    """Open questions come before answered ones, each newest first."""
+    put(
+        store,
+        approval("apr_1"),
+        approval("apr_2", run_id="run_b", state="denied"),
+        approval("apr_3", principal="bob"),
+        approval("apr_4", state="allowed"),
+    )
+    found = [
+        store.list_approvals(principal=None, run_id=None, pending_only=False, limit=9),
+        store.list_approvals(principal=None, run_id=None, pending_only=True, limit=9),
+        store.list_approvals(principal="alice", run_id=None, pending_only=False, limit=2),
+        store.list_approvals(principal=None, run_id="run_b", pending_only=False, limit=9),
+    ]
+    assert ["3142", "31", "14", "2"] == [
+        "".join(record.approval_id[-1] for record in records) for records in found
+    ]
+
+
+def test_an_approval_is_answered_once(store: JournalStore) -> None:
+    """The first answer stands; repeating it is harmless, another one is refused."""
+    allowed = approval("apr_1", state="allowed", by="bob")
+    denied = approval("apr_1", state="denied", by="eve")
+    assert [None, None, "Conflict", None] == put(store, approval("apr_1"), allowed, denied, allowed)
+    assert ["Conflict", "Conflict"] == put(store, approval("apr_1"), denied)
+    assert allowed == store.find_approval("apr_1")
+
+
+def test_a_receipt_is_given_once(store: JournalStore) -> None:
+    """While a receipt lives its key is taken; the same receipt may be committed again."""
+    first = receipt("key")
+    other = receipt("key", body_sha256="01")
+    assert [None, "IdempotencyConflict", None] == put(store, first, other, first)
+    assert [None] == put(store, receipt("key", principal="bob"))
+    assert first == store.find_receipt("alice", "key", now_ms=first.created_ms + 1)
+
+
+def test_a_receipt_lives_a_day(store: JournalStore) -> None:
+    """When its time is over a receipt is not found, and its key is free."""
+    first = receipt("key")
+    put(store, first)
+    end_ms = first.created_ms + RECEIPT_TTL_MS
+    found = [store.find_receipt("alice", "key", now_ms=now) for now in (end_ms - 1, end_ms)]
+    assert [first, None] == found
+    second = receipt("key", body_sha256="01", created_ms=end_ms)
+    assert [None] == put(store, second)
+    assert second == store.find_receipt("alice", "key", now_ms=end_ms)
+
+
+def test_two_tokens_cannot_be_the_same(store: JournalStore) -> None:
+    """A token is known by its hash, which is unique; its record may change."""
+    revoked = token("tok_1", revoked_ms=5)
+    assert [None, "Conflict", None] == put(
+        store, token("tok_1"), token("tok_2", sha256="sha of tok_1"), revoked
+    )
+    assert [revoked] == store.list_tokens()
+    assert revoked == store.find_token("sha of tok_1")
+
+
+def test_a_refused_record_takes_its_rows_with_it(store: JournalStore) -> None:
+    """A change is all or nothing: a receipt that is taken keeps the run from starting."""
+    first = Change(rows=(row("run_a", 0),), records=(receipt("key"), run("run_a", 0)))
+    second = Change(
+        rows=(row("run_b", 0),), records=(receipt("key", body_sha256="01"), run("run_b", 0))
+    )
+    third = Change(rows=(row("run_c", 0),), records=(run("run_c", 0),))
+    outcomes = store.commit([first, second, third])
+    assert [type(None), IdempotencyConflict, type(None)] == [type(found) for found in outcomes]
+    assert ([0], [], [0]) == tuple(seqs(store, name) for name in ("run_a", "run_b", "run_c"))
+    assert None is store.find_run("run_b")
+    chain = [store.read_chain(name, after_seq=-1, limit=9)[0] for name in ("run_a", "run_c")]
+    assert [1, 2] == [link.position for link in chain]
+
+
+def test_a_refusal_names_what_stands(store: JournalStore) -> None:
+    """The message of a conflict says which rule refused."""
+    put(store, run("run_a", state="done"), session("ses_1", key="work"))
+    outcomes = store.commit(
+        [
+            Change(records=(run("run_a", state="failed"),)),
+            Change(records=(session("ses_2", key="work"),)),
+        ]
+    )
+    assert [Conflict, Conflict] == [type(outcome) for outcome in outcomes]
+    assert "terminal state" in str(outcomes[0])
+    assert "sessions.principal, sessions.key is taken" == str(outcomes[1])
+
+
+@pytest.mark.parametrize("field", ["reason", "principal", "agent"])
+def test_text_in_records_is_kept_exactly(store: JournalStore, field: str) -> None:
+    """Line ends, NUL and quotes inside a record survive a listing of several."""
+    strange = 'a"b\\c\n\x00\u2028\U0001f4a5'
+    records = [msgspec.structs.replace(run(f"run_{n}"), **{field: strange}) for n in range(3)]
+    put(store, *records)
+    assert records[::-1] == store.list_runs(RunFilter())

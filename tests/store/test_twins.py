@@ -1,0 +1,156 @@
+"""The store in memory earns its trust: whatever happens, it answers like the one on disk."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from palyra.core.journal import Change, RunFilter
+from palyra.core.ports import JournalStore
+from palyra.core.records import RECEIPT_TTL_MS, Record
+from tests.store.kit import (
+    Clock,
+    approval,
+    memory_journal,
+    receipt,
+    row,
+    run,
+    seqs,
+    session,
+    sqlite_journal,
+    token,
+)
+
+RUNS = ("run_a", "run_b", "run_c")
+STATES = ("accepted", "in_progress", "done", "failed")
+run_ids = st.sampled_from(RUNS)
+few = st.integers(0, 2)
+
+
+@st.composite
+def a_record(draw: st.DrawFn) -> Record:
+    """A record that often meets another of the same key."""
+    number, variant = draw(few), draw(few)
+    kind = draw(st.sampled_from("run session approval receipt token".split()))  # noqa: SIM905 - reads better
+    match kind:
+        case "run":
+            state = draw(st.sampled_from(STATES))
+            return run(draw(run_ids), draw(st.integers(-1, 4)), state=state, turns=variant)
+        case "session":
+            return session(f"ses_{number}", key=draw(st.sampled_from([None, "work", "home"])))
+        case "approval":
+            state = draw(st.sampled_from(["pending", "allowed", "denied"]))
+            return approval(f"apr_{number}", run_id=draw(run_ids), state=state)
+        case "receipt":
+            age_ms = variant * RECEIPT_TTL_MS
+            return receipt(f"key_{number}", body_sha256=f"{variant}", created_ms=age_ms)
+        case _:
+            return token(f"tok_{number}", sha256=f"sha_{draw(few)}")
+
+
+@st.composite
+def a_change(draw: st.DrawFn) -> Change:
+    """Rows near the head of a small tape: new, repeated, rewritten or behind a gap."""
+    run_id, first, count = draw(run_ids), draw(st.integers(0, 6)), draw(st.integers(0, 3))
+    data = draw(st.sampled_from([b"{}", b"{}", b"{}", b"[1]"]))
+    events = tuple(row(run_id, seq, data=data) for seq in range(first, first + count))
+    return Change(rows=events, records=tuple(draw(st.lists(a_record(), max_size=2))))
+
+
+class Twins(RuleBasedStateMachine):
+    """The same calls on both stores, with the same outcome."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        clock = Clock()
+        self.stores: tuple[JournalStore, JournalStore] = (
+            sqlite_journal(Path(self.directory.name), clock, synchronous="normal"),
+            memory_journal(clock),
+        )
+        for store in self.stores:
+            store.open()
+
+    def agree(self, *found: Any) -> None:
+        assert found[0] == found[1]
+
+    @rule(changes=st.lists(a_change(), max_size=4))
+    def commit(self, changes: list[Change]) -> None:
+        self.agree(*([repr(outcome) for outcome in store.commit(changes)] for store in self.stores))
+
+    @rule(run_id=run_ids)
+    def append(self, run_id: str) -> None:
+        """Grow one tape for certain."""
+        for store in self.stores:
+            head = store.read_tape(run_id, after_seq=-1, limit=1).head_seq
+            assert store.commit([Change(rows=(row(run_id, head + 1, data=b"{}"),))]) == [None]
+
+    @rule()
+    def seal(self) -> None:
+        self.agree(*(store.seal() for store in self.stores))
+
+    @rule(is_clean=st.booleans())
+    def reopen(self, *, is_clean: bool) -> None:
+        for store in self.stores:
+            if is_clean:
+                store.close()
+            report = store.open()
+            assert (is_clean, None) == (report.was_clean, report.verification.first_break)
+        self.agree(*(store.verify().through_position for store in self.stores))
+
+    @rule(
+        run_id=run_ids,
+        after_seq=st.integers(-2, 5),
+        limit=st.integers(1, 3),
+        max_bytes=st.integers(0, 9),
+    )
+    def read(self, run_id: str, after_seq: int, limit: int, max_bytes: int) -> None:
+        self.agree(
+            *(
+                store.read_tape(run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes)
+                for store in self.stores
+            )
+        )
+        self.agree(
+            *(store.read_chain(run_id, after_seq=after_seq, limit=limit) for store in self.stores)
+        )
+
+    @rule(states=st.lists(st.sampled_from(STATES), max_size=2), before=run_ids | st.none())
+    def list_runs(self, states: list[Any], before: str | None) -> None:
+        wanted = RunFilter(states=tuple(states), before=before, limit=2)
+        self.agree(*(store.list_runs(wanted) for store in self.stores))
+
+    @rule(run_id=run_ids | st.none())
+    def verify(self, run_id: str | None) -> None:
+        self.agree(*(store.verify(run_id) for store in self.stores))
+
+    @invariant()
+    def hold_the_same(self) -> None:
+        self.agree(*(self.contents(store) for store in self.stores))
+
+    def contents(self, store: JournalStore) -> list[Any]:
+        """Everything the store can be asked for."""
+        return [
+            [seqs(store, run_id) for run_id in RUNS],
+            store.list_runs(RunFilter()),
+            store.list_open_runs(),
+            store.list_sessions(None, before=None, limit=9),
+            [store.find_session_by_key("alice", key) for key in ("work", "home")],
+            store.list_approvals(principal=None, run_id=None, pending_only=False, limit=9),
+            [store.find_receipt("alice", f"key_{n}", now_ms=RECEIPT_TTL_MS + 1) for n in range(3)],
+            [store.find_token(f"sha_{n}") for n in range(3)],
+            store.list_tokens(),
+        ]
+
+    def teardown(self) -> None:
+        for store in self.stores:
+            store.close()
+        self.directory.cleanup()
+
+
+TestTwins = pytest.mark.real(Twins.TestCase)
+Twins.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
