@@ -1,5 +1,4 @@
 """The dynamic supervisor: starts on demand, cap, cancels, and a stop of all at once."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 from functools import partial
 
@@ -323,6 +322,8 @@ async def test_child_that_gets_ready_while_being_cancelled(autojump_clock: MockC
     async with running(pool(on_exit=exits.append)) as supervisor, trio.open_nursery() as nursery:
         nursery.start_soon(cancel_it)
         assert "late" == await supervisor.start_child(ChildSpec("slow", start_slowly, "transient"))
+        await wait_all_tasks_blocked()
+        assert 0 == len(supervisor)
     assert [Exit("pool", "slow", 1, "stopped", was_asked=True)] == exits
 
 

@@ -1,5 +1,4 @@
 """The restart budget: how often is too often, alone and nested."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 from dataclasses import dataclass
 

@@ -1,5 +1,4 @@
 """The mailbox: bounds, order, questions, fairness."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 import threading
 from contextlib import ExitStack
@@ -90,6 +89,16 @@ async def test_ask_returns_the_answer(autojump_clock: MockClock) -> None:
         with inbox.receiver() as messages:
             (await messages.receive()).reply.put("yes")
     assert "yes" == asker.answer
+
+
+async def test_drained_questions_can_be_answered(autojump_clock: MockClock) -> None:
+    """A drain hands out questions as messages, the first and the others."""
+    inbox = Mailbox[Question]("ask", 4)
+    async with asking(inbox) as first, asking(inbox) as second:
+        with inbox.receiver() as messages:
+            for question in await messages.drain():
+                question.reply.put("yes")
+    assert ["yes", "yes"] == [first.answer, second.answer]
 
 
 async def test_ask_raises_what_the_answerer_failed_with(autojump_clock: MockClock) -> None:

@@ -1,5 +1,4 @@
 """What an ending incarnation leaves behind, the drain, and the final stop."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 from typing import Literal
 

@@ -1,5 +1,4 @@
 """The supervisor: who starts when, and who is restarted with whom."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 import pytest
 import trio

@@ -1,5 +1,4 @@
 """The stop of a supervisor: order, drain, grace, and what cannot be stopped."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 import subprocess
 import sys

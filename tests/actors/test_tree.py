@@ -1,5 +1,4 @@
 """What can be seen of a tree: exits, log lines, snapshots."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 import msgspec
 import trio
