@@ -6,7 +6,7 @@ and then nothing of the text is followed.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -79,19 +79,20 @@ def parse_directives(text: str) -> Directives | None:
     """The text's directives; None when it has none."""
     if "/" not in text:
         return None
+    steps: list[Step | Then] = []
+    problems: list[str] = []
     # Not `splitlines`: it also splits at characters that JSON allows inside a string.
-    lines = [
-        (number, match[1], match[2] or "")
-        for number, line in enumerate(text.split("\n"), start=1)
-        if (match := _LINE.fullmatch(line.strip()))
-    ]
-    if not lines:
-        return None
-    parsed = [(number, _parse(name, operands)) for number, name, operands in lines]
-    problems = tuple(f"line {number}: {step}" for number, step in parsed if isinstance(step, str))
+    for number, line in enumerate(text.split("\n"), start=1):
+        if (match := _LINE.fullmatch(line.strip())) is None:
+            continue
+        parsed = _parse(match[1], match[2] or "")
+        if isinstance(parsed, str):
+            problems.append(f"line {number}: {parsed}")
+        else:
+            steps.append(parsed)
     if problems:
-        return Directives((), problems)
-    return Directives(_turns(step for _, step in parsed if not isinstance(step, str)))
+        return Directives((), tuple(problems))
+    return Directives(_turns(steps)) if steps else None
 
 
 def _parse(name: str, operands: str) -> Parsed:
@@ -99,22 +100,16 @@ def _parse(name: str, operands: str) -> Parsed:
     return directive.parse(operands) if directive else f"there is no directive /{name}"
 
 
-def _turns(steps: Iterable[Step | Then]) -> tuple[Turn, ...]:
+def _turns(steps: list[Step | Then]) -> tuple[Turn, ...]:
     turns: list[list[Step]] = [[]]
     for step in steps:
         if isinstance(step, Then):
             turns.append([])
+        elif isinstance(step, Say) and any(isinstance(prior, Say | Words) for prior in turns[-1]):
+            turns[-1].append(Say(f"\n{step.text}"))  # each is a line of the answer
         else:
-            turns[-1].append(_on_a_new_line(step) if _has_text(turns[-1]) else step)
-    return tuple(tuple(turn) for turn in turns)
-
-
-def _has_text(turn: list[Step]) -> bool:
-    return any(isinstance(step, Say | Words) for step in turn)
-
-
-def _on_a_new_line(step: Step) -> Step:
-    return Say(f"\n{step.text}") if isinstance(step, Say) else step
+            turns[-1].append(step)
+    return tuple(map(tuple, turns))
 
 
 # --- Operands ------------------------------------------------------------------------------------

@@ -98,7 +98,10 @@ class ScriptBook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def find(self, agent: str, text: str) -> Script | None:
         """The first script that applies."""
-        return next((script for script in self.scripts if script.applies(agent, text)), None)
+        for script in self.scripts:
+            if script.applies(agent, text):
+                return script
+        return None
 
 
 _DECODER = msgspec.json.Decoder(ScriptBook)

@@ -1,5 +1,4 @@
 """The scripted model: what it plays, what it answers, and that only the request decides."""
-# ruff: noqa: ARG001 - a test gets virtual time by taking the clock as an argument
 
 from dataclasses import dataclass, field
 from typing import Any
