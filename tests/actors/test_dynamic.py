@@ -317,6 +317,7 @@ async def test_child_that_gets_ready_while_being_cancelled(autojump_clock: MockC
     async def cancel_it() -> None:
         await wait_all_tasks_blocked()
         supervisor.cancel_child("slow", "no longer wanted")
+        await wait_all_tasks_blocked()
         release.set()
 
     async with running(pool(on_exit=exits.append)) as supervisor, trio.open_nursery() as nursery:
