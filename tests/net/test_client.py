@@ -339,6 +339,8 @@ async def test_gap_is_read_again() -> None:
             await daemon.publish(RunDone(reason="answered"))
             rest = [item async for item in items]
     assert [1, 2] == seqs(rest)
+    asked = [method for method in daemon.methods() if method.startswith("tape.")]
+    assert ["tape.subscribe", "tape.unsubscribe", "tape.subscribe"] == asked[:3]
 
 
 async def test_patience_ends() -> None:
