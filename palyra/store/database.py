@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 import apsw
+import msgspec
 
 from palyra.errors import Unavailable
 from palyra.store.disk import Disk
 
 Synchronous = Literal["full", "normal"]
 
-# What says that storage, not our SQL, is at fault.
+# What says that storage is at fault.  So does SQLError, as every statement here has a test: the
+# schema it meets is not ours any more.
 STORAGE_ERRORS = (
     apsw.BusyError,
     apsw.CantOpenError,
@@ -32,6 +34,7 @@ STORAGE_ERRORS = (
     apsw.PermissionsError,
     apsw.ProtocolError,
     apsw.ReadOnlyError,
+    apsw.SQLError,
 )
 # Two writers meet only for a moment, when an actor restarts while its last call still runs.
 BUSY_TIMEOUT_MS = 5_000
@@ -48,6 +51,8 @@ def storage_errors(doing: str) -> Generator[None, None, None]:
         raise Unavailable(f"journal: {doing}: it is in use elsewhere") from error
     except STORAGE_ERRORS as error:
         raise Unavailable(f"journal: {doing}: {error}") from error
+    except msgspec.MsgspecError as error:
+        raise Unavailable(f"journal: {doing}: a record is damaged: {error}") from error
     except OSError as error:
         raise Unavailable(f"journal: {doing}: {os.strerror(error.errno or 0)}") from error
 

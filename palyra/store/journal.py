@@ -230,6 +230,9 @@ class _SqliteEvidence:
     def find_before(self, run_id: str, seq: int) -> Place | None:
         return tapes.find_before(self._connection, run_id, seq)
 
+    def find_earlier(self, run_id: str, position: int) -> Place | None:
+        return tapes.find_earlier(self._connection, run_id, position)
+
     def find_cut_tape(self) -> tuple[str, int] | None:
         return tapes.find_cut_tape(self._connection)
 

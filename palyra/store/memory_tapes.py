@@ -76,6 +76,11 @@ class MemoryTapes:
         tape = self._tapes.get(run_id, [])[:seq]
         return Place(tape[-1].row.seq, tape[-1].position, tape[-1].hash) if tape else None
 
+    def find_earlier(self, run_id: str, position: int) -> Place | None:
+        earlier = [link for link in self._tapes.get(run_id, []) if link.position < position]
+        last = max(earlier, default=None)
+        return None if last is None else Place(last.row.seq, last.position, last.hash)
+
     @staticmethod
     def find_cut_tape() -> tuple[str, int] | None:
         """None: memory has no back door through which a tape could be cut."""

@@ -98,11 +98,20 @@ def find_before(connection: apsw.Connection, run_id: str, seq: int) -> Place | N
     return None if found is None else Place(*found)
 
 
+def find_earlier(connection: apsw.Connection, run_id: str, position: int) -> Place | None:
+    """The run's last row below `position`; reads the whole run."""
+    found = connection.execute(
+        "SELECT seq, max(position), hash FROM tape WHERE run_id = ? AND position < ?",
+        (run_id, position),
+    ).get
+    return None if found[0] is None else Place(*found)
+
+
 def find_cut_tape(connection: apsw.Connection) -> tuple[str, int] | None:
     """A run whose record knows of events that its tape lacks, and the first of them."""
     found: tuple[str, int] | None = connection.execute(
         """SELECT run_id, last + 1 FROM (
-               SELECT run_id, record ->> 'head_seq' AS head_seq,
+               SELECT run_id, iif(json_valid(record), record ->> 'head_seq', -1) AS head_seq,
                       coalesce((SELECT max(seq) FROM tape t WHERE t.run_id = r.run_id), -1) AS last
                FROM runs r)
            WHERE head_seq > last LIMIT 1"""

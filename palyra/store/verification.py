@@ -32,6 +32,7 @@ class Evidence(Protocol):
     def read_extent(self) -> Extent: ...
     def scan(self, *, after: int, through: int) -> list[Link]: ...
     def find_before(self, run_id: str, seq: int) -> Place | None: ...
+    def find_earlier(self, run_id: str, position: int) -> Place | None: ...
     def find_cut_tape(self) -> tuple[str, int] | None: ...
     def read_hashes(self, *, first: int, through: int) -> list[bytes]: ...
     def read_run(self, run_id: str, *, after_seq: int) -> list[Link]: ...
@@ -218,11 +219,10 @@ class Walk:
 
     def _report(self, kind: Kind, detail: str, found: Link) -> None:
         """Report a row; the first bad seq is the one its run should have had here."""
-        known = self._known.get(found.row.run_id)
-        seq = found.row.seq if known is None else min(found.row.seq, known.seq + 1)
-        self.findings.report(
-            kind, detail, position=found.position, run_id=found.row.run_id, seq=seq
-        )
+        run_id = found.row.run_id
+        before = self._known.get(run_id) or self._evidence.find_earlier(run_id, found.position)
+        seq = found.row.seq if before is None else min(found.row.seq, before.seq + 1)
+        self.findings.report(kind, detail, position=found.position, run_id=run_id, seq=seq)
 
 
 def verify_journal(
