@@ -33,7 +33,7 @@ async def test_spawn_waits_for_nothing(autojump_clock: MockClock) -> None:
     served: list[int] = []
 
     async def work(*, task_status: trio.TaskStatus[None]) -> None:
-        await trio.sleep(1)
+        await trio.sleep_until(trio.current_time() + 1)
         served.append(1)
 
     exits: list[Exit] = []
