@@ -10,6 +10,7 @@ Builds the supervision tree of one daemon and runs it:
     └─ edge       one_for_one  listener and connections (absent when embedded or on stdio)
 """
 
+import gc
 import random
 import sys
 import time
@@ -28,7 +29,7 @@ from palyra.actors import journal as journal_actor
 from palyra.actors import work as work_branch
 from palyra.actors.approvals import Approvals
 from palyra.actors.blocking import run_sync
-from palyra.actors.child import ChildSnapshot, ChildSpec
+from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
 from palyra.actors.gateway import Gateway
 from palyra.actors.ids import new_id
@@ -75,6 +76,9 @@ log = structlog.get_logger("palyra.daemon")
 # of 5 ms multiplies every commit beside a busy loop (docs/decisions/0002-journal-writer.md).
 SWITCH_INTERVAL_S = 0.0005
 DRAIN_LOOK_S = 0.05
+# Open runs are many small, long-lived objects without cycles: looking through them often finds
+# nothing and costs a quarter of the daemon's time at the interpreter's own thresholds.
+GC_THRESHOLDS = (50_000, 20, 100)
 MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
 DEFAULT_AGENT = Agent(
     name="default",
@@ -109,6 +113,8 @@ class Daemon:
         self.services = self._build_services()
         self._operator_token = operator_token
         self._tree: Supervisor | None = None
+        self._stuck: list[str] = []
+        self.abandon: Callable[[Sequence[str]], None] | None = None  # see `_notice`
         self._ready = trio.Event()
         self._draining = trio.Event()
 
@@ -225,6 +231,8 @@ class Daemon:
         Raises Escalated when the tree gives up.  Cancellation: an orderly stop.
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        gc.set_threshold(*GC_THRESHOLDS)
+        gc.freeze()  # what is loaded by now stays
         recover = partial(recovery, self.office, self.sessions.adopt, self._recovered)
         self._tree = Supervisor(
             "daemon",
@@ -239,8 +247,19 @@ class Daemon:
                 *extra,
             ],
             strategy="rest_for_one",
+            on_exit=self._notice,
         )
         await self._tree.run(task_status=task_status)
+
+    def _notice(self, end: Exit) -> None:
+        """When all that can stop has stopped, and something cannot: only the process is left.
+
+        The journal is the last to stop; by then everything durable is in order.
+        """
+        if end.outcome == "stuck":
+            self._stuck.append(end.id)
+        elif end.id == "journal" and end.was_asked and self._stuck and self.abandon is not None:
+            self.abandon(self._stuck)
 
     async def _admit_operator(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

@@ -7,7 +7,7 @@ tree gave up.  A second SIGTERM or SIGINT cuts the drain short.
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 import trio
 
-from palyra import __version__
+from palyra import __version__, logs
 from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Escalated
 from palyra.config import Config, Logging
@@ -44,7 +44,9 @@ async def serve(config: Config, *, ready: OnReady | None = None) -> int:
     try:
         with DataDirectory(config.paths.data_dir) as data:
             keys, token = KeyRing.open(data.keys), read_operator_token(data.keys)
+            logs.setup(config.logging, Redactor([token]))
             daemon = Daemon(config, keys=keys, operator_token=token)
+            daemon.abandon = _abandon
             configure_logging(config.logging, daemon.office.redactor)
             await _live(daemon, daemon.build_edge(), ready)
     except* Unavailable as group:
@@ -62,6 +64,13 @@ def _report(group: BaseExceptionGroup[PalyraError], code: int) -> int:
         else:
             log.critical("cannot go on", reason=str(error), cause=str(error.__cause__ or ""))
     return code
+
+
+def _abandon(stuck: Sequence[str]) -> None:
+    """Leave although a task shields itself from its cancel: nothing else gets past it."""
+    log.critical("leaving stuck actors behind", stuck=list(stuck))
+    sys.stderr.flush()
+    os._exit(EX_SOFTWARE)
 
 
 async def _live(daemon: Daemon, edge: Edge, ready: OnReady | None) -> None:

@@ -8,11 +8,12 @@ same id, digest and deadline, because the prompt is on the tape.
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import trio
 
+from palyra.actors.hub import HubHandle
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Mailbox, Receiver
 from palyra.actors.reply import Reply
@@ -21,7 +22,7 @@ from palyra.core.commands import ReceiptKey, ResolveApproval, Resolved
 from palyra.core.ports import NowMs
 from palyra.core.records import ApprovalRecord, Receipt
 from palyra.core.run_steps import ApprovalAnswered
-from palyra.errors import Rejected
+from palyra.errors import IllegalState, Rejected
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
@@ -39,20 +40,29 @@ class Answer(msgspec.Struct, frozen=True):
     receipt: ReceiptKey | None = None
 
 
+class _OpenPrompt(NamedTuple):
+    prompt: ApprovalRecord
+    ticket: Ticket  # of its commit
+    mailbox: Mailbox[Answer]
+
+
 class Approvals:
     """The open prompts of the daemon, by id: where an answer is handed in."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[ApprovalRecord, Mailbox[Answer]]] = {}
+        self._open: dict[str, _OpenPrompt] = {}
 
     def find(self, approval_id: str) -> Mailbox[Answer] | None:
         """The prompt's mailbox while it is open."""
         entry = self._open.get(approval_id)
-        return entry[1] if entry is not None else None
+        return entry.mailbox if entry is not None else None
 
     def has_open(self, run_id: str) -> bool:
-        """Whether the run waits for a person right now."""
-        return any(prompt.run_id == run_id for prompt, _ in self._open.values())
+        """Whether the run waits for a person right now, on a committed prompt."""
+        return any(
+            entry.prompt.run_id == run_id and entry.ticket.is_committed
+            for entry in self._open.values()
+        )
 
     def count(self, principal: str) -> int:
         """How many prompts of that principal are open."""
@@ -75,10 +85,11 @@ async def ask_person(
 ) -> None:
     """Ask, wait until the deadline, tell the run, tell everybody who answered.
 
-    Cancellation: the prompt closes; the run records it as aborted.
+    The prompt is open at once: it is on the wire, and an answer to it waits for the commit.
+    Cancellation: the prompt closes; the run has recorded what became of it.
     """
-    await ticket.wait()
-    with office.approvals.opened(prompt) as mailbox, mailbox.receiver() as answers:
+    with office.approvals.opened(prompt, ticket) as mailbox, mailbox.receiver() as answers:
+        await ticket.wait()
         office.hub.notify(
             "approval.requested", prompt, principal=prompt.principal, scope="approvals:read"
         )
@@ -138,20 +149,28 @@ async def _settle(
         return msgspec.structs.replace(outcome, seq=seq)
 
     key = first.receipt if first is not None else None
-    seq = await run.hear(
-        heard,
-        receipt=None if key is None else lambda seq: receipt_for(key, at(seq), office.now_ms()),
-        timeout_s=SETTLE_TIMEOUT_S,
-    )
+    try:
+        seq = await run.hear(
+            heard,
+            receipt=None if key is None else lambda seq: receipt_for(key, at(seq), office.now_ms()),
+            timeout_s=SETTLE_TIMEOUT_S,
+        )
+    except IllegalState:  # the run is ending: its end, once committed, closes this prompt
+        await trio.sleep_forever()
     if first is not None:
         first.reply.put(at(seq))
-    office.hub.notify(
+    tell_resolved(office.hub, prompt, at(seq))
+    return at(seq)
+
+
+def tell_resolved(hub: HubHandle, prompt: ApprovalRecord, outcome: Resolved) -> None:
+    """Tell every inbox what became of the prompt; call once that is committed."""
+    hub.notify(
         "approval.resolved",
-        {"approval_id": prompt.approval_id, **msgspec.to_builtins(at(seq))},
+        {"approval_id": prompt.approval_id, **msgspec.to_builtins(outcome)},
         principal=prompt.principal,
         scope="approvals:read",
     )
-    return at(seq)
 
 
 def receipt_for(key: ReceiptKey, result: msgspec.Struct, now_ms: int) -> Receipt:

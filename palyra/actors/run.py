@@ -18,7 +18,7 @@ import msgspec
 import structlog
 import trio
 
-from palyra.actors.approvals import ask_person
+from palyra.actors.approvals import ask_person, tell_resolved
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Mailbox, Receiver
 from palyra.actors.office import Office
@@ -27,7 +27,8 @@ from palyra.actors.rows import tape_rows
 from palyra.actors.tool_call import execute_call
 from palyra.actors.turn import ask_model
 from palyra.core import events as ev
-from palyra.core.approvals import pending_record, resolved_record
+from palyra.core.approvals import first_outcome, pending_record, resolved_record
+from palyra.core.commands import Resolved
 from palyra.core.context import assemble
 from palyra.core.journal import Change
 from palyra.core.prompt import ProposedCall
@@ -53,8 +54,9 @@ from palyra.core.run_steps import (
     TurnFinished,
 )
 from palyra.core.step import Step
+from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
-from palyra.errors import IllegalState, InvariantBroken
+from palyra.errors import IllegalState, InvariantBroken, Overloaded
 
 log = structlog.get_logger("palyra.run")
 INBOX_CAPACITY = 256  # a run hears its own few children and a person now and then
@@ -101,6 +103,13 @@ class RunHandle:
         """Which run."""
         return self.run.run_id
 
+    async def report(self, outcome: Input) -> None:
+        """Hand in what a child of the run found; without a checkpoint as long as there is room."""
+        try:
+            self.inbox.offer(outcome)
+        except Overloaded:
+            await self.inbox.tell(outcome)
+
     async def hear(
         self,
         heard: Input,
@@ -145,11 +154,7 @@ async def run_actor(
     task_status.started()
     actor = _RunActor(handle, office)
     with handle.inbox.receiver() as messages:
-        ending = await actor.work(messages, first)
-        if ending is not None:
-            await actor.end(ending, messages)
-        if handle.run.is_terminal:
-            await actor.settle()
+        await actor.live(messages, first)
 
 
 @dataclass(slots=True)
@@ -159,12 +164,14 @@ class _RunActor:
     handle: RunHandle
     office: Office
     setting: Setting = field(init=False)
-    nursery: trio.Nursery = field(init=False)
+    nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
+    desk: trio.Nursery = field(init=False)  # prompts and replies: they live to tell the end
     ticket: Ticket = field(init=False)  # of the latest append
     operands: dict[str, ProposedCall] = field(default_factory=dict)  # unredacted, as proposed
     arguments: dict[str, Any] = field(default_factory=dict)  # likewise, after coercion
     waiting: dict[Reply[int], int] = field(default_factory=dict)  # -> seq to answer with
-    wall: trio.CancelScope = field(default_factory=trio.CancelScope)
+    aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # not told yet
+    late: list[Message] = field(default_factory=list)  # came in one batch with the cancel
     wall_left_s: float | None = None  # while the clock stands still for a person
 
     def __post_init__(self) -> None:
@@ -177,21 +184,33 @@ class _RunActor:
             provider=office.models[run.accepted.model].provider,
         )
 
+    async def live(self, messages: Receiver[Message], first: Begin | Resume | Cancel) -> None:
+        """From the first input to the end, or to the stop; no child is left on return."""
+        async with trio.open_nursery() as self.desk:
+            ending = await self.work(messages, first)
+            if ending is not None:
+                await self.end(ending, messages)
+            if self.handle.run.is_terminal:
+                await self.settle()
+            self.desk.cancel_scope.cancel(f"{self.handle.run_id} has ended")
+
     async def work(
         self, messages: Receiver[Message], first: Begin | Resume | Cancel
     ) -> Cancel | Expire | None:
-        """Step until the run is terminal or must be ended; no child is left on return."""
-        ending: Cancel | Expire | None = None
+        """Step until the run is terminal or must be ended; turn and tools have ended on return."""
+        ending: Cancel | Expire | None = Expire(wall_ms=self.wall_ms)  # unless listening ends first
         async with trio.open_nursery() as self.nursery:
             self.wall.deadline = trio.current_time() + self.wall_ms / 1000
             self.step(first)
             self.handle.is_recovering = False
-            with self.wall:
-                ending = await self.listen(messages)
-            if self.wall.cancelled_caught:
-                ending = Expire(wall_ms=self.wall_ms)
+            ending = await self.listen(messages)
             self.nursery.cancel_scope.cancel(f"{self.handle.run_id} ends")
         return ending
+
+    @property
+    def wall(self) -> trio.CancelScope:
+        """The wall clock: at its deadline listening and every child are cancelled together."""
+        return self.nursery.cancel_scope
 
     async def listen(self, messages: Receiver[Message]) -> Cancel | Expire | None:
         """Hear messages until the run is terminal or stopped (None), or somebody ends it."""
@@ -203,16 +222,17 @@ class _RunActor:
 
     def hear_all(self, batch: list[Message]) -> Cancel | None:
         """Hear messages in order, up to one that ends the run."""
-        for message in batch:
+        for index, message in enumerate(batch):
             if isinstance(message, Cancel):
+                self.late = batch[index + 1 :]
                 return message
             self.hear(message)
         return None
 
     async def end(self, ending: Cancel | Expire, messages: Receiver[Message]) -> None:
         """Record the outcomes that still arrived, then the end."""
-        for _ in range(self.handle.inbox.depth):
-            late = await messages.receive()
+        queued = [await messages.receive() for _ in range(self.handle.inbox.depth)]
+        for late in [*self.late, *queued]:
             if isinstance(late, CallEnded):
                 self.emit(decide(self.handle.run, late, self.setting))
             elif isinstance(late, Heard):
@@ -224,6 +244,8 @@ class _RunActor:
         await self.ticket.wait()
         self.handle.is_settled = True
         self.answer_waiting()
+        for prompt, outcome in self.aborted:
+            tell_resolved(self.office.hub, prompt, outcome)
         self.handle.wake()
 
     # --- one step
@@ -260,7 +282,8 @@ class _RunActor:
         rows = tape_rows(step)
         seq = rows[-1].seq
         records: list[Record] = [record(step.run)]
-        self.add_approvals(step, records)
+        for row in rows:
+            self.add_approval(step, row, records)
         if asked is not None and asked.receipt is not None:
             records.append(asked.receipt(seq))
         self.handle.run = step.run
@@ -269,20 +292,23 @@ class _RunActor:
         self.stop_or_go_wall()
         if asked is not None:
             self.waiting[asked.reply] = seq
-            self.nursery.start_soon(self.answer, asked.reply, self.ticket)
+            self.desk.start_soon(self.answer, asked.reply, self.ticket)
 
-    def add_approvals(self, step: Step, records: list[Record]) -> None:
-        """The approval records that follow from this step."""
-        for draft in step.drafts:
-            if draft.kind == ev.ApprovalRequested.KIND:
-                prompt = msgspec.json.decode(draft.data, type=ev.ApprovalRequested)
-                asked = pending_record(step.run, prompt, step.now_ms)
-                self.handle.prompts[asked.approval_id] = asked
-                records.append(asked)
-            elif draft.kind == ev.ApprovalResolved.KIND:
-                answer = msgspec.json.decode(draft.data, type=ev.ApprovalResolved)
-                pending = self.handle.prompts.pop(answer.approval_id)
-                records.append(resolved_record(pending, answer, step.now_ms))
+    def add_approval(self, step: Step, row: TapeRow, records: list[Record]) -> None:
+        """The approval record that follows from this event, if one does."""
+        if row.kind == ev.ApprovalRequested.KIND:
+            prompt = msgspec.json.decode(row.data, type=ev.ApprovalRequested)
+            asked = pending_record(step.run, prompt, step.now_ms)
+            self.handle.prompts[asked.approval_id] = asked
+            records.append(asked)
+        elif row.kind == ev.ApprovalResolved.KIND:
+            answer = msgspec.json.decode(row.data, type=ev.ApprovalResolved)
+            settled = resolved_record(
+                self.handle.prompts.pop(answer.approval_id), answer, step.now_ms
+            )
+            records.append(settled)
+            if settled.state == "aborted":
+                self.aborted.append((settled, first_outcome(settled, row.seq)))
 
     def dispatch(self, effect: Effect) -> None:
         """Start what the step asked for; each child reports by message."""
@@ -293,7 +319,7 @@ class _RunActor:
                 self.nursery.start_soon(ask_model, handle, office, model, effect)
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
-                self.nursery.start_soon(ask_person, handle, office, prompt, self.ticket)
+                self.desk.start_soon(ask_person, handle, office, prompt, self.ticket)
             case Execute():
                 call, approved = self.tool_call(effect.call_id), effect.approval_digest
                 self.nursery.start_soon(execute_call, handle, office, call, approved, self.ticket)

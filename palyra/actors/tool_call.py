@@ -146,7 +146,7 @@ async def execute_call(
         if ended is None:
             text = f"{call.tool} was stopped at its deadline of {spec.deadline_s:g} s"
             ended = _failed(call, "timed_out", text)
-    await run.inbox.tell(ended)
+    await run.report(ended)
 
 
 def _obstacle(run: Run, call: ToolCall, approved: str | None, version: str) -> str | None:

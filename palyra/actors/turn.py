@@ -44,4 +44,4 @@ async def ask_model(
             had_output=stream.order > 0,
         )
     stream.close()
-    await run.inbox.tell(heard)
+    await run.report(heard)

@@ -16,7 +16,7 @@ from palyra.actors.dynamic import DynamicSupervisor
 from palyra.actors.session import Ended
 from palyra.errors import ActorGone, Overloaded
 
-GRACE_S = 11.0
+GRACE_S = 30.0  # ten thousand runs need some seconds to leave, each within its own grace
 
 
 def build_work(directory: Directory, max_children: int) -> DynamicSupervisor:

@@ -87,3 +87,8 @@ def recorded_outcome(record: ApprovalRecord) -> Resolved:
         won=False,
         run_id=record.run_id,
     )
+
+
+def first_outcome(settled: ApprovalRecord, seq: int) -> Resolved:
+    """What everybody is told of the answer that counted; `seq` is that of `approval.resolved`."""
+    return msgspec.structs.replace(recorded_outcome(settled), won=True, seq=seq)

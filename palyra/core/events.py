@@ -18,7 +18,7 @@ QueueMode = Literal["followup", "collect", "steer", "interrupt", "reject"]
 ApprovalMode = Literal["ask", "deny"]
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Limits of one run; None means the daemon's default."""
 
     tokens: int | None = None
@@ -26,13 +26,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: int | None = None
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of all events."""
 
     KIND: ClassVar[str]
 
 
-class RunAccepted(Event, frozen=True, kw_only=True):
+class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     """The daemon promised to do this run."""
 
     KIND = "run.accepted"
@@ -49,7 +49,7 @@ class RunAccepted(Event, frozen=True, kw_only=True):
     parent_run_id: str | None = None
 
 
-class MessageReceived(Event, frozen=True, kw_only=True):
+class MessageReceived(Event, frozen=True, kw_only=True, gc=False):
     """The text the run is about."""
 
     KIND = "message.received"
@@ -58,14 +58,14 @@ class MessageReceived(Event, frozen=True, kw_only=True):
     references: tuple[dict[str, Any], ...] = ()
 
 
-class RunStarted(Event, frozen=True, kw_only=True):
+class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     """The run left the queue."""
 
     KIND = "run.started"
     instance_id: str
 
 
-class ContextAssembled(Event, frozen=True, kw_only=True):
+class ContextAssembled(Event, frozen=True, kw_only=True, gc=False):
     """What the model is about to see."""
 
     KIND = "context.assembled"
@@ -77,7 +77,7 @@ class ContextAssembled(Event, frozen=True, kw_only=True):
     memories: tuple[str, ...] = ()
 
 
-class TurnStarted(Event, frozen=True, kw_only=True):
+class TurnStarted(Event, frozen=True, kw_only=True, gc=False):
     """A model request was sent."""
 
     KIND = "turn.started"
@@ -87,7 +87,7 @@ class TurnStarted(Event, frozen=True, kw_only=True):
     model: str
 
 
-class TurnCompleted(Event, frozen=True, kw_only=True):
+class TurnCompleted(Event, frozen=True, kw_only=True, gc=False):
     """The model's whole answer."""
 
     KIND = "turn.completed"
@@ -100,7 +100,7 @@ class TurnCompleted(Event, frozen=True, kw_only=True):
     trace_ref: str | None = None
 
 
-class TurnFailed(Event, frozen=True, kw_only=True):
+class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
     """The provider did not deliver."""
 
     KIND = "turn.failed"
@@ -112,7 +112,7 @@ class TurnFailed(Event, frozen=True, kw_only=True):
     delay_ms: int = 0
 
 
-class ToolProposed(Event, frozen=True, kw_only=True):
+class ToolProposed(Event, frozen=True, kw_only=True, gc=False):
     """Preparation of one call began."""
 
     KIND = "tool.proposed"
@@ -128,7 +128,7 @@ class ToolProposed(Event, frozen=True, kw_only=True):
     enforcement: str = "none"
 
 
-class ToolRejected(Event, frozen=True, kw_only=True):
+class ToolRejected(Event, frozen=True, kw_only=True, gc=False):
     """The call was malformed; the model may repair it."""
 
     KIND = "tool.rejected"
@@ -137,7 +137,7 @@ class ToolRejected(Event, frozen=True, kw_only=True):
     repair_hint: str
 
 
-class ToolDecided(Event, frozen=True, kw_only=True):
+class ToolDecided(Event, frozen=True, kw_only=True, gc=False):
     """The gate's last word."""
 
     KIND = "tool.decided"
@@ -150,7 +150,7 @@ class ToolDecided(Event, frozen=True, kw_only=True):
     taint: bool = False
 
 
-class ApprovalRequested(Event, frozen=True, kw_only=True):
+class ApprovalRequested(Event, frozen=True, kw_only=True, gc=False):
     """A person is asked."""
 
     KIND = "approval.requested"
@@ -168,7 +168,7 @@ class ApprovalRequested(Event, frozen=True, kw_only=True):
     policy_version: str = ""
 
 
-class ApprovalResolved(Event, frozen=True, kw_only=True):
+class ApprovalResolved(Event, frozen=True, kw_only=True, gc=False):
     """The question is settled, by a person, a deadline or the end of the run."""
 
     KIND = "approval.resolved"
@@ -180,7 +180,7 @@ class ApprovalResolved(Event, frozen=True, kw_only=True):
     reason: str
 
 
-class ToolStarted(Event, frozen=True, kw_only=True):
+class ToolStarted(Event, frozen=True, kw_only=True, gc=False):
     """The call is about to take effect; committed before it does."""
 
     KIND = "tool.started"
@@ -191,7 +191,7 @@ class ToolStarted(Event, frozen=True, kw_only=True):
     approval_id: str | None = None
 
 
-class ToolCompleted(Event, frozen=True, kw_only=True):
+class ToolCompleted(Event, frozen=True, kw_only=True, gc=False):
     """What came of it."""
 
     KIND = "tool.completed"
@@ -204,7 +204,7 @@ class ToolCompleted(Event, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class ToolAttested(Event, frozen=True, kw_only=True):
+class ToolAttested(Event, frozen=True, kw_only=True, gc=False):
     """The signed digest that ends every call."""
 
     KIND = "tool.attested"
@@ -214,7 +214,7 @@ class ToolAttested(Event, frozen=True, kw_only=True):
     signature: str  # Ed25519 over that digest's bytes, base64
 
 
-class SteerReceived(Event, frozen=True, kw_only=True):
+class SteerReceived(Event, frozen=True, kw_only=True, gc=False):
     """A word to a run under way; reaches the model at the next boundary."""
 
     KIND = "steer.received"
@@ -222,21 +222,21 @@ class SteerReceived(Event, frozen=True, kw_only=True):
     by: str
 
 
-class AnswerRejected(Event, frozen=True, kw_only=True):
+class AnswerRejected(Event, frozen=True, kw_only=True, gc=False):
     """The model's last text is not an answer."""
 
     KIND = "answer.rejected"
     reason: str
 
 
-class MessageCompleted(Event, frozen=True, kw_only=True):
+class MessageCompleted(Event, frozen=True, kw_only=True, gc=False):
     """The answer."""
 
     KIND = "message.completed"
     text: str
 
 
-class RunRecovered(Event, frozen=True, kw_only=True):
+class RunRecovered(Event, frozen=True, kw_only=True, gc=False):
     """The daemon restarted and goes on; charged before anything is dispatched."""
 
     KIND = "run.recovered"
@@ -244,14 +244,14 @@ class RunRecovered(Event, frozen=True, kw_only=True):
     from_seq: int
 
 
-class RunDone(Event, frozen=True, kw_only=True):
+class RunDone(Event, frozen=True, kw_only=True, gc=False):
     """Ended with an answer."""
 
     KIND = "run.done"
     reason: str
 
 
-class RunFailed(Event, frozen=True, kw_only=True):
+class RunFailed(Event, frozen=True, kw_only=True, gc=False):
     """Ended without; `action` says what somebody can do about it."""
 
     KIND = "run.failed"
@@ -260,7 +260,7 @@ class RunFailed(Event, frozen=True, kw_only=True):
     action: str
 
 
-class RunCancelled(Event, frozen=True, kw_only=True):
+class RunCancelled(Event, frozen=True, kw_only=True, gc=False):
     """Ended because somebody said so."""
 
     KIND = "run.cancelled"

@@ -24,7 +24,7 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = FailureClass.__args__  # type: ignor
 RETRYABLE: frozenset[str] = frozenset({"rate_limited", "transient", "timeout", "unavailable"})
 
 
-class ProposedCall(msgspec.Struct, frozen=True, kw_only=True):
+class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tool call as the model wrote it; `arguments` may not be an object or may be broken."""
 
     call_id: str
@@ -32,20 +32,20 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Any
 
 
-class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
+class UserMessage(msgspec.Struct, frozen=True, gc=False, tag="user", tag_field="role"):
     """What a person said."""
 
     text: str
 
 
-class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="role"):
+class AssistantMessage(msgspec.Struct, frozen=True, gc=False, tag="assistant", tag_field="role"):
     """What the model said and which tools it called."""
 
     text: str
     calls: tuple[ProposedCall, ...] = ()
 
 
-class ToolMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
+class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="role"):
     """What one call gave back, as the model sees it."""
 
     call_id: str
@@ -57,7 +57,7 @@ class ToolMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
 Message = UserMessage | AssistantMessage | ToolMessage
 
 
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One turn's input.  `messages` pairs every call with its result, in order."""
 
     run_id: str
@@ -78,7 +78,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class ModelTurn(msgspec.Struct, frozen=True, kw_only=True):
+class ModelTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A finished turn."""
 
     text: str

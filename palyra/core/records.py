@@ -23,7 +23,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: Literal["provider", "estimate"] = "estimate"
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What `run.get` shows of one run, except the derived phase."""
 
     run_id: str
@@ -51,7 +51,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in TERMINAL
 
 
-class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A conversation: (principal, key) is unique when a key was given."""
 
     session_id: str
@@ -67,7 +67,7 @@ ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
 ApprovalScope = Literal["once", "session", "timeboxed"]
 
 
-class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One question to a person and, once resolved, its answer."""
 
     approval_id: str
@@ -91,7 +91,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     resolved_ms: int | None = None
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The first answer to (principal, idempotency key); kept 24 h."""
 
     principal: str
@@ -104,7 +104,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 Role = Literal["operator", "client", "approver", "observer"]
 
 
-class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
+class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A bearer token as the daemon knows it: never the token, only its SHA-256."""
 
     token_id: str

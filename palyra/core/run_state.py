@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output: str = ""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything the daemon knows of a run; rebuilt by folding `apply` over its tape."""
 
     run_id: str
