@@ -91,7 +91,8 @@ def check_structure(connection: apsw.Connection) -> None:
     """Walk all pages.  Raises Unavailable when the file is damaged below the level of rows."""
     finding = connection.execute("PRAGMA quick_check(1)").get
     if finding != "ok":
-        raise Unavailable(f"journal: the database is damaged ({finding}): restore it from a backup")
+        text = " ".join(finding.split())
+        raise Unavailable(f"journal: the database is damaged ({text}): restore it from a backup")
 
 
 def _connect(path: Path, disk: Disk, flags: int) -> apsw.Connection:
