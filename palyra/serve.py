@@ -8,9 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import structlog
 import trio
@@ -18,7 +16,7 @@ import trio
 from palyra import __version__, logs
 from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Escalated
-from palyra.config import Config, Logging
+from palyra.config import Config
 from palyra.core.redact import Redactor
 from palyra.daemon import Daemon
 from palyra.errors import PalyraError, Unavailable
@@ -40,14 +38,13 @@ async def serve(config: Config, *, ready: OnReady | None = None) -> int:
     `ready` is called once, when clients are answered and every open run is with its session.
     """
     code = 0
-    configure_logging(config.logging)
+    logs.setup(config.logging, Redactor([]))
     try:
         with DataDirectory(config.paths.data_dir) as data:
             keys, token = KeyRing.open(data.keys), read_operator_token(data.keys)
             logs.setup(config.logging, Redactor([token]))
             daemon = Daemon(config, keys=keys, operator_token=token)
             daemon.abandon = _abandon
-            configure_logging(config.logging, daemon.office.redactor)
             await _live(daemon, daemon.build_edge(), ready)
     except* Unavailable as group:
         code = _report(group, EX_UNAVAILABLE)
@@ -128,51 +125,3 @@ async def _drain(daemon: Daemon, *, task_status: trio.TaskStatus[None]) -> None:
     await daemon.wait_drained()
     daemon.stop("drained")
     await trio.sleep_forever()
-
-
-# --- the log -------------------------------------------------------------------------------------
-
-
-class _Stderr:
-    """Standard error, which may be gone or on a full disk: a line that cannot be written is lost."""
-
-    @staticmethod
-    def write(text: str) -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.write(text)
-
-    @staticmethod
-    def flush() -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-
-
-def configure_logging(wanted: Logging, redactor: Redactor | None = None) -> None:
-    """Log lines go to standard error, without secrets; standard output is for the announcement.
-
-    Tracebacks come without the values of variables: those are not redacted piece by piece.
-    """
-
-    def redact(_logger: object, _method: str, line: Any) -> str:  # noqa: ANN401 - a rendered line
-        return line if redactor is None else redactor.redact_text(line)[0]
-
-    processors = structlog.processors
-    renderer = (
-        processors.JSONRenderer()
-        if wanted.format == "json"
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            processors.add_log_level,
-            processors.TimeStamper(fmt="iso", utc=True),
-            *([processors.format_exc_info] if wanted.format == "json" else []),
-            renderer,
-            redact,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(wanted.level),
-        logger_factory=structlog.PrintLoggerFactory(_Stderr()),  # type: ignore[arg-type]  # is all it uses
-    )
