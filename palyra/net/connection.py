@@ -31,6 +31,8 @@ from palyra.net.wire import FEATURES, PROTOCOL, Hello, encode_notice
 
 log = structlog.get_logger("palyra.connection")
 
+CONNECT_BYTES = 16_384  # of the first message: strangers get no more of our time
+
 
 async def serve_connection(transport: Transport, peer: Peer, services: Services) -> None:
     """Serve one client until either side has enough; the transport is closed on return.
@@ -159,7 +161,7 @@ class Connection:
         """Who the client is; whatever comes before a good `connect` ends the connection."""
         request: rpc.Request | None = None
         try:
-            request = rpc.decode(data, max_bytes=self._limits.max_message_bytes)
+            request = rpc.decode(data, max_bytes=CONNECT_BYTES)
             params = _read_connect(request)
             caller = await identify(params, self._peer, self._services)
         except PalyraError as error:

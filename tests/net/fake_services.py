@@ -1,0 +1,306 @@
+"""The daemon as connections see it, in memory: publishing and committing is up to the test."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from palyra.actors.child import ChildSnapshot
+from palyra.actors.hub import Hub, hub
+from palyra.core.access import Caller
+from palyra.core.commands import (
+    Cancelled,
+    ReceiptKey,
+    ResolveApproval,
+    Resolved,
+    RunView,
+    Started,
+    StartRun,
+    Steered,
+)
+from palyra.core.ids import Prefix
+from palyra.core.journal import Change, RunFilter
+from palyra.core.policy import PolicyDecision
+from palyra.core.records import ApprovalRecord, Receipt, Role, SessionRecord, TokenRecord
+from palyra.core.tape import TapeRow
+from palyra.core.tools import Catalogue, ToolSpec
+from palyra.errors import NotFound
+from palyra.net import wire
+from palyra.net.connection import serve_connection
+from palyra.net.limits import Limits
+from palyra.net.receipts import Receipts
+from palyra.net.services import Peer as PeerFacts
+from palyra.net.services import Services
+from palyra.net.tokens import authenticate, digest_token
+from tests.net.fake_store import FakeJournal, FakeStore, run_record
+from tests.net.memory_peer import MemoryTransport, Peer
+
+ROLES: dict[str, tuple[str, Role]] = {
+    "tok-operator": ("root", "operator"),
+    "tok-ann": ("ann", "client"),
+    "tok-bob": ("bob", "client"),
+    "tok-approver": ("eve", "approver"),
+    "tok-observer": ("oscar", "observer"),
+}
+RUN = "run_1"
+
+
+def row(seq: int, run_id: str = RUN, *, kind: str = "turn.started", text: str = "") -> TapeRow:
+    """A row of ann's whose payload names its seq."""
+    data = msgspec.json.encode({"n": seq, "text": text})
+    return TapeRow(run_id, "ses_1", seq, 1_000 + seq, kind, "ann", False, data)  # noqa: FBT003
+
+
+class FakeGateway:
+    """Counts effects; runs exist when the store has a record of them."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self.store = store
+        self.effects: list[str] = []
+        self.gate = trio.Event()  # effects wait for it
+        self.gate.set()
+        self.wake = trio.Event()  # ends `wait_run`
+
+    async def _effect(self, name: str, receipt: ReceiptKey | None, result: msgspec.Struct) -> None:
+        await self.gate.wait()
+        self.effects.append(name)
+        if receipt is not None:
+            kept = Receipt(
+                principal=receipt.principal,
+                key=receipt.key,
+                body_sha256=receipt.body_sha256,
+                result=msgspec.Raw(msgspec.json.encode(result)),
+                created_ms=0,
+            )
+            self.store.write(Change(records=(kept,)))
+
+    async def start_run(
+        self, caller: Caller, command: StartRun, receipt: ReceiptKey | None = None
+    ) -> Started:
+        run_id = f"run_{len(self.effects) + 1}"
+        started = Started(run_id=run_id, session_id="ses_1", seq=1, disposition="started")
+        await self._effect(f"start {command.text}", receipt, started)
+        self.store.runs[run_id] = run_record(run_id, principal=caller.principal)
+        return started
+
+    async def steer_run(
+        self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None
+    ) -> int:
+        await self.get_run(caller, run_id)
+        await self._effect(f"steer {text}", receipt, Steered(seq=7))
+        return 7
+
+    async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
+        await self.get_run(caller, run_id)
+        await self._effect(f"cancel {reason}", None, Steered(seq=0))
+        return Cancelled(state="cancelled", applied_seq=9)
+
+    async def get_run(self, caller: Caller, run_id: str) -> RunView:
+        await trio.lowlevel.checkpoint()
+        record = self.store.runs.get(run_id)
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no run {run_id!r}", field="run_id")
+        return RunView(record=record, phase="in_progress")
+
+    async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
+        await trio.lowlevel.checkpoint()
+        seen = [run for run in self.store.runs.values() if caller.sees(run.principal)]
+        return [RunView(record=run, phase="in_progress") for run in seen[: wanted.limit]]
+
+    async def wait_run(
+        self,
+        caller: Caller,
+        run_id: str,
+        *,
+        until: Literal["terminal", "attention"],
+        timeout_s: float,
+    ) -> tuple[RunView, bool]:
+        del until
+        view = await self.get_run(caller, run_id)
+        with trio.move_on_after(timeout_s) as scope:
+            await self.wake.wait()
+        return view, scope.cancelled_caught
+
+    async def resolve_approval(
+        self, caller: Caller, command: ResolveApproval, receipt: ReceiptKey | None = None
+    ) -> Resolved:
+        resolved = Resolved(
+            decision=command.decision,
+            scope=command.scope,
+            by=caller.principal,
+            resolved_ms=1,
+            won=True,
+            run_id=RUN,
+            seq=3,
+        )
+        await self._effect(f"resolve {command.decision}", receipt, resolved)
+        return resolved
+
+    async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
+        raise NotFound(f"no approval {approval_id!r} for {caller.principal}")
+
+    async def list_approvals(
+        self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        del caller, run_id, pending_only, limit
+        return []
+
+    async def resolve_session(
+        self, caller: Caller, *, key: str | None, session_id: str | None
+    ) -> SessionRecord:
+        await self._effect("session", None, Steered(seq=0))
+        return SessionRecord(
+            session_id=session_id or "ses_new",
+            principal=caller.principal,
+            key=key,
+            created_ms=len(self.effects),
+            updated_ms=1,
+        )
+
+    async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        record = self.store.sessions.get(session_id)
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no session {session_id!r}")
+        return record
+
+    async def list_sessions(
+        self, caller: Caller, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        del before
+        seen = [found for found in self.store.sessions.values() if caller.sees(found.principal)]
+        return seen[:limit]
+
+    async def archive_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        return await self.resolve_session(caller, key=None, session_id=session_id)
+
+    async def reset_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        return await self.resolve_session(caller, key=None, session_id=session_id)
+
+    def list_queue(self, caller: Caller, session_id: str) -> list[str]:
+        del caller
+        return [f"run_of_{session_id}"]
+
+    def catalogue(self) -> Catalogue:
+        echo = ToolSpec(
+            name="echo",
+            version="1",
+            description="",
+            parameters={},
+            tool_class="read_only_safe",
+            risk="low",
+        )
+        return Catalogue(tools={"echo": echo}, hash="h")
+
+    async def explain_policy(
+        self, caller: Caller, tool: str, arguments: dict[str, Any]
+    ) -> PolicyDecision:
+        del caller, arguments
+        return PolicyDecision(
+            answer="allow", reason_code="allowed", reason=tool, policies=(), version="1"
+        )
+
+
+class Daemon:
+    """Hub, store and services; `publish` and `commit` stand for the run and journal actors."""
+
+    def __init__(self, nursery: trio.Nursery, limits: Limits) -> None:
+        self.nursery = nursery
+        self.store = FakeStore()
+        self.journal = FakeJournal(self.store)
+        self.gateway = FakeGateway(self.store)
+        self.hub = Hub(wire)
+        self.hub_life = trio.CancelScope()
+        self.now_ms = 1_000_000
+        self.state: wire.State = "ready"
+        numbers = count(1)
+
+        def new_id(prefix: Prefix) -> str:
+            return f"{prefix}_{next(numbers)}"
+
+        self.services = Services(
+            gateway=self.gateway,
+            hub=self.hub,
+            journal=self.journal,
+            receipts=Receipts(self.journal, lambda: self.now_ms),
+            authenticate=partial(authenticate, journal=self.journal, now_ms=lambda: self.now_ms),
+            limits=limits,
+            instance_id="i-1",
+            version="1.2.3",
+            public_key=b"\x01\x02",
+            sign=lambda message: b"signed " + message[:4],
+            state=lambda: self.state,
+            tree=lambda: ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0),
+            now_ms=lambda: self.now_ms,
+            new_id=new_id,
+        )
+        for token, (principal, role) in ROLES.items():
+            self.add_token(token, principal, role)
+
+    def add_token(
+        self, token: str, principal: str, role: Role, *, expires_ms: int | None = None
+    ) -> TokenRecord:
+        record = TokenRecord(
+            token_id=f"id-of-{token}",
+            sha256=digest_token(token),
+            principal=principal,
+            role=role,
+            name=token,
+            created_ms=0,
+            expires_ms=expires_ms,
+        )
+        self.store.write(Change(records=(record,)))
+        return record
+
+    async def start_hub(self) -> None:
+        """Begin with an empty hub, also after one that crashed."""
+        self.hub_life.cancel("crash")
+        self.hub_life = trio.CancelScope()
+        await self.nursery.start(self._live)
+
+    async def _live(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with self.hub_life:
+            await hub(self.hub, task_status=task_status)
+
+    def publish(self, *rows: TapeRow) -> None:
+        self.hub.publish(rows)
+
+    def commit(self, *rows: TapeRow) -> None:
+        """To the store, then to the hub, as the journal actor does."""
+        self.store.write(Change(rows=rows))
+        self.hub.committed([(rows[-1].run_id, rows[-1].seq)])
+
+    def dial(self, *, window: float = float("inf"), bearer: str | None = None) -> Peer:
+        """A fresh connection, before hello."""
+        transport = MemoryTransport(window)
+        facts = PeerFacts("memory", bearer)
+        self.nursery.start_soon(serve_connection, transport, facts, self.services)
+        return Peer(transport)
+
+    async def connect(
+        self, token: str = "tok-ann", *, window: float = float("inf"), want: tuple[str, ...] = ()
+    ) -> Peer:
+        """A connected client; hello is dropped."""
+        peer = self.dial(window=window)
+        await peer.call("connect", token=token, client={"name": "test"}, want=list(want))
+        peer.notices.clear()
+        return peer
+
+
+@asynccontextmanager
+async def open_daemon(limits: Limits | None = None) -> AsyncGenerator[Daemon]:
+    """A daemon whose run RUN of ann's is open, with an empty tape."""
+    async with trio.open_nursery() as nursery:
+        daemon = Daemon(nursery, limits or Limits())
+        daemon.store.runs[RUN] = run_record(RUN)
+        daemon.store.sessions["ses_1"] = SessionRecord(
+            session_id="ses_1", principal="ann", key=None, created_ms=1, updated_ms=1
+        )
+        await daemon.start_hub()
+        try:
+            yield daemon
+        finally:
+            nursery.cancel_scope.cancel("the test is over")
