@@ -54,8 +54,10 @@ async def daemon(home: Path) -> AsyncGenerator[Daemon]:
         async with trio.open_nursery() as nursery:
             await nursery.start(served.run)
             await served.wait_ready()
-            yield served
-            served.stop("measured")
+            try:
+                yield served
+            finally:
+                served.stop("measured")
 
 
 async def one_run(served: Daemon, text: str = TEXT) -> None:
@@ -93,16 +95,16 @@ async def in_process() -> dict[str, Any]:
     results: dict[str, Any] = {}
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     for concurrency, total in RUNS.items():
-        rounds = []
-        for _ in range(ROUNDS):
-            with tempfile.TemporaryDirectory() as home:
-                async with daemon(Path(home)) as served:
-                    await many_runs(lambda s=served: one_run(s), 1, 20)  # type: ignore[misc]  # warm
-                    rounds.append(
-                        await many_runs(lambda s=served: one_run(s), concurrency, total)  # type: ignore[misc]  # bound
-                    )
+        rounds = [await _one_round(concurrency, total) for _ in range(ROUNDS)]
         results[str(concurrency)] = _medians(rounds)
     return results
+
+
+async def _one_round(concurrency: int, total: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as home:
+        async with daemon(Path(home)) as served:
+            await many_runs(lambda: one_run(served), 1, 20)
+            return await many_runs(lambda: one_run(served), concurrency, total)
 
 
 def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
@@ -111,7 +113,7 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 def rss_bytes() -> int:
     """Resident memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -40,17 +40,21 @@ async def serve(config: Config, *, ready: OnReady | None = None) -> int:
     code = 0
     logs.setup(config.logging, Redactor([]))
     try:
-        with DataDirectory(config.paths.data_dir) as data:
-            keys, token = KeyRing.open(data.keys), read_operator_token(data.keys)
-            logs.setup(config.logging, Redactor([token]))
-            daemon = Daemon(config, keys=keys, operator_token=token)
-            daemon.abandon = _abandon
-            await _live(daemon, daemon.build_edge(), ready)
+        await _serve(config, ready)
     except* Unavailable as group:
         code = _report(group, EX_UNAVAILABLE)
     except* Escalated as group:
         code = _report(group, EX_SOFTWARE)
     return code
+
+
+async def _serve(config: Config, ready: OnReady | None) -> None:
+    with DataDirectory(config.paths.data_dir) as data:
+        keys, token = KeyRing.open(data.keys), read_operator_token(data.keys)
+        logs.setup(config.logging, Redactor([token]))
+        daemon = Daemon(config, keys=keys, operator_token=token)
+        daemon.abandon = _abandon
+        await _live(daemon, daemon.build_edge(), ready)
 
 
 def _report(group: BaseExceptionGroup[PalyraError], code: int) -> int:
