@@ -20,6 +20,7 @@ class ReplayStream(trio.abc.HalfCloseableStream):
     def __init__(self, stream: trio.SocketStream, pending: bytes = b"") -> None:
         self.socket = stream.socket
         self.write_timeout_s = math.inf  # for a writer that cannot bound its writes itself
+        self.heard_s = -math.inf  # when the peer last sent anything, on trio's clock
         self._stream = stream
         self._pending = pending
         self._unsent: deque[memoryview] = deque()
@@ -27,7 +28,9 @@ class ReplayStream(trio.abc.HalfCloseableStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """The next bytes, those read before first; empty at the end of the stream."""
         if not self._pending:
-            return bytes(await self._stream.receive_some(max_bytes or RECEIVE_BYTES))
+            data = await self._stream.receive_some(max_bytes or RECEIVE_BYTES)
+            self.heard_s = trio.current_time()
+            return bytes(data)
         await trio.lowlevel.checkpoint()
         size = max_bytes or RECEIVE_BYTES
         taken, self._pending = self._pending[:size], self._pending[size:]

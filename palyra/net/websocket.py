@@ -71,13 +71,16 @@ class WebSocketTransport:
             await self._stream.linger(max_bytes=4 * self._limits.max_message_bytes)
 
     async def keep_alive(self) -> None:
-        """Ping now and then; close the socket of a peer that does not answer.  Never returns."""
+        """Ping now and then; close the socket of a peer that stays silent.  Never returns."""
         while True:
             await trio.sleep(self._limits.ping_every_s)
+            asked_s = trio.current_time()
             with trio.move_on_after(self._limits.pong_within_s) as scope:
                 await self._engine.check_alive()
-            # While a message waits for `receive` no pong can be seen: that is our doing.
-            if scope.cancelled_caught and not self._engine.is_held_up:
+            # Any byte is life: a pong cannot overtake a long message.  And while a message waits
+            # for `receive` nothing is read at all: that is our doing.
+            is_silent = scope.cancelled_caught and self._stream.heard_s < asked_s
+            if is_silent and not self._engine.is_held_up:
                 self._stream.abort()
 
 

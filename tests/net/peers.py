@@ -68,9 +68,11 @@ class RawPeer:
         self.stream = stream
         self.answer = b""
         self._read = bytearray()
+        self._writing = trio.Lock()
 
     async def send(self, data: bytes) -> None:
-        await self.stream.send_all(data)
+        async with self._writing:
+            await self.stream.send_all(data)
 
     async def read_until(self, end: bytes) -> bytes:
         """Everything up to and with `end`."""

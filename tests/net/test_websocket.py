@@ -328,6 +328,19 @@ async def test_peer_that_answers_pings_stays(autojump_clock: MockClock) -> None:
     assert pytest.approx(100, abs=0.1) == autojump_clock.current_time() - began
 
 
+async def test_slow_upload_is_not_taken_for_a_dead_peer(autojump_clock: MockClock) -> None:
+    """A peer in the middle of a long message cannot send a pong, but its bytes show that it lives."""
+    message = frame(TEXT, b"x" * 100)
+    async with connected() as peer:
+        for byte in message:
+            await peer.send(bytes((byte,)))
+            await trio.sleep_until(autojump_clock.current_time() + 5)
+        opcode = PING
+        while opcode == PING:
+            opcode, payload = await peer.read_frame()
+        assert (TEXT, b"x" * 100) == (opcode, payload)
+
+
 async def test_busy_receiver_is_not_taken_for_a_dead_peer(autojump_clock: MockClock) -> None:
     """While messages wait for us, a pong behind them cannot be seen, and that kills nobody."""
     received: list[bytes] = []
