@@ -1,0 +1,88 @@
+"""What the documents name exists: files, links, methods, notifications, event kinds, codes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from palyra.core.events import KINDS
+from palyra.net import closing
+from palyra.net.client.frames import ERRORS
+from palyra.net.methods.table import METHODS
+from palyra.net.wire import NOTIFICATIONS
+from tests.docs_blocks import ROOT
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
+# A path as the documents write one: in backticks, from the root of the checkout.
+NAMED = re.compile(
+    r"`((?:palyra|tests|bench|docs)/[\w/.*-]*|(?:core|actors|net|store|tools|models)/[\w/.]+\.py)`"
+)
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def find_named(page: Path) -> list[str]:
+    return NAMED.findall(page.read_text(encoding="utf-8"))
+
+
+def does_exist(name: str) -> bool:
+    """Whether the name stands for a file or folder; `core/run.py` is short for one in palyra/."""
+    return any(True for base in (ROOT, ROOT / "palyra") for _ in base.glob(name.rstrip("/")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_files_exist(page: Path) -> None:
+    """Every file, folder and pattern of the checkout that a page names is there."""
+    assert [] == [name for name in find_named(page) if not does_exist(name)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page leads to a file."""
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [] == [link for link in links if not (page.parent / link).exists()]
+
+
+def test_missing_files_are_noticed(tmp_path: Path) -> None:
+    """A page that names a file which is not there is found out."""
+    page = tmp_path / "page.md"
+    page.write_text("`core/run.py`, `tests/core/test_run.py`, `core/runs.py`", encoding="utf-8")
+    found = [name for name in find_named(page) if not does_exist(name)]
+    assert ["core/runs.py"] == found
+
+
+def test_protocol_page_names_everything_there_is() -> None:
+    """Each method, notification, event kind, error code and close code is on the page."""
+    page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    codes = [
+        str(code) for name, code in vars(closing).items() if name.isupper() and "_BYTES" not in name
+    ]
+    names = [
+        *METHODS,
+        *NOTIFICATIONS,
+        *KINDS,
+        *(code for code in ERRORS if code != "protocol_error"),
+    ]
+    missing = [name for name in names if f"`{name}`" not in page]
+    assert [] == missing + [code for code in codes if f"| {code} |" not in page]
+
+
+def test_every_promise_names_its_tests() -> None:
+    """Each numbered sentence of the contract is followed by a test file, or says there is none."""
+    page = (ROOT / "docs/semantics.md").read_text(encoding="utf-8")
+    promises = re.split(r"(?m)^(?=\d+\. \*\*)", page.partition("## Not promised")[0])[1:]
+    assert list(range(1, len(promises) + 1)) == [int(text.split(".")[0]) for text in promises]
+    assert [] == [
+        text[:40] for text in promises if "`tests/" not in text and "*no test yet*" not in text
+    ]
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    """The pages of docs/decisions/ count from 0001 on, and each has the three headings."""
+    pages = sorted((ROOT / "docs/decisions").glob("*.md"))
+    assert list(range(1, len(pages) + 1)) == [int(page.name[:4]) for page in pages]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert ["Context", "Choice", "Cost"] == re.findall(r"(?m)^## (.*)$", text)
