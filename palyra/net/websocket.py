@@ -11,13 +11,12 @@ from contextlib import suppress
 import trio
 from trio_websocket import ConnectionClosed
 
+from palyra.net import closing
 from palyra.net.engine import Engine, WebSocketLimits
 from palyra.net.replay import ReplayStream
 from palyra.net.sniff import Head
 from palyra.net.transport import PeerClosed
 from palyra.net.upgrade import Admission
-
-NORMAL, GOING_AWAY, INTERNAL_ERROR, SLOW_CONSUMER = 1000, 1001, 1011, 1013
 
 
 class WebSocketTransport:
@@ -52,7 +51,7 @@ class WebSocketTransport:
             except ConnectionClosed as closed:
                 raise PeerClosed(f"{self.name}: {closed.reason}") from None
         if scope.cancelled_caught:
-            await self.close(SLOW_CONSUMER, "slow consumer")
+            await self.close(closing.SLOW_CONSUMER, "slow consumer")
             raise PeerClosed(f"{self.name}: took nothing for {self._limits.send_timeout_s:g} s")
 
     async def close(self, code: int, reason: str) -> None:
@@ -124,9 +123,9 @@ async def _serve_and_close(
 ) -> None:
     try:
         await serve(transport)
-        await transport.close(NORMAL, "")
+        await transport.close(closing.DONE, "")
     finally:
         if trio.current_effective_deadline() == -math.inf:  # cancelled
-            await transport.close(GOING_AWAY, "the daemon is going away")
+            await transport.close(closing.GOING_AWAY, "the daemon is going away")
         else:  # a crash of `serve`, which goes on to the supervisor; otherwise closed already
-            await transport.close(INTERNAL_ERROR, "internal error")
+            await transport.close(closing.BUG, "internal error")

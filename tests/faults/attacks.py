@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -240,45 +241,24 @@ async def early_garbage(target: Target) -> str:
         return await read_end(peer)
 
 
-@attack("close 1002")
-async def reserved_bits(target: Target) -> str:
-    bits = target.rng.choice([0x40, 0x20, 0x10, 0x70])
-    return await send_bad_frame(target, frame(TEXT, b"x", first=0x80 | bits))
-
-
-@attack("close 1002")
-async def reserved_opcode(target: Target) -> str:
-    return await send_bad_frame(target, frame(target.rng.choice([3, 7, 11, 15]), b"x"))
-
-
-@attack("close 1002")
-async def unmasked(target: Target) -> str:
-    return await send_bad_frame(target, frame(TEXT, b"x", masked=False))
-
-
-@attack("close 1002")
-async def fragmented_control(target: Target) -> str:
-    return await send_bad_frame(target, frame(target.rng.choice([PING, PONG, CLOSE]), first=0))
-
-
-@attack("close 1002")
-async def long_control(target: Target) -> str:
-    return await send_bad_frame(target, frame(PING, b"x" * 126))
-
-
-@attack("close 1003")
-async def binary(target: Target) -> str:
-    return await send_bad_frame(target, frame(BINARY, b"x" * 1_000))
-
-
-@attack("close 1007")
-async def invalid_utf8(target: Target) -> str:
-    return await send_bad_frame(target, frame(TEXT, b"\xf0\x28\x8c\xbc"))
-
-
-@attack("close 1009")
-async def too_big(target: Target) -> str:
-    return await send_bad_frame(target, frame(TEXT, b"x" * (MAX_MESSAGE_BYTES + 1)))
+BAD_FRAMES = {
+    "reserved_bit_1": (frame(TEXT, b"x", first=0xC0), "close 1002"),
+    "reserved_bit_2": (frame(TEXT, b"x", first=0xA0), "close 1002"),
+    "reserved_bit_3": (frame(TEXT, b"x", first=0x90), "close 1002"),
+    "reserved_opcode": (frame(3, b"x"), "close 1002"),
+    "reserved_control": (frame(11, b"x"), "close 1002"),
+    "unmasked": (frame(TEXT, b"x", masked=False), "close 1002"),
+    "fragmented_ping": (frame(PING, first=0), "close 1002"),
+    "fragmented_close": (frame(CLOSE, first=0), "close 1002"),
+    "long_control": (frame(PING, b"x" * 126), "close 1002"),
+    "binary": (frame(BINARY, b"x" * 1_000), "close 1003"),
+    "invalid_utf8": (frame(TEXT, b"\xf0\x28\x8c\xbc"), "close 1007"),
+    "too_big": (frame(TEXT, b"x" * (MAX_MESSAGE_BYTES + 1)), "close 1009"),
+    "polite_close": (frame(CLOSE, b"\x03\xe8bye"), "close 1000"),
+}
+ATTACKS |= {
+    name: (partial(send_bad_frame, data=data), {end}) for name, (data, end) in BAD_FRAMES.items()
+}
 
 
 @attack("close 1009", END)
@@ -293,11 +273,6 @@ async def endless_message(target: Target) -> str:
         except trio.BrokenResourceError:
             return END
         return await read_end(peer)
-
-
-@attack("close 1000", END)
-async def polite_close(target: Target) -> str:
-    return await send_bad_frame(target, frame(CLOSE, b"\x03\xe8bye"))
 
 
 @attack(END)
