@@ -71,8 +71,8 @@ _CODES[UnknownMethod.code] = UNKNOWN_METHOD
 def decode(data: bytes, *, max_bytes: int) -> Request:
     """The request in `data`.
 
-    Checked in this order: size, UTF-8, number and nesting of values, JSON with its extensions refused, duplicate
-    names, lone surrogates, envelope.  Raises TooLarge or BadMessage, nothing else.
+    Checked in this order: size, UTF-8, number and nesting of values, JSON with its extensions
+    refused, duplicate names, lone surrogates, envelope.  Raises TooLarge or BadMessage only.
     """
     if len(data) > max_bytes:
         raise TooLarge(f"message has {len(data)} bytes, the limit is {max_bytes}")
