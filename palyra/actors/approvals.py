@@ -66,13 +66,13 @@ class Approvals:
 
     def count(self, principal: str) -> int:
         """How many prompts of that principal are open."""
-        return sum(1 for prompt, _ in self._open.values() if prompt.principal == principal)
+        return sum(entry.prompt.principal == principal for entry in self._open.values())
 
     @contextmanager
-    def opened(self, prompt: ApprovalRecord) -> Generator[Mailbox[Answer]]:
+    def opened(self, prompt: ApprovalRecord, ticket: Ticket) -> Generator[Mailbox[Answer]]:
         """The prompt is open inside the block; late answers get ActorGone after it."""
         mailbox: Mailbox[Answer] = Mailbox(prompt.approval_id, 64)
-        self._open[prompt.approval_id] = (prompt, mailbox)
+        self._open[prompt.approval_id] = _OpenPrompt(prompt, ticket, mailbox)
         try:
             yield mailbox
         finally:

@@ -65,7 +65,7 @@ INBOX_CAPACITY = 256  # a run hears its own few children and a person now and th
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """An input somebody waits for: answered, once committed, with the seq of its last event."""
+    """An input somebody waits for: answered, once committed, with the seq of its own event."""
 
     input: Input
     reply: Reply[int]
@@ -117,7 +117,7 @@ class RunHandle:
         receipt: Callable[[int], Receipt] | None = None,
         timeout_s: float,
     ) -> int:
-        """Hand in an input; the seq of its last event once that is committed.
+        """Hand in an input; the seq of its own event once that is committed.
 
         Raises IllegalState when the run no longer takes it, TooSlow, ActorGone.
         Cancellation: the input may still take effect.
@@ -193,6 +193,8 @@ class _RunActor:
             if self.handle.run.is_terminal:
                 await self.settle()
             self.desk.cancel_scope.cancel(f"{self.handle.run_id} has ended")
+        if self.handle.is_settled:
+            self.handle.wake()
 
     async def work(
         self, messages: Receiver[Message], first: Begin | Resume | Cancel
@@ -240,13 +242,12 @@ class _RunActor:
         self.step(ending)
 
     async def settle(self) -> None:
-        """Wait until the end is durable, then tell everybody who waits for it."""
+        """Wait until the end is durable, then answer whoever is owed a reply."""
         await self.ticket.wait()
         self.handle.is_settled = True
         self.answer_waiting()
         for prompt, outcome in self.aborted:
             tell_resolved(self.office.hub, prompt, outcome)
-        self.handle.wake()
 
     # --- one step
 
@@ -280,7 +281,7 @@ class _RunActor:
         if not step.drafts:
             return
         rows = tape_rows(step)
-        seq = rows[-1].seq
+        seq = rows[0].seq  # of what was heard; what follows from it is committed with it
         records: list[Record] = [record(step.run)]
         for row in rows:
             self.add_approval(step, row, records)

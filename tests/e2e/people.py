@@ -1,0 +1,55 @@
+"""People and programs that use one daemon: clients, approvers, observers, each with a token."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.records import ApprovalRecord, Role
+from palyra.net.client import Client, Subscription, TapeEvent
+from tests.e2e.daemon_process import DaemonProcess
+
+
+def write_call(path: str, content: str = "written") -> str:
+    """A message whose run wants to write a file, which needs a person."""
+    return f"/call write_file {msgspec.json.encode({'path': path, 'content': content}).decode()}"
+
+
+async def make_token(operator: Client, role: Role, principal: str | None = None) -> str:
+    """A new bearer token for somebody of that role."""
+    made = await operator.create_token(principal=principal or role, role=role, name="e2e")
+    assert made.token is not None
+    return made.token
+
+
+@asynccontextmanager
+async def somebody(
+    daemon: DaemonProcess, role: Role, principal: str | None = None
+) -> AsyncGenerator[Client]:
+    """A connected client with a token of that role."""
+    async with daemon.connect() as operator:
+        token = await make_token(operator, role, principal)
+    async with daemon.connect(token) as client:
+        yield client
+
+
+async def ask_for(client: Client, text: str) -> ApprovalRecord:
+    """Start a run that stops at a question; the question."""
+    started = await client.start_run(text)
+    await client.wait_run(started.run_id, until="attention")
+    (asked,) = await client.list_approvals(run_id=started.run_id)
+    return asked
+
+
+async def see(items: Subscription, *wanted: str) -> TapeEvent:
+    """The next event of one of these kinds."""
+    async for item in items:
+        if isinstance(item, TapeEvent) and item.kind in wanted:
+            return item
+    raise AssertionError(f"the run ended without {wanted}")
+
+
+def find_events(tape: list[TapeEvent], kind: type[ev.Event]) -> list[ev.Event]:
+    """The decoded events of one kind."""
+    return [item.event for item in tape if isinstance(item.event, kind)]
