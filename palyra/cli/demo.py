@@ -19,7 +19,13 @@ from rich.console import Console
 
 import palyra
 from palyra.cli.exits import FAILED, stop_for
-from palyra.cli.process import start_daemon, stop_daemon, wait_announced
+from palyra.cli.process import (
+    KILLED_WITHIN_S,
+    STOPPED_WITHIN_S,
+    start_daemon,
+    stop_daemon,
+    wait_announced,
+)
 from palyra.cli.shell import first_error
 from palyra.cli.show import Show
 from palyra.cli.tape import PUBLIC_KEY_PATH, export_tape, is_signed, parse_key
@@ -48,7 +54,7 @@ class Demo:
         """From an empty directory to a stopped daemon."""
         (self.workspace / NOTE_PATH).unlink(missing_ok=True)
         self.show.step("starting a daemon in a process of its own")
-        daemon = await start_daemon(self.home, "--workspace", str(self.workspace))
+        daemon, code = await start_daemon(self.home, "--workspace", str(self.workspace)), -1
         try:
             found = await wait_announced(daemon)
             self.show.detail(f"pid {found.pid} at {found.ws_url}")
@@ -59,7 +65,8 @@ class Demo:
                 await self._check_tape(operator, events)
         finally:
             self.show.step("stopping the daemon by its pid")
-            code = await stop_daemon(daemon)
+            with trio.move_on_after(STOPPED_WITHIN_S + KILLED_WITHIN_S, shield=True):
+                code = await stop_daemon(daemon)
             self.show.detail(f"exit code {code}")
         self.show.claim("the daemon drained and exited with 0", holds=code == 0)
         is_gone = find_discovery(self.home) is None

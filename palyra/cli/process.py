@@ -14,6 +14,7 @@ from palyra.net.discovery import Discovery, find_discovery
 LOOK_EVERY_S = 0.02  # a start takes half a second
 READY_WITHIN_S = 30.0
 STOPPED_WITHIN_S = 20.0  # twice the daemon's own grace
+KILLED_WITHIN_S = 5.0
 LOG_TAIL_CHARS = 2_000
 
 

@@ -1,6 +1,5 @@
 """`palyra tape`: what happened, and the proof that it did."""
 
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import IO
 
@@ -32,35 +31,28 @@ def tape() -> None:
 @shared_options
 def show(options: Options, run_id: str, after_seq: int) -> None:
     """Show the events of a run; with --json one a line, complete."""
+    talk(options, lambda client: _show_events(client, run_id, after_seq, as_json=options.as_json))
 
-    async def work(client: Client) -> None:
-        start_ms: int | None = None
-        async for event in read_events(client, run_id, after_seq):
+
+async def _show_events(client: Client, run_id: str, after_seq: int, *, as_json: bool) -> None:
+    """Print all committed events after `after_seq`, page by page."""
+    start_ms: int | None = None
+    cursor: int | None = after_seq
+    while cursor is not None:
+        page = await client.read_tape(run_id, cursor, limit=PAGE_ROWS)
+        cursor = page.next_after_seq
+        for event in page.events:
             start_ms = event.at_ms if start_ms is None else start_ms
-            if options.as_json:
+            if as_json:
                 print_json_line(to_json(event))
             else:
                 _print_event(event, start_ms)
-
-    talk(options, work)
 
 
 def _print_event(event: TapeEvent, start_ms: int) -> None:
     line = narrate(event)
     past_s = (event.at_ms - start_ms) / 1000
     say(f"{event.seq:>4} {past_s:>8.3f} s  {event.kind:<19} {line.text}", fg=line.colour)
-
-
-async def read_events(
-    client: Client, run_id: str, after_seq: int = -1
-) -> AsyncGenerator[TapeEvent]:
-    """All committed events after `after_seq`, page by page."""
-    cursor: int | None = after_seq
-    while cursor is not None:
-        page = await client.read_tape(run_id, cursor, limit=PAGE_ROWS)
-        for event in page.events:
-            yield event
-        cursor = page.next_after_seq
 
 
 @tape.command()

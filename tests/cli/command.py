@@ -24,7 +24,7 @@ class Result:
     err: str
 
     @property
-    def json(self) -> Any:  # noqa: ANN401 - whatever the command printed
+    def json(self) -> Any:
         """Standard output as JSON."""
         return msgspec.json.decode(self.out)
 

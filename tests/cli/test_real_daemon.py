@@ -69,7 +69,8 @@ async def real_daemon(directory: Path) -> AsyncGenerator[House]:
             await house.start()
             yield house
     finally:
-        code = await house.stop()
+        with trio.move_on_after(WITHIN_S, shield=True):
+            code = await house.stop()
     assert 0 == code
 
 
@@ -106,8 +107,8 @@ async def test_stream_survives_kill_and_restart(tmp_path: Path) -> None:
             asked = (await client.list_approvals(run_id=started.run_id))[0]
             await client.resolve_approval(asked.approval_id, "allow", asked.digest)
             await follow_until(view, items, RunDone)
+        run = await client.wait_run(started.run_id)  # what was seen is news, this is a promise
         committed = (await client.read_tape(started.run_id, limit=1000)).events
-        run = await client.wait_run(started.run_id)
         assert "x" == (house.work / "note.txt").read_text()
     assert committed == view
     assert ("done", "answered") == (run.state, run.reason)
