@@ -226,7 +226,7 @@ async def client(home: Path, concurrency: int, total: int) -> None:
         async def perform() -> None:
             chosen = clients[next(turn) % len(clients)]
             started = await chosen.start_run(TEXT)
-            await chosen.wait_run(started.run_id, timeout_ms=60_000)
+            await chosen.wait_run(started.run_id)
 
         await many_runs(perform, 1, 20)
         print(json.dumps(await many_runs(perform, concurrency, total)))

@@ -219,12 +219,20 @@ class _Keeper:
                 await self._do_chores()
 
     async def _take(self, messages: Receiver[Ticket]) -> list[Ticket]:
-        """What waits; empty when a chore is due first."""
+        """What waits; empty when a chore is due first.
+
+        The others get one turn before the batch is closed: what they are about to append often
+        follows from the same message, and shares its sync.
+        """
+        tickets: list[Ticket] = []
         with trio.move_on_at(min(self._seal_at_s, self._probe_at_s)):
             tickets = await messages.drain()
-            self._desk.waiting_changes -= len(tickets)
-            return tickets
-        return []
+        with trio.CancelScope(shield=True), suppress(trio.EndOfChannel):  # what was taken is kept
+            await trio.lowlevel.checkpoint()
+            if self._desk.waiting_changes > len(tickets) > 0:
+                tickets += await messages.drain()
+        self._desk.waiting_changes -= len(tickets)
+        return tickets
 
     async def refuse_queued(self, inbox: Mailbox[Ticket]) -> None:
         """Settle what nobody will commit: all that is queued before a bookmark."""
