@@ -9,6 +9,7 @@ from tests.e2e.daemon_process import DaemonProcess, running
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
-    """A real daemon with the default configuration."""
-    with running(tmp_path_factory.mktemp("daemon")) as process:
+    """A real daemon with the default configuration, but for the rate of requests."""
+    base = tmp_path_factory.mktemp("daemon")
+    with running(base, PALYRA_SERVER__REQUESTS_PER_S="100000") as process:
         yield process

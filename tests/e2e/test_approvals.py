@@ -1,6 +1,7 @@
 """Approvals over real connections: who may answer, which answer counts, what follows."""
 
 from collections.abc import Generator
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -10,7 +11,7 @@ from palyra.core import events as ev
 from palyra.errors import DigestMismatch, Forbidden, InvalidParams
 from palyra.net.client import Client
 from tests.e2e.daemon_process import DaemonProcess, running
-from tests.e2e.people import ask_for, somebody, write_call
+from tests.e2e.people import ask_for, see, somebody, write_call
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 from tests.e2e.wire import WITHIN_S
 
@@ -99,9 +100,8 @@ async def test_first_answer_wins(daemon: DaemonProcess) -> None:
             outcomes.append(await who.resolve_approval(asked.approval_id, decision, asked.digest))
 
         async with trio.open_nursery() as nursery:
-            for decision in DECISIONS:
-                for who in (anna, bert, anna, bert):
-                    nursery.start_soon(answer, who, decision)
+            for who, decision in product((anna, bert, anna, bert), DECISIONS):
+                nursery.start_soon(answer, who, decision)
         await client.wait_run(asked.run_id)
         late = await client.resolve_approval(asked.approval_id, "deny", asked.digest)
         record = await client.get_approval(asked.approval_id)
@@ -114,6 +114,21 @@ async def test_first_answer_wins(daemon: DaemonProcess) -> None:
         record.state,
         record.by,
     )
+
+
+async def test_answer_to_what_the_wire_shows(daemon: DaemonProcess) -> None:
+    """A prompt can be answered as soon as its event is seen, committed or not."""
+    async with daemon.connect() as client:
+        for number in range(8):
+            started = await client.start_run(write_call(f"prompt-{number}.txt"))
+            async with client.events(started.run_id) as items:
+                asked = (await see(items, "approval.requested")).event
+                assert isinstance(asked, ev.ApprovalRequested)
+                outcome = await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+                assert outcome.won
+                last = await see(items, *ev.TERMINAL_KINDS)
+            assert "run.done" == last.kind
+            assert (daemon.workspace / f"prompt-{number}.txt").exists()
 
 
 async def test_what_does_not_count(daemon: DaemonProcess) -> None:
