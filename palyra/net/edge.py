@@ -23,7 +23,7 @@ from palyra.net.sniff import Refusal
 from palyra.net.tally import Tally
 from palyra.net.upgrade import Names
 
-# Each connection holds one descriptor and about 60 KB; the usual limit is 1 024 descriptors.
+# Each connection holds one descriptor and, idle, 31 KB; the usual limit is 1 024 descriptors.
 MAX_CONNECTIONS = 512
 CONNECTION_GRACE_S = 5.0  # more than `WebSocketLimits.close_timeout_s`
 TURN_AWAY_WITHIN_S = 0.1  # a fresh socket has room for the answer: this never waits

@@ -1,0 +1,70 @@
+"""Readings: pure functions of snapshots, with a fixed number of time series."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from palyra.actors.child import ChildSnapshot
+from palyra.net.metrics import Reading, read_journal, read_state, read_tally, read_tree
+from palyra.net.tally import Tally
+from palyra.net.wire import State
+
+
+@dataclass
+class FakeJournal:
+    backlog: int
+    is_writable: bool
+
+
+def values(readings: list[Reading], name: str) -> dict[str, float]:
+    """Label value to number, of one metric."""
+    return {
+        "".join(value for _, value in reading.labels): reading.value
+        for reading in readings
+        if reading.name == name
+    }
+
+
+@pytest.mark.parametrize("state", ["starting", "ready", "draining"])
+def test_exactly_one_state_is_one(state: State) -> None:
+    """Each state has a series; that of the present one is 1."""
+    found = values(list(read_state(state)), "palyra_state")
+    assert {"starting", "ready", "draining"} == set(found)
+    assert {state} == {name for name, value in found.items() if value == 1}
+
+
+def test_journal_readings() -> None:
+    """The backlog, and whether commits succeed."""
+    journal = FakeJournal(7, is_writable=False)
+    found = list(read_journal(journal))  # type: ignore[arg-type]  # it has all that is read
+    assert {"": 7} == values(found, "palyra_journal_backlog_rows")
+    assert {"": 0} == values(found, "palyra_journal_writable")
+
+
+def test_tally_readings_are_totals() -> None:
+    """Refusals are counted by status; everything of the tally only grows."""
+    tally = Tally(accepted=5, refused=Counter({403: 2, 400: 1}))
+    found = list(read_tally(tally))
+    assert {"400": 1, "403": 2} == values(found, "palyra_requests_refused")
+    assert {"": 5} == values(found, "palyra_connections_accepted")
+    assert all(reading.is_total for reading in found)
+
+
+def make_child(child_id: str, depth: int | None = None, restarts: int = 0) -> ChildSnapshot:
+    return ChildSnapshot(
+        id=child_id, state="running", incarnation=1, restarts=restarts, mailbox_depth=depth
+    )
+
+
+def test_number_of_series_does_not_grow_with_actors() -> None:
+    """A thousand runs are one kind; nothing of their ids shows."""
+    runs = tuple(make_child(f"run:{number}", depth=number) for number in range(1_000))
+    root = ChildSnapshot(
+        id="daemon", state="running", incarnation=1, restarts=0, children=(*runs, make_child("hub"))
+    )
+    found = list(read_tree(root))
+    assert {"daemon": 1, "hub": 1, "run": 1_000} == values(found, "palyra_actors")
+    assert {"run": 999} == values(found, "palyra_mailbox_depth_max")
+    assert len(found) < 12
+    assert "run:1" not in str(found)
