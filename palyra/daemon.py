@@ -190,9 +190,6 @@ class Daemon:
             websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
         )
 
-        async def serve(transport: Transport, peer: Peer) -> None:
-            await serve_connection(transport, peer, self.services)
-
         tally = Tally()
         sources = HttpSources(
             version=__version__,
@@ -208,8 +205,12 @@ class Daemon:
                 lambda: read_tree(self.snapshot()),
             ),
         )
-        edge = Edge(settings, serve, LateHttp(sources), tally)
+        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally)
         return edge
+
+    async def serve_transport(self, transport: Transport, peer: Peer) -> None:
+        """Serve one client to its end; see `net.connection`."""
+        await serve_connection(transport, peer, self.services)
 
     @staticmethod
     def _asyncapi(edge: Edge) -> bytes:

@@ -17,11 +17,14 @@ from palyra import __version__, logs
 from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Escalated
 from palyra.config import Config
+from palyra.core.access import Caller
 from palyra.core.redact import Redactor
 from palyra.daemon import Daemon
 from palyra.errors import PalyraError, Unavailable
+from palyra.net import stdio
 from palyra.net.discovery import DISCOVERY_NAME, Discovery, write_discovery
 from palyra.net.edge import Edge
+from palyra.net.services import Peer
 from palyra.store.datadir import DataDirectory
 from palyra.store.keys import KeyRing, read_operator_token
 
@@ -32,15 +35,17 @@ EX_SOFTWARE = 70
 OnReady = Callable[[Discovery], None]
 
 
-async def serve(config: Config, *, ready: OnReady | None = None) -> int:
+async def serve(config: Config, *, ready: OnReady | None = None, is_stdio: bool = False) -> int:
     """Serve until a signal says stop; the process's exit code.
 
     `ready` is called once, when clients are answered and every open run is with its session.
+    With `is_stdio` the parent process is a client too, over standard input and output, with the
+    operator's rights; when it closes its end, the daemon drains.
     """
     code = 0
     logs.setup(config.logging, Redactor([]))
     try:
-        await _serve(config, ready)
+        await _serve(config, ready, is_stdio=is_stdio)
     except* Unavailable as group:
         code = _report(group, EX_UNAVAILABLE)
     except* Escalated as group:
@@ -48,13 +53,30 @@ async def serve(config: Config, *, ready: OnReady | None = None) -> int:
     return code
 
 
-async def _serve(config: Config, ready: OnReady | None) -> None:
+async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> None:
     with DataDirectory(config.paths.data_dir) as data:
         keys, token = KeyRing.open(data.keys), read_operator_token(data.keys)
         logs.setup(config.logging, Redactor([token]))
         daemon = Daemon(config, keys=keys, operator_token=token)
         daemon.abandon = _abandon
-        await _live(daemon, daemon.build_edge(), ready)
+        edge = daemon.build_edge()
+        parent = [_parent_spec(daemon, edge)] if is_stdio else []
+        await _live(daemon, edge, ready, parent)
+
+
+def _parent_spec(daemon: Daemon, edge: Edge) -> ChildSpec:
+    """The connection to the parent process."""
+    parent = Caller(principal="operator", role="operator", token_id=stdio.NAME)
+    transport = stdio.take_stdio(max_message_bytes=daemon.config.server.max_message_bytes)
+    peer = Peer(stdio.NAME, caller=parent)
+    return stdio.child_spec(transport, daemon.serve_transport, peer, partial(_end, daemon, edge))
+
+
+def _end(daemon: Daemon, edge: Edge) -> None:
+    """Begin to drain."""
+    log.info("draining", open_runs=len(daemon.directory.runs))
+    edge.stop_accepting()
+    daemon.begin_drain()
 
 
 def _report(group: BaseExceptionGroup[PalyraError], code: int) -> int:
@@ -74,13 +96,16 @@ def _abandon(stuck: Sequence[str]) -> None:
     os._exit(EX_SOFTWARE)
 
 
-async def _live(daemon: Daemon, edge: Edge, ready: OnReady | None) -> None:
+async def _live(
+    daemon: Daemon, edge: Edge, ready: OnReady | None, parent: Sequence[ChildSpec]
+) -> None:
     """The tree with a process's children behind the edge: announcement, signals, drain."""
     discovery = daemon.config.paths.data_dir / DISCOVERY_NAME
     try:
         await daemon.run(
             [
                 edge.child_spec(),
+                *parent,
                 ChildSpec("signals", partial(_obey_signals, daemon, edge)),
                 ChildSpec("drain", partial(_drain, daemon)),
                 # Last: who reads the announcement may send a signal at once.
@@ -118,9 +143,7 @@ async def _obey_signals(daemon: Daemon, edge: Edge, *, task_status: trio.TaskSta
             if daemon.state == "draining":
                 daemon.stop("a second signal")
             else:
-                log.info("draining", open_runs=len(daemon.directory.runs))
-                edge.stop_accepting()
-                daemon.begin_drain()
+                _end(daemon, edge)
 
 
 async def _drain(daemon: Daemon, *, task_status: trio.TaskStatus[None]) -> None:

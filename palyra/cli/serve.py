@@ -47,30 +47,50 @@ def make_config(
     return load_config(home or base.home, file, overrides)
 
 
-def run_daemon(config: Config, ready: Callable[[Discovery], None]) -> int:
+def run_daemon(
+    config: Config, ready: Callable[[Discovery], None], *, is_stdio: bool = False
+) -> int:
     """Its exit code, once it has drained.  Raises Stop when it cannot start."""
     import trio  # noqa: PLC0415 - help must be instant
 
     from palyra.serve import serve as serve_daemon  # noqa: PLC0415 - imports every library
 
     try:
-        return trio.run(partial(serve_daemon, config, ready=ready))
+        return trio.run(partial(serve_daemon, config, ready=ready, is_stdio=is_stdio))
     except PalyraError as error:
         raise stop_for(error) from None
 
 
 @click.command()
 @daemon_options
+@click.option(
+    "--stdio",
+    "is_stdio",
+    is_flag=True,
+    help="Speak the protocol on standard input and output too; a free port unless --port says.",
+)
 def serve(
-    home: Path | None, file: Path | None, workspace: Path | None, **server: str | int | None
+    home: Path | None,
+    file: Path | None,
+    workspace: Path | None,
+    *,
+    is_stdio: bool,
+    **server: str | int | None,
 ) -> None:
     """Run the daemon for a service manager or a parent process.
 
-    Once it is ready it prints where it listens, as one line of JSON.  SIGTERM drains it, a second
-    one cuts that short.
+    Once it is ready it prints where it listens, as one line of JSON; with --stdio the first line
+    is the protocol's hello instead.  SIGTERM drains it, a second one cuts that short.
     """
+    if is_stdio and server.get("port") is None:
+        server["port"] = 0
     config = make_config(home, file, workspace, **server)
-    raise SystemExit(run_daemon(config, _announce))
+    ready = _keep_quiet if is_stdio else _announce
+    raise SystemExit(run_daemon(config, ready, is_stdio=is_stdio))
+
+
+def _keep_quiet(_: Discovery) -> None:
+    """Standard output belongs to the protocol."""
 
 
 def _announce(discovery: Discovery) -> None:
