@@ -13,6 +13,7 @@ import trio
 
 from palyra.net.client import Client, connect
 from palyra.net.discovery import DISCOVERY_NAME, Discovery
+from tests.e2e.wire import reach
 
 STOPPED_WITHIN_S = 30.0  # three times the drain's own grace
 SAID_CHARS = 4_000
@@ -21,7 +22,7 @@ SAID_CHARS = 4_000
 class DaemonProcess:
     """One home, and the processes that serve it one after another.
 
-    All methods but the last four block: a start takes half a second.
+    All methods but the async ones block: a start takes half a second.
     """
 
     def __init__(self, base: Path, **environment: str) -> None:
@@ -144,6 +145,10 @@ class DaemonProcess:
     def follow(self, token: str | None = None) -> AbstractAsyncContextManager[Client]:
         """A client that finds the next process, too."""
         return connect(home=self.home, token=token or self.token)
+
+    async def reach(self, run_id: str, kind: str, *, after_seq: int = -1) -> int:
+        """Wait until an event of that kind after `after_seq` is committed; its seq."""
+        return await reach(self.port, self.token, run_id, kind, after_seq=after_seq)
 
 
 @contextmanager

@@ -152,3 +152,14 @@ async def connected(port: int, token: str, *want: str) -> AsyncGenerator[Wire]:
         await wire.named("hello")
         await wire.call("connect", token=token, client={"name": "e2e"}, want=list(want))
         yield wire
+
+
+async def reach(port: int, token: str, run_id: str, kind: str, *, after_seq: int = -1) -> int:
+    """Wait until an event of that kind after `after_seq` is committed; its seq."""
+    async with connected(port, token) as wire:
+        await wire.call("tape.subscribe", run_id=run_id, after_seq=after_seq, kinds=[kind])
+        event = await wire.named("tape.event")
+        seq, committed = event["seq"], event["committed"]
+        while committed < seq:
+            committed = (await wire.named("tape.committed"))["committed"]
+        return int(seq)
