@@ -32,6 +32,7 @@ log = structlog.get_logger()
 
 # Every open run waits for few of its appends, so thousands waiting mean a disk that hangs.
 MAX_WAITING = 65_536  # changes
+MAILBOX_CAPACITY = 8  # a batch, a stop and a bookmark, with room to spare
 MAX_BATCH = 1_024  # changes in one transaction: some 20 ms of writing
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
@@ -100,13 +101,20 @@ class Ticket:
             trio.lowlevel.reschedule(task)
 
 
+Batch = list[Ticket]  # the message: one for all appends until the actor takes it
+
+
 @dataclass(slots=True)
 class Desk:
-    """What the actor lets handles see.  Written by the actor, except for the count of arrivals."""
+    """What the actor and its handles share.
+
+    Appends join `batch`, which is in the mailbox already; it is None when the next append has to
+    begin one.  So the mailbox holds one message for a thousand appends.
+    """
 
     is_open: bool = False
     is_writable: bool = False
-    waiting_changes: int = 0
+    batch: Batch | None = None
     waiting_rows: int = 0
 
 
@@ -121,8 +129,7 @@ class JournalHandle:
     def __init__(
         self, store: JournalStore, *, run_blocking: RunBlocking = blocking.run_sync
     ) -> None:
-        # One place more than appends may take: the bookmark of `refuse_queued`.
-        self.inbox: Mailbox[Ticket] = Mailbox("journal", MAX_WAITING + 1)
+        self.inbox: Mailbox[Batch] = Mailbox("journal", MAILBOX_CAPACITY)
         self.desk = Desk()
         self.store = store
         self._run_blocking = run_blocking
@@ -133,12 +140,15 @@ class JournalHandle:
         desk = self.desk
         if not desk.is_open:
             ticket.settle(ActorGone("the journal is not running"))
-        elif desk.waiting_changes >= MAX_WAITING:
-            ticket.settle(Overloaded(f"{MAX_WAITING} changes wait for the journal"))
-        else:
-            self.inbox.offer(ticket)
-            desk.waiting_changes += 1
+            return ticket
+        if desk.batch is None:
+            desk.batch = []
+            self.inbox.offer(desk.batch)
+        if len(desk.batch) < MAX_WAITING:
+            desk.batch.append(ticket)
             desk.waiting_rows += len(change.rows)
+        else:
+            ticket.settle(Overloaded(f"{MAX_WAITING} changes wait for the journal"))
         return ticket
 
     async def commit(self, change: Change) -> None:
@@ -209,7 +219,7 @@ class _Keeper:
         self._probe_at_s = inf  # never, while writing works
         self._pause_s = PROBE_S
 
-    async def serve(self, messages: Receiver[Ticket]) -> None:
+    async def serve(self, messages: Receiver[Batch]) -> None:
         """Commit batches; seal and probe when it is time, also under steady load."""
         with suppress(trio.EndOfChannel):
             while True:
@@ -218,31 +228,30 @@ class _Keeper:
                     await self._commit(tickets[start : start + MAX_BATCH])
                 await self._do_chores()
 
-    async def _take(self, messages: Receiver[Ticket]) -> list[Ticket]:
+    async def _take(self, messages: Receiver[Batch]) -> Batch:
         """What waits; empty when a chore is due first.
 
         The others get one turn before the batch is closed: what they are about to append often
         follows from the same message, and shares its sync.
         """
-        tickets: list[Ticket] = []
         with trio.move_on_at(min(self._seal_at_s, self._probe_at_s)):
-            tickets = await messages.drain()
-        with trio.CancelScope(shield=True), suppress(trio.EndOfChannel):  # what was taken is kept
-            await trio.lowlevel.checkpoint()
-            if self._desk.waiting_changes > len(tickets) > 0:
-                tickets += await messages.drain()
-        self._desk.waiting_changes -= len(tickets)
-        return tickets
+            batch = await messages.receive()
+            with trio.CancelScope(shield=True):  # what was taken is kept
+                await trio.lowlevel.checkpoint()
+            self._desk.batch = None
+            return batch
+        return []
 
-    async def refuse_queued(self, inbox: Mailbox[Ticket]) -> None:
+    async def refuse_queued(self, inbox: Mailbox[Batch]) -> None:
         """Settle what nobody will commit: all that is queued before a bookmark."""
         gone = ActorGone("the journal ended before it came to this change")
         bookmark = Ticket(Change())
         with suppress(ActorGone, trio.EndOfChannel), inbox.receiver() as messages:
-            inbox.offer(bookmark)
+            inbox.offer([bookmark])
             while not bookmark.is_settled:
-                _settle_all(await messages.drain(), gone)
-        self._desk.waiting_changes = self._desk.waiting_rows = 0
+                _settle_all(await messages.receive(), gone)
+        self._desk.batch = None
+        self._desk.waiting_rows = 0
 
     async def close(self) -> None:
         """Close the store; one that cannot be closed well says so at its next opening."""
@@ -318,6 +327,26 @@ def _settle_all(tickets: Sequence[Ticket], error: PalyraError) -> None:
     """Give all that are not settled yet the same answer."""
     for ticket in tickets:
         ticket.settle(error)
+
+
+def report_opened(report: OpenReport) -> None:
+    """Say what opening the journal found; a break in the chain must not pass unnoticed."""
+    found = report.verification
+    log.info(
+        "journal opened",
+        schema=report.schema_version,
+        migrated_from=report.migrated_from,
+        events=report.head_position,
+        was_clean=report.was_clean,
+    )
+    for note in report.notes:
+        log.warning("journal.opened", note=note)
+    if found.first_break is not None:
+        log.critical(
+            "the journal's chain is broken: run `palyra tape verify`",
+            breaks=found.breaks,
+            first=found.first_break.detail,
+        )
 
 
 # --- spec ----------------------------------------------------------------------------------------
