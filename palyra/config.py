@@ -93,6 +93,7 @@ class Models(Section, frozen=True, kw_only=True):
     """Which model answers."""
 
     default: Annotated[str, _doc("Model of runs that name none.")] = "scripted"
+    scripts: Annotated[str, _doc("A JSON file of scripts for the scripted model.")] = ""
 
 
 class PolicyConfig(Section, frozen=True, kw_only=True):

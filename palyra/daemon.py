@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -41,12 +42,13 @@ from palyra.actors.tool_call import Gate
 from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.context import Agent, Prefix, stable_prefix
-from palyra.core.journal import Change, OpenReport
+from palyra.core.journal import Change
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
-from palyra.errors import InvariantBroken
+from palyra.errors import InvalidParams, InvariantBroken
 from palyra.models.scripted import Scripted
+from palyra.models.scripts import parse_scripts
 from palyra.net import wire
 from palyra.net.asyncapi import render_asyncapi
 from palyra.net.connection import serve_connection
@@ -106,7 +108,9 @@ class Daemon:
         self.hub = hub_actor.Hub(wire)
         self.journal = journal_actor.JournalHandle(store or sqlite_journal(config, keys))
         self.directory = Directory()
-        self.office = self._build_office(operator_token, models or {"scripted": Scripted(new_id)})
+        self.office = self._build_office(
+            operator_token, models or {"scripted": scripted_model(config)}
+        )
         self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
         self.sessions = Sessions(self.office, self.work)
         self.gateway = Gateway(self.office, self.sessions)
@@ -239,7 +243,9 @@ class Daemon:
             "daemon",
             [
                 journal_actor.child_spec(
-                    self.journal, on_committed=self.hub.committed, on_opened=report_opened
+                    self.journal,
+                    on_committed=self.hub.committed,
+                    on_opened=journal_actor.report_opened,
                 ),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.directory),
@@ -330,6 +336,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def scripted_model(config: Config) -> Scripted:
+    """The model that needs no provider.  Raises InvalidParams for scripts it cannot play."""
+    if not config.models.scripts:
+        return Scripted(new_id)
+    path = Path(config.models.scripts)
+    try:
+        return Scripted(new_id, parse_scripts(path.read_bytes()))
+    except OSError as error:
+        raise InvalidParams(f"models.scripts = {str(path)!r}: {error.strerror}") from None
+
+
 def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
     """The journal in the data directory."""
     return SqliteJournal(
@@ -338,26 +355,6 @@ def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
         now_ms=now_ms,
         synchronous=config.journal.synchronous,
     )
-
-
-def report_opened(report: OpenReport) -> None:
-    """Say what opening the journal found; a break in the chain must not pass unnoticed."""
-    found = report.verification
-    log.info(
-        "journal opened",
-        schema=report.schema_version,
-        migrated_from=report.migrated_from,
-        events=report.head_position,
-        was_clean=report.was_clean,
-    )
-    for note in report.notes:
-        log.warning("journal", note=note)
-    if found.first_break is not None:
-        log.critical(
-            "the journal's chain is broken: run `palyra tape verify`",
-            breaks=found.breaks,
-            first=found.first_break.detail,
-        )
 
 
 def _prefixes(toolbox: Toolbox) -> Callable[[str], Prefix]:
