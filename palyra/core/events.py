@@ -30,6 +30,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of all events."""
 
     KIND: ClassVar[str]
+    HAS_FOREIGN_TEXT: ClassVar[bool] = True  # False: ids, numbers and the daemon's words only
 
 
 class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
@@ -62,6 +63,7 @@ class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     """The run left the queue."""
 
     KIND = "run.started"
+    HAS_FOREIGN_TEXT = False
     instance_id: str
 
 
@@ -69,6 +71,7 @@ class ContextAssembled(Event, frozen=True, kw_only=True, gc=False):
     """What the model is about to see."""
 
     KIND = "context.assembled"
+    HAS_FOREIGN_TEXT = False
     turn: int
     segments: tuple[dict[str, Any], ...]
     input_tokens: int
@@ -81,6 +84,7 @@ class TurnStarted(Event, frozen=True, kw_only=True, gc=False):
     """A model request was sent."""
 
     KIND = "turn.started"
+    HAS_FOREIGN_TEXT = False
     turn: int
     attempt: int
     provider: str
@@ -184,6 +188,7 @@ class ToolStarted(Event, frozen=True, kw_only=True, gc=False):
     """The call is about to take effect; committed before it does."""
 
     KIND = "tool.started"
+    HAS_FOREIGN_TEXT = False
     call_id: str
     executor: str
     enforcement: str
@@ -240,6 +245,7 @@ class RunRecovered(Event, frozen=True, kw_only=True, gc=False):
     """The daemon restarted and goes on; charged before anything is dispatched."""
 
     KIND = "run.recovered"
+    HAS_FOREIGN_TEXT = False
     attempt: int
     from_seq: int
 

@@ -43,7 +43,9 @@ class Step:
 
     def add(self, event: ev.Event) -> None:
         """Redact, apply, keep.  Raises InvariantBroken when the state does not allow the event."""
-        data, redacted = self.setting.redact(ev.encode_event(event))
+        data, redacted = ev.encode_event(event), False
+        if event.HAS_FOREIGN_TEXT:
+            data, redacted = self.setting.redact(data)
         if redacted:
             event = ev.decode_event(event.KIND, data)
         self.run = apply(self.run, event, self.now_ms)
