@@ -29,8 +29,9 @@ from palyra.core.access import Caller
 from palyra.core.commands import StartRun
 from palyra.daemon import Daemon
 from palyra.net.client import connect
+from palyra.net.tokens import new_token
 from palyra.store.datadir import DataDirectory
-from palyra.store.keys import KeyRing, new_token
+from palyra.store.keys import KeyRing
 
 TEXT = '/call echo {"text": "hello"}'
 WAITING = '/call write_file {"path": "x", "content": "y"}'  # asks a person

@@ -62,10 +62,10 @@ from palyra.net.receipts import Receipts
 from palyra.net.schema import describe_protocol
 from palyra.net.services import Peer, Services
 from palyra.net.tally import Tally
-from palyra.net.tokens import authenticate
+from palyra.net.tokens import authenticate, digest_token, token_record
 from palyra.net.transport import Transport
 from palyra.store.journal import SqliteJournal
-from palyra.store.keys import KeyRing, token_record, token_sha256
+from palyra.store.keys import KeyRing
 from palyra.tools.basic import basic_tools
 from palyra.tools.catalog import Toolbox
 from palyra.tools.confine import Workspace
@@ -273,7 +273,7 @@ class Daemon:
     ) -> None:
         """Make sure the operator's token, which lies in its file, opens the door."""
         self.state = "starting"
-        digest = token_sha256(self._operator_token)
+        digest = digest_token(self._operator_token)
         found = await self.journal.read(lambda store: store.find_token(digest))
         if found is None:
             record = token_record(

@@ -25,6 +25,7 @@ from palyra.net import stdio
 from palyra.net.discovery import DISCOVERY_NAME, Discovery, write_discovery
 from palyra.net.edge import Edge
 from palyra.net.services import Peer
+from palyra.net.tokens import new_token
 from palyra.store.datadir import DataDirectory
 from palyra.store.keys import KeyRing, read_operator_token
 
@@ -55,7 +56,7 @@ async def serve(config: Config, *, ready: OnReady | None = None, is_stdio: bool 
 
 async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> None:
     with DataDirectory(config.paths.data_dir) as data:
-        keys, token = KeyRing.open(data.keys), read_operator_token(data.keys)
+        keys, token = KeyRing.open(data.keys), read_operator_token(data.keys, new_token)
         logs.setup(config.logging, Redactor([token]))
         daemon = Daemon(config, keys=keys, operator_token=token)
         daemon.abandon = _abandon

@@ -171,6 +171,7 @@ _TOKENS = (
 
 # class, start, prefix, body.  Prefixes as their owners document them.
 _VENDORS = (
+    ("palyra", WORD, "pal_", f"{_URL64}{{40,}}"),  # our own bearer tokens
     ("anthropic", WORD, "sk-ant-", f"{_URL64}{{20,}}"),
     ("openai", WORD, "sk-proj-", f"{_URL64}{{20,}}"),
     ("openai", WORD, "sk-svcacct-", f"{_URL64}{{20,}}"),

@@ -10,7 +10,7 @@ import secrets
 
 from palyra.core.access import Caller
 from palyra.core.ports import NowMs
-from palyra.core.records import TokenRecord
+from palyra.core.records import Role, TokenRecord
 from palyra.errors import Unauthenticated
 from palyra.net.ports import Journal
 
@@ -28,6 +28,20 @@ def new_token() -> str:
 def digest_token(token: str) -> str:
     """What is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def token_record(
+    token: str, *, token_id: str, principal: str, role: Role, name: str, now_ms: int
+) -> TokenRecord:
+    """The record to commit for a token; it does not contain it."""
+    return TokenRecord(
+        token_id=token_id,
+        sha256=digest_token(token),
+        principal=principal,
+        role=role,
+        name=name,
+        created_ms=now_ms,
+    )
 
 
 async def authenticate(token: str, journal: Journal, now_ms: NowMs) -> Caller:

@@ -6,12 +6,12 @@ operator's own file; the journal knows a token by its SHA-256.
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from palyra.core.records import Role, TokenRecord
 from palyra.errors import InvalidParams, Unavailable
 from palyra.store import private
 
@@ -82,32 +82,8 @@ def parse_public_key(text: str) -> bytes:
     return key
 
 
-def new_token() -> str:
-    """A fresh bearer token: 43 characters that are safe in a header and on a command line."""
-    return secrets.token_urlsafe(TOKEN_BYTES)
-
-
-def token_sha256(token: str) -> str:
-    """What the journal knows a token by."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def token_record(
-    token: str, *, token_id: str, principal: str, role: Role, name: str, now_ms: int
-) -> TokenRecord:
-    """The record to commit for a token; it does not contain it."""
-    return TokenRecord(
-        token_id=token_id,
-        sha256=token_sha256(token),
-        principal=principal,
-        role=role,
-        name=name,
-        created_ms=now_ms,
-    )
-
-
-def read_operator_token(directory: Path) -> str:
-    """The token in `directory/operator.token`, made at the first call.
+def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
+    """The token in `directory/operator.token`, made at the first call with `new_token`.
 
     The caller commits its record when the journal has none: a crash in between leaves a token
     that the next start completes.  Raises Unavailable.

@@ -35,6 +35,7 @@ SECRETS = [
     ("openai", "", "sk-" + "svcacct-" + MIXED[:40], " rest"),
     ("openai", "", "sk-" + "admin-" + MIXED[:40], "'"),
     ("openai", "", "sk-" + MIXED[:48], ""),
+    ("palyra", "", "pal_" + MIXED[:43], ""),
     ("openrouter", "", "sk-or-" + "v1-" + HEX[:64], ""),
     ("aws", "id=", "AKIA" + "IOSFODNN7EXAMPLE", ""),
     ("aws", "", "ASIA" + "IOSFODNN7EXAMPLE", ""),

@@ -9,11 +9,8 @@ from palyra.errors import InvalidParams, Unavailable
 from palyra.store.keys import (
     KeyRing,
     is_signed,
-    new_token,
     parse_public_key,
     read_operator_token,
-    token_record,
-    token_sha256,
 )
 
 # RFC 8032, section 7.1, test 2.
@@ -63,7 +60,7 @@ def test_key_files_are_private(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
     directory.mkdir(mode=0o755)
     KeyRing.open(directory)
-    read_operator_token(directory)
+    read_operator_token(directory, lambda: "fresh")
     modes = {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
     assert {"signing.key": 0o600, "signing.pub": 0o600, "operator.token": 0o600} == modes
     assert 0o700 == directory.stat().st_mode & 0o777
@@ -87,10 +84,11 @@ def test_what_is_no_public_key_is_refused(text: str) -> None:
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, name: str) -> None:
     """A key or token with an open mode is a secret no more; the remedy is named."""
     KeyRing.open(tmp_path)
-    read_operator_token(tmp_path)
+    read_operator_token(tmp_path, lambda: "fresh")
     (tmp_path / name).chmod(0o640)
     with pytest.raises(Unavailable, match="chmod 600"):
-        (KeyRing.open if name == "signing.key" else read_operator_token)(tmp_path)
+        KeyRing.open(tmp_path)
+        read_operator_token(tmp_path, lambda: "fresh")
 
 
 def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
@@ -127,26 +125,10 @@ def test_keys_in_a_place_that_cannot_be_written_are_refused(tmp_path: Path) -> N
         KeyRing.open(tmp_path / "file" / "keys")
 
 
-def test_tokens_are_long_and_different() -> None:
-    """A token carries 256 bit in characters that are safe in a header."""
-    tokens = {new_token() for _ in range(50)}
-    assert (50, {43}) == (len(tokens), {len(token) for token in tokens})
-    assert all(character.isalnum() or character in "-_" for token in tokens for character in token)
-
-
-def test_a_token_record_does_not_contain_the_token() -> None:
-    """What is stored is the SHA-256."""
-    record = token_record(
-        "secret", token_id="tok_1", principal="operator", role="operator", name="first", now_ms=7
-    )
-    assert hashlib.sha256(b"secret").hexdigest() == record.sha256 == token_sha256("secret")
-    assert "secret" not in repr(record)
-
-
 def test_the_operators_token_is_made_once(tmp_path: Path) -> None:
     """The second start finds the token of the first, so that its record can be completed."""
-    first = read_operator_token(tmp_path)
+    first = read_operator_token(tmp_path, lambda: "fresh")
     assert (first, f"{first}\n") == (
-        read_operator_token(tmp_path),
+        read_operator_token(tmp_path, lambda: "another"),
         (tmp_path / "operator.token").read_text(),
     )

@@ -10,7 +10,7 @@ from palyra.core.records import Role, TokenRecord
 from palyra.errors import NotFound
 from palyra.net.methods.method import Call, Id, Method, Mutation, Result
 from palyra.net.params import NoParams
-from palyra.net.tokens import digest_token, new_token
+from palyra.net.tokens import new_token, token_record
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 
@@ -51,15 +51,16 @@ class Tokens(Result, frozen=True, kw_only=True):
 
 async def create(call: Call, params: TokenCreate) -> TokenShown:
     token, now_ms = new_token(), call.services.now_ms()
-    record = TokenRecord(
+    record = token_record(
+        token,
         token_id=call.services.new_id("tok"),
-        sha256=digest_token(token),
         principal=params.principal,
         role=params.role,
         name=params.name,
-        created_ms=now_ms,
-        expires_ms=None if params.ttl_ms is None else now_ms + params.ttl_ms,
+        now_ms=now_ms,
     )
+    if params.ttl_ms is not None:
+        record = msgspec.structs.replace(record, expires_ms=now_ms + params.ttl_ms)
     shown = await call.once(TokenShown, lambda: _commit(call, record))
     is_new = shown.token_id == record.token_id  # otherwise the receipt of an earlier request
     return msgspec.structs.replace(shown, token=token) if is_new else shown
