@@ -1,0 +1,565 @@
+"""The journal actor: order, batches, refusals, failures of the store, and its own end."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.actors import journal as module
+from palyra.actors.journal import JournalHandle, Ticket, child_spec
+from palyra.actors.supervisor import Supervisor
+from palyra.core.journal import Change, OpenReport
+from palyra.core.ports import JournalStore
+from palyra.errors import (
+    ActorGone,
+    InvariantBroken,
+    Overloaded,
+    PalyraError,
+    TooLarge,
+    Unavailable,
+)
+from palyra.store.memory_journal import MemoryJournal
+from tests.store.kit import row, rows, seqs, sqlite_journal
+
+T = TypeVar("T")
+
+
+class Store(MemoryJournal):
+    """A store that notes its calls and fails when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[Change]] = []
+        self.seals_s: list[float] = []
+        self.probes_s: list[float] = []
+        self.fail_with: Exception | None = None
+        self.fail_seal = False
+
+    def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
+        if changes:
+            self.batches.append(list(changes))
+        else:
+            self.probes_s.append(trio.current_time())
+        if self.fail_with is not None:
+            raise self.fail_with
+        return super().commit(changes)
+
+    def seal(self) -> bool:
+        self.seals_s.append(trio.current_time())
+        if self.fail_seal:
+            raise Unavailable("journal: seal: disk full")
+        return super().seal()
+
+
+class Thread:
+    """A thread that is none: calls happen in place, when the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = trio.Event()
+        self.gate.set()
+        self.is_closed = False
+
+    async def call(self, fn: Callable[..., T], *args: object) -> T:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        with trio.CancelScope(shield=True):  # like a real call: nobody can interrupt it
+            await self.gate.wait()
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        return fn(*args)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def shut(self) -> None:
+        """Let calls wait until `gate` is set."""
+        self.gate = trio.Event()
+
+
+async def call_inline(fn: Callable[..., T], *args: object) -> T:
+    await trio.lowlevel.checkpoint()
+    return fn(*args)
+
+
+class Kit:
+    """A journal actor with everything in the test's hands."""
+
+    def __init__(self, store: JournalStore) -> None:
+        self.handle = JournalHandle(store, run_blocking=call_inline)
+        self.thread = Thread()
+        self.heads: list[list[tuple[str, int]]] = []
+        self.reports: list[OpenReport] = []
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        await module.journal(
+            self.handle,
+            on_committed=self.heads.append,
+            on_opened=self.reports.append,
+            new_thread=lambda _name: self.thread,
+            task_status=task_status,
+        )
+
+
+@asynccontextmanager
+async def running(store: JournalStore) -> AsyncGenerator[Kit, None]:
+    kit = Kit(store)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(kit.run)
+        try:
+            yield kit
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+async def outcome(ticket: Ticket) -> type[PalyraError] | None:
+    """What waiting for the ticket raises."""
+    try:
+        await ticket.wait()
+    except PalyraError as error:
+        return type(error)
+    return None
+
+
+async def outcomes(tickets: Sequence[Ticket]) -> list[type[PalyraError] | None]:
+    return [await outcome(ticket) for ticket in tickets]
+
+
+# --- commits -------------------------------------------------------------------------------------
+
+
+async def test_a_ticket_is_kept_when_its_change_is_committed(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Before the commit nothing is promised; after it the rows are there."""
+    async with running(store) as kit:
+        ticket = kit.handle.append(rows("run_a", 0, 2))
+        before = ticket.is_committed
+        await ticket.wait()
+        await ticket.wait()
+        assert (False, True) == (before, ticket.is_committed)
+        assert [0, 1] == seqs(store, "run_a")
+
+
+async def test_appends_are_committed_in_the_order_of_the_calls(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Whoever appends first stands first in the journal."""
+    async with running(store) as kit:
+        names = [f"run_{n}" for n in (3, 1, 2)]
+        tickets = [kit.handle.append(rows(name, 0, 1)) for name in names]
+        assert [None] * 3 == await outcomes(tickets)
+        links = [store.read_chain(name, after_seq=-1, limit=1)[0] for name in names]
+        assert [1, 2, 3] == [link.position for link in links]
+
+
+async def test_what_piles_up_during_a_commit_is_the_next_batch(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """One commit at a time; all that waits shares the next one."""
+    async with running(store) as kit:
+        kit.thread.shut()
+        tickets = [kit.handle.append(rows("run_a", 0, 1))]
+        await wait_all_tasks_blocked()
+        tickets += [kit.handle.append(rows("run_a", seq, 1)) for seq in (1, 2, 3)]
+        await wait_all_tasks_blocked()
+        kit.thread.gate.set()
+        assert [None] * 4 == await outcomes(tickets)
+        assert [1, 3] == [len(batch) for batch in store.batches]
+
+
+async def test_those_who_run_at_the_same_time_share_a_batch(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Appends of tasks that were woken together become one commit."""
+    async with running(store) as kit:
+        async with trio.open_nursery() as nursery:
+            for n in range(20):
+                nursery.start_soon(kit.handle.commit, rows(f"run_{n}", 0, 1))
+        assert [20] == [len(batch) for batch in store.batches]
+
+
+async def test_a_long_queue_is_cut_into_batches(
+    store: Store, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No transaction grows without bound."""
+    monkeypatch.setattr(module, "MAX_BATCH", 4)
+    async with running(store) as kit:
+        tickets = [kit.handle.append(rows("run_a", seq, 1)) for seq in range(10)]
+        assert [None] * 10 == await outcomes(tickets)
+        assert [4, 4, 2] == [len(batch) for batch in store.batches]
+
+
+async def test_a_refused_change_fails_its_own_ticket(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """What was wrong with one change is told to who appended it, and to nobody else."""
+    async with running(store) as kit:
+        tickets = [
+            kit.handle.append(change)
+            for change in (
+                rows("run_a", 0, 1),
+                rows("run_b", 7, 1),
+                Change(rows=(row("run_c", 0, data=b"x" * 300_000),)),
+                rows("run_a", 1, 1),
+            )
+        ]
+        assert [None, InvariantBroken, TooLarge, None] == await outcomes(tickets)
+        assert [True, False, False, True] == [ticket.is_committed for ticket in tickets]
+
+
+async def test_the_hub_hears_before_the_tickets(store: Store, autojump_clock: MockClock) -> None:
+    """Heads are handed over once a batch, committed rows only, before anybody is woken."""
+    async with running(store) as kit:
+        heard: list[Any] = []
+
+        async def append(change: Change) -> None:
+            ticket = kit.handle.append(change)
+            await outcome(ticket)
+            heard.append(list(kit.heads))
+
+        async with trio.open_nursery() as nursery:
+            for change in (rows("run_a", 0, 2), rows("run_b", 3, 1), Change()):
+                nursery.start_soon(append, change)
+        assert [[[("run_a", 1)]]] * 3 == heard
+
+
+async def test_reads_see_what_is_committed(store: Store, autojump_clock: MockClock) -> None:
+    """A query gets the store itself, also while a commit is under way."""
+    async with running(store) as kit:
+        await kit.handle.commit(rows("run_a", 0, 2))
+        kit.thread.shut()
+        kit.handle.append(rows("run_a", 2, 1))
+        assert [0, 1] == await kit.handle.read(lambda store: seqs(store, "run_a"))
+        kit.thread.gate.set()
+
+
+async def test_the_backlog_counts_waiting_rows(store: Store, autojump_clock: MockClock) -> None:
+    """Rows count from their append to their commit, whether refused or not."""
+    async with running(store) as kit:
+        kit.thread.shut()
+        first = kit.handle.append(rows("run_a", 0, 2))
+        await wait_all_tasks_blocked()
+        second = kit.handle.append(rows("run_b", 9, 3))
+        assert 5 == kit.handle.backlog
+        kit.thread.gate.set()
+        assert [None, InvariantBroken] == await outcomes([first, second])
+        assert 0 == kit.handle.backlog
+
+
+async def test_too_many_waiting_changes_are_refused(
+    store: Store, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the bound the appender is told at once, and the queue does not grow."""
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    async with running(store) as kit:
+        tickets = [kit.handle.append(rows(f"run_{n}", 0, 1)) for n in range(3)]
+        assert 2 == kit.handle.backlog
+        assert [None, None, Overloaded] == await outcomes(tickets)
+
+
+async def test_a_cancelled_waiter_takes_nothing_back(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """The change is committed all the same, and others who wait for it are woken."""
+    async with running(store) as kit:
+        kit.thread.shut()
+        ticket = kit.handle.append(rows("run_a", 0, 1))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ticket.wait)
+            with trio.move_on_after(1) as impatient:
+                await ticket.wait()
+            kit.thread.gate.set()
+        assert (True, True) == (impatient.cancelled_caught, ticket.is_committed)
+
+
+# --- roots ---------------------------------------------------------------------------------------
+
+
+async def test_new_events_are_signed_within_ten_seconds(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """A root follows ten seconds after the first event it covers, not after the last."""
+    async with running(store) as kit:
+        start_s = trio.current_time()
+        for seq in range(4):
+            await kit.handle.commit(rows("run_a", seq, 1))
+            await trio.sleep_until(start_s + 3 * (seq + 1))
+        await trio.sleep_until(start_s + 100)
+        assert [start_s + 10] == store.seals_s
+        assert 4 == store.verify().signed_through_position
+
+
+async def test_many_events_are_signed_at_once(
+    store: Store, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full load of events is signed right behind the batch that completes it."""
+    monkeypatch.setattr(module, "SEAL_ROWS", 5)
+    async with running(store) as kit:
+        start_s = trio.current_time()
+        for seq in range(0, 12, 2):
+            await kit.handle.commit(rows("run_a", seq, 2))
+        await wait_all_tasks_blocked()
+        assert [start_s, start_s] == store.seals_s
+
+
+async def test_a_root_that_could_not_be_written_is_tried_again(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Commits go on meanwhile: a root is proof, not durability."""
+    async with running(store) as kit:
+        store.fail_seal = True
+        start_s = trio.current_time()
+        await kit.handle.commit(rows("run_a", 0, 1))
+        await trio.sleep_until(start_s + 11)
+        await kit.handle.commit(rows("run_a", 1, 1))
+        assert kit.handle.is_writable
+        store.fail_seal = False
+        await trio.sleep_until(start_s + 21)
+        assert [start_s + 10, start_s + 20] == store.seals_s
+        assert 2 == store.verify().signed_through_position
+
+
+# --- a store that fails --------------------------------------------------------------------------
+
+
+async def test_a_full_disk_fails_the_whole_batch_and_no_more(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Every ticket of the batch says so; reading goes on; the actor lives."""
+    async with running(store) as kit:
+        await kit.handle.commit(rows("run_a", 0, 1))
+        store.fail_with = Unavailable("journal: commit: disk full")
+        tickets = [kit.handle.append(rows(name, 1, 1)) for name in ("run_a", "run_b")]
+        assert [Unavailable, Unavailable] == await outcomes(tickets)
+        assert (False, 0) == (kit.handle.is_writable, kit.handle.backlog)
+        assert [0] == await kit.handle.read(lambda store: seqs(store, "run_a"))
+        assert [[("run_a", 0)]] == kit.heads
+
+
+async def test_a_failed_store_is_tried_again_by_itself(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Probes come at growing distances until one succeeds; then writing goes on."""
+    async with running(store) as kit:
+        store.fail_with = Unavailable("journal: commit: disk full")
+        start_s = trio.current_time()
+        with pytest.raises(Unavailable, match="disk full"):
+            await kit.handle.commit(rows("run_a", 0, 1))
+        await trio.sleep_until(start_s + 14)
+        store.fail_with = None
+        await trio.sleep_until(start_s + 60)
+        assert [0.5, 1.5, 3.5, 7.5, 12.5, 17.5] == [at_s - start_s for at_s in store.probes_s]
+        assert kit.handle.is_writable
+        await kit.handle.commit(rows("run_a", 0, 1))
+
+
+async def test_an_append_is_a_probe_too(store: Store, autojump_clock: MockClock) -> None:
+    """Who appends to a store that works again does not wait for the next probe."""
+    async with running(store) as kit:
+        store.fail_with = Unavailable("journal: commit: disk full")
+        assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", 0, 1))])
+        store.fail_with = None
+        await kit.handle.commit(rows("run_a", 0, 1))
+        assert (True, []) == (kit.handle.is_writable, store.probes_s)
+        await trio.sleep_until(trio.current_time() + 60)
+        assert [] == store.probes_s
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+async def test_without_an_actor_nothing_is_promised(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Before its start and after its end appends fail at once, and nothing is queued."""
+    async with running(store) as kit:
+        pass
+    fresh = JournalHandle(store)
+    for handle in (kit.handle, fresh):
+        assert [ActorGone] == await outcomes([handle.append(rows("run_a", 0, 1))])
+        assert (False, 0, 0) == (handle.is_writable, handle.backlog, handle.inbox.depth)
+    with pytest.raises(Unavailable, match="closed"):
+        await kit.handle.read(lambda store: store.list_tokens())
+
+
+@asynccontextmanager
+async def supervised(kit: Kit) -> AsyncGenerator[tuple[Supervisor, trio.CancelScope], None]:
+    """The journal as its supervisor runs it; the scope ends the supervisor at once."""
+    spec = child_spec(
+        kit.handle,
+        on_committed=kit.heads.append,
+        on_opened=kit.reports.append,
+        new_thread=lambda _name: kit.thread,
+    )
+    tree = Supervisor("test", [spec], strategy="rest_for_one")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tree.run)
+        try:
+            yield tree, nursery.cancel_scope
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_stopped_journal_writes_what_was_queued(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """An orderly stop commits what was appended before it, signs it and closes cleanly."""
+    kit = Kit(store)
+    async with supervised(kit) as (_, scope):
+        tickets = [kit.handle.append(rows("run_a", seq, 1)) for seq in range(3)]
+        scope.cancel()
+    assert [True] * 3 == [ticket.is_committed for ticket in tickets]
+    assert kit.thread.is_closed
+    report = store.open()
+    assert (True, 3, 3) == (
+        report.was_clean,
+        report.head_position,
+        report.verification.signed_through_position,
+    )
+
+
+async def test_what_comes_after_the_stop_is_refused(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """A batch that begins behind the stop is not committed, and its ticket says so."""
+    async with running(store) as kit:
+        kit.thread.shut()
+        first = kit.handle.append(rows("run_a", 0, 1))
+        await wait_all_tasks_blocked()
+        await kit.handle.inbox.stop("drain")
+        late = kit.handle.append(rows("run_a", 1, 1))
+        kit.thread.gate.set()
+        assert [None, ActorGone] == await outcomes([first, late])
+    assert [1] == [len(batch) for batch in store.batches]
+
+
+async def test_a_cancelled_journal_finishes_its_batch(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Cancelled without a drain, it finishes what is being written and refuses the rest."""
+    async with running(store) as kit:
+        kit.thread.shut()
+        first = kit.handle.append(rows("run_a", 0, 1))
+        await wait_all_tasks_blocked()
+        second = kit.handle.append(rows("run_a", 1, 1))
+        gate = kit.thread.gate
+        trio.lowlevel.current_trio_token().run_sync_soon(gate.set)
+    assert [True, False] == [ticket.is_committed for ticket in (first, second)]
+    assert [ActorGone] == await outcomes([second])
+    store.open()
+    assert [0] == seqs(store, "run_a")
+
+
+async def test_a_crash_fails_everything_under_way(store: Store, autojump_clock: MockClock) -> None:
+    """The batch that crashed and what waits behind it are lost; the next incarnation serves."""
+    kit = Kit(store)
+    async with supervised(kit) as (tree, scope):
+        kit.thread.shut()
+        store.fail_with = InvariantBroken("a bug")
+        tickets = [kit.handle.append(rows("run_a", 0, 1))]
+        await wait_all_tasks_blocked()
+        tickets.append(kit.handle.append(rows("run_a", 1, 1)))
+        kit.thread.gate.set()
+        assert [ActorGone, ActorGone] == await outcomes(tickets)
+        store.fail_with = None
+        await wait_all_tasks_blocked()
+        assert (2, True, 0) == (
+            tree.snapshot().children[0].incarnation,
+            kit.handle.is_writable,
+            kit.handle.backlog,
+        )
+        assert [] == await kit.handle.read(lambda store: seqs(store, "run_a"))
+        await kit.handle.commit(rows("run_a", 0, 2))
+        assert [1, 2] == [report.owner_epoch for report in kit.reports]
+        scope.cancel()
+
+
+async def test_a_store_that_cannot_be_opened_fails_the_start(autojump_clock: MockClock) -> None:
+    """The starter learns why, and nothing is left running."""
+
+    class Locked(MemoryJournal):
+        def open(self) -> OpenReport:
+            raise Unavailable("journal: it is in use elsewhere")
+
+    kit = Kit(Locked())
+    with pytest.RaisesGroup(pytest.RaisesExc(Unavailable, match="in use")):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(kit.run)
+    assert kit.thread.is_closed
+    assert not kit.handle.is_writable
+
+
+async def test_a_store_that_cannot_be_closed_does_not_hang_the_end(
+    autojump_clock: MockClock,
+) -> None:
+    """A disk that fails at the last moment is logged; the next opening finds it unclean."""
+
+    class Failing(MemoryJournal):
+        def close(self) -> None:
+            raise Unavailable("journal: close: disk full")
+
+    store = Failing()
+    async with running(store) as kit:
+        await kit.handle.commit(rows("run_a", 0, 1))
+    assert kit.thread.is_closed
+    assert not store.open().was_clean
+
+
+# --- the real thing ------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+async def test_many_writers_on_a_real_disk(tmp_path: Path) -> None:
+    """Fifty tasks append at once, readers read beside them; every tape is whole."""
+    store = sqlite_journal(tmp_path)
+    handle = JournalHandle(store)
+    spec = child_spec(handle, on_committed=lambda _: None, on_opened=lambda _: None)
+    tree = Supervisor("test", [spec], strategy="rest_for_one")
+
+    async def write(name: str) -> None:
+        for seq in range(10):
+            await handle.commit(rows(name, seq, 1))
+            if seq % 3 == 0:
+                found = await handle.read(lambda store: seqs(store, name))
+                assert list(range(seq + 1)) == found
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tree.run)
+        async with trio.open_nursery() as writers:
+            for n in range(50):
+                writers.start_soon(write, f"run_{n}")
+        report = await handle.read(lambda store: store.verify())
+        assert (500, None) == (report.checked_events, report.first_break)
+        nursery.cancel_scope.cancel()
+    assert store.open().was_clean
+    store.close()
+
+
+@pytest.mark.real
+async def test_a_crash_on_a_real_disk_keeps_what_was_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next incarnation opens the same file beside the wreck of the last one."""
+    store = sqlite_journal(tmp_path)
+    handle = JournalHandle(store)
+    spec = child_spec(handle, on_committed=lambda _: None, on_opened=lambda _: None)
+    tree = Supervisor("test", [spec], strategy="rest_for_one")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tree.run)
+        await handle.commit(rows("run_a", 0, 2))
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "commit", lambda _: 1 / 0)
+            with pytest.raises(ActorGone):
+                await handle.commit(rows("run_a", 2, 1))
+        while not handle.is_writable:
+            await trio.lowlevel.checkpoint()
+        await handle.commit(rows("run_a", 2, 1))
+        assert [0, 1, 2] == await handle.read(lambda store: seqs(store, "run_a"))
+        nursery.cancel_scope.cancel()
