@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from palyra.errors import InvalidParams, Unavailable
+from palyra.errors import Unavailable
 from palyra.store import private
 
 SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
@@ -68,18 +68,6 @@ def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
-
-
-def parse_public_key(text: str) -> bytes:
-    """The 32 bytes behind the hex text of `keys/signing.pub`.  Raises InvalidParams."""
-    try:
-        key = bytes.fromhex(text.strip())
-        Ed25519PublicKey.from_public_bytes(key)
-    except ValueError:
-        raise InvalidParams(
-            f"not a public key: {text.strip()[:80]!r}, want 64 hex digits"
-        ) from None
-    return key
 
 
 def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
