@@ -78,7 +78,10 @@ class Receipts:
         )
 
     async def _perform(self, key: ReceiptKey, effect: Effect[R], *, is_kept_by_effect: bool) -> R:
-        result = await effect()
+        # Whoever comes next with this key waits for the commit and finds its receipt: an effect
+        # that begins to be committed is not left half-way because its sender hangs up.
+        with trio.CancelScope(shield=is_kept_by_effect):
+            result = await effect()
         if not is_kept_by_effect:
             receipt = Receipt(
                 principal=key.principal,
