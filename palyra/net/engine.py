@@ -115,11 +115,11 @@ class Engine(WebSocketConnection):
             raise ConnectionClosed(self._close_reason)
         data = render_frames(messages)
         async with self._stream_lock:
-            try:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._stream.send_all(data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._abort_web_socket()
-                raise ConnectionClosed(self._close_reason) from None
+                return
+        await self._abort_web_socket()
+        raise ConnectionClosed(self._close_reason)
 
     async def check_alive(self) -> None:
         """Returns once the peer answered a ping, or the connection is closing."""

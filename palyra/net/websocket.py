@@ -124,8 +124,11 @@ async def _serve_and_close(
     try:
         await serve(transport)
         await transport.close(closing.DONE, "")
-    finally:
-        if trio.current_effective_deadline() == -math.inf:  # cancelled
-            await transport.close(closing.GOING_AWAY, "the daemon is going away")
-        else:  # a crash of `serve`, which goes on to the supervisor; otherwise closed already
-            await transport.close(closing.BUG, "internal error")
+    finally:  # after a crash of `serve`, or cancelled; else it is closed already
+        is_cancelled = trio.current_effective_deadline() == -math.inf
+        code, reason = (
+            (closing.GOING_AWAY, "the daemon is going away")
+            if is_cancelled
+            else (closing.BUG, "internal error")
+        )
+        await transport.close(code, reason)  # noqa: ASYNC102 - shielded and bounded inside

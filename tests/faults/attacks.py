@@ -58,15 +58,21 @@ class Target:
     async def open(self, early: bytes = b"") -> RawPeer:
         """A connection whose upgrade was answered.  Raises TurnedAway when the edge is full."""
         peer = await self.dial()
+        answer = await self._read_answer(peer, early)
+        if answer.startswith(b"HTTP/1.1 101 "):
+            return peer
+        peer.stream.socket.close()
+        assert answer in {b"", FULL}, answer
+        raise TurnedAway
+
+    async def _read_answer(self, peer: RawPeer, early: bytes) -> bytes:
+        """The answer to the upgrade, of a refusal only the beginning; empty when there is none."""
         try:
             await peer.send(self.upgrade + early)
             answer = await peer.read_until(b"\r\n\r\n")
         except (EOFError, trio.BrokenResourceError):
-            raise TurnedAway from None
-        if answer.startswith(FULL):
-            raise TurnedAway
-        assert answer.startswith(b"HTTP/1.1 101 "), answer
-        return peer
+            return b""
+        return FULL if answer.startswith(FULL) else answer
 
 
 Attack = Callable[[Target], Awaitable[str]]
