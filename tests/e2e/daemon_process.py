@@ -13,7 +13,7 @@ import trio
 
 from palyra.net.client import Client, connect
 from palyra.net.discovery import DISCOVERY_NAME, Discovery
-from tests.e2e.wire import reach
+from tests.e2e.wire import reach_all
 
 STOPPED_WITHIN_S = 30.0  # three times the drain's own grace
 SAID_CHARS = 4_000
@@ -148,7 +148,8 @@ class DaemonProcess:
 
     async def reach(self, run_id: str, kind: str, *, after_seq: int = -1) -> int:
         """Wait until an event of that kind after `after_seq` is committed; its seq."""
-        return await reach(self.port, self.token, run_id, kind, after_seq=after_seq)
+        found = await reach_all(self.port, self.token, [run_id], kind, after_seq=after_seq)
+        return int(found[run_id]["seq"])
 
 
 @contextmanager

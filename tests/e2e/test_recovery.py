@@ -3,7 +3,6 @@
 import subprocess
 from collections.abc import Generator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 import trio
@@ -12,9 +11,9 @@ from palyra.core import events as ev
 from palyra.errors import IdempotencyConflict
 from palyra.net.client import Client, Dropped, Item, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
-from tests.e2e.people import ask_for, see, write_call
+from tests.e2e.people import ask_for, write_call
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
-from tests.e2e.wire import WITHIN_S, connected
+from tests.e2e.wire import WITHIN_S, connected, reach_all
 
 pytestmark = pytest.mark.real
 
@@ -25,10 +24,12 @@ KILL_AT = 20  # events seen
 DEEP = "/".join(["d"] * 1_500)
 
 
-@pytest.fixture
-def fresh(tmp_path: Path) -> Generator[DaemonProcess]:
-    """A daemon of one test's own, to be killed."""
-    with running(tmp_path, PALYRA_SERVER__REQUESTS_PER_S="100000") as process:
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
+    """A daemon to be killed; every test leaves it running and without open runs."""
+    with running(
+        tmp_path_factory.mktemp("mortal"), PALYRA_SERVER__REQUESTS_PER_S="100000"
+    ) as process:
         yield process
     subprocess.run(
         ["rm", "-rf", process.workspace], check=True
@@ -44,7 +45,7 @@ async def finish(client: Client, run_id: str) -> list[TapeEvent]:
     return tape
 
 
-async def test_everything_open_goes_on(fresh: DaemonProcess) -> None:
+async def test_everything_open_goes_on(mortal: DaemonProcess) -> None:
     """A turn, a safe tool, a prompt and a queue under way at the kill all come to their ends."""
     texts = {
         "turn": '/call echo {"text": "once"}\n/then\n/delay 1000\n/say answered',
@@ -54,16 +55,16 @@ async def test_everything_open_goes_on(fresh: DaemonProcess) -> None:
         "second": "/say second",
     }
     keys = {"first": "queue", "second": "queue"}
-    async with fresh.connect() as client:
+    async with mortal.connect() as client:
         ids = {
             name: (await client.start_run(text, session_key=keys.get(name))).run_id
             for name, text in texts.items()
         }
         await client.wait_run(ids["prompt"], until="attention")
         (before,) = await client.list_approvals(run_id=ids["prompt"])
-        await fresh.reach(ids["tool"], "tool.started")
-    await fresh.restart()
-    async with fresh.connect() as client:
+        await mortal.reach(ids["tool"], "tool.started")
+    await mortal.restart()
+    async with mortal.connect() as client:
         (after,) = await client.list_approvals(run_id=ids["prompt"])
         assert before == after
         await client.wait_run(ids["prompt"], until="attention")
@@ -76,21 +77,21 @@ async def test_everything_open_goes_on(fresh: DaemonProcess) -> None:
         assert 1 == kinds(tapes[name]).count("run.recovered"), name
     assert "run.recovered" not in kinds(tapes["second"])
     assert tapes["first"][-1].at_ms <= tapes["second"][2].at_ms
-    assert "written" == (fresh.workspace / "asked.txt").read_text(encoding="utf-8")
+    assert "written" == (mortal.workspace / "asked.txt").read_text(encoding="utf-8")
     assert 0 == report.breaks
 
 
-async def test_unknown_outcome(fresh: DaemonProcess) -> None:
+async def test_unknown_outcome(mortal: DaemonProcess) -> None:
     """A write under way at the kill is not repeated: the model hears `unknown`."""
-    async with fresh.connect() as client, connected(fresh.port, fresh.token) as wire:
+    async with mortal.connect() as client, connected(mortal.port, mortal.token) as wire:
         asked = await ask_for(client, write_call(f"{DEEP}/file.txt"))
         await wire.call("tape.subscribe", run_id=asked.run_id, kinds=["tool.started"])
         await client.resolve_approval(asked.approval_id, "allow", asked.digest)
         seq = (await wire.named("tape.event"))["seq"]
         while (await wire.named("tape.committed"))["committed"] < seq:
             pass
-        await fresh.restart()
-    async with fresh.connect() as client:
+        await mortal.restart()
+    async with mortal.connect() as client:
         tape = await finish(client, asked.run_id)
     (call,) = calls(tape).values()
     assert 1 == kinds(call).count("tool.started")
@@ -100,8 +101,8 @@ async def test_unknown_outcome(fresh: DaemonProcess) -> None:
     answer = tape[-2].event
     assert isinstance(answer, ev.MessageCompleted)
     assert "unknown" in answer.text
-    assert not (fresh.workspace / DEEP / "file.txt").exists()
-    assert "its outcome is unknown" in fresh.said
+    assert not (mortal.workspace / DEEP / "file.txt").exists()
+    assert "its outcome is unknown" in mortal.said
 
 
 def _take(seen: list[TapeEvent], item: Item) -> None:
@@ -113,16 +114,16 @@ def _take(seen: list[TapeEvent], item: Item) -> None:
         del seen[item.after_seq + 1 :]
 
 
-async def test_client_follows_through_a_kill(fresh: DaemonProcess) -> None:
+async def test_client_follows_through_a_kill(mortal: DaemonProcess) -> None:
     """The client library delivers each event of a run once and in order, across a kill."""
     text = "\n/then\n".join(['/call echo {"text": "x"}'] * 20 + ["/delay 500\n/say end"])
     seen: list[TapeEvent] = []
-    async with fresh.follow() as client:
+    async with mortal.follow() as client:
         started = await client.start_run(text)
         async with client.events(started.run_id) as items, trio.open_nursery() as nursery:
             while len(seen) < KILL_AT:
                 _take(seen, await anext(items))
-            nursery.start_soon(fresh.restart)
+            nursery.start_soon(mortal.restart)
             async for item in items:
                 _take(seen, item)
         tape = await finish(client, started.run_id)
@@ -130,10 +131,10 @@ async def test_client_follows_through_a_kill(fresh: DaemonProcess) -> None:
     assert "run.recovered" in kinds(tape)
 
 
-async def test_receipts_survive(fresh: DaemonProcess) -> None:
+async def test_receipts_survive(mortal: DaemonProcess) -> None:
     """The same key and body give the same receipt after a kill; another body is a conflict."""
-    async with fresh.connect() as client:
-        first = await client.start_run("hello", idempotency_key="once")
+    async with mortal.connect() as client:
+        first = await client.start_run("hello", session_key="receipts", idempotency_key="once")
         asked = await ask_for(client, write_call("kept.txt"))
         word = await client.steer(asked.run_id, "a word", idempotency_key="word")
         answers = [
@@ -142,9 +143,11 @@ async def test_receipts_survive(fresh: DaemonProcess) -> None:
             )
         ]
         cancelled = [await client.cancel(first.run_id, idempotency_key="cancel")]
-    await fresh.restart()
-    async with fresh.connect() as client:
-        assert first == await client.start_run("hello", idempotency_key="once")
+    await mortal.restart()
+    async with mortal.connect() as client:
+        assert first == await client.start_run(
+            "hello", session_key="receipts", idempotency_key="once"
+        )
         with pytest.raises(IdempotencyConflict):
             await client.start_run("something else", idempotency_key="once")
         assert word == await client.steer(asked.run_id, "a word", idempotency_key="word")
@@ -154,24 +157,23 @@ async def test_receipts_survive(fresh: DaemonProcess) -> None:
             )
         )
         cancelled.append(await client.cancel(first.run_id, idempotency_key="cancel"))
-        runs = (await client.list_runs()).runs
+        runs = (await client.list_runs(session_id=first.session_id)).runs
     assert answers[0] == answers[1]
     assert answers[0].won
     assert cancelled[0] == cancelled[1]
-    assert 2 == len(runs)
+    assert [first.run_id] == [run.run_id for run in runs]
 
 
-async def test_cancel_while_recovering(fresh: DaemonProcess) -> None:
+async def test_cancel_while_recovering(mortal: DaemonProcess) -> None:
     """A run can be cancelled as soon as the next daemon answers; it ends once and does nothing."""
-    async with fresh.connect() as client:
+    async with mortal.connect() as client:
         ids = [
             (await client.start_run(f'/delay 60000\n/call echo {{"text": "{n}"}}')).run_id
             for n in range(20)
         ]
-        for run_id in ids:
-            await fresh.reach(run_id, "turn.started")
-    await fresh.restart()
-    async with fresh.connect() as client:
+    await reach_all(mortal.port, mortal.token, ids, "turn.started")
+    await mortal.restart()
+    async with mortal.connect() as client:
         async with trio.open_nursery() as nursery:
             for run_id in ids:
                 nursery.start_soon(client.cancel, run_id)
@@ -181,17 +183,17 @@ async def test_cancel_while_recovering(fresh: DaemonProcess) -> None:
         assert "tool.proposed" not in kinds(tape)
 
 
-async def test_given_up_after_three_resumptions(fresh: DaemonProcess) -> None:
+async def test_given_up_after_three_resumptions(mortal: DaemonProcess) -> None:
     """A run that gets no further is resumed three times and then fails, saying so."""
-    async with fresh.connect() as client:
+    async with mortal.connect() as client:
         stuck = (await client.start_run("/delay 60000\n/say late")).run_id
         asked = await ask_for(client, write_call("patient.txt"))
-        seq = await fresh.reach(stuck, "turn.started")
+        seq = await mortal.reach(stuck, "turn.started")
     for _ in range(3):
-        await fresh.restart()
-        seq = await fresh.reach(stuck, "run.recovered", after_seq=seq)
-    await fresh.restart()
-    async with fresh.connect() as client:
+        await mortal.restart()
+        seq = await mortal.reach(stuck, "run.recovered", after_seq=seq)
+    await mortal.restart()
+    async with mortal.connect() as client:
         tape = await finish(client, stuck)
         waiting = await client.get_run(asked.run_id)
         await client.cancel(asked.run_id)
@@ -202,21 +204,19 @@ async def test_given_up_after_three_resumptions(fresh: DaemonProcess) -> None:
     assert ("awaiting_approval", 0) == (waiting.phase, waiting.attempts)
 
 
-async def test_a_hundred_runs_within_a_second(fresh: DaemonProcess) -> None:
+async def test_a_hundred_runs_within_a_second(mortal: DaemonProcess) -> None:
     """Every one of 100 open runs is resumed within a second of the process that resumes them."""
-    async with fresh.connect() as client:
+    async with mortal.connect() as client:
         ids = [(await client.start_run("/delay 60000\n/say late")).run_id for _ in range(OPEN_RUNS)]
+    await reach_all(mortal.port, mortal.token, ids, "turn.started")
+    await mortal.restart()
+    (*_, opened) = (line for line in mortal.said.splitlines() if "journal opened" in line)
+    resumed = await reach_all(mortal.port, mortal.token, ids, "run.recovered")
+    async with mortal.connect() as client:
         for run_id in ids:
-            await fresh.reach(run_id, "turn.started")
-    await fresh.restart()
-    opened = [line for line in fresh.said.splitlines() if "journal opened" in line][-1]
-    async with fresh.connect() as client:
-        began_ms = _stamp_ms(opened)
-        resumed_ms: list[int] = []
-        for run_id in ids:
-            async with client.events(run_id) as items:
-                resumed_ms.append((await see(items, "run.recovered")).at_ms)
-    assert max(resumed_ms) - began_ms <= 1000 * RECOVERED_WITHIN_S
+            await client.cancel(run_id)
+    taken_ms = max(event["at_ms"] for event in resumed.values()) - _stamp_ms(opened)
+    assert taken_ms <= 1000 * RECOVERED_WITHIN_S
 
 
 def _stamp_ms(line: str) -> int:

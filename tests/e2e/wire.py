@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -120,9 +120,13 @@ class Wire:
         raw.close()
 
 
-async def dial(port: int) -> RawPeer:
-    """A plain TCP connection to the daemon."""
-    return RawPeer(await trio.open_tcp_stream("127.0.0.1", port))
+async def dial(port: int, *, room: int | None = None) -> RawPeer:
+    """A plain TCP connection to the daemon; the kernel keeps `room` bytes that nobody reads."""
+    raw = trio.socket.socket()
+    if room is not None:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+    await raw.connect(("127.0.0.1", port))
+    return RawPeer(trio.SocketStream(raw))
 
 
 def upgrade_request(port: int, *lines: str) -> bytes:
@@ -134,9 +138,11 @@ def upgrade_request(port: int, *lines: str) -> bytes:
 
 
 @asynccontextmanager
-async def open_wire(port: int, *lines: str, early: bytes = b"") -> AsyncGenerator[Wire]:
+async def open_wire(
+    port: int, *lines: str, early: bytes = b"", room: int | None = None
+) -> AsyncGenerator[Wire]:
     """A connection that was answered 101 and not yet told who we are."""
-    peer = await dial(port)
+    peer = await dial(port, room=room)
     with trio.fail_after(WITHIN_S):
         async with peer.stream:
             await peer.send(upgrade_request(port, *lines) + early)
@@ -146,20 +152,32 @@ async def open_wire(port: int, *lines: str, early: bytes = b"") -> AsyncGenerato
 
 
 @asynccontextmanager
-async def connected(port: int, token: str, *want: str) -> AsyncGenerator[Wire]:
+async def connected(
+    port: int, token: str, *want: str, room: int | None = None
+) -> AsyncGenerator[Wire]:
     """A connection that has said hello and connect."""
-    async with open_wire(port) as wire:
+    async with open_wire(port, room=room) as wire:
         await wire.named("hello")
         await wire.call("connect", token=token, client={"name": "e2e"}, want=list(want))
         yield wire
 
 
-async def reach(port: int, token: str, run_id: str, kind: str, *, after_seq: int = -1) -> int:
-    """Wait until an event of that kind after `after_seq` is committed; its seq."""
-    async with connected(port, token) as wire:
-        await wire.call("tape.subscribe", run_id=run_id, after_seq=after_seq, kinds=[kind])
-        event = await wire.named("tape.event")
-        seq, committed = event["seq"], event["committed"]
-        while committed < seq:
-            committed = (await wire.named("tape.committed"))["committed"]
-        return int(seq)
+async def reach_all(
+    port: int, token: str, run_ids: Sequence[str], kind: str, *, after_seq: int = -1
+) -> dict[str, Json]:
+    """The first such event after `after_seq` of each of these runs, once all are committed."""
+    found: dict[str, Json] = {}
+    committed = dict.fromkeys(run_ids, -1)
+    async with connected(port, token, "batch") as wire:
+        for run_id in run_ids:
+            await wire.call("tape.subscribe", run_id=run_id, kinds=[kind], after_seq=after_seq)
+        while not (
+            len(found) == len(run_ids)
+            and all(committed[run_id] >= event["seq"] for run_id, event in found.items())
+        ):
+            told = await wire.notice(lambda one: one["method"] in {"tape.event", "tape.committed"})
+            run_id = told["params"]["run_id"]
+            if told["method"] == "tape.event":
+                found.setdefault(run_id, told["params"])
+            committed[run_id] = max(committed[run_id], told["params"]["committed"])
+    return found
