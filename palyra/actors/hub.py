@@ -27,7 +27,7 @@ from palyra.errors import InvariantBroken
 ProgressKind = Literal["text", "reasoning", "tool_output", "status"]
 
 REVOKED = (4403, "token revoked")
-COMMITTED_DELAY_S = 0.02  # idle streams hear of a commit after this; 50 ms are promised
+COMMITTED_DELAY_S = 0.01  # idle streams hear of a commit after this; 50 ms are promised
 
 
 class Progress(NamedTuple):

@@ -61,6 +61,7 @@ class Connection:
         self._limits = services.limits
         self._outbox = Outbox(services.limits.outbox_bytes, self._give_up)
         self._is_batched = False
+        self._wrote_s = -math.inf
         self._farewell: tuple[int, str] | None = None
         self._sent: tuple[str, int] | None = None  # run and seq of the last event handed over
         self._all = trio.CancelScope()
@@ -98,22 +99,33 @@ class Connection:
     # --- writing ---
 
     async def _write(self) -> None:
-        while await self._outbox.wait():
-            messages = self._outbox.pack(is_batched=self._is_batched)
-            if messages and not await self._send(messages):
-                return
-            self._sent = self._outbox.last_event
-
-    async def _send(self, messages: list[bytes]) -> bool:
-        with trio.move_on_after(self._limits.stall_s) as scope:
+        with trio.CancelScope() as stall:  # one for all writes: a scope costs as much as a frame
             try:
-                await self._transport.send(messages)
+                while await self._outbox.wait():
+                    await self._pace()
+                    stall.deadline = trio.current_time() + self._limits.stall_s
+                    await self._send()
+                    stall.deadline = math.inf
             except PeerClosed:
                 self.hang_up(closing.DONE, "the peer is gone")
-                return False
-        if scope.cancelled_caught:
+        if stall.cancelled_caught:
             self._give_up()
-        return not scope.cancelled_caught
+
+    async def _pace(self) -> None:
+        """Let news gather for a moment; replies do not wait."""
+        now_s = trio.current_time()
+        due_s = self._services.pacer.reserve(now_s, self._wrote_s)
+        if due_s > now_s:
+            with trio.move_on_at(due_s):
+                await self._outbox.wait_urgent()
+        self._wrote_s = due_s
+
+    async def _send(self) -> None:
+        messages = self._outbox.pack(is_batched=self._is_batched)
+        last_event = self._outbox.last_event
+        if messages:
+            await self._transport.send(messages)
+        self._sent = last_event
 
     def _give_up(self) -> None:
         """The client does not read fast enough: tell it where it was and write nothing more."""

@@ -16,7 +16,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_subscriptions: int = 256
     outbox_bytes: int = 8_388_608
     requests_per_s: int = 100
-    burst: int = 200  # requests at once after a pause
+    burst: int | None = None  # requests at once after a pause; None: two seconds' worth
     flood_factor: int = 10  # messages above this multiple of the rate end the connection
     connect_timeout_s: float = 10.0
     stall_s: float = 10.0  # one write may take this long

@@ -85,6 +85,7 @@ class Outbox:
         self._is_finished = False
         self._work = trio.Event()
         self._room = trio.Event()
+        self._urgent = trio.Event()  # a reply waits, or nothing more will come
 
     @property
     def waiting_bytes(self) -> int:
@@ -94,6 +95,8 @@ class Outbox:
     def put(self, body: bytes, ending: Ending = NOTICE) -> None:
         """Queue one message."""
         self.put_frames((Frame(_NO_SEQ, "", body),), ending)
+        if ending is REPLY:
+            self._urgent.set()
 
     def put_frames(self, frames: Iterable[Frame], ending: Ending) -> None:
         """Queue events of one lane."""
@@ -142,6 +145,7 @@ class Outbox:
         """Nothing more will be put; what waits may still be written."""
         self._is_finished = True
         self._work.set()
+        self._urgent.set()
         self._room.set()
 
     def discard(self) -> None:
@@ -158,6 +162,10 @@ class Outbox:
         await self._work.wait()
         return bool(self._queue)
 
+    async def wait_urgent(self) -> None:
+        """Return once something waits that somebody waits for."""
+        await self._urgent.wait()
+
     async def wait_room(self) -> None:
         """Return once little is queued.  For those who can wait; the live stream cannot."""
         while self._queued_bytes > ROOM_BYTES and not self._is_finished:
@@ -170,6 +178,8 @@ class Outbox:
 
         With `is_batched` neighbouring notifications share a JSON array; replies stand alone.
         """
+        if self._urgent.is_set() and not self._is_finished:
+            self._urgent = trio.Event()
         taken = self._take()
         if self._queued_bytes <= ROOM_BYTES:
             self._room.set()

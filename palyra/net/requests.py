@@ -42,7 +42,8 @@ class Requests:
         self._inflight: set[rpc.RequestId] = set()
         limits, now_s = services.limits, trio.current_time()
         flood = limits.requests_per_s * limits.flood_factor
-        self._requests = TokenBucket(limits.requests_per_s, limits.burst, now_s)
+        burst = limits.burst or 2 * limits.requests_per_s
+        self._requests = TokenBucket(limits.requests_per_s, burst, now_s)
         self._messages = TokenBucket(flood, flood, now_s)
 
     def accept(self, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """What a connection works with: one bundle, made by the daemon, the same for all connections."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.hub import Hub
@@ -9,6 +9,7 @@ from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.ports import NowMs, Sign
 from palyra.net.limits import Limits
+from palyra.net.pacer import Pacer
 from palyra.net.ports import Authenticate, Gateway, Journal
 from palyra.net.receipts import Receipts
 from palyra.net.wire import State
@@ -45,3 +46,4 @@ class Services:
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId
+    pacer: Pacer = field(default_factory=Pacer)

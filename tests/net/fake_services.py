@@ -32,6 +32,7 @@ from palyra.errors import NotFound
 from palyra.net import wire
 from palyra.net.connection import serve_connection
 from palyra.net.limits import Limits
+from palyra.net.pacer import Pacer
 from palyra.net.receipts import Receipts
 from palyra.net.services import Peer as PeerFacts
 from palyra.net.services import Services
@@ -207,7 +208,7 @@ class FakeGateway:
 class Daemon:
     """Hub, store and services; `publish` and `commit` stand for the run and journal actors."""
 
-    def __init__(self, nursery: trio.Nursery, limits: Limits) -> None:
+    def __init__(self, nursery: trio.Nursery, limits: Limits, *, is_paced: bool) -> None:
         self.nursery = nursery
         self.store = FakeStore()
         self.journal = FakeJournal(self.store)
@@ -236,6 +237,7 @@ class Daemon:
             tree=lambda: ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0),
             now_ms=lambda: self.now_ms,
             new_id=new_id,
+            pacer=Pacer() if is_paced else Pacer(gap_s=0, slot_s=0),
         )
         for token, (principal, role) in ROLES.items():
             self.add_token(token, principal, role)
@@ -291,10 +293,12 @@ class Daemon:
 
 
 @asynccontextmanager
-async def open_daemon(limits: Limits | None = None) -> AsyncGenerator[Daemon]:
-    """A daemon whose run RUN of ann's is open, with an empty tape."""
+async def open_daemon(
+    limits: Limits | None = None, *, is_paced: bool = False
+) -> AsyncGenerator[Daemon]:
+    """A daemon whose run RUN of ann's is open, with an empty tape; it writes without pauses."""
     async with trio.open_nursery() as nursery:
-        daemon = Daemon(nursery, limits or Limits())
+        daemon = Daemon(nursery, limits or Limits(), is_paced=is_paced)
         daemon.store.runs[RUN] = run_record(RUN)
         daemon.store.sessions["ses_1"] = SessionRecord(
             session_id="ses_1", principal="ann", key=None, created_ms=1, updated_ms=1

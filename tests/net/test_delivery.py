@@ -1,5 +1,6 @@
-"""Delivery: whatever the interleaving of publish, commit, subscribe, leave, failure and crash,
-a client ends up with exactly the tape.
+"""Delivery: whatever is interleaved, a client ends up with exactly the tape.
+
+Interleaved are publishing, committing, subscribing, leaving, failed commits and crashes.
 """
 
 import json
@@ -141,9 +142,7 @@ class Stage:
 
     async def read(self, _amount: int = 0) -> None:
         """Everything published is there, committed or not."""
-        expected = {
-            row.seq: json.loads(row.data)["text"] for row in [*self.tape, *self.pending]
-        }
+        expected = {row.seq: json.loads(row.data)["text"] for row in [*self.tape, *self.pending]}
         for viewer in self.viewers:
             await viewer.read()
             assert expected == viewer.shown
