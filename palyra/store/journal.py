@@ -107,7 +107,7 @@ class SqliteJournal:
         """See `JournalStore.close`; whatever happens, nothing is left open."""
         opened = self._get_opened()
         self._opened = None
-        with opened.held:
+        with storage_errors("close"), opened.held:
             opened.writer.close()
 
     # --- the read half ---------------------------------------------------------------------------

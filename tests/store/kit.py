@@ -1,9 +1,11 @@
 """Rows, records and stores for the tests of the store; ids are short where nobody reads them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import apsw
 import msgspec
 
 from palyra.core.journal import Change
@@ -168,3 +170,11 @@ def seqs(store: JournalStore, run_id: str) -> list[int]:
         found += [event.seq for event in page.rows]
         after_seq = page.next_after_seq
     return found
+
+
+def abandon(store: SqliteJournal) -> None:
+    """End a life without a close: nothing is sealed, the shutdown is not clean."""
+    if store._opened is not None:
+        held, store._opened = store._opened.held, None
+        with suppress(apsw.Error):  # a disk that is gone cannot even be closed well
+            held.close()

@@ -17,21 +17,13 @@ from palyra.core.journal import Break, Change, VerifyReport
 from palyra.core.tape import TapeRow
 from palyra.errors import PalyraError, Unavailable
 from palyra.store import tapes
-from palyra.store.journal import SqliteJournal
-from tests.store.kit import row, rows, run, sqlite_journal
+from tests.store.kit import abandon, row, rows, run, sqlite_journal
 
 pytestmark = pytest.mark.real
 
 EVENTS = 12  # positions 1 to 12: a0 b0 a1 b1 … a5 b5
 VICTIM = 5  # the position of a2
 Damage = Callable[[apsw.Connection], object]
-
-
-def abandon(store: SqliteJournal) -> None:
-    """End a life without a close: nothing is sealed, the shutdown is not clean."""
-    if store._opened is not None:
-        store._opened.held.close()
-        store._opened = None
 
 
 def build(directory: Path, *, is_signed: bool) -> None:
