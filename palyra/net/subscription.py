@@ -25,6 +25,7 @@ from palyra.net.wire import TapeCaughtUp, encode_notice
 
 PAGE_ROWS = 512  # encoding a page takes the loop for about a millisecond
 PAGE_BYTES = 262_144
+_NO_SEQ = -1  # a stream of many runs has no single one
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 ReadPage = Callable[[str, int], Awaitable[TapePage]]  # run id, after_seq
@@ -54,12 +55,20 @@ class Wanted:
 class Subscription:
     """One run from a cursor on; or, as a spectator of the hub, many runs from their beginnings."""
 
-    def __init__(self, link: Link, wanted: Wanted, *, session_id: str | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        wanted: Wanted,
+        *,
+        is_wide: bool = False,
+        session_id: str | None = None,
+    ) -> None:
         self.subscription_id = link.new_id("sub")
         self.outbox = link.outbox
         self.kinds = wanted.kinds
         self.wants_progress = wanted.progress
         self._link = link
+        self._is_wide = is_wide
         self._session_id = session_id
         self._lanes: dict[str, Lane] = {}
         self._awaited: set[Lane] = set()  # lanes `caught_up` waits for
@@ -83,7 +92,7 @@ class Subscription:
             return
         self._is_started = True
         if not self._awaited:
-            self._tell_caught_up(-1)
+            self._tell_caught_up(_NO_SEQ)
         for lane in list(self._lanes.values()):
             if not lane.join():
                 self.fall_behind(lane)
@@ -116,7 +125,7 @@ class Subscription:
             return
         self._awaited.remove(lane)
         if not self._awaited:
-            self._tell_caught_up(lane.next_seq - 1)
+            self._tell_caught_up(_NO_SEQ if self._is_wide else lane.next_seq - 1)
 
     def _tell_caught_up(self, through: int) -> None:
         notice = TapeCaughtUp(subscription=self.subscription_id, through=through)
@@ -166,7 +175,9 @@ class Subscriptions:
 
     def open_many(self, session_id: str | None, wanted: Wanted) -> Subscription:
         """A subscription to all runs the caller sees, or those of one session, to be started."""
-        subscription = self._add(Subscription(self._link, wanted, session_id=session_id))
+        subscription = self._add(
+            Subscription(self._link, wanted, is_wide=True, session_id=session_id)
+        )
         self._link.hub.add_spectator(subscription)
         return subscription
 

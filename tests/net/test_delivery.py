@@ -76,6 +76,8 @@ class Viewer:
                 self.next_seq = params["floor"]
             case "tape.committed":
                 self.commit(params["committed"])
+            case _:
+                raise AssertionError(method)
 
     def take_event(self, params: Json) -> None:
         assert self.next_seq == params["seq"], "no gap, no duplicate"
