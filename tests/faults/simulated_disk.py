@@ -139,7 +139,7 @@ class SimulatedDisk:
         used = sum(len(file.visible) for file in self.files.values())
         growth = max(0, end - len(self.files[path].visible))
         if used + growth > self.capacity_bytes:
-            raise OSError(errno.ENOSPC, "no space left")
+            raise OSError(errno.ENOSPC, "the disk is full")
 
     @contextmanager
     def mount(self) -> Generator[Disk, None, None]:
