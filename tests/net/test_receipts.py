@@ -1,51 +1,237 @@
-"""Receipts: an effect that has begun is the only one, whoever stays to hear of it."""
+"""Idempotency: one effect per key, whoever asks, however often, before and after a restart."""
 
-import msgspec
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+import trio.testing
 
 from palyra.core.commands import ReceiptKey, Steered
 from palyra.core.journal import Change
-from palyra.core.records import Receipt
-from palyra.net.receipts import Receipts
-from tests.net.fake_store import FakeJournal, FakeStore
+from palyra.core.ports import JournalStore
+from palyra.core.records import RECEIPT_TTL_MS
+from palyra.errors import IdempotencyConflict, Unavailable
+from palyra.net.methods.run import RunStart
+from palyra.net.methods.table import METHODS
+from palyra.net.receipts import Receipts, digest_body
+from palyra.store.memory_journal import MemoryJournal
+from tests.net.fake_services import RUN, open_daemon
+from tests.net.fake_store import run_record
 
-KEY = ReceiptKey(principal="ann", key="k", body_sha256="b")
+Clock = trio.testing.MockClock
+T = TypeVar("T")
 
 
-async def test_the_sender_leaves_while_its_effect_commits() -> None:
-    """The next request with that key waits for the effect and gets its receipt."""
-    store = FakeStore()
-    receipts = Receipts(FakeJournal(store), lambda: 0)
-    committing = trio.Event()
-    effects: list[int] = []
-    outcomes: list[Steered] = []
+@dataclass
+class Inline:
+    """The journal's handle over the real store in memory."""
 
-    async def effect() -> Steered:
-        effects.append(len(effects))
-        result = Steered(seq=effects[-1])
-        await committing.wait()
-        kept = Receipt(
-            principal=KEY.principal,
-            key=KEY.key,
-            body_sha256=KEY.body_sha256,
-            result=msgspec.Raw(msgspec.json.encode(result)),
-            created_ms=0,
-        )
-        store.write(Change(records=(kept,)))
-        return result
+    store: MemoryJournal
+    backlog: int = 0
+    is_writable: bool = True
 
-    async def request(leaving: trio.CancelScope) -> None:
-        with leaving:
-            outcomes.append(await receipts.once(KEY, Steered, effect, is_kept_by_effect=True))
+    async def read(self, query: Callable[[JournalStore], T]) -> T:
+        await trio.lowlevel.checkpoint()
+        return query(self.store)
+
+    async def commit(self, change: Change) -> None:
+        await trio.lowlevel.checkpoint()
+        (error,) = self.store.commit([change])
+        if error is not None:
+            raise error
+
+
+class Office:
+    """A store, receipts over it, and an effect that counts."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.store = MemoryJournal(now_ms=lambda: self.now_ms)
+        self.store.open()
+        self.effects = 0
+        self.gate = trio.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        self.store.close()
+        self.store.open()
+        self.receipts = Receipts(Inline(self.store), lambda: self.now_ms)
+
+    async def effect(self) -> Steered:
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.effects += 1
+        return Steered(seq=self.effects)
+
+    async def ask(self, key: str = "k", *, body: str = "b", principal: str = "ann") -> int:
+        receipt = ReceiptKey(principal=principal, key=key, body_sha256=body)
+        kept = await self.receipts.once(receipt, Steered, self.effect, is_kept_by_effect=False)
+        return kept.seq
+
+
+async def test_repeats_get_the_first_answer(autojump_clock: Clock) -> None:
+    """Same key and body: the first result again, also after a restart, and one effect."""
+    office = Office()
+    answers = [await office.ask(), await office.ask()]
+    office.restart()
+    answers.append(await office.ask())
+    assert ([1, 1, 1], 1) == (answers, office.effects)
+
+
+async def test_another_body_is_refused(autojump_clock: Clock) -> None:
+    """The key with another body is a conflict, now and after a restart."""
+    office = Office()
+    await office.ask()
+    for _ in range(2):
+        with pytest.raises(IdempotencyConflict, match="'k' was used before"):
+            await office.ask(body="other")
+        office.restart()
+    assert 1 == office.effects
+
+
+async def test_keys_belong_to_their_principal(autojump_clock: Clock) -> None:
+    """The same key of another principal is another key."""
+    office = Office()
+    assert [1, 2] == [await office.ask(), await office.ask(principal="bob")]
+
+
+async def test_simultaneous_requests_have_one_effect(autojump_clock: Clock) -> None:
+    """Requests that arrive while the first is under way wait for it and get its answer."""
+    office = Office()
+    office.gate = trio.Event()
+    answers: list[int] = []
+
+    async def ask() -> None:
+        answers.append(await office.ask())
 
     async with trio.open_nursery() as nursery:
-        leaving = trio.CancelScope()
-        nursery.start_soon(request, leaving)
-        await wait_all_tasks_blocked()
-        leaving.cancel("the sender is gone")
-        nursery.start_soon(request, trio.CancelScope())
-        await wait_all_tasks_blocked()
-        committing.set()
-    assert [0] == effects
-    assert Steered(seq=0) == outcomes[-1]
+        for _ in range(5):
+            nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(IdempotencyConflict):
+            await office.ask(body="other")
+        office.gate.set()
+    assert ([1] * 5, 1) == (answers, office.effects)
+
+
+async def test_failed_effect_leaves_no_receipt(autojump_clock: Clock) -> None:
+    """After an error the same key may try again."""
+    office = Office()
+    office.failure = Unavailable("disk full")
+    with pytest.raises(Unavailable):
+        await office.ask()
+    office.failure = None
+    assert 1 == await office.ask()
+
+
+async def test_cancelled_request_frees_its_key(autojump_clock: Clock) -> None:
+    """A request that is given up does not block those behind it."""
+    office = Office()
+    office.gate = trio.Event()
+    with trio.move_on_after(1):
+        await office.ask()
+    office.gate.set()
+    assert 1 == await office.ask()
+
+
+async def test_receipts_expire(autojump_clock: Clock) -> None:
+    """After 24 hours the key is new."""
+    office = Office()
+    await office.ask()
+    office.now_ms += RECEIPT_TTL_MS
+    assert 2 == await office.ask(body="other")
+
+
+# --- what counts as the same body ---
+
+
+def test_defaults_and_order_do_not_matter() -> None:
+    """A default spelt out, and fields in another order, make the same body."""
+    spelt = RunStart(text="a", attachments=({"x": 1, "y": 2},), queue_mode="followup")
+    plain = RunStart(text="a", attachments=({"y": 2, "x": 1},), idempotency_key="k")
+    assert digest_body("run.start", spelt) == digest_body("run.start", plain)
+
+
+def test_everything_else_matters() -> None:
+    """Another text or another method is another body."""
+    start = RunStart(text="a")
+    others = [
+        digest_body("run.start", RunStart(text="b")),
+        digest_body("run.start", RunStart(text="a", subscribe=True)),
+        digest_body("run.steer", start),
+    ]
+    assert digest_body("run.start", start) not in others
+
+
+# --- over the wire ---
+
+MUTATIONS: dict[str, dict[str, Any]] = {
+    "run.start": {"text": "hi"},
+    "run.steer": {"run_id": RUN, "text": "hi"},
+    "run.cancel": {"run_id": RUN},
+    "approval.resolve": {"approval_id": "apr_1", "decision": "allow", "digest": "d"},
+    "session.resolve": {"session_key": "k"},
+    "session.archive": {"session_id": "ses_1"},
+    "session.reset": {"session_id": "ses_1"},
+    "token.create": {"principal": "ann", "role": "client", "name": "laptop"},
+    "token.revoke": {"token_id": "id-of-tok-bob"},
+}
+
+
+def test_every_mutation_is_covered() -> None:
+    """The list above has exactly the methods that take an idempotency key."""
+    assert {name for name, method in METHODS.items() if method.is_mutating} == set(MUTATIONS)
+
+
+@pytest.mark.parametrize("method", MUTATIONS)
+async def test_mutations_are_idempotent(autojump_clock: Clock, method: str) -> None:
+    """Sent twice on two connections: one effect, the same result; with another body: refused."""
+    async with open_daemon() as daemon:
+        daemon.store.runs[RUN] = run_record(RUN, principal="root")
+        first, second = [await daemon.connect("tok-operator") for _ in range(2)]
+        params = MUTATIONS[method] | {"idempotency_key": "once"}
+        answer = await first.call(method, **params)
+        effects = [*daemon.gateway.effects], len(daemon.store.tokens)
+        daemon.now_ms += 1
+        again = await second.call(method, **params)
+        assert effects == ([*daemon.gateway.effects], len(daemon.store.tokens))
+        answer.pop("token", None)  # shown once
+        assert answer == again
+        other = "run.start" if method != "run.start" else "run.cancel"
+        error = await first.fail(other, **MUTATIONS[other], idempotency_key="once")
+        assert "idempotency_conflict" == error["data"]["code"]
+
+
+async def test_without_a_key_each_request_counts(autojump_clock: Clock) -> None:
+    """Two requests without a key are two runs."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        runs = {(await peer.call("run.start", text="hi"))["run_id"] for _ in range(2)}
+        assert 2 == len(runs)
+
+
+async def test_repeated_start_subscribes_again(autojump_clock: Clock) -> None:
+    """A repeat with `subscribe` on a new connection shows the same run from its beginning."""
+    async with open_daemon() as daemon:
+        params = {"text": "hi", "subscribe": True, "idempotency_key": "once"}
+        first = await daemon.connect()
+        run_id = (await first.call("run.start", **params))["run_id"]
+        first.leave()
+        second = await daemon.connect()
+        again = await second.call("run.start", **params)
+        assert run_id == again["run_id"]
+        assert 1 == len(daemon.hub.get_feed(run_id).lanes)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 129])
+async def test_keys_are_bounded(autojump_clock: Clock, key: str) -> None:
+    """Empty and over-long keys are refused."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        error = await peer.fail("run.start", text="hi", idempotency_key=key)
+        assert "idempotency_key" == error["data"]["field"]
