@@ -33,7 +33,7 @@ log = structlog.get_logger()
 # Every open run waits for few of its appends, so thousands waiting mean a disk that hangs.
 MAX_WAITING = 65_536  # changes
 MAILBOX_CAPACITY = 8  # a batch, a stop and a bookmark, with room to spare
-MAX_BATCH = 1_024  # changes in one transaction: some 20 ms of writing
+MAX_BATCH = 128  # changes in one transaction: while it syncs, those of the last one go on
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
 PROBE_S = 0.5  # first pause before a disk that refused is tried again; doubles
