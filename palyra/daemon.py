@@ -176,6 +176,7 @@ class Daemon:
             version=__version__,
             public_key=self.keys.public_key,
             sign=self.keys.sign,
+            redact=self.office.redactor.redact_bytes,
             state=lambda: self.state,
             tree=self.snapshot,
             now_ms=now_ms,

@@ -37,8 +37,11 @@ class Step:
     def first(cls, run_id: str, accepted: ev.RunAccepted, setting: Setting) -> "Step":
         """The step that begins a tape."""
         now_ms = setting.now_ms()
+        data, redacted = setting.redact(ev.encode_event(accepted))
+        if redacted:
+            accepted = msgspec.json.decode(data, type=ev.RunAccepted)
         step = cls(begin(run_id, accepted, now_ms), setting, now_ms)
-        step.drafts.append(Draft(accepted.KIND, ev.encode_event(accepted), redacted=False))
+        step.drafts.append(Draft(accepted.KIND, data, redacted))
         return step
 
     def add(self, event: ev.Event) -> None:

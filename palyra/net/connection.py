@@ -179,8 +179,10 @@ class Connection:
         except PalyraError as error:
             unread = error.request_id if isinstance(error, rpc.BadMessage) else None
             request_id = request.id if request else unread
-            self._outbox.put(rpc.encode_error(request_id, error), REPLY)
-            await self._end(_close_code(error), error.message)
+            redact = self._services.redact
+            self._outbox.put(rpc.encode_error(request_id, error, redact), REPLY)
+            reason = redact(error.message.encode(errors="replace"))[0].decode()
+            await self._end(_close_code(error), reason)
         self._is_batched = "batch" in params.want
         reply = rpc.encode_result(request.id, welcome(caller, params, self._services))
         self._outbox.put(reply, REPLY)

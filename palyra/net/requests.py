@@ -85,7 +85,8 @@ class Requests:
             raise rpc.BadMessage(rpc.INVALID_REQUEST, text, request.id)
 
     def _refuse(self, request_id: rpc.RequestId | None, error: PalyraError) -> None:
-        self._link.outbox.put(rpc.encode_error(request_id, error), REPLY)
+        reply = rpc.encode_error(request_id, error, self._services.redact)
+        self._link.outbox.put(reply, REPLY)
 
     async def _serve(self, request: rpc.Request) -> None:
         try:

@@ -9,7 +9,7 @@ message, and each refusal says which rule was broken.  Sources: JSON-RPC 2.0; RF
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeGuard
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from palyra.errors import Overloaded, PalyraError, ProtocolError, TooLarge
 
 RequestId = int | str
+Redact = Callable[[bytes], tuple[bytes, bool]]  # JSON or text without secrets; whether it had any
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -28,6 +29,7 @@ APPLICATION_ERROR = -32000
 MAX_DEPTH = 64  # deepest nesting of arrays and objects; ours need 6, tool arguments maybe 20
 MAX_VALUES = 20_000  # in one message; keeps the time to parse 1 MiB below about 30 ms
 MAX_ID_CHARS = 128
+SHOWN_CHARS = 96  # of a bad value; a token cut shorter would no longer be known for one
 MAX_SAFE_INTEGER = 2**53 - 1  # RFC 7493: what every JSON implementation holds exactly
 
 _CODES = {"invalid_params": INVALID_PARAMS, "internal": INTERNAL_ERROR}
@@ -192,7 +194,7 @@ def _find_fault(envelope: dict[str, Any]) -> str | None:
     return None
 
 
-def show(value: object, limit_chars: int = 32) -> str:
+def show(value: object, limit_chars: int = SHOWN_CHARS) -> str:
     """The value as an error message may show it: JSON-like, cut short."""
     match value:
         case dict():
@@ -215,14 +217,14 @@ def encode_result(request_id: RequestId, result: object) -> bytes:
     )
 
 
-def encode_error(request_id: RequestId | None, error: PalyraError) -> bytes:
-    """The reply that carries `error`; nothing of a bug but the fact leaves the daemon."""
+def encode_error(request_id: RequestId | None, error: PalyraError, redact: Redact) -> bytes:
+    """The reply that carries `error`: of a bug only the fact, of a secret only its class."""
     rpc_code = _rpc_code(error)
     message = "internal error" if rpc_code == INTERNAL_ERROR else error.message
     body = {"code": rpc_code, "message": message, "data": _error_data(error, rpc_code, message)}
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (
         _ENCODER.encode(request_id),
-        _ENCODER.encode(body),
+        redact(_ENCODER.encode(body))[0],
     )
 
 

@@ -12,6 +12,7 @@ from palyra.net.limits import Limits
 from palyra.net.pacer import Pacer
 from palyra.net.ports import Authenticate, Gateway, Journal
 from palyra.net.receipts import Receipts
+from palyra.net.rpc import Redact
 from palyra.net.wire import State
 
 
@@ -42,6 +43,7 @@ class Services:
     version: str
     public_key: bytes  # Ed25519, 32 bytes
     sign: Sign
+    redact: Redact
     state: Callable[[], State]
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs

@@ -26,6 +26,7 @@ from palyra.core.ids import Prefix
 from palyra.core.journal import Change, RunFilter
 from palyra.core.policy import PolicyDecision
 from palyra.core.records import ApprovalRecord, Receipt, Role, SessionRecord, TokenRecord
+from palyra.core.redact import Redactor
 from palyra.core.tape import TapeRow
 from palyra.core.tools import Catalogue, ToolSpec
 from palyra.errors import NotFound
@@ -233,6 +234,7 @@ class Daemon:
             version="1.2.3",
             public_key=b"\x01\x02",
             sign=lambda message: b"signed " + message[:4],
+            redact=Redactor([]).redact_bytes,
             state=lambda: self.state,
             tree=lambda: ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0),
             now_ms=lambda: self.now_ms,
@@ -275,10 +277,16 @@ class Daemon:
         self.store.write(Change(rows=rows))
         self.hub.committed([(rows[-1].run_id, rows[-1].seq)])
 
-    def dial(self, *, window: float = float("inf"), bearer: str | None = None) -> Peer:
+    def dial(
+        self,
+        *,
+        window: float = float("inf"),
+        bearer: str | None = None,
+        caller: Caller | None = None,
+    ) -> Peer:
         """A fresh connection, before hello."""
         transport = MemoryTransport(window)
-        facts = PeerFacts("memory", bearer)
+        facts = PeerFacts("memory", bearer, caller)
         self.nursery.start_soon(serve_connection, transport, facts, self.services)
         return Peer(transport)
 

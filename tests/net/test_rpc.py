@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 
+from palyra.core.redact import Redactor
 from palyra.errors import (
     Forbidden,
     InvalidParams,
@@ -22,6 +23,7 @@ from palyra.net.params import Params, convert_params
 from palyra.net.rpc import BadMessage, Request, decode
 
 LIMIT = 1_048_576
+REDACTOR = Redactor([])
 
 
 def message(**changes: object) -> bytes:
@@ -202,7 +204,7 @@ def test_mangled_json_never_crashes(value: object, data: st.DataObject) -> None:
 
 def sent(error: PalyraError) -> dict[str, object]:
     """The error member as a client gets it."""
-    body: dict[str, object] = json.loads(rpc.encode_error(1, error))["error"]
+    body: dict[str, object] = json.loads(rpc.encode_error(1, error, REDACTOR.redact_bytes))["error"]
     return body
 
 
@@ -214,6 +216,15 @@ def test_application_errors_carry_their_code() -> None:
         "data": {"code": "forbidden", "message": "no", "retryable": False},
     }
     assert expected == sent(Forbidden("no"))
+
+
+def test_a_secret_is_not_repeated() -> None:
+    """A bad value that is a secret, whole or cut to be shown, is named by its class."""
+    secret = "ghp_" + "Canary0123456789" * 3
+    for shown in (secret, rpc.show(secret), rpc.show(secret + "x" * 1_000)):
+        told = str(sent(InvalidParams(f"no model {shown}", field=secret)))
+        assert "Canary" not in told
+        assert "[redacted:github]" in told
 
 
 def test_back_off_is_in_milliseconds() -> None:
