@@ -12,6 +12,7 @@ import trio
 
 from palyra.actors import work as work_branch
 from palyra.actors.approvals import Approvals
+from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
@@ -27,7 +28,7 @@ from palyra.core.commands import StartRun
 from palyra.core.context import Agent, stable_prefix
 from palyra.core.events import decode_event
 from palyra.core.journal import Change
-from palyra.core.policy import PolicyDecision, PolicyRequest
+from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
 from palyra.core.ports import JournalStore
 from palyra.core.prompt import Delta, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import Usage
@@ -144,13 +145,14 @@ class NamePolicy:
 
     def decide(self, request: PolicyRequest) -> PolicyDecision:
         prefix = request.tool.partition("_")[0]
-        answer = {"ask": "ask", "forbidden": "deny"}.get(prefix, "allow")
+        answers: dict[str, Answer] = {"ask": "ask", "forbidden": "deny"}
+        answer = answers.get(prefix, "allow")
         return PolicyDecision(
             answer=answer,
             reason_code=answer,
             reason="by name",
             policies=(),
-            version="v1",  # type: ignore[arg-type]  # one of three
+            version="v1",
         )
 
 
@@ -179,10 +181,10 @@ class Kit:
             Agent(name="default", instructions="x", model="scripted"), toolbox.catalogue()
         )
         return Office(
-            journal=self.journal,
+            journal=self.journal,  # type: ignore[arg-type]  # the inline twin
             hub=self.hub,
             toolbox=toolbox,
-            gate=gate,  # type: ignore[arg-type]  # the inline twin
+            gate=gate,
             models={"scripted": self.model},
             prefix=lambda _agent: prefix,
             approvals=self.approvals,
@@ -303,7 +305,7 @@ async def running(store: JournalStore, limits: Limits = Limits()) -> AsyncGenera
     recover = partial(recovery, kit.office, kit.sessions.adopt, done)
     children = [
         work_branch.child_spec(kit.work, kit.directory),
-        work_branch.ChildSpec("recovery", recover, "transient"),
+        ChildSpec("recovery", recover, "transient"),
     ]
     tree = Supervisor("test", children, strategy="rest_for_one")
     async with trio.open_nursery() as nursery:

@@ -363,13 +363,14 @@ async def reach(kit: Kit, phase: str) -> str:
         kit.model.turns = [trio.Event()]
         await kit.start(session_key="k")
         return await kit.start(session_key="k")
-    kit.model.turns = {
+    turns: dict[str, list[Any]] = {
         "turn": [trio.Event()],
         "tool": [call(("hang", {}))],
         "batch": [call(("hang_safe", {}), ("hang_safe", {}), ("hang", {}))],
         "approval": [call(("ask_note", {"text": "x"}))],
         "backoff": [ModelFailure("transient", "503")],
-    }[phase]
+    }
+    kit.model.turns = turns[phase]
     run_id = await kit.start()
     await settle()
     return run_id

@@ -17,7 +17,12 @@ from palyra.core.tools import Catalogue
 
 AGENT = Agent(name="default", instructions="Be useful.", model="scripted")
 PREFIX: Prefix = stable_prefix(AGENT, Catalogue(tools={}, hash="h"))
-_WORDS = {"reason_code": "test", "reason": "because", "policies": (), "version": "v1"}
+_WORDS: dict[str, Any] = {
+    "reason_code": "test",
+    "reason": "because",
+    "policies": (),
+    "version": "v1",
+}
 
 
 def prepare(_run: Run, call: ProposedCall) -> Preparation:

@@ -1,5 +1,7 @@
 """The run's decisions: what follows from each input, in which order, in every phase."""
 
+from typing import Literal
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from palyra.core import events as ev
 from palyra.core.fold import apply, fold
+from palyra.core.prompt import FailureClass
 from palyra.core.run import decide
 from palyra.core.run_state import phase, record
 from palyra.core.run_steps import (
@@ -38,7 +41,9 @@ def finished(world: World, *tools: str, text: str = "") -> list[str]:
     )
 
 
-def broke(world: World, failure_class: str = "transient", *, had_output: bool = False) -> list[str]:
+def broke(
+    world: World, failure_class: FailureClass = "transient", *, had_output: bool = False
+) -> list[str]:
     """The model fails the open turn."""
     return world.hear(
         TurnBroke(
@@ -46,7 +51,7 @@ def broke(world: World, failure_class: str = "transient", *, had_output: bool = 
             attempt=world.run.attempt,
             failure_class=failure_class,
             detail="no luck",
-            had_output=had_output,  # type: ignore[arg-type]  # named in the test
+            had_output=had_output,
         )
     )
 
@@ -56,7 +61,7 @@ def ended(call_id: str, status: str = "succeeded") -> CallEnded:
     return CallEnded(call_id=call_id, status=status, output="out", raw_sha256="0" * 64)  # type: ignore[arg-type]  # named in the test
 
 
-def answered(world: World, decision: str, by: str = "bob") -> list[str]:
+def answered(world: World, decision: Literal["allow", "deny"], by: str = "bob") -> list[str]:
     """A person answers the open prompt."""
     asking = next(call for call in world.run.calls if call.phase == "asking")
     return world.hear(
@@ -65,7 +70,7 @@ def answered(world: World, decision: str, by: str = "bob") -> list[str]:
             decision=decision,
             scope="once",
             by=by,
-            reason="",  # type: ignore[arg-type]  # named in the test
+            reason="",
         )
     )
 
@@ -234,7 +239,7 @@ def test_a_transient_failure_is_retried_twice_then_fails_the_run() -> None:
 
 
 @pytest.mark.parametrize(("failure", "had_output"), [("auth", False), ("transient", True)])
-def test_what_must_not_be_retried_fails_at_once(failure: str, *, had_output: bool) -> None:
+def test_what_must_not_be_retried_fails_at_once(failure: FailureClass, *, had_output: bool) -> None:
     """A client error, or a turn of which something was already shown, is not repeated."""
     world = begun()
     assert broke(world, failure, had_output=had_output) == ["turn.failed", "run.failed"]
