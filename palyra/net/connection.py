@@ -131,7 +131,6 @@ class Connection:
         """The client does not read fast enough: tell it where it was and write nothing more."""
         run_id, seq = self._sent or ("any run", -1)
         self.hang_up(closing.SLOW_CONSUMER, f"slow consumer: last seq {seq} of {run_id}")
-        self._outbox.discard()
         self._all.cancel("slow consumer")
 
     # --- reading ---

@@ -67,10 +67,11 @@ class Follower:
     """A spectator of one session."""
 
     session_id: str = "ses_1"
+    is_omnivorous: bool = False
     followed: list[str] = field(default_factory=list)
 
     def wants(self, feed: Feed) -> bool:
-        return feed.session_id == self.session_id
+        return self.is_omnivorous or feed.session_id == self.session_id
 
     def follow(self, feed: Feed) -> None:
         self.followed.append(feed.run_id)
@@ -257,6 +258,14 @@ def test_spectators_follow_open_and_new_runs(hub: Hub) -> None:
     hub.remove_spectator(spectator)
     hub.publish([row(0, run_id="run_late")])
     assert ["run_old", "run_new"] == spectator.followed
+
+
+def test_feeds_that_only_readers_know_are_no_runs(hub: Hub) -> None:
+    """A spectator of everything is not shown runs that somebody merely asked about."""
+    hub.get_feed("run_watched_only")
+    spectator = Follower(is_omnivorous=True)
+    hub.add_spectator(spectator)
+    assert [] == spectator.followed
 
 
 def test_progress_goes_to_lanes_of_open_runs(hub: Hub) -> None:

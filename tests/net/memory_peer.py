@@ -70,7 +70,7 @@ class Peer:
         """The whole reply to a request."""
         return await self.reply(self.post(method, **params))
 
-    async def call(self, method: str, **params: object) -> Any:  # noqa: ANN401 - plain JSON
+    async def call(self, method: str, **params: object) -> Any:
         """The result of a request that succeeds."""
         reply = await self.ask(method, **params)
         assert "result" in reply, reply

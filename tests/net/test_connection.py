@@ -215,6 +215,29 @@ async def test_going_down_is_announced_and_closed_with_1001(autojump_clock: Cloc
         assert (1001, "draining") == await peer.read_to_end()
 
 
+async def test_first_reason_counts(autojump_clock: Clock) -> None:
+    """A connection that is told to end twice gives the first code."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        daemon.hub.hang_up(1001, "draining")
+        daemon.hub.revoke("id-of-tok-ann")
+        assert (1001, "draining") == await peer.read_to_end()
+
+
+async def test_goodbye_does_not_wait_for_a_stalled_client(autojump_clock: Clock) -> None:
+    """What waits is written for a second at most, then the connection is closed all the same."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect(window=2)
+        for number in range(9):
+            daemon.hub.broadcast("note", {"n": number})
+            await trio.testing.wait_all_tasks_blocked()
+        began_s = trio.current_time()
+        daemon.hub.hang_up(1001, "draining")
+        await peer.transport.closed.wait()
+        assert (1001, "draining") == peer.transport.farewell
+        assert daemon.services.limits.goodbye_s == trio.current_time() - began_s
+
+
 async def test_cancelled_connection_says_going_away(autojump_clock: Clock) -> None:
     """A supervisor that cancels a connection leaves the client with 1001."""
     async with open_daemon() as daemon:
@@ -238,6 +261,16 @@ async def test_client_that_leaves_changes_nothing(autojump_clock: Clock) -> None
         assert 2 == len(other.events())
 
 
+async def test_socket_that_breaks_while_written_ends_the_connection(autojump_clock: Clock) -> None:
+    """A peer that can no longer be written to is gone, also when nothing is read from it."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        peer.transport.from_daemon.close()
+        daemon.hub.broadcast("system.draining", {})
+        await peer.transport.closed.wait()
+        assert (1000, "the peer is gone") == peer.transport.farewell
+
+
 # --- failures behind the request ---
 
 
@@ -248,6 +281,8 @@ async def test_unavailable_journal_is_an_answer(autojump_clock: Clock) -> None:
         daemon.journal.failure = Unavailable("disk full")
         data = (await peer.fail("tape.subscribe", run_id=RUN))["data"]
         assert ("unavailable", True) == (data["code"], data["retryable"])
+        assert "unavailable" == (await peer.fail("tape.subscribe", all=True))["data"]["code"]
+        daemon.publish(row(0))
         assert {} == daemon.hub.get_feed(RUN).lanes
 
 

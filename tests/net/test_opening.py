@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from palyra.core.access import Caller
 from tests.net.fake_services import open_daemon
 
 Clock = trio.testing.MockClock
@@ -66,6 +67,14 @@ async def test_token_may_come_with_the_upgrade(autojump_clock: Clock) -> None:
     """A bearer token of the transport needs no repetition in `connect`."""
     async with open_daemon() as daemon:
         assert "bob" == (await daemon.dial(bearer="tok-bob").call("connect"))["principal"]
+
+
+async def test_parent_process_needs_no_token(autojump_clock: Clock) -> None:
+    """A peer that the transport vouches for connects without a token."""
+    async with open_daemon() as daemon:
+        parent = Caller(principal="desk", role="operator", token_id="parent")
+        peer = daemon.dial(caller=parent)
+        assert "desk" == (await peer.call("connect"))["principal"]
 
 
 async def test_silence_is_closed_after_ten_seconds(autojump_clock: Clock) -> None:

@@ -207,6 +207,15 @@ async def test_mutations_are_idempotent(autojump_clock: Clock, method: str) -> N
         assert "idempotency_conflict" == error["data"]["code"]
 
 
+async def test_keys_on_the_wire_belong_to_their_principal(autojump_clock: Clock) -> None:
+    """Two principals that happen on the same key get a run each."""
+    async with open_daemon() as daemon:
+        peers = [await daemon.connect(token) for token in ("tok-ann", "tok-bob")]
+        params = {"text": "hi", "idempotency_key": "1"}
+        runs = {(await peer.call("run.start", **params))["run_id"] for peer in peers}
+        assert 2 == len(runs)
+
+
 async def test_without_a_key_each_request_counts(autojump_clock: Clock) -> None:
     """Two requests without a key are two runs."""
     async with open_daemon() as daemon:

@@ -72,6 +72,7 @@ async def test_large_replies_wait_for_the_reader(autojump_clock: Clock) -> None:
         daemon.commit(*rows)
         peer = await daemon.connect(window=1)
         pages = [peer.post("tape.read", run_id=RUN) for _ in range(20)]
+        await trio.testing.wait_all_tasks_blocked()
         for page in pages:
             assert 20 == len((await peer.reply(page))["result"]["events"])
 

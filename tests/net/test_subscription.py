@@ -172,6 +172,23 @@ async def test_run_that_ends_while_read_is_whole(autojump_clock: Clock) -> None:
         assert [0, 1, 2, 3, 4, 5, ("caught_up", 5)] == outline(peer)
 
 
+@pytest.mark.parametrize("steps", range(8))
+async def test_run_that_ends_during_the_request_is_whole(autojump_clock: Clock, steps: int) -> None:
+    """Wherever the request is when the run ends: all rows, and caught_up once."""
+    async with open_daemon() as daemon:
+        fill(daemon, 2)
+        peer = await daemon.connect()
+        peer.post("tape.subscribe", run_id=RUN)
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        daemon.publish(row(2, kind="run.done"))
+        daemon.commit(row(2, kind="run.done"))
+        await peer.read_all()
+        told = outline(peer)
+        assert [0, 1, 2] == [seq for seq in told if isinstance(seq, int)]
+        assert 1 == sum(entry[0] == "caught_up" for entry in told if isinstance(entry, tuple))
+
+
 async def test_terminal_commit_is_told_at_once(autojump_clock: Clock) -> None:
     """The commit of a run's end reaches an idle reader without the usual delay."""
     async with open_daemon() as daemon:
@@ -210,6 +227,19 @@ async def test_unsubscribed_is_silent(autojump_clock: Clock) -> None:
         assert [] == peer.notices
         error = await peer.fail("tape.unsubscribe", subscription=reply["subscription"])
         assert "not_found" == error["data"]["code"]
+
+
+async def test_subscription_given_up_before_it_began_is_silent(autojump_clock: Clock) -> None:
+    """Who unsubscribes before the reply to `tape.subscribe` gets the reply and nothing else."""
+    async with open_daemon() as daemon:
+        fill(daemon, 2)
+        peer = await daemon.connect()
+        began = peer.post("tape.subscribe", all=True)
+        await peer.call("tape.unsubscribe", subscription="sub_1")
+        assert "sub_1" == (await peer.reply(began))["result"]["subscription"]
+        daemon.publish(row(2))
+        await peer.read_all()
+        assert [] == outline(peer)
 
 
 async def test_start_with_subscribe_shows_the_run_whole(autojump_clock: Clock) -> None:
@@ -302,6 +332,20 @@ async def test_wide_stream_replays_runs_of_an_earlier_life(autojump_clock: Clock
         daemon.publish(row(3))
         await peer.read_all()
         assert 3 == outline(peer)[-1]
+
+
+async def test_wide_stream_reads_the_beginning_of_a_resumed_run(autojump_clock: Clock) -> None:
+    """A run that appears in the middle of its tape is shown from seq 0, once."""
+    async with open_daemon() as daemon:
+        fill(daemon, 3)
+        restart(daemon)
+        daemon.store.runs.clear()
+        peer = await daemon.connect()
+        await peer.call("tape.subscribe", all=True)
+        await peer.read_all()
+        daemon.publish(row(3), row(4))
+        await peer.read_all()
+        assert [("caught_up", -1), 0, 1, 2, 3, 4] == outline(peer)
 
 
 async def test_wide_stream_without_runs_is_caught_up(autojump_clock: Clock) -> None:
