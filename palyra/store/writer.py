@@ -111,9 +111,11 @@ class Writer:
         return tapes.find_row(self._connection, run_id, seq)
 
     def _commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
-        """Assume that no constraint stands in the way, and go the long way if one does."""
+        """Assume that nothing stands in the way, and go the long way if something does."""
         batch = Admission(self.position, self._heads, self, trusts=True)
         outcomes = [_admit(batch, change) for change in changes]
+        if any(outcomes):
+            return self._commit_singly(changes)
         try:
             with transaction(self._connection):
                 self._touch(batch.position)

@@ -270,3 +270,16 @@ def test_one_run_is_verified_alone(store: JournalStore) -> None:
         report.breaks,
         report.first_break,
     )
+
+
+def test_a_repeat_is_known_before_its_record_is_judged(
+    make_store: MakeStore, store: JournalStore
+) -> None:
+    """A first event that is there already makes a repeat, whatever record comes with it."""
+    store.commit([rows("run_a", 0, 1)])
+    store.close()
+    store = make_store()
+    store.open()
+    repeat = Change(rows=rows("run_a", 0, 1).rows, records=(run("run_a", 1),))
+    assert [None] == store.commit([repeat])
+    assert None is store.find_run("run_a")

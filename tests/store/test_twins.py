@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from palyra.core.journal import Change, RunFilter
 from palyra.core.ports import JournalStore
-from palyra.core.records import RECEIPT_TTL_MS, Record
+from palyra.core.records import Record
 from tests.store.kit import (
     Clock,
     approval,
@@ -46,8 +46,7 @@ def a_record(draw: st.DrawFn) -> Record:
             state = draw(st.sampled_from(["pending", "allowed", "denied"]))
             return approval(f"apr_{number}", run_id=draw(run_ids), state=state)
         case "receipt":
-            age_ms = variant * RECEIPT_TTL_MS
-            return receipt(f"key_{number}", body_sha256=f"{variant}", created_ms=age_ms)
+            return receipt(f"key_{number}", body_sha256=f"{variant}")
         case _:
             return token(f"tok_{number}", sha256=f"sha_{draw(few)}")
 
@@ -141,7 +140,7 @@ class Twins(RuleBasedStateMachine):
             store.list_sessions(None, before=None, limit=9),
             [store.find_session_by_key("alice", key) for key in ("work", "home")],
             store.list_approvals(principal=None, run_id=None, pending_only=False, limit=9),
-            [store.find_receipt("alice", f"key_{n}", now_ms=RECEIPT_TTL_MS + 1) for n in range(3)],
+            [store.find_receipt("alice", f"key_{n}", now_ms=Clock().now_ms) for n in range(3)],
             [store.find_token(f"sha_{n}") for n in range(3)],
             store.list_tokens(),
         ]
