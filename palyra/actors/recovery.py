@@ -12,7 +12,7 @@ import structlog
 import trio
 
 from palyra.actors.office import Office
-from palyra.actors.resume import Recovered, read_run
+from palyra.actors.resume import Recovered, find_run
 from palyra.core.records import RunRecord
 from palyra.errors import InvariantBroken
 
@@ -44,7 +44,7 @@ async def recovery(
 async def _read(office: Office, record: RunRecord) -> Recovered | None:
     """The run, or None for a tape nobody can follow: it is left alone and reported."""
     try:
-        return await read_run(office.journal, record.run_id)
+        return await find_run(office.journal, record.run_id)
     except InvariantBroken as broken:
         log.critical("a tape cannot be folded", run_id=record.run_id, detail=broken.message)
         return None

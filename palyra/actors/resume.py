@@ -22,8 +22,11 @@ class Recovered(msgspec.Struct, frozen=True):
     prompts: tuple[ApprovalRecord, ...]  # the approvals that are still open
 
 
-async def read_run(journal: JournalHandle, run_id: str) -> Recovered:
-    """Fold the committed tape of a run.  Raises InvariantBroken for a tape that cannot be."""
+async def find_run(journal: JournalHandle, run_id: str) -> Recovered | None:
+    """Fold the committed tape of a run, None when it has none.
+
+    Raises InvariantBroken for a tape that cannot be.
+    """
     rows: list[tuple[str, int, bytes]] = []
     after_seq: int | None = -1
     while after_seq is not None:
@@ -33,6 +36,8 @@ async def read_run(journal: JournalHandle, run_id: str) -> Recovered:
         )
         rows.extend((row.kind, row.at_ms, row.data) for row in page.rows)
         after_seq = page.next_after_seq
+    if not rows:
+        return None
     run = fold(run_id, rows)
     prompts: tuple[ApprovalRecord, ...] = ()
     if run.pending_approvals:
@@ -60,7 +65,11 @@ async def resume_run(
     await trio.sleep(RETRY_S * handle.lost)
     while not office.journal.is_writable:  # noqa: ASYNC110 - the journal tells nobody
         await trio.sleep(RETRY_S)
-    recovered = await read_run(office.journal, handle.run_id)
+    recovered = await find_run(office.journal, handle.run_id)
+    if recovered is None:
+        task_status.started()
+        handle.is_void = True
+        return
     handle.run = recovered.run
     handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
     first = Begin(instance_id=office.instance_id) if recovered.run.state == "accepted" else Resume()

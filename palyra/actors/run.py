@@ -56,7 +56,7 @@ from palyra.core.run_steps import (
 from palyra.core.step import Step
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
-from palyra.errors import IllegalState, InvariantBroken, Overloaded
+from palyra.errors import IllegalState, InvariantBroken, Overloaded, TooLarge
 
 log = structlog.get_logger("palyra.run")
 INBOX_CAPACITY = 256  # a run hears its own few children and a person now and then
@@ -80,7 +80,16 @@ Message = Input | Heard
 class RunHandle:
     """An open run, queued or with an actor."""
 
-    __slots__ = ("_changed", "inbox", "is_recovering", "is_settled", "lost", "prompts", "run")
+    __slots__ = (
+        "_changed",
+        "inbox",
+        "is_recovering",
+        "is_settled",
+        "is_void",
+        "lost",
+        "prompts",
+        "run",
+    )
 
     def __init__(
         self,
@@ -95,6 +104,7 @@ class RunHandle:
         self.prompts = {prompt.approval_id: prompt for prompt in prompts}  # open on the tape
         self.is_recovering = is_recovering
         self.is_settled = False  # the terminal event is committed
+        self.is_void = False  # its acceptance was never committed: there is no such run
         self.lost = lost  # times its actor ended before that
         self._changed: trio.Event | None = None
 
@@ -132,7 +142,8 @@ class RunHandle:
 
     async def wait_change(self) -> None:
         """Until the run asks a person, settles or is lost."""
-        self._changed = self._changed or trio.Event()
+        if self._changed is None:  # an event has no truth value
+            self._changed = trio.Event()
         await self._changed.wait()
 
 
@@ -258,10 +269,17 @@ class _RunActor:
                 self.operands = {call.call_id: call for call in message.result.calls}
             self.step(message)
         elif self.takes(message.input):
-            self.step(message.input, message)
+            self.step_for(message)
         else:
             run = self.handle.run
             message.reply.fail(IllegalState(f"{run.run_id} is {run.state} and takes this no more"))
+
+    def step_for(self, asked: Heard) -> None:
+        """A step somebody waits for; what is too large for the tape is their mistake."""
+        try:
+            self.step(asked.input, asked)
+        except TooLarge as refused:
+            asked.reply.fail(refused)
 
     def takes(self, heard: Input) -> bool:
         """Whether the state still allows an input that came from outside."""

@@ -302,7 +302,8 @@ class _SessionActor:
         directory = self.office.directory
         for recovered in message.runs:
             if recovered.run.run_id not in directory.runs:
-                run = RunHandle(recovered.run, recovered.prompts, is_recovering=True)
+                has_begun = recovered.run.state != "accepted"
+                run = RunHandle(recovered.run, recovered.prompts, is_recovering=has_begun)
                 directory.runs[run.run_id] = run
                 self.handle.waiting.append(run)
         self.start_next()
@@ -322,10 +323,11 @@ class _SessionActor:
         if run is None:
             return
         run.wake()
-        if not run.is_settled and run.lost < MAX_LOST:
+        is_over = run.is_settled or run.is_void
+        if not is_over and run.lost < MAX_LOST:
             self.resume(run)
             return
-        if not run.is_settled:
+        if not is_over:
             log.critical("a run is left alone after repeated crashes", run_id=run_id)
         del directory.runs[run_id]
         if handle.active is run:

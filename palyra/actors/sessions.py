@@ -36,7 +36,14 @@ class Sessions:
             return self._live(await self._get_own(caller, session_id))
         if key is None:
             return self._live(self._new_record(caller, None))
+        self._check_key(key)
         return await self._reach_key(caller, key)
+
+    def _check_key(self, key: str) -> None:
+        """A key is stored and shown as it is."""
+        _, is_secret = self._office.redactor.redact_text(key)
+        if is_secret:
+            raise InvalidParams("the key holds a secret: choose another name", field="session_key")
 
     async def _reach_key(self, caller: Caller, key: str) -> SessionHandle:
         live = self._office.directory.keys.get((caller.principal, key))
@@ -116,6 +123,7 @@ class Sessions:
             raise InvalidParams("give exactly one of key and session_id", field="key")
         if session_id is not None:
             return await self._get_own(caller, session_id)
+        self._check_key(key or "")
         return await self._amend(await self._reach_key(caller, key or ""), lambda record: record)
 
     async def get(self, caller: Caller, session_id: str) -> SessionRecord:

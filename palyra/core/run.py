@@ -34,6 +34,7 @@ from palyra.core.run_steps import (
     TurnFinished,
 )
 from palyra.core.step import Step
+from palyra.errors import TooLarge
 
 
 def accept(
@@ -115,10 +116,20 @@ def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
     run = step.run
     if not run.turn_is_open or (run.turn, run.attempt) != (heard.turn, heard.attempt):
         return
-    if isinstance(heard, TurnFinished):
-        _turn_finished(step, heard)
-    else:
+    if isinstance(heard, TurnBroke):
         _turn_broke(step, heard)
+        return
+    try:
+        _turn_finished(step, heard)
+    except TooLarge as too_large:
+        broke = TurnBroke(
+            turn=heard.turn,
+            attempt=heard.attempt,
+            failure_class="malformed",
+            detail=too_large.message,
+            had_output=True,
+        )
+        _turn_broke(step, broke)
 
 
 def _turn_finished(step: Step, heard: TurnFinished) -> None:

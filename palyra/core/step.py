@@ -6,6 +6,8 @@ from palyra.core import events as ev
 from palyra.core.fold import apply, begin
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Effect, Setting
+from palyra.core.tape import MAX_PAYLOAD_BYTES
+from palyra.errors import TooLarge
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -45,11 +47,19 @@ class Step:
         return step
 
     def add(self, event: ev.Event) -> None:
-        """Redact, apply, keep.  Raises InvariantBroken when the state does not allow the event."""
+        """Redact, apply, keep.
+
+        Raises InvariantBroken when the state does not allow the event, TooLarge for one that no
+        tape takes; neither changes anything.
+        """
         data, redacted = ev.encode_event(event), False
         if event.HAS_FOREIGN_TEXT:
             data, redacted = self.setting.redact(data)
         if redacted:
             event = ev.decode_event(event.KIND, data)
+        if len(data) > MAX_PAYLOAD_BYTES:
+            raise TooLarge(
+                f"{event.KIND} has {len(data)} bytes; an event may have {MAX_PAYLOAD_BYTES}"
+            )
         self.run = apply(self.run, event, self.now_ms)
         self.drafts.append(Draft(event.KIND, data, redacted))

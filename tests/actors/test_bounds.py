@@ -1,0 +1,117 @@
+"""Bounds of runs: what is too large, who waits together, and a run that never came to be."""
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.core.tape import MAX_PAYLOAD_BYTES
+from palyra.errors import InvalidParams, TooLarge, Unavailable
+from palyra.store.memory_journal import MemoryJournal
+from tests.actors.office_kit import OPERATOR, SECRET, call, running, say
+
+TOO_LONG = "x" * (MAX_PAYLOAD_BYTES + 1)
+
+
+@pytest.fixture
+def store() -> MemoryJournal:
+    """A journal that outlives the actors of a test."""
+    journal = MemoryJournal()
+    journal.open()
+    return journal
+
+
+async def test_many_may_wait_for_one_run(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """A wait that timed out, later waits and a cancel do not disturb each other."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        kit.model.turns = [trio.Event()]
+        run_id = await kit.start()
+        _, timed_out = await kit.gateway.wait_run(OPERATOR, run_id, until="terminal", timeout_s=0.1)
+        assert timed_out
+        states: list[str] = []
+
+        async def wait() -> None:
+            states.append(await kit.end(run_id))
+
+        nursery.start_soon(wait)
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked(0.0001)
+        await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
+        await wait_all_tasks_blocked(0.0001)
+        assert states == ["cancelled", "cancelled"]
+
+
+async def test_a_message_too_large_starts_nothing(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The starter is told the limit; neither tape nor actor comes of it, and the session works."""
+    async with running(store) as kit:
+        with pytest.raises(TooLarge, match="262144"):
+            await kit.start(TOO_LONG, session_key="k")
+        assert kit.directory.runs == {}
+        assert await kit.end(await kit.start("short", session_key="k")) == "done"
+
+
+async def test_a_steer_too_large_is_refused(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The word is refused with the limit and the run goes on as if it had not been said."""
+    async with running(store) as kit:
+        kit.model.turns = [call(("hang", {})), say("ok")]
+        run_id = await kit.start()
+        await wait_all_tasks_blocked(0.0001)
+        with pytest.raises(TooLarge, match="262144"):
+            await kit.gateway.steer_run(OPERATOR, run_id, TOO_LONG)
+        kit.gate_open.set()
+        assert await kit.end(run_id) == "done"
+        assert "run.recovered" not in kit.kinds(run_id)
+
+
+async def test_a_turn_too_large_fails_the_run_with_its_size(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A model that says more than an event may hold ends the run cleanly, naming the limit."""
+    async with running(store) as kit:
+        kit.model.turns = [say(TOO_LONG)]
+        run_id = await kit.start()
+        assert await kit.end(run_id) == "failed"
+        failed = kit.events(run_id, "run.failed")[0]
+        assert (failed.failure_class, "262144" in failed.reason) == ("malformed", True)
+
+
+async def test_a_run_that_was_never_accepted_is_forgotten(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A refused acceptance leaves no ghost: the session's next message starts at once."""
+    async with running(store) as kit:
+        kit.journal.fail_with = Unavailable("disk full")
+        with pytest.raises(Unavailable):
+            await kit.start(session_key="k")
+        kit.journal.fail_with = None
+        await wait_all_tasks_blocked(0.0001)
+        run_id = await kit.start(session_key="k")
+        assert await kit.end(run_id) == "done"
+        await wait_all_tasks_blocked(0.0001)
+        assert kit.directory.runs == {}
+
+
+async def test_a_secret_is_no_name_for_a_session(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A key that holds a secret would be stored as it is: it is refused."""
+    async with running(store) as kit:
+        with pytest.raises(InvalidParams, match="secret"):
+            await kit.start(session_key=f"k-{SECRET}")
+
+
+async def test_a_queued_run_is_queued_after_a_restart_too(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Only a run that has begun is recovering."""
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        await kit.start(session_key="k")
+        queued = await kit.start(session_key="k")
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        await wait_all_tasks_blocked(0.0001)
+        assert (await kit.gateway.get_run(OPERATOR, queued)).phase == "queued"
