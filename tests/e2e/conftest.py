@@ -4,7 +4,10 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.e2e.daemon_process import DaemonProcess, running
+for helper in ("daemon_process", "people", "tapes", "wire"):
+    pytest.register_assert_rewrite(f"tests.e2e.{helper}")  # a failed check says what it saw
+
+from tests.e2e.daemon_process import DaemonProcess, running  # noqa: E402 - after the line above
 
 
 @pytest.fixture(scope="module")
