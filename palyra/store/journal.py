@@ -34,11 +34,12 @@ from palyra.store.database import (
     storage_errors,
 )
 from palyra.store.disk import REAL_DISK, Disk
+from palyra.store.evidence import PAGE_BYTES, PAGE_ROWS
 from palyra.store.keys import KeyRing
 from palyra.store.roots import Root, RootsFile, root_break
 from palyra.store.schema import SCHEMA_VERSION, migrate
 from palyra.store.tapes import Extent, Place
-from palyra.store.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
+from palyra.store.verification import verify_journal, verify_run
 from palyra.store.writer import Writer
 
 T = TypeVar("T")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from palyra.core.tape import TapeRow
 from palyra.store.admission import NO_HEAD, Head, Link
+from palyra.store.evidence import PAGE_ROWS
 from palyra.store.tapes import PAGE_BYTES, Extent, Place
-from palyra.store.verification import PAGE_ROWS
 
 
 class MemoryFile:

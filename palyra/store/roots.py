@@ -186,15 +186,13 @@ class RootsFile:
         return _Read(root, sha256(body).hexdigest())
 
     def _lines(self, end: int) -> Iterator[bytes]:
-        """The lines up to offset `end`, without their ends."""
+        """The lines up to offset `end`, which is the end of one, without their line ends."""
         offset, rest = 0, b""
         while offset < end:
             chunk = self.file.read(offset, min(_CHUNK_BYTES, end - offset))
             offset += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
             yield from lines
-        if rest:
-            yield rest
 
 
 def root_break(detail: str) -> Break:

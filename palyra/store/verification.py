@@ -8,76 +8,15 @@ no new one.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Literal, Protocol
-
-import msgspec
 
 from palyra.core.chain import GENESIS, link, merkle_root
 from palyra.core.journal import Break, VerifyReport
 from palyra.store.admission import Link
+from palyra.store.evidence import BEFORE_ALL, Evidence, Findings, Kind
 from palyra.store.roots import Root
-from palyra.store.tapes import Extent, Place
+from palyra.store.tapes import Place
 
-Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
-
-BEFORE_ALL = -(2**63)  # below every position SQLite can hold
-PAGE_ROWS = 256  # about 2 ms of hashing, which other threads can interrupt
-PAGE_BYTES = 4_194_304
 _KNOWN_RUNS = 4_096  # runs whose last link is remembered; others are looked up
-
-
-class Evidence(Protocol):
-    """The stored rows, read a page at a time."""
-
-    def read_extent(self) -> Extent: ...
-    def scan(self, *, after: int, through: int) -> list[Link]: ...
-    def find_before(self, run_id: str, seq: int) -> Place | None: ...
-    def find_earlier(self, run_id: str, position: int) -> Place | None: ...
-    def find_cut_tape(self) -> tuple[str, int] | None: ...
-    def read_hashes(self, *, first: int, through: int) -> list[bytes]: ...
-    def read_run(self, run_id: str, *, after_seq: int) -> list[Link]: ...
-
-
-class Findings:
-    """What was checked and what did not hold."""
-
-    def __init__(self) -> None:
-        self.events = 0
-        self.roots = 0
-        self.breaks = 0
-        self.signed_through = 0
-        self.first: Break | None = None
-
-    def report(
-        self,
-        kind: Kind,
-        detail: str,
-        *,
-        position: int | None = None,
-        run_id: str | None = None,
-        seq: int | None = None,
-    ) -> None:
-        """Note one break; the first is kept, the others are counted."""
-        self.note(Break(kind=kind, position=position, run_id=run_id, seq=seq, detail=detail))
-
-    def note(self, found: Break) -> None:
-        self.breaks += 1
-        self.first = self.first or found
-
-    def name_first(self, run_id: str, seq: int) -> None:
-        """Say which event the first break is about, if that was open."""
-        if self.first is not None and self.first.run_id is None and self.first.position is not None:
-            self.first = msgspec.structs.replace(self.first, run_id=run_id, seq=seq)
-
-    def conclude(self, through_position: int) -> VerifyReport:
-        return VerifyReport(
-            checked_events=self.events,
-            checked_roots=self.roots,
-            through_position=through_position,
-            signed_through_position=self.signed_through,
-            first_break=self.first,
-            breaks=self.breaks,
-        )
 
 
 class Walk:
@@ -118,7 +57,7 @@ class Walk:
         """Check what no root covers yet, and the claim about the end."""
         self._advance(self._extent.last_position)
         self._expect(self._extent.claimed_position + 1)
-        if self.findings.first is not None and self.findings.first.run_id is None:
+        if self.findings.unnamed_position is not None:
             cut = self._evidence.find_cut_tape()
             if cut is not None:
                 self.findings.name_first(*cut)
@@ -145,10 +84,18 @@ class Walk:
         self._next = position + 1
         prev = self._find_prev(found)
         if prev is not None and link(prev, position, row) != digest:
-            self._report("edited", "the event does not fit its hash", found)
+            self._report_misfit(prev, found)
         if len(self._known) >= _KNOWN_RUNS:
             self._known.clear()
         self._known[row.run_id] = Place(row.seq, position, digest)
+
+    def _report_misfit(self, prev: bytes, found: Link) -> None:
+        """Report a row that does not fit its hash, unless it would at the first absent position."""
+        position = self.findings.unnamed_position
+        if position is not None and link(prev, position, found.row) == found.hash:
+            self.findings.name_first(found.row.run_id, found.row.seq)
+        else:
+            self._report("edited", "the event does not fit its hash", found)
 
     def _is_beyond(self, found: Link) -> bool:
         """Whether the row stands where no writer ever put one."""

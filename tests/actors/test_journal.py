@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors import journal as module
 from palyra.actors.journal import JournalHandle, Ticket, child_spec
 from palyra.actors.supervisor import Supervisor
-from palyra.core.journal import Change, OpenReport
+from palyra.core.journal import Break, Change, OpenReport, VerifyReport
 from palyra.core.ports import JournalStore
 from palyra.errors import (
     ActorGone,
@@ -510,6 +511,31 @@ async def test_a_store_that_cannot_be_closed_does_not_hang_the_end(
         await kit.handle.commit(rows("run_a", 0, 1))
     assert kit.thread.is_closed
     assert not store.open().was_clean
+
+
+def test_what_opening_found_is_said() -> None:
+    """A break in the chain is critical, a repair a warning, the rest for the record."""
+    broken = Break(kind="edited", position=1, run_id="run_a", seq=0, detail="it does not fit")
+    report = OpenReport(
+        schema_version=2,
+        migrated_from=1,
+        owner_epoch=3,
+        was_clean=False,
+        head_position=9,
+        verification=VerifyReport(
+            checked_events=9,
+            checked_roots=1,
+            through_position=9,
+            signed_through_position=8,
+            first_break=broken,
+            breaks=1,
+        ),
+        notes=("a torn line was cut off",),
+    )
+    with capture_logs() as logged:
+        module.report_opened(report)
+    assert ["info", "warning", "critical"] == [entry["log_level"] for entry in logged]
+    assert "it does not fit" in str(logged[2])
 
 
 # --- the real thing ------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 
 from palyra.core.journal import Change
 from palyra.errors import Unavailable
-from palyra.store.database import open_reader, open_writer
+from palyra.store import writer as writer_module
+from palyra.store.database import Readers, open_reader, open_writer
 from palyra.store.disk import REAL_DISK, Disk
 from palyra.store.journal import SqliteJournal
 from palyra.store.writer import CHECKPOINT_PAGES
@@ -278,3 +279,36 @@ def test_a_failed_commit_is_forgotten_whole(
     assert [None, None] == journal.commit([rows("run_b", 0, 1), large])
     assert [[0, 1], [0]] == [seqs(journal, name) for name in ("run_a", "run_b")]
     assert (3, None) == (journal.verify().checked_events, journal.verify().first_break)
+
+
+def test_a_log_without_bound_is_folded_within_a_commit(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When nobody seals for long, a commit makes the checkpoint itself."""
+    monkeypatch.setattr(writer_module, "CHECKPOINT_NOW_PAGES", 50)
+    for seq in range(20):
+        journal.commit([Change(rows=(row("run_a", seq, data=b"x" * 30_000),))])
+    log = journal.path.with_name("journal.sqlite3-wal")
+    assert log.stat().st_size < 90 * 4096
+
+
+def test_heads_of_abandoned_runs_are_bounded(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that never end are forgotten in time, and their tapes go on all the same."""
+    monkeypatch.setattr(writer_module, "KNOWN_HEADS", 3)
+    names = [f"run_{n}" for n in range(9)]
+    for seq in range(3):
+        for name in names:
+            assert [None] == journal.commit([rows(name, seq, 1)])
+    assert journal._opened is not None
+    assert 3 >= len(journal._opened.writer._heads)
+    assert [[0, 1, 2]] * 9 == [seqs(journal, name) for name in names]
+
+
+def test_closed_readers_lend_nothing(tmp_path: Path) -> None:
+    """A thread that comes too late is told so."""
+    readers = Readers(tmp_path / "x", REAL_DISK)
+    readers.close()
+    with pytest.raises(Unavailable, match="closed"), readers.borrow():
+        pass

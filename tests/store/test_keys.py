@@ -60,7 +60,7 @@ def test_key_files_are_private(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
     directory.mkdir(mode=0o755)
     KeyRing.open(directory)
-    read_operator_token(directory, lambda: "fresh")
+    read_operator_token(directory, lambda: "fresh" * 8)
     modes = {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
     assert {"signing.key": 0o600, "signing.pub": 0o600, "operator.token": 0o600} == modes
     assert 0o700 == directory.stat().st_mode & 0o777
@@ -77,12 +77,12 @@ def test_the_public_key_can_be_handed_out(tmp_path: Path) -> None:
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, name: str) -> None:
     """A key or token with an open mode is a secret no more; the remedy is named."""
     KeyRing.open(tmp_path)
-    read_operator_token(tmp_path, lambda: "fresh")
+    read_operator_token(tmp_path, lambda: "fresh" * 8)
     (tmp_path / name).chmod(0o640)
     read = (
         partial(KeyRing.open, tmp_path)
         if name == "signing.key"
-        else partial(read_operator_token, tmp_path, lambda: "fresh")
+        else partial(read_operator_token, tmp_path, lambda: "fresh" * 8)
     )
     with pytest.raises(Unavailable, match="chmod 600"):
         read()
@@ -124,8 +124,31 @@ def test_keys_in_a_place_that_cannot_be_written_are_refused(tmp_path: Path) -> N
 
 def test_the_operators_token_is_made_once(tmp_path: Path) -> None:
     """The second start finds the token of the first, so that its record can be completed."""
-    first = read_operator_token(tmp_path, lambda: "fresh")
+    first = read_operator_token(tmp_path, lambda: "fresh" * 8)
     assert (first, f"{first}\n") == (
-        read_operator_token(tmp_path, lambda: "another"),
+        read_operator_token(tmp_path, lambda: "another" * 8),
         (tmp_path / "operator.token").read_text(),
     )
+
+
+@pytest.mark.parametrize("name", ["signing.key", "operator.token"])
+def test_a_secret_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
+    """What could not be kept is not used."""
+    (tmp_path / f".{name}.draft").mkdir()
+    read = (
+        partial(KeyRing.open, tmp_path)
+        if name == "signing.key"
+        else partial(read_operator_token, tmp_path, lambda: "fresh" * 8)
+    )
+    with pytest.raises(Unavailable, match="cannot be written"):
+        read()
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("text", ["", "junk", "a" * 31, "a b" * 20])
+def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str) -> None:
+    """What can be guessed, or was emptied by accident, opens no door; the remedy is named."""
+    read_operator_token(tmp_path, lambda: "fresh" * 8)
+    (tmp_path / "operator.token").write_text(text)
+    with pytest.raises(Unavailable, match="start again"):
+        read_operator_token(tmp_path, lambda: "fresh" * 8)

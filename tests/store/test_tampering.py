@@ -16,7 +16,7 @@ from palyra.core.chain import GENESIS, link
 from palyra.core.journal import Break, Change, VerifyReport
 from palyra.core.tape import TapeRow
 from palyra.errors import PalyraError, Unavailable
-from palyra.store import tapes
+from palyra.store import tapes, verification
 from tests.store.kit import abandon, row, rows, run, sqlite_journal
 
 pytestmark = pytest.mark.real
@@ -122,6 +122,12 @@ INSERT_COPY = (
 # What is done, what kind of break it is, and the first event it makes bad.
 DAMAGES: list[tuple[str, Damage, str, tuple[str, int, int]]] = [
     ("moved to the end", flip("position", 64), "missing", ("run_a", 2, 5)),
+    (
+        "last of a run moved to the end",
+        run_sql("UPDATE tape SET position = 75 WHERE position = 11"),
+        "missing",
+        ("run_a", 5, 11),
+    ),
     ("deleted", run_sql("DELETE FROM tape WHERE position = 5"), "missing", ("run_a", 2, 5)),
     (
         "two deleted",
@@ -221,20 +227,33 @@ def test_damage_older_than_the_last_root_is_found_on_demand(
     store.close()
 
 
-def rechain(connection: apsw.Connection) -> None:
-    """Change an event and compute all hashes anew, as somebody could who knows this program."""
+def rechain(connection: apsw.Connection, *run_ids: str) -> None:
+    """Compute all hashes anew, run by run, as somebody could who knows this program."""
+    for run_id in run_ids:
+        prev = GENESIS
+        for found in tapes.read_links(connection, run_id, after_seq=-1, limit=99):
+            prev = link(prev, found.position, found.row)
+            connection.execute(
+                "UPDATE tape SET hash = ? WHERE position = ?", (prev, found.position)
+            )
+
+
+def forge(connection: apsw.Connection) -> None:
+    """Change an event and hide it."""
     connection.execute("UPDATE tape SET data = X'7B7D' WHERE position = 5")
-    heads: dict[str, bytes] = {}
-    for found in tapes.scan(connection, after=0, through=99, limit=99, max_bytes=9_999):
-        digest = link(heads.get(found.row.run_id, GENESIS), found.position, found.row)
-        heads[found.row.run_id] = digest
-        connection.execute("UPDATE tape SET hash = ? WHERE position = ?", (digest, found.position))
+    rechain(connection, "run_a", "run_b")
+
+
+def swap_and_hide(connection: apsw.Connection) -> None:
+    """Exchange two events of one run and hide it."""
+    SWAP(connection)
+    rechain(connection, "run_a")
 
 
 def test_a_chain_computed_anew_does_not_fit_its_root(tmp_path: Path) -> None:
     """Without the signing key a forged history is consistent only until the signed root."""
     build(tmp_path, is_signed=True)
-    damage(tmp_path, rechain)
+    damage(tmp_path, forge)
     for report in verify_all(tmp_path):
         found = report.first_break
         assert found is not None
@@ -324,10 +343,18 @@ def test_one_damaged_run_is_found_alone(tmp_path: Path) -> None:
         (run_sql("DELETE FROM tape WHERE position = 5"), "missing", ("run_a", 2, 7)),
         (run_sql("DELETE FROM tape WHERE position = 11"), "truncated", ("run_a", 5, None)),
         (run_sql("DELETE FROM tape WHERE position = 1"), "missing", ("run_a", 0, 3)),
-        (rechain, "root", ("run_a", 2, 5)),
+        (forge, "root", ("run_a", 2, 5)),
         (SWAP, "edited", ("run_a", 2, 7)),
+        (swap_and_hide, "reordered", ("run_a", 3, 5)),
     ],
-    ids=["deleted", "cut", "first deleted", "chain computed anew", "swapped"],
+    ids=[
+        "deleted",
+        "cut",
+        "first deleted",
+        "chain computed anew",
+        "swapped",
+        "swapped and computed anew",
+    ],
 )
 def test_damage_within_one_run_is_named(
     tmp_path: Path, change: Damage, kind: str, place: tuple[str, int, int | None]
@@ -367,3 +394,49 @@ def test_a_flipped_byte_anywhere_in_the_file_is_harmless_or_found(
 
 def expected_rows() -> list[list[TapeRow]]:
     return [[row(name, seq) for seq in range(EVENTS // 2)] for name in ("run_a", "run_b")]
+
+
+def test_more_runs_than_are_remembered_are_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links that verification has forgotten are looked up: the verdict is the same."""
+    monkeypatch.setattr(verification, "_KNOWN_RUNS", 1)
+    build(tmp_path, is_signed=True)
+    assert [0, 0] == [report.breaks for report in verify_all(tmp_path)]
+    damage(tmp_path, flip("data", 1))
+    for report in verify_all(tmp_path):
+        assert ("run_a", 2, 5) == named(report.first_break)
+
+
+def test_a_run_under_damaged_roots_says_so(tmp_path: Path) -> None:
+    """Verifying one run counts a lost root: nobody can say any more what it covered."""
+    build(tmp_path, is_signed=True)
+    store = sqlite_journal(tmp_path)
+    lines = store.roots_path.read_bytes().splitlines(keepends=True)
+    store.roots_path.write_bytes(b"".join(lines[:1] + lines[2:]))
+    store.open()
+    report = store.verify("run_b")
+    assert ("root", 1, 6) == (
+        report.first_break and report.first_break.kind,
+        report.breaks,
+        report.checked_events,
+    )
+    store.close()
+
+
+def test_a_damaged_record_is_a_refusal(tmp_path: Path) -> None:
+    """A record that is no longer JSON, or no record, fails its reading with a typed error."""
+    build(tmp_path, is_signed=True)
+    connection = apsw.Connection(str(tmp_path / "journal.sqlite3"))
+    connection.execute("UPDATE runs SET record = '{\"run_id\":1}' WHERE run_id = 'run_a'")
+    connection.execute("UPDATE runs SET record = 'xxx' WHERE run_id = 'run_b'")
+    connection.close()
+    store = sqlite_journal(tmp_path)
+    store.open()
+    for name in ("run_a", "run_b"):
+        with pytest.raises(Unavailable, match="damaged"):
+            store.find_run(name)
+    assert [0, 1, 2, 3, 4, 5] == [
+        event.seq for event in store.read_tape("run_a", after_seq=-1, limit=9).rows
+    ]
+    store.close()
