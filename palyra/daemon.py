@@ -11,13 +11,9 @@ Builds the supervision tree of one daemon and runs it:
 """
 
 import gc
-import random
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 import structlog
@@ -40,15 +36,11 @@ from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
 from palyra.actors.tool_call import Gate
 from palyra.config import Config
-from palyra.core.backoff import Backoff, compute_delay_s
-from palyra.core.context import Agent, Prefix, stable_prefix
 from palyra.core.journal import Change
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redact import Redactor
-from palyra.core.run_steps import Limits, Setting
-from palyra.errors import InvalidParams, InvariantBroken
-from palyra.models.scripted import Scripted
-from palyra.models.scripts import parse_scripts
+from palyra.core.run_steps import Limits
+from palyra.errors import InvariantBroken
 from palyra.net import wire
 from palyra.net.asyncapi import render_asyncapi
 from palyra.net.connection import serve_connection
@@ -64,13 +56,20 @@ from palyra.net.services import Peer, Services
 from palyra.net.tally import Tally
 from palyra.net.tokens import authenticate, digest_token, token_record
 from palyra.net.transport import Transport
-from palyra.store.journal import SqliteJournal
+from palyra.parts import (
+    DEFAULT_AGENT,
+    blank_setting,
+    cedar_policy,
+    now_ms,
+    prefixes,
+    scripted_model,
+    sqlite_journal,
+)
 from palyra.store.keys import KeyRing
 from palyra.tools.basic import basic_tools
 from palyra.tools.catalog import Toolbox
 from palyra.tools.confine import Workspace
 from palyra.tools.files import file_tools
-from palyra.tools.policy import CedarPolicy
 
 log = structlog.get_logger("palyra.daemon")
 
@@ -81,12 +80,6 @@ DRAIN_LOOK_S = 0.05
 # Open runs are many small, long-lived objects without cycles: looking through them often finds
 # nothing and costs a quarter of the daemon's time at the interpreter's own thresholds.
 GC_THRESHOLDS = (50_000, 20, 100)
-MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
-DEFAULT_AGENT = Agent(
-    name="default",
-    instructions="You are a careful assistant. Use tools when they help; say what you did.",
-    model="scripted",
-)
 
 
 class Daemon:
@@ -128,7 +121,7 @@ class Daemon:
         config = self.config
         workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
         toolbox = Toolbox([*basic_tools(), *file_tools(workspace)], run_sync)
-        self.policy = CedarPolicy(config.policy_dir)
+        self.policy = cedar_policy(config)
         approvals = Approvals()
         redactor = Redactor([operator_token])
         limits = Limits(
@@ -142,11 +135,11 @@ class Daemon:
             toolbox=toolbox,
             gate=Gate(toolbox, self.policy, approvals.count),
             models=models,
-            prefix=_prefixes(toolbox),
+            prefix=prefixes(toolbox),
             approvals=approvals,
             directory=self.directory,
             redactor=redactor,
-            setting=_setting(redactor, self.keys, limits),
+            setting=blank_setting(redactor, self.keys, limits),
             limits=limits,
             now_ms=now_ms,
             new_id=new_id,
@@ -330,64 +323,3 @@ class Daemon:
         if self._tree is None:
             raise InvariantBroken("the daemon does not run")
         return self._tree.snapshot()
-
-
-def now_ms() -> int:
-    """Unix time, integer milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
-def scripted_model(config: Config) -> Scripted:
-    """The model that needs no provider.  Raises InvalidParams for scripts it cannot play."""
-    if not config.models.scripts:
-        return Scripted(new_id)
-    path = Path(config.models.scripts)
-    try:
-        return Scripted(new_id, parse_scripts(path.read_bytes()))
-    except OSError as error:
-        raise InvalidParams(f"models.scripts = {str(path)!r}: {error.strerror}") from None
-
-
-def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
-    """The journal in the data directory."""
-    return SqliteJournal(
-        config.paths.data_dir / "journal.sqlite3",
-        keys,
-        now_ms=now_ms,
-        synchronous=config.journal.synchronous,
-    )
-
-
-def _prefixes(toolbox: Toolbox) -> Callable[[str], Prefix]:
-    """The stable prefix of an agent's requests, built anew when the catalogue changes."""
-    built: dict[str, Prefix] = {}
-
-    def prefix(_agent: str) -> Prefix:
-        catalogue = toolbox.catalogue()
-        if catalogue.hash not in built:
-            built.clear()
-            built[catalogue.hash] = stable_prefix(DEFAULT_AGENT, catalogue)
-        return built[catalogue.hash]
-
-    return prefix
-
-
-def _setting(redactor: Redactor, keys: KeyRing, limits: Limits) -> Setting:
-    """What every run starts from; `prepare` and `assemble` are the run's own."""
-
-    def missing(*_: object) -> NoReturn:
-        raise InvariantBroken("a run brings its own")
-
-    return Setting(
-        now_ms=now_ms,
-        new_id=new_id,
-        redact=redactor.redact_bytes,
-        sign=keys.sign,
-        prepare=missing,
-        assemble=missing,
-        jitter_ms=lambda attempt: round(
-            1000 * compute_delay_s(MODEL_BACKOFF, attempt, random.random)  # noqa: S311 - jitter
-        ),
-        provider="",
-        limits=limits,
-    )

@@ -61,6 +61,7 @@ async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> No
         daemon = Daemon(config, keys=keys, operator_token=token)
         daemon.abandon = _abandon
         edge = daemon.build_edge()
+        await edge.binding.prepare()
         parent = [_parent_spec(daemon, edge)] if is_stdio else []
         await _live(daemon, edge, ready, parent)
 

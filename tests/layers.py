@@ -22,8 +22,9 @@ MAY_IMPORT = {
     "net": frozenset({"core", "actors", "config"}),
     "cli": frozenset({"core", "net", "config"}),
     "config": frozenset({"core"}),
+    "parts": frozenset({"core", "store", "tools", "models", "actors", "config"}),
     "daemon": frozenset(
-        {"core", "store", "tools", "models", "actors", "net", "cli", "config", "__main__"}
+        {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts"}
     ),
     "logs": frozenset({"core", "config"}),
     "serve": frozenset({"core", "store", "actors", "net", "config", "logs", "daemon"}),

@@ -26,7 +26,7 @@ from palyra.errors import IllegalState, Rejected
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
-    from palyra.actors.run import RunHandle
+    from palyra.actors.run_handle import RunHandle
 
 SETTLE_TIMEOUT_S = 30.0  # an answer waits this long for its commit before it counts as not taken
 

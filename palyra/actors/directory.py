@@ -7,7 +7,7 @@ the actors they stand for, so a look-up followed by an `offer` without a checkpo
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from palyra.actors.run import RunHandle
+    from palyra.actors.run_handle import RunHandle
     from palyra.actors.session import SessionHandle
 
 

@@ -13,7 +13,7 @@ import trio
 
 from palyra.actors.approvals import Answer, receipt_for
 from palyra.actors.office import Office
-from palyra.actors.run import RunHandle
+from palyra.actors.run_handle import RunHandle
 from palyra.actors.session import Begun, Withdraw
 from palyra.actors.sessions import Sessions
 from palyra.core.access import Caller

@@ -5,7 +5,8 @@ import trio
 
 from palyra.actors.journal import JournalHandle
 from palyra.actors.office import Office
-from palyra.actors.run import RunHandle, run_actor
+from palyra.actors.run import run_actor
+from palyra.actors.run_handle import RunHandle
 from palyra.core.fold import fold
 from palyra.core.records import ApprovalRecord
 from palyra.core.run_state import Run

@@ -9,7 +9,6 @@ Every step is wire -> tape -> act: rows go to the hub, then to the journal, and 
 touches the world first waits for the ticket of the step it came from.
 """
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +19,11 @@ import trio
 
 from palyra.actors.approvals import ask_person, tell_resolved
 from palyra.actors.journal import Ticket
-from palyra.actors.mailbox import Mailbox, Receiver
+from palyra.actors.mailbox import Receiver
 from palyra.actors.office import Office
 from palyra.actors.reply import Reply
 from palyra.actors.rows import tape_rows
+from palyra.actors.run_handle import Heard, Message, RunHandle
 from palyra.actors.tool_call import execute_call
 from palyra.actors.turn import ask_model
 from palyra.core import events as ev
@@ -32,7 +32,7 @@ from palyra.core.commands import Resolved
 from palyra.core.context import assemble
 from palyra.core.journal import Change
 from palyra.core.prompt import ProposedCall
-from palyra.core.records import ApprovalRecord, Receipt, Record
+from palyra.core.records import ApprovalRecord, Record
 from palyra.core.run import decide
 from palyra.core.run_state import Run, record
 from palyra.core.run_steps import (
@@ -56,96 +56,15 @@ from palyra.core.run_steps import (
 from palyra.core.step import Step
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
-from palyra.errors import IllegalState, InvariantBroken, Overloaded, TooLarge
+from palyra.errors import (
+    ActorGone,
+    IllegalState,
+    InvariantBroken,
+    TooLarge,
+    Unavailable,
+)
 
 log = structlog.get_logger("palyra.run")
-INBOX_CAPACITY = 256  # a run hears its own few children and a person now and then
-
-# --- messages ------------------------------------------------------------------------------------
-
-
-class Heard(msgspec.Struct, frozen=True):
-    """An input somebody waits for: answered, once committed, with the seq of its own event."""
-
-    input: Input
-    reply: Reply[int]
-    receipt: Callable[[int], Receipt] | None = None  # from that seq; committed with the events
-
-
-Message = Input | Heard
-
-# --- handle --------------------------------------------------------------------------------------
-
-
-class RunHandle:
-    """An open run, queued or with an actor."""
-
-    __slots__ = (
-        "_changed",
-        "inbox",
-        "is_recovering",
-        "is_settled",
-        "is_void",
-        "lost",
-        "prompts",
-        "run",
-    )
-
-    def __init__(
-        self,
-        run: Run,
-        prompts: Sequence[ApprovalRecord] = (),
-        *,
-        is_recovering: bool = False,
-        lost: int = 0,
-    ) -> None:
-        self.inbox: Mailbox[Message] = Mailbox(run.run_id, INBOX_CAPACITY)
-        self.run = run  # the latest state, possibly ahead of the committed one
-        self.prompts = {prompt.approval_id: prompt for prompt in prompts}  # open on the tape
-        self.is_recovering = is_recovering
-        self.is_settled = False  # the terminal event is committed
-        self.is_void = False  # its acceptance was never committed: there is no such run
-        self.lost = lost  # times its actor ended before that
-        self._changed: trio.Event | None = None
-
-    @property
-    def run_id(self) -> str:
-        """Which run."""
-        return self.run.run_id
-
-    async def report(self, outcome: Input) -> None:
-        """Hand in what a child of the run found; without a checkpoint as long as there is room."""
-        try:
-            self.inbox.offer(outcome)
-        except Overloaded:
-            await self.inbox.tell(outcome)
-
-    async def hear(
-        self,
-        heard: Input,
-        *,
-        receipt: Callable[[int], Receipt] | None = None,
-        timeout_s: float,
-    ) -> int:
-        """Hand in an input; the seq of its own event once that is committed.
-
-        Raises IllegalState when the run no longer takes it, TooSlow, ActorGone.
-        Cancellation: the input may still take effect.
-        """
-        return await self.inbox.ask(lambda reply: Heard(heard, reply, receipt), timeout_s=timeout_s)
-
-    def wake(self) -> None:
-        """Let everybody in `wait_change` look again."""
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
-
-    async def wait_change(self) -> None:
-        """Until the run asks a person, settles or is lost."""
-        if self._changed is None:  # an event has no truth value
-            self._changed = trio.Event()
-        await self._changed.wait()
-
 
 # --- the loop ------------------------------------------------------------------------------------
 
@@ -164,8 +83,12 @@ async def run_actor(
     """
     task_status.started()
     actor = _RunActor(handle, office)
-    with handle.inbox.receiver() as messages:
-        await actor.live(messages, first)
+    try:
+        with handle.inbox.receiver() as messages:
+            await actor.live(messages, first)
+    except* (Unavailable, ActorGone) as gone:
+        # Not a crash: without the journal a run can only wait; its session resumes it.
+        log.warning("a run lost its journal", run_id=handle.run_id, reason=str(gone.exceptions[0]))
 
 
 @dataclass(slots=True)
@@ -230,10 +153,10 @@ class _RunActor:
         ending: Cancel | Expire | None = None
         with suppress(trio.EndOfChannel):
             while ending is None and not self.handle.run.is_terminal:
-                ending = self.hear_all(await messages.drain())
+                ending = self._hear_all(await messages.drain())
         return ending
 
-    def hear_all(self, batch: list[Message]) -> Cancel | None:
+    def _hear_all(self, batch: list[Message]) -> Cancel | None:
         """Hear messages in order, up to one that ends the run."""
         for index, message in enumerate(batch):
             if isinstance(message, Cancel):
@@ -268,20 +191,20 @@ class _RunActor:
             if isinstance(message, TurnFinished):
                 self.operands = {call.call_id: call for call in message.result.calls}
             self.step(message)
-        elif self.takes(message.input):
-            self.step_for(message)
+        elif self._takes(message.input):
+            self._step_for(message)
         else:
             run = self.handle.run
             message.reply.fail(IllegalState(f"{run.run_id} is {run.state} and takes this no more"))
 
-    def step_for(self, asked: Heard) -> None:
+    def _step_for(self, asked: Heard) -> None:
         """A step somebody waits for; what is too large for the tape is their mistake."""
         try:
             self.step(asked.input, asked)
         except TooLarge as refused:
             asked.reply.fail(refused)
 
-    def takes(self, heard: Input) -> bool:
+    def _takes(self, heard: Input) -> bool:
         """Whether the state still allows an input that came from outside."""
         if isinstance(heard, ApprovalAnswered):
             return self.handle.run.find_asking(heard.approval_id) is not None

@@ -26,7 +26,8 @@ from palyra.actors.office import Office
 from palyra.actors.reply import Reply
 from palyra.actors.resume import Recovered, resume_run
 from palyra.actors.rows import tape_rows
-from palyra.actors.run import RunHandle, run_actor
+from palyra.actors.run import run_actor
+from palyra.actors.run_handle import RunHandle
 from palyra.core import events as ev
 from palyra.core.access import Caller
 from palyra.core.commands import Disposition, ReceiptKey, Started, StartRun

@@ -36,7 +36,7 @@ from palyra.errors import InvalidParams
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
-    from palyra.actors.run import RunHandle
+    from palyra.actors.run_handle import RunHandle
 
 EMPTY_SHA256 = sha256_hex(b"")
 

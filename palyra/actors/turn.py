@@ -16,7 +16,7 @@ from palyra.core.run_steps import CallModel, TurnBroke, TurnFinished
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
-    from palyra.actors.run import RunHandle
+    from palyra.actors.run_handle import RunHandle
 
 
 async def ask_model(

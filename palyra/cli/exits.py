@@ -37,7 +37,11 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
         "name the daemon's directory with --home, or set PALYRA_TOKEN",
     ),
     (errors.Forbidden, NO_PERMISSION, "use a token with that scope (`palyra tokens create`)"),
-    (errors.Unavailable, NO_DAEMON, "start one with `palyra up`, or name it with --home or --url"),
+    (
+        errors.Unavailable,
+        NO_DAEMON,
+        "see `palyra status`; where no daemon runs, start one with `palyra up`",
+    ),
     (errors.NotFound, FAILED, "look for the right id with the `list` command"),
     (errors.InvalidParams, USAGE, "see --help for what the command takes"),
     (errors.DigestMismatch, FAILED, "look at it again with `palyra approvals show`"),

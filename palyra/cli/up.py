@@ -11,6 +11,7 @@ from palyra.config import Config, first_file
 from palyra.net.discovery import TOKEN_PATH, Discovery
 
 PRIVATE_MODE = 0o700
+PRIVATE_FILE_MODE = 0o600
 PANEL_FRAME_CHARS = 4
 
 
@@ -41,6 +42,7 @@ def _write_first_file(config: Config) -> Path | None:
     try:
         path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
+            path.chmod(PRIVATE_FILE_MODE)
             file.write(first_file())
     except FileExistsError:
         return None

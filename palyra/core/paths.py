@@ -25,7 +25,12 @@ _PRIVATE = (
 )  # fmt: skip
 # Changing these makes another program run something later, outside of any sandbox: never written.
 _CONFIGURATION = (
-    r"\.git", r"\.vscode", r"\.idea", r"\.devcontainer", r"\.cursor", r"\.claude",
+    r"\.git", r"\.gitmodules", r"\.gitattributes", r"\.hg", r"\.svn", r"\.husky",
+    r"\.pre-commit-config\.ya?ml", r"\.github/workflows", r"\.gitlab-ci\.yml", r"\.circleci",
+    r"\.vscode", r"\.idea", r"\.devcontainer", r"[^/]*\.code-workspace", r"\.editorconfig",
+    r"\.cursor", r"\.cursorrules", r"\.claude", r"\.codex", r"\.gemini", r"\.mcp\.json",
+    r"(?:agents|claude|gemini|palyra)\.md",  # what agents take for their owner's word
+    r"\.(?:bash|zsh|ksh)[a-z_]*", r"\.profile", r"\.npmrc", r"\.direnv",
 )  # fmt: skip
 
 

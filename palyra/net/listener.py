@@ -36,6 +36,7 @@ class Binding:
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port  # 0 until the system has chosen one
+        self._prepared: list[trio.SocketListener] = []
         self._opened = trio.Event()
         self._closed = trio.Event()
 
@@ -45,8 +46,26 @@ class Binding:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
+    async def prepare(self) -> None:
+        """Open the port before there is anybody to accept: callers wait in the kernel's queue.
+
+        A port that cannot be had is then the starter's error, not a crash of the listener.
+        Raises Unavailable.
+        """
+        self._prepared = await self._listen()
+
     async def open(self) -> list[trio.SocketListener]:
-        """Listening sockets, one per address of the host.  Raises Unavailable.
+        """Listening sockets, one per address of the host: the prepared ones, or others.
+
+        Raises Unavailable.
+        """
+        prepared, self._prepared = self._prepared, []
+        listeners = prepared or await self._listen()
+        self._opened.set()
+        return listeners
+
+    async def _listen(self) -> list[trio.SocketListener]:
+        """Fresh sockets.
 
         With port 0 the system's choice for the first address holds, and the others are left out:
         each would get a port of its own.
@@ -63,7 +82,6 @@ class Binding:
                 surplus.socket.close()
             del listeners[1:]
             self.port = listeners[0].socket.getsockname()[1]
-        self._opened.set()
         return listeners
 
     async def wait_open(self) -> None:

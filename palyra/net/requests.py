@@ -12,7 +12,14 @@ import trio
 
 from palyra.core.access import Caller
 from palyra.core.commands import ReceiptKey
-from palyra.errors import InvariantBroken, Overloaded, PalyraError, RateLimited, TooLarge
+from palyra.errors import (
+    InvalidParams,
+    InvariantBroken,
+    Overloaded,
+    PalyraError,
+    RateLimited,
+    TooLarge,
+)
 from palyra.net import closing, rpc
 from palyra.net.closing import HangUp
 from palyra.net.limits import TokenBucket
@@ -152,6 +159,8 @@ class _Pending:
     def _receipt_key(self, method: AnyMethod, params: Params) -> ReceiptKey | None:
         if not isinstance(params, Mutation) or params.idempotency_key is None:
             return None
+        if self.services.redact(params.idempotency_key.encode())[1]:
+            raise InvalidParams("the key holds a secret: choose another", field="idempotency_key")
         return ReceiptKey(
             principal=self.caller.principal,
             key=params.idempotency_key,

@@ -68,7 +68,11 @@ def _lock(path: Path) -> int:
         raise Unavailable(
             f"{path.parent}: another daemon (pid {owner}) owns this data directory"
         ) from error
-    os.fchmod(descriptor, private.FILE_MODE)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.fchmod(descriptor, private.FILE_MODE)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        raise Unavailable(f"{path}: cannot be written: {error.strerror}") from error
     return descriptor

@@ -5,6 +5,7 @@ operator's own file; the journal knows a token by its SHA-256.
 """
 
 import hashlib
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,9 @@ from palyra.store import private
 
 SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
 TOKEN_BYTES = 32  # 256 bit: beyond guessing, so a plain SHA-256 is a safe thing to store
+
+MIN_TOKEN_CHARS = 32
+_TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")
 
 
 class KeyRing:
@@ -80,10 +84,20 @@ def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
     path = directory / "operator.token"
     text = private.read_secret(path)
     if text is not None:
-        return text.decode("ascii", "replace").strip()
+        return _checked(path, text.decode("ascii", "replace").strip())
     token = new_token()
     try:
         private.create_file(path, token.encode() + b"\n")
     except OSError as error:
         raise Unavailable(f"{path}: cannot be written: {error}") from error
+    return token
+
+
+def _checked(path: Path, token: str) -> str:
+    """A token that can be guessed, or cannot stand in a header, opens no door."""
+    if not _TOKEN.fullmatch(token):
+        raise Unavailable(
+            f"{path} does not hold a token ({MIN_TOKEN_CHARS} or more letters, digits, - and _): "
+            "remove it and start again for a fresh one"
+        )
     return token

@@ -38,12 +38,18 @@ class Workspace:
     ) -> None:
         """Hold the root open.  `keep_out`: folders of the daemon's own that must lie elsewhere.
 
-        Raises InvalidParams for a root that would give away too much, OSError when it cannot be
-        opened.
+        Raises InvalidParams for a root that would give away too much, or cannot be opened.
         """
-        self.root = root.resolve(strict=True)
-        _check_root(self.root, keep_out)
-        self._fd = os.open(self.root, _FOLDER | os.O_CLOEXEC)
+        try:
+            self.root = root.resolve(strict=True)
+            _check_root(self.root, keep_out)
+            self._fd = os.open(self.root, _FOLDER | os.O_CLOEXEC)
+        except OSError as error:
+            raise InvalidParams(
+                f"the workspace {str(root)!r} cannot be opened ({error.strerror}): "
+                "choose another one with --workspace",
+                field="tools.workspace",
+            ) from None
         supported = openat2.is_supported(self._fd)
         self._has_openat2 = supported if use_openat2 is None else use_openat2
 

@@ -19,7 +19,7 @@ from palyra.actors.hub import Hub
 from palyra.actors.ids import new_id
 from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
-from palyra.actors.run import RunHandle
+from palyra.actors.run_handle import RunHandle
 from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
 from palyra.actors.tool_call import Gate

@@ -374,8 +374,8 @@ def test_some_roots_are_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_root_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    """There is no workspace without its folder."""
-    with pytest.raises(FileNotFoundError):
+    """There is no workspace without its folder; the remedy is named."""
+    with pytest.raises(InvalidParams, match="--workspace"):
         Workspace(tmp_path / "none")
 
 

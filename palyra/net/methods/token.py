@@ -7,12 +7,13 @@ import msgspec
 from palyra.core.journal import Change
 from palyra.core.ports import JournalStore
 from palyra.core.records import Role, TokenRecord
-from palyra.errors import NotFound
+from palyra.errors import InvalidParams, NotFound
 from palyra.net.methods.method import Call, Id, Method, Mutation, Result
 from palyra.net.params import NoParams
 from palyra.net.tokens import new_token, token_record
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+# Names are stored and shown as they are: printable, and no place for a secret.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
 class TokenCreate(Mutation, frozen=True, kw_only=True):
@@ -51,6 +52,9 @@ class Tokens(Result, frozen=True, kw_only=True):
 
 async def create(call: Call, params: TokenCreate) -> TokenShown:
     token, now_ms = new_token(), call.services.now_ms()
+    for field, text in (("principal", params.principal), ("name", params.name)):
+        if call.services.redact(text.encode())[1]:
+            raise InvalidParams(f"{field} holds a secret: choose another", field=field)
     record = token_record(
         token,
         token_id=call.services.new_id("tok"),

@@ -1,0 +1,103 @@
+"""A run's handle and what its actor hears: what everybody else may know of `actors.run`.
+
+Owned by: the directory and the run's session.  The state in it is written by the run's actor only.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import trio
+
+from palyra.actors.mailbox import Mailbox
+from palyra.actors.reply import Reply
+from palyra.core.records import ApprovalRecord, Receipt
+from palyra.core.run_state import Run
+from palyra.core.run_steps import Input
+from palyra.errors import Overloaded
+
+INBOX_CAPACITY = 256  # a run hears its own few children and a person now and then
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """An input somebody waits for: answered, once committed, with the seq of its own event."""
+
+    input: Input
+    reply: Reply[int]
+    receipt: Callable[[int], Receipt] | None = None  # from that seq; committed with the events
+
+
+Message = Input | Heard
+
+# --- handle --------------------------------------------------------------------------------------
+
+
+class RunHandle:
+    """An open run, queued or with an actor."""
+
+    __slots__ = (
+        "_changed",
+        "inbox",
+        "is_recovering",
+        "is_settled",
+        "is_void",
+        "lost",
+        "prompts",
+        "run",
+    )
+
+    def __init__(
+        self,
+        run: Run,
+        prompts: Sequence[ApprovalRecord] = (),
+        *,
+        is_recovering: bool = False,
+        lost: int = 0,
+    ) -> None:
+        self.inbox: Mailbox[Message] = Mailbox(run.run_id, INBOX_CAPACITY)
+        self.run = run  # the latest state, possibly ahead of the committed one
+        self.prompts = {prompt.approval_id: prompt for prompt in prompts}  # open on the tape
+        self.is_recovering = is_recovering
+        self.is_settled = False  # the terminal event is committed
+        self.is_void = False  # its acceptance was never committed: there is no such run
+        self.lost = lost  # times its actor ended before that
+        self._changed: trio.Event | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Which run."""
+        return self.run.run_id
+
+    async def report(self, outcome: Input) -> None:
+        """Hand in what a child of the run found; without a checkpoint as long as there is room."""
+        try:
+            self.inbox.offer(outcome)
+        except Overloaded:
+            await self.inbox.tell(outcome)
+
+    async def hear(
+        self,
+        heard: Input,
+        *,
+        receipt: Callable[[int], Receipt] | None = None,
+        timeout_s: float,
+    ) -> int:
+        """Hand in an input; the seq of its own event once that is committed.
+
+        Raises IllegalState when the run no longer takes it, TooSlow, ActorGone.
+        Cancellation: the input may still take effect.
+        """
+        return await self.inbox.ask(lambda reply: Heard(heard, reply, receipt), timeout_s=timeout_s)
+
+    def wake(self) -> None:
+        """Let everybody in `wait_change` look again."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    async def wait_change(self) -> None:
+        """Until the run asks a person, settles or is lost."""
+        if self._changed is None:  # an event has no truth value
+            self._changed = trio.Event()
+        await self._changed.wait()

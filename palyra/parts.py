@@ -1,0 +1,108 @@
+"""The parts of a daemon that its configuration decides, each made by one function."""
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import structlog
+
+from palyra.actors.ids import new_id
+from palyra.config import Config
+from palyra.core.backoff import Backoff, compute_delay_s
+from palyra.core.context import Agent, Prefix, stable_prefix
+from palyra.core.redact import Redactor
+from palyra.core.run_steps import Limits, Setting
+from palyra.errors import InvalidParams, InvariantBroken
+from palyra.models.scripted import Scripted
+from palyra.models.scripts import parse_scripts
+from palyra.store.journal import SqliteJournal
+from palyra.store.keys import KeyRing
+from palyra.tools.catalog import Toolbox
+from palyra.tools.policy import CedarPolicy
+
+log = structlog.get_logger("palyra.daemon")
+MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
+DEFAULT_AGENT = Agent(
+    name="default",
+    instructions="You are a careful assistant. Use tools when they help; say what you did.",
+    model="scripted",
+)
+
+
+def now_ms() -> int:
+    """Unix time, integer milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def cedar_policy(config: Config) -> CedarPolicy:
+    """Shipped and user rules; what is broken in the user's is said, and denied for.
+
+    Raises InvalidParams for a directory that was named and is not there: its rules would be lost.
+    """
+    if config.policy.dir and not config.policy_dir.is_dir():
+        raise InvalidParams(
+            f"policy.dir = {config.policy.dir!r} is no directory: create it, or mend the setting",
+            field="policy.dir",
+        )
+    policy = CedarPolicy(config.policy_dir)
+    for problem in policy.problems:
+        log.error("the user policies are broken; what is sensitive is denied", problem=problem)
+    return policy
+
+
+def scripted_model(config: Config) -> Scripted:
+    """The model that needs no provider.  Raises InvalidParams for scripts it cannot play."""
+    if not config.models.scripts:
+        return Scripted(new_id)
+    path = Path(config.models.scripts)
+    try:
+        return Scripted(new_id, parse_scripts(path.read_bytes()))
+    except OSError as error:
+        raise InvalidParams(f"models.scripts = {str(path)!r}: {error.strerror}") from None
+
+
+def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
+    """The journal in the data directory."""
+    return SqliteJournal(
+        config.paths.data_dir / "journal.sqlite3",
+        keys,
+        now_ms=now_ms,
+        synchronous=config.journal.synchronous,
+    )
+
+
+def prefixes(toolbox: Toolbox) -> Callable[[str], Prefix]:
+    """The stable prefix of an agent's requests, built anew when the catalogue changes."""
+    built: dict[str, Prefix] = {}
+
+    def prefix(_agent: str) -> Prefix:
+        catalogue = toolbox.catalogue()
+        if catalogue.hash not in built:
+            built.clear()
+            built[catalogue.hash] = stable_prefix(DEFAULT_AGENT, catalogue)
+        return built[catalogue.hash]
+
+    return prefix
+
+
+def blank_setting(redactor: Redactor, keys: KeyRing, limits: Limits) -> Setting:
+    """What every run starts from; `prepare` and `assemble` are the run's own."""
+
+    def missing(*_: object) -> NoReturn:
+        raise InvariantBroken("a run brings its own")
+
+    return Setting(
+        now_ms=now_ms,
+        new_id=new_id,
+        redact=redactor.redact_bytes,
+        sign=keys.sign,
+        prepare=missing,
+        assemble=missing,
+        jitter_ms=lambda attempt: round(
+            1000 * compute_delay_s(MODEL_BACKOFF, attempt, random.random)  # noqa: S311 - jitter
+        ),
+        provider="",
+        limits=limits,
+    )
