@@ -298,3 +298,33 @@ async def test_bug_behind_a_request_is_internal(
             error = await peer.fail("run.list")
         assert (-32603, "internal error") == (error["code"], error["message"])
         assert ["request failed"] == [line["event"] for line in logs]
+
+
+async def test_crash_ends_only_its_connection(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody foresaw is raised to the supervisor; the client is told 1011 and no more."""
+    with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
+        async with open_daemon() as daemon:
+            peer = await daemon.connect()
+            crash = AsyncMock(side_effect=ZeroDivisionError("secret detail"))
+            monkeypatch.setattr(daemon.gateway, "list_runs", crash)
+            peer.post("run.list")
+            await trio.sleep_forever()
+    assert (1011, "internal error") == peer.transport.farewell
+
+
+async def test_arrays_go_to_those_who_asked(autojump_clock: Clock) -> None:
+    """Events that wait together are one array for `batch`, and messages of their own otherwise."""
+    async with open_daemon() as daemon:
+        batched, single = await daemon.connect(want=("batch",)), await daemon.connect()
+        for peer in (batched, single):
+            await peer.call("tape.subscribe", run_id=RUN)
+            await peer.read_all()
+            peer.messages.clear()
+        daemon.publish(row(0), row(1), row(2))
+        for peer in (batched, single):
+            await peer.read_all()
+        (array,) = batched.messages
+        assert [0, 1, 2] == [message["params"]["seq"] for message in array]
+        assert [0, 1, 2] == [message["params"]["seq"] for message in single.messages]
