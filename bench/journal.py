@@ -5,6 +5,7 @@ before the next; `raw` writes the same rows in batches of the same size with `ex
 nothing between it and SQLite.  Medians of several rounds.
 """
 
+import gc
 import json
 import math
 import platform
@@ -23,6 +24,7 @@ import cryptography
 import msgspec
 import trio
 
+from palyra.actors.blocking import run_sync
 from palyra.actors.journal import JournalHandle, journal
 from palyra.core.journal import Change
 from palyra.core.tape import TapeRow
@@ -33,7 +35,11 @@ from palyra.store.keys import KeyRing
 from palyra.store.schema import migrate
 
 ROUNDS = 3
-SWITCH_S = 0.0005  # what the daemon sets: how long a thread waits for the interpreter lock
+# What the daemon sets: how long a thread waits for the interpreter lock, how often garbage is
+# collected.
+SWITCH_S = 0.0005
+GC_THRESHOLDS = (50_000, 20, 100)
+TICK_S = 0.001  # how often the loop looks at the clock while a thread verifies
 EVENTS_PER_RUN = 30  # a run with three turns and as many tools
 EVENTS = {1: 1_500, 10: 10_000, 100: 60_000}  # appended in one round by so many producers
 REPLAY_EVENTS = 50_000
@@ -151,11 +157,32 @@ def measure_reading(directory: Path) -> dict[str, float]:
         store.seal()
     replay_s = timed(lambda: replay(store))
     verify_s = timed(lambda: verify(store))
+    lags_s = sorted(trio.run(measure_lag, store))
     store.close()
     return {
         "replay_rows_per_s": REPLAY_EVENTS / replay_s,
         "verify_events_per_s": REPLAY_EVENTS / verify_s,
+        "loop_lag_p50_ms_while_verifying": lags_s[len(lags_s) // 2] * 1000,
+        "loop_lag_p99_ms_while_verifying": lags_s[int(len(lags_s) * 0.99)] * 1000,
     }
+
+
+async def measure_lag(store: SqliteJournal) -> list[float]:
+    """How late the loop wakes while a pool thread verifies everything."""
+    lags_s: list[float] = []
+
+    async def tick(*, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        while True:
+            due_s = time.perf_counter() + TICK_S
+            await trio.sleep(TICK_S)
+            lags_s.append(time.perf_counter() - due_s)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(tick)
+        await run_sync(verify, store)
+        nursery.cancel_scope.cancel()
+    return lags_s
 
 
 def replay(store: SqliteJournal) -> None:
@@ -202,6 +229,8 @@ def medians(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
 
 def main() -> None:
     sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()
     result: dict[str, Any] = {"bench": "journal", "rounds": ROUNDS}
     for producers in (1, 10, 100):
         result[f"producers_{producers}"] = medians(lambda n=producers: one_round(n))  # type: ignore[misc]  # bound early
