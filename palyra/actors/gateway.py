@@ -33,6 +33,7 @@ from palyra.core.policy import PolicyDecision
 from palyra.core.ports import NowMs
 from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
 from palyra.core.run_state import phase
+from palyra.core.run_state import record as record_of
 from palyra.core.run_steps import Cancel, Steer
 from palyra.core.tools import Catalogue
 from palyra.errors import (
@@ -167,9 +168,13 @@ class Gateway:
     ) -> tuple[RunView, bool]:
         """The run once it ended (or needs a person), and whether the time ran out instead."""
         caller.require("runs:read")
-        await self._get_record(caller, run_id)
+        run = self._office.directory.runs.get(run_id)
+        if run is None or not caller.sees(run.run.accepted.principal):
+            await self._get_record(caller, run_id)
         with trio.move_on_after(timeout_s) as scope:
             await self._wait(caller, run_id, until)
+        if run is not None and run.is_settled:  # its last state is the committed one
+            return self._view(record_of(run.run)), False
         return self._view(await self._get_record(caller, run_id)), scope.cancelled_caught
 
     async def _wait(self, caller: Caller, run_id: str, until: Until) -> None:
