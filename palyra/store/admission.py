@@ -111,18 +111,11 @@ class Admission:
         for index, row in enumerate(rows):
             if row.seq > head_seq:
                 return rows[index:]
-            if row != self._find_pending(row) and row != self._store.find_row(row.run_id, row.seq):
+            if row != self._store.find_row(row.run_id, row.seq):
                 raise InvariantBroken(
                     f"event {row.seq} of {row.run_id} is on the tape with other content"
                 )
         return ()
-
-    def _find_pending(self, row: TapeRow) -> TapeRow | None:
-        """The same row in this batch; rare enough to be looked for one by one."""
-        place = (row.run_id, row.seq)
-        return next(
-            (link.row for link in self.links if (link.row.run_id, link.row.seq) == place), None
-        )
 
     def _check_record(self, record: RunRecord, links: Sequence[Link]) -> None:
         """A record must not be ahead of its tape, or the tape would later look cut off."""

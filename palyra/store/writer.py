@@ -1,7 +1,7 @@
 """The writing half of the journal: one thread, one connection, one transaction per batch.
 
 Owns: the head of every open run, the hashes that no root covers yet.  Both are caches of
-the file: after any failure the heads are read again.
+the file, and change only when a transaction has been committed.
 """
 
 from collections import ChainMap
@@ -14,7 +14,7 @@ from palyra.core.journal import Break, Change
 from palyra.core.ports import NowMs
 from palyra.core.records import RECEIPT_TTL_MS, RunRecord
 from palyra.core.tape import TapeRow
-from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
+from palyra.errors import InvariantBroken, PalyraError, TooLarge
 from palyra.store import owner, records, tapes
 from palyra.store.admission import Admission, Head
 from palyra.store.database import storage_errors
@@ -75,15 +75,10 @@ class Writer:
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """See `JournalStore.commit`."""
-        try:
-            with storage_errors("commit"):
-                outcomes = self._commit(changes)
-                if self._wal_pages >= CHECKPOINT_NOW_PAGES:
-                    self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except Unavailable:
-            self._heads.clear()
-            raise
-        return outcomes
+        with storage_errors("commit"):
+            if self._wal_pages >= CHECKPOINT_NOW_PAGES:
+                self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+            return self._commit(changes)
 
     def seal(self) -> bool:
         """See `JournalStore.seal`; also the moment for what may not delay a commit."""

@@ -107,6 +107,16 @@ def test_a_broken_change_is_refused_alone(store: JournalStore, change: Change) -
     assert None is store.find_run("run_a")
 
 
+def test_neighbours_of_a_broken_change_follow_each_other(store: JournalStore) -> None:
+    """Changes of one run on both sides of a refused one are in order, known or new."""
+    store.commit([rows("run_a", 0, 1)])
+    batch = [rows("run_a", 1, 1), rows("run_c", 0, 1), rows("run_b", 5, 1)]
+    batch += [rows("run_a", 2, 1), rows("run_c", 1, 1)]
+    refused = [outcome is not None for outcome in store.commit(batch)]
+    assert [False, False, True, False, False] == refused
+    assert ([0, 1, 2], [0, 1]) == (seqs(store, "run_a"), seqs(store, "run_c"))
+
+
 def test_a_refused_change_takes_its_followers_with_it(store: JournalStore) -> None:
     """What was to follow a refused change in the same batch would leave a gap."""
     outcomes = store.commit([rows("run_a", 1, 1), rows("run_a", 2, 1)])

@@ -228,6 +228,7 @@ def test_sealing_folds_a_long_log_into_the_database(journal: SqliteJournal) -> N
             journal.commit([Change(rows=(row("run_a", seq, data=payload),))])
             seq += 1
         journal.seal()
+        assert 0 == writer_pages(journal)
     log = journal.path.with_name("journal.sqlite3-wal")
     assert log.stat().st_size < 1.5 * CHECKPOINT_PAGES * 4096
 
@@ -290,6 +291,25 @@ def test_a_log_without_bound_is_folded_within_a_commit(
         journal.commit([Change(rows=(row("run_a", seq, data=b"x" * 30_000),))])
     log = journal.path.with_name("journal.sqlite3-wal")
     assert log.stat().st_size < 90 * 4096
+
+
+def test_a_checkpoint_that_fails_is_no_half_commit(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the log cannot be folded before a commit, nothing of the commit is written."""
+    journal.commit([rows("run_a", 0, 1)])
+    assert journal._opened is not None
+
+    def fail(_mode: int) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(writer_module, "CHECKPOINT_NOW_PAGES", 1)
+        full.setattr(journal._opened.writer, "_checkpoint", fail)
+        with pytest.raises(Unavailable, match="full"):
+            journal.commit([rows("run_a", 1, 1)])
+    assert [0] == seqs(journal, "run_a")
+    assert [None] == journal.commit([rows("run_a", 1, 1)])
 
 
 def test_heads_of_abandoned_runs_are_bounded(

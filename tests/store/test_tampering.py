@@ -17,6 +17,7 @@ from palyra.core.journal import Break, Change, VerifyReport
 from palyra.core.tape import TapeRow
 from palyra.errors import PalyraError, Unavailable
 from palyra.store import tapes, verification
+from palyra.store.writer import Writer
 from tests.store.kit import abandon, row, rows, run, sqlite_journal
 
 pytestmark = pytest.mark.real
@@ -303,6 +304,25 @@ def test_a_break_is_reported_once_and_work_goes_on(tmp_path: Path, *, is_signed:
     opening, thorough = verify_all(tmp_path)
     assert ("run_c", 1, 14) == named(opening.first_break)
     assert 2 == thorough.breaks
+
+
+def test_a_segment_that_was_cut_short_is_a_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash right behind the line that begins a segment does not let positions be used twice."""
+    build(tmp_path, is_signed=True)
+    damage(tmp_path, run_sql("DELETE FROM tape WHERE position >= 9"))
+    store = sqlite_journal(tmp_path)
+    with monkeypatch.context() as crash:
+        crash.setattr(Writer, "_touch", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.open()
+    assert None is store.open().verification.first_break
+    store.commit([rows("run_c", 0, 1)])
+    store.seal()
+    assert [13] == [link.position for link in store.read_chain("run_c", after_seq=-1, limit=9)]
+    assert 1 == store.verify().breaks
+    store.close()
 
 
 def test_a_break_that_left_no_trace_is_remembered(tmp_path: Path) -> None:
