@@ -145,6 +145,8 @@ class Link:
         self._end(None, "closed by this client")
 
     async def _send(self, text: str) -> None:
+        if self.closed.is_set():  # nobody wakes a request that registers from now on
+            raise LinkLost("the connection has ended")
         try:
             await self._outbox.send(text)
         except trio.BrokenResourceError:
