@@ -133,8 +133,10 @@ class RootsFile:
                 yield root_break(f"line {number} of the roots file is damaged or not ours")
                 continue
             root = found.root
-            if not is_lost and (root.index, root.prev) != (index, prev):
+            if not is_lost and root.index != index:
                 yield root_break(f"roots {index} to {root.index - 1} are missing")
+            elif not is_lost and root.prev != prev:
+                yield root_break(f"root {index} does not follow the one before it")
             is_lost = False
             yield root
             index, prev = root.index + 1, found.digest

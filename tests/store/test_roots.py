@@ -138,10 +138,22 @@ def test_swapped_lines_are_breaks() -> None:
     assert 3 == sum(isinstance(entry, str) for entry in found)
 
 
+def test_a_root_of_another_history_is_a_break() -> None:
+    """A root that was signed, but behind other roots than these, does not belong here."""
+    other = MemoryFile()
+    fork = roots_file(other)
+    for number in (7, 8):
+        fork.append(kind="root", first=1, through=9, merkle_root=bytes(32), at_ms=number)
+    file = written(1)
+    file.write(len(file.content), bytes(other.content).splitlines(keepends=True)[1])
+    assert [0, "root 1 does not follow the one before it", 1] == indexes(opened(file, 2))
+
+
 def test_several_damaged_last_lines_are_left_alone() -> None:
     """One line can be torn; more is damage, which is reported and kept as evidence."""
     file = written(4)
-    file.content[-900:] = bytes(byte if byte == 10 else 120 for byte in file.content[-900:])
+    lines = bytes(file.content).splitlines(keepends=True)
+    file.content[:] = b"".join([*lines[:2], b"x" * 50 + b"\n", b"y" * 60 + b"\n"])
     before = bytes(file.content)
     roots = opened(file, 4)
     assert roots.damage is not None

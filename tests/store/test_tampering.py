@@ -328,22 +328,42 @@ def test_a_segment_that_was_cut_short_is_a_segment(
 def test_a_break_that_left_no_trace_is_remembered(tmp_path: Path) -> None:
     """What only the opening could see is kept, signed, in the roots."""
     build(tmp_path, is_signed=False)
-
-    def append_well(connection: apsw.Connection) -> None:
-        prev = connection.execute("SELECT hash FROM tape WHERE position = 12").get
-        forged = row("run_b", 6)
-        digest = link(prev, 13, forged)
-        connection.execute(
-            "INSERT INTO tape VALUES (13, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*msgspec.structs.astuple(forged), digest),
-        )
-
-    damage(tmp_path, append_well)
+    damage(tmp_path, lambda connection: append_well(connection, 6))
     opening, thorough = verify_all(tmp_path)
     assert ("run_b", 6, 13) == named(opening.first_break)
     assert (1, opening.first_break) == (thorough.breaks, thorough.first_break)
     again, thorough = verify_all(tmp_path)
     assert (None, 1) == (again.first_break, thorough.breaks)
+    connection = apsw.Connection(str(tmp_path / "journal.sqlite3"))
+    append_well(connection, 7)
+    connection.close()
+    opening, thorough = verify_all(tmp_path)
+    assert ("run_b", 7, 14) == named(opening.first_break)
+    assert 2 == thorough.breaks
+
+
+def append_well(connection: apsw.Connection, seq: int) -> None:
+    """Append an event as the journal would, but without telling it."""
+    position, prev = connection.execute("SELECT max(position), hash FROM tape").get
+    forged = row("run_b", seq)
+    digest = link(prev, position + 1, forged)
+    connection.execute(
+        "INSERT INTO tape VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (position + 1, *msgspec.structs.astuple(forged), digest),
+    )
+
+
+def test_every_break_is_counted(tmp_path: Path) -> None:
+    """One event missing, and one moved within its run, which two events notice: three breaks."""
+    build(tmp_path, is_signed=True)
+    damage(
+        tmp_path,
+        run_sql(
+            "DELETE FROM tape WHERE position = 5", "UPDATE tape SET seq = 68 WHERE position = 9"
+        ),
+    )
+    opening, _ = verify_all(tmp_path)
+    assert (3, ("run_a", 2, 5)) == (opening.breaks, named(opening.first_break))
 
 
 def test_one_damaged_run_is_found_alone(tmp_path: Path) -> None:
