@@ -95,6 +95,7 @@ async def test_a_run_with_one_tool_goes_through_every_station(
             "run.done",
         ]
         assert kit.events(run_id, "message.completed")[0].text == "it said hi"
+        await settle()
         assert kit.directory.runs == {}
 
 
