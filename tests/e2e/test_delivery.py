@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Generator
+from contextlib import suppress
 
 import pytest
 import trio
 
 from palyra.core.events import TERMINAL_KINDS
-from palyra.errors import NotFound
+from palyra.errors import NotFound, Unavailable
 from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.tapes import check_tape, read_whole
@@ -159,11 +160,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
         "PALYRA_SERVER__OUTBOX_BYTES": "262144",
         "PALYRA_SERVER__REQUESTS_PER_S": "100000",
     }
-    with running(
-        tmp_path_factory.mktemp("narrow"),
-        **settings,
-        PALYRA_SERVER__REQUESTS_PER_S="100000",  # the test asks as fast as it can
-    ) as process:
+    with running(tmp_path_factory.mktemp("narrow"), **settings) as process:
         yield process
 
 
@@ -175,8 +172,11 @@ async def test_a_client_that_does_not_read(narrow: DaemonProcess) -> None:
         ends: list[Closed] = []
 
         async def read_when_given_up() -> None:
-            while (await client.status()).connections != 1:
-                await trio.lowlevel.checkpoint()
+            is_alone = False
+            while not is_alone:
+                # On a starved machine the reader may be too slow once, and come back by itself.
+                with suppress(Unavailable):
+                    is_alone = (await client.status()).connections == 1
             ends.append(await slow.closed())
 
         async with trio.open_nursery() as nursery:
