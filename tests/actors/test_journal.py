@@ -361,6 +361,21 @@ async def test_a_failed_store_is_tried_again_by_itself(
         await kit.handle.commit(rows("run_a", 0, 1))
 
 
+async def test_patience_begins_anew_with_each_failure(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """After a recovery the next failure is probed as soon as the first one was."""
+    async with running(store) as kit:
+        for seq in range(2):
+            store.fail_with = Unavailable("journal: commit: disk full")
+            assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", seq, 1))])
+            failed_s = trio.current_time()
+            await trio.sleep_until(failed_s + 1)
+            assert failed_s + 0.5 == store.probes_s[-1]
+            store.fail_with = None
+            await kit.handle.commit(rows("run_a", seq, 1))
+
+
 async def test_an_append_is_a_probe_too(store: Store, autojump_clock: MockClock) -> None:
     """Who appends to a store that works again does not wait for the next probe."""
     async with running(store) as kit:
@@ -456,6 +471,22 @@ async def test_a_cancelled_journal_finishes_its_batch(
     assert [ActorGone] == await outcomes([second])
     store.open()
     assert [0] == seqs(store, "run_a")
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_whenever_it_is_cancelled_no_ticket_is_forgotten(
+    store: Store, autojump_clock: MockClock, steps: int
+) -> None:
+    """A change is committed or refused, wherever on its way the journal was cancelled."""
+    async with running(store) as kit:
+        await wait_all_tasks_blocked()
+        ticket = kit.handle.append(rows("run_a", 0, 1))
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+    with trio.fail_after(1):
+        found = await outcome(ticket)
+    store.open()
+    assert (None if seqs(store, "run_a") else ActorGone) == found
 
 
 async def test_a_crash_fails_everything_under_way(store: Store, autojump_clock: MockClock) -> None:
