@@ -1,0 +1,36 @@
+"""A full disk under a whole daemon."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults.disk_full import file_limit, run_case, small_disk
+
+pytestmark = [pytest.mark.real]
+
+EX_UNAVAILABLE = 69
+
+
+def on_a_small_disk(*, is_killed: bool) -> dict[str, Any]:
+    """What came of it; skips where nobody may mount one."""
+    try:
+        return run_case(small_disk(), is_killed=is_killed)
+    except PermissionError as error:
+        pytest.skip(f"no right to mount a small disk here: {error}")
+
+
+def test_full_file_system() -> None:
+    """Writes are refused, reads go on, nothing acknowledged is lost, and it mends by itself."""
+    assert on_a_small_disk(is_killed=False)["acknowledged"] > 3
+
+
+def test_killed_on_a_full_file_system() -> None:
+    """A daemon that cannot write does not start, says so with 69, and starts when it can."""
+    figures = on_a_small_disk(is_killed=True)
+    assert EX_UNAVAILABLE == figures["start_without_space"]
+    assert figures["acknowledged"] > 3
+
+
+def test_files_that_may_not_grow() -> None:
+    """The same where it is the size of a file that is limited."""
+    assert run_case(file_limit())["acknowledged"] > 3
