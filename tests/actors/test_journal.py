@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 import trio
 from structlog.testing import capture_logs
@@ -563,9 +564,14 @@ def test_what_opening_found_is_said() -> None:
         ),
         notes=("a torn line was cut off",),
     )
+    whole = msgspec.structs.replace(
+        report, verification=msgspec.structs.replace(report.verification, first_break=None)
+    )
     with capture_logs() as logged:
         module.report_opened(report)
-    assert ["info", "warning", "critical"] == [entry["log_level"] for entry in logged]
+        module.report_opened(whole)
+    levels = ["info", "warning", "critical", "info", "warning"]
+    assert levels == [entry["log_level"] for entry in logged]
     assert "it does not fit" in str(logged[2])
 
 

@@ -110,3 +110,18 @@ def test_a_lock_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     (tmp_path / "daemon.lock").mkdir()
     with pytest.raises(Unavailable, match=r"daemon\.lock"):
         DataDirectory(tmp_path)
+
+
+def test_a_lock_that_cannot_be_written_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk nobody becomes the owner, and the next who tries can."""
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "ftruncate", fail)
+        with pytest.raises(Unavailable, match="No space left"):
+            DataDirectory(tmp_path)
+    DataDirectory(tmp_path).close()
