@@ -11,7 +11,6 @@ touches the world first waits for the ticket of the step it came from.
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import structlog
@@ -21,6 +20,7 @@ from palyra.actors.approvals import ask_person, tell_resolved
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Receiver
 from palyra.actors.office import Office
+from palyra.actors.operands import Operands
 from palyra.actors.reply import Reply
 from palyra.actors.rows import tape_rows
 from palyra.actors.run_handle import Heard, Message, RunHandle
@@ -31,10 +31,9 @@ from palyra.core.approvals import first_outcome, pending_record, resolved_record
 from palyra.core.commands import Resolved
 from palyra.core.context import assemble
 from palyra.core.journal import Change
-from palyra.core.prompt import ProposedCall
 from palyra.core.records import ApprovalRecord, Record
 from palyra.core.run import decide
-from palyra.core.run_state import Run, record
+from palyra.core.run_state import record
 from palyra.core.run_steps import (
     ApprovalAnswered,
     AskPerson,
@@ -47,7 +46,6 @@ from palyra.core.run_steps import (
     Expire,
     Finish,
     Input,
-    Preparation,
     Report,
     Resume,
     Setting,
@@ -101,8 +99,7 @@ class _RunActor:
     nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
     desk: trio.Nursery = field(init=False)  # prompts and replies: they live to tell the end
     ticket: Ticket = field(init=False)  # of the latest append
-    operands: dict[str, ProposedCall] = field(default_factory=dict)  # unredacted, as proposed
-    arguments: dict[str, Any] = field(default_factory=dict)  # likewise, after coercion
+    operands: Operands = field(init=False)
     waiting: dict[Reply[int], int] = field(default_factory=dict)  # -> seq to answer with
     aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # not told yet
     late: list[Message] = field(default_factory=list)  # came in one batch with the cancel
@@ -111,9 +108,11 @@ class _RunActor:
     def __post_init__(self) -> None:
         run, office = self.handle.run, self.office
         prefix = office.prefix(run.accepted.agent)
+        self.operands = Operands(office.gate)
+        # Nothing in here may refer to this object: only the collector would free the run.
         self.setting = msgspec.structs.replace(
             office.setting,
-            prepare=self.prepare,
+            prepare=self.operands.prepare,
             assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
             provider=office.models[run.accepted.model].provider,
         )
@@ -189,7 +188,7 @@ class _RunActor:
         """One message, one step."""
         if not isinstance(message, Heard):
             if isinstance(message, TurnFinished):
-                self.operands = {call.call_id: call for call in message.result.calls}
+                self.operands.keep(message.result.calls)
             self.step(message)
         elif self._takes(message.input):
             self._step_for(message)
@@ -270,13 +269,6 @@ class _RunActor:
             case Finish():
                 pass  # the run is terminal: the loop ends by itself
 
-    def prepare(self, run: Run, named: ProposedCall) -> Preparation:
-        """Intake and gate of one call, on what the model really wrote."""
-        proposed = self.operands.get(named.call_id, named)
-        prepared = self.office.gate.prepare(run, proposed)
-        self.arguments[named.call_id] = prepared.arguments
-        return prepared
-
     def tool_call(self, call_id: str) -> ToolCall:
         """What will run: the operands as gated or, after a restart, as the tape has them."""
         run = self.handle.run
@@ -291,7 +283,7 @@ class _RunActor:
             principal=run.accepted.principal,
             tool=recorded.tool,
             tool_version=spec.version if spec is not None else "",
-            arguments=self.arguments.pop(call_id, recorded.arguments),
+            arguments=self.operands.take(call_id, recorded.arguments),
         )
 
     # --- replies and the wall clock
