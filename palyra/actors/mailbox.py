@@ -72,8 +72,10 @@ class _Queue(Generic[M]):
         self.open()
 
     def open(self) -> None:
-        ends = trio.open_memory_channel[M | _Asked[M] | Stop](self.capacity)
-        self.sender, self.channel = ends
+        self.sender: trio.MemorySendChannel[M | _Asked[M] | Stop]
+        self.channel: trio.MemoryReceiveChannel[M | _Asked[M] | Stop]
+        # No subscript: evaluating the type would take longer than opening the channel.
+        self.sender, self.channel = trio.open_memory_channel(self.capacity)
         self.is_closed = False
 
 
@@ -85,7 +87,7 @@ class Mailbox(Generic[M]):
     def __init__(self, name: str, capacity: int) -> None:
         self.name = name
         self.capacity = capacity
-        self._queue = _Queue[M](name, capacity)
+        self._queue: _Queue[M] = _Queue(name, capacity)
 
     @property
     def depth(self) -> int:
@@ -129,7 +131,7 @@ class Mailbox(Generic[M]):
         after `timeout_s`, which covers both the wait for room and the wait for the answer.
         Cancellation: the message may have been acted on.
         """
-        answer = Answer[T](self.name)
+        answer: Answer[T] = Answer(self.name)
         try:
             with trio.move_on_after(timeout_s):
                 # Nothing here may keep the message: its reply must be collectable by then.

@@ -33,7 +33,7 @@ from palyra.core.run_steps import (
     TurnBroke,
     TurnFinished,
 )
-from palyra.core.step import Step
+from palyra.core.step import Step, searched
 from palyra.errors import TooLarge
 
 
@@ -41,16 +41,28 @@ def accept(
     run_id: str, accepted: ev.RunAccepted, message: ev.MessageReceived, setting: Setting
 ) -> Step:
     """The first step of every run: its promise and its text."""
-    step = Step.first(run_id, accepted, setting)
-    step.add(message)
-    return step
 
-
-def decide(run: Run, heard: Input, setting: Setting) -> Step:  # noqa: C901, PLR0912 - one line a kind of input
-    """One step.  Raises InvariantBroken for an input that only a bug can produce."""
-    step = Step(run, setting)
-    if run.is_terminal:
+    def take(is_careful: bool) -> Step:  # noqa: FBT001 - the parameter has one meaning
+        step = Step.first(run_id, accepted, setting, is_careful=is_careful)
+        step.add(message)
         return step
+
+    return searched(take)
+
+
+def decide(run: Run, heard: Input, setting: Setting) -> Step:
+    """One step.  Raises InvariantBroken for an input that only a bug can produce."""
+
+    def take(is_careful: bool) -> Step:  # noqa: FBT001 - the parameter has one meaning
+        step = Step(run, setting, is_careful=is_careful)
+        if not run.is_terminal:
+            _hear(step, heard)
+        return step
+
+    return searched(take)
+
+
+def _hear(step: Step, heard: Input) -> None:
     match heard:
         case Begin():
             step.add(ev.RunStarted(instance_id=heard.instance_id))
@@ -69,7 +81,6 @@ def decide(run: Run, heard: Input, setting: Setting) -> Step:  # noqa: C901, PLR
             _end(step, heard)
         case _:
             assert_never(heard)
-    return step
 
 
 # --- turns ---------------------------------------------------------------------------------------

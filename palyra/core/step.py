@@ -1,5 +1,7 @@
 """One step of a run in the making: events are applied as they are added, effects are collected."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from palyra.core import events as ev
@@ -24,25 +26,34 @@ class Step:
     Redaction happens here, once, before state, wire and tape see the event: all three see the
     same.  What must stay unredacted to be executed (a call's operands) is kept by the actor, in
     memory only.
+
+    Secrets are rare and a search has a fixed price, so a step is first taken without looking and
+    then searched as a whole; only a step that holds one is taken again, carefully (`searched`).
     """
 
-    __slots__ = ("drafts", "effects", "now_ms", "run", "setting")
+    __slots__ = ("_unsearched", "drafts", "effects", "is_careful", "now_ms", "run", "setting")
 
-    def __init__(self, run: Run, setting: Setting, now_ms: int | None = None) -> None:
+    def __init__(
+        self, run: Run, setting: Setting, *, is_careful: bool, now_ms: int | None = None
+    ) -> None:
         self.run = run
         self.setting = setting
+        self.is_careful = is_careful  # redact event by event
         self.now_ms = setting.now_ms() if now_ms is None else now_ms
         self.drafts: list[Draft] = []
         self.effects: list[Effect] = []
+        self._unsearched: list[bytes] = []
 
     @classmethod
-    def first(cls, run_id: str, accepted: ev.RunAccepted, setting: Setting) -> "Step":
+    def first(
+        cls, run_id: str, accepted: ev.RunAccepted, setting: Setting, *, is_careful: bool
+    ) -> "Step":
         """The step that begins a tape."""
         now_ms = setting.now_ms()
         data, redacted = setting.redact(ev.encode_event(accepted))
         if redacted:
             accepted = msgspec.json.decode(data, type=ev.RunAccepted)
-        step = cls(begin(run_id, accepted, now_ms), setting, now_ms)
+        step = cls(begin(run_id, accepted, now_ms), setting, is_careful=is_careful, now_ms=now_ms)
         step.drafts.append(Draft(accepted.KIND, data, redacted))
         return step
 
@@ -54,7 +65,10 @@ class Step:
         """
         data, redacted = ev.encode_event(event), False
         if event.HAS_FOREIGN_TEXT:
-            data, redacted = self.setting.redact(data)
+            if self.is_careful or len(data) > MAX_PAYLOAD_BYTES:
+                data, redacted = self.setting.redact(data)
+            else:
+                self._unsearched.append(data)
         if redacted:
             event = ev.decode_event(event.KIND, data)
         if len(data) > MAX_PAYLOAD_BYTES:
@@ -63,3 +77,14 @@ class Step:
             )
         self.run = apply(self.run, event, self.now_ms)
         self.drafts.append(Draft(event.KIND, data, redacted))
+
+    @property
+    def holds_secret(self) -> bool:
+        """Whether an event that was added without looking has something to redact."""
+        return bool(self._unsearched) and self.setting.redact(b"\n".join(self._unsearched))[1]
+
+
+def searched(take: Callable[[bool], Step]) -> Step:
+    """The step that `take(is_careful)` makes; nothing in it is unredacted."""
+    step = take(False)  # noqa: FBT003 - the parameter has one meaning
+    return take(True) if step.holds_secret else step  # noqa: FBT003 - likewise
