@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Protocol
 from palyra.core.events import TERMINAL_KINDS
 from palyra.core.tape import TapeRow
 
-KEEP_BYTES = 65_536  # of committed rows kept per open run, so that most joins need no read
+KEEP_BYTES = 65_536  # of committed payloads kept per open run, so that most joins need no read
 
 
 class Frame(NamedTuple):
-    """One published row: its event encoded once, up to what depends on the reader."""
+    """One row for the wire: its event encoded once, up to what depends on the reader."""
 
     seq: int
     kind: str
@@ -69,7 +69,7 @@ class Feed:
         self.is_open = False  # rows were published and more may come
         self.is_known = False  # the two numbers above mean something
         self.lanes: dict[Lane, None] = {}  # in order of arrival
-        self._tail: deque[Frame] = deque()
+        self._tail: deque[TapeRow] = deque()
         self._tail_bytes = 0
 
     def learn(self, first: TapeRow) -> None:
@@ -85,18 +85,19 @@ class Feed:
         self.published = max(self.published, head_seq)
         self.is_known = True
 
-    def append(self, frames: Sequence[Frame]) -> None:
+    def append(self, rows: Sequence[TapeRow]) -> None:
         """Add published rows; they follow `published`."""
-        self._tail.extend(frames)
-        self._tail_bytes += sum(len(frame.body) for frame in frames)
-        self.published = frames[-1].seq
-        if frames[-1].kind in TERMINAL_KINDS:
-            self.last_seq = frames[-1].seq
+        self._tail.extend(rows)
+        for row in rows:
+            self._tail_bytes += len(row.data)
+        self.published = rows[-1].seq
+        if rows[-1].kind in TERMINAL_KINDS:
+            self.last_seq = rows[-1].seq
 
     def cut(self, seq: int) -> None:
         """Forget the rows from `seq` on: they were published and never committed."""
         while self._tail and self._tail[-1].seq >= seq:
-            self._tail_bytes -= len(self._tail.pop().body)
+            self._tail_bytes -= len(self._tail.pop().data)
         self.published = seq - 1
         self.last_seq = None
 
@@ -105,14 +106,14 @@ class Feed:
         self.committed = seq
         tail = self._tail
         while self._tail_bytes > KEEP_BYTES and tail and tail[0].seq <= seq:
-            self._tail_bytes -= len(tail.popleft().body)
+            self._tail_bytes -= len(tail.popleft().data)
 
     @property
     def is_over(self) -> bool:
         """Whether the terminal event is committed."""
         return self.last_seq is not None and self.committed >= self.last_seq
 
-    def find_frames(self, from_seq: int) -> list[Frame] | None:
+    def find_rows(self, from_seq: int) -> list[TapeRow] | None:
         """All published rows from `from_seq` on, or None when the journal must be read first."""
         if not self.is_known:
             return None
@@ -120,4 +121,4 @@ class Feed:
             return []
         if not self._tail or from_seq < self._tail[0].seq:
             return None
-        return [frame for frame in self._tail if frame.seq >= from_seq]
+        return [row for row in self._tail if row.seq >= from_seq]

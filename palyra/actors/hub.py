@@ -118,11 +118,12 @@ class Hub:
             self._open(feed, first)
         elif first.seq != feed.published + 1:
             self._rewind(feed, first.seq)
-        encode = self._wire.encode_event
-        frames = [Frame(row.seq, row.kind, encode(row)) for row in rows]
-        feed.append(frames)
-        for lane in feed.lanes:
-            lane.deliver(frames)
+        feed.append(rows)
+        if feed.lanes:  # most runs of a harness are watched by nobody
+            encode = self._wire.encode_event
+            frames = [Frame(row.seq, row.kind, encode(row)) for row in rows]
+            for lane in feed.lanes:
+                lane.deliver(frames)
 
     def _open(self, feed: Feed, first: TapeRow) -> None:
         feed.learn(first)

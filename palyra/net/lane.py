@@ -5,11 +5,12 @@ journal.  Never: awaits, or keeps a row; what is not yet due stays in the feed's
 tape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 from palyra.actors.feed import Feed, Frame
 from palyra.core.journal import TapePage
+from palyra.core.tape import TapeRow
 from palyra.errors import InvariantBroken
 from palyra.net.outbox import Outbox, Piece
 from palyra.net.wire import TapeCommitted, TapeReset, encode_event, encode_notice, end_event
@@ -86,13 +87,13 @@ class Lane:
 
     def join(self) -> bool:
         """Go live if the feed's tail reaches back to the cursor; False: read the tape first."""
-        frames = self.feed.find_frames(self.next_seq)
-        if frames is None:
+        rows = self.feed.find_rows(self.next_seq)
+        if rows is None:
             return False
         committed = self.feed.committed
-        self._put([frame for frame in frames if frame.seq <= committed])
+        self._put(_encode(row for row in rows if row.seq <= committed))
         self._follower.joined(self)
-        self._put([frame for frame in frames if frame.seq > committed])
+        self._put(_encode(row for row in rows if row.seq > committed))
         self._is_live = True
         return True
 
@@ -103,7 +104,7 @@ class Lane:
             self._reset("below_floor", page.floor_seq)
         if not page.rows and self.next_seq <= page.head_seq:
             raise InvariantBroken(f"the tape of {self.feed.run_id} lacks seq {self.next_seq}")
-        self._put([Frame(row.seq, row.kind, encode_event(row)) for row in page.rows])
+        self._put(_encode(page.rows))
 
     def _put(self, frames: Sequence[Frame]) -> None:
         if not frames:
@@ -161,3 +162,7 @@ class _Committed:
 
     def finish(self, body: bytes) -> bytes:
         return body + self._lane.render_committed()
+
+
+def _encode(rows: Iterable[TapeRow]) -> list[Frame]:
+    return [Frame(row.seq, row.kind, encode_event(row)) for row in rows]

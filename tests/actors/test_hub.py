@@ -113,12 +113,24 @@ def test_published_rows_reach_every_lane_of_the_run(hub: Hub) -> None:
     assert [[0, 1, 2], [0, 1, 2], []] == [first.heard, second.heard, other.heard]
 
 
-def test_an_event_is_encoded_once(hub: Hub) -> None:
-    """Every reader of a row is given the very same bytes."""
+def test_an_event_is_encoded_once() -> None:
+    """Every lane is given the very same bytes, and a row that nobody watches is not encoded."""
+    encoded: list[int] = []
+
+    class CountingWire:
+        encode_notice = staticmethod(wire.encode_notice)
+        encode_progress = staticmethod(wire.encode_progress)
+
+        @staticmethod
+        def encode_event(row: TapeRow) -> bytes:
+            encoded.append(row.seq)
+            return wire.encode_event(row)
+
+    hub = Hub(CountingWire())
     hub.publish([row(0)])
-    feed = hub.get_feed(RUN)
-    (frame,), (again,) = feed.find_frames(0) or [], feed.find_frames(0) or []
-    assert frame.body is again.body
+    first, second = Recorder(hub.get_feed(RUN)), Recorder(hub.get_feed(RUN))
+    hub.publish([row(1)])
+    assert ([1], [1], [1]) == (encoded, first.heard, second.heard)
 
 
 def test_a_failed_commit_rewinds(hub: Hub) -> None:
@@ -130,7 +142,7 @@ def test_a_failed_commit_rewinds(hub: Hub) -> None:
     assert [0, 1, 2, ("rewind", 1), 1] == lane.heard
     feed = hub.get_feed(RUN)
     assert [("turn.started", 0), ("run.failed", 1)] == [
-        (frame.kind, frame.seq) for frame in feed.find_frames(0) or []
+        (kept.kind, kept.seq) for kept in feed.find_rows(0) or []
     ]
 
 
@@ -148,7 +160,7 @@ def test_a_resumed_run_goes_on_from_the_committed_head(hub: Hub) -> None:
     hub.publish([row(7)])
     feed = hub.get_feed(RUN)
     assert (6, 7) == (feed.committed, feed.published)
-    assert feed.find_frames(6) is None
+    assert feed.find_rows(6) is None
 
 
 # --- the tail ---
@@ -159,30 +171,30 @@ def test_tail_keeps_what_is_uncommitted(hub: Hub) -> None:
     for seq in range(100):
         hub.publish([row(seq, size=2_000)])
     feed = hub.get_feed(RUN)
-    assert 100 == len(feed.find_frames(0) or [])
+    assert 100 == len(feed.find_rows(0) or [])
     hub.committed([(RUN, 98)])
-    assert feed.find_frames(0) is None
-    kept = next(feed.find_frames(seq) for seq in range(100) if feed.find_frames(seq) is not None)
+    assert feed.find_rows(0) is None
+    kept = next(feed.find_rows(seq) for seq in range(100) if feed.find_rows(seq) is not None)
     assert kept is not None
-    assert 0 < sum(len(frame.body) for frame in kept) <= KEEP_BYTES
+    assert 0 < sum(len(row.data) for row in kept) <= KEEP_BYTES
     hub.committed([(RUN, 99)])
-    assert [] == feed.find_frames(100)
+    assert [] == feed.find_rows(100)
 
 
 def test_small_tapes_stay_joinable(hub: Hub) -> None:
     """A run whose tape is small can be joined from seq 0 without the journal."""
     hub.publish([row(0), row(1)])
     hub.committed([(RUN, 1)])
-    assert [0, 1] == [frame.seq for frame in hub.get_feed(RUN).find_frames(0) or []]
+    assert [0, 1] == [kept.seq for kept in hub.get_feed(RUN).find_rows(0) or []]
 
 
 def test_unknown_feed_sends_readers_to_the_journal(hub: Hub) -> None:
     """Of a run that published nothing in this life the hub knows nothing, until told the head."""
     feed = hub.get_feed(RUN)
-    assert feed.find_frames(0) is None
+    assert feed.find_rows(0) is None
     feed.note_head(4)
-    assert feed.find_frames(4) is None
-    assert [] == feed.find_frames(5)
+    assert feed.find_rows(4) is None
+    assert [] == feed.find_rows(5)
 
 
 # --- commits and the end ---

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from palyra.actors.feed import Feed
+from palyra.actors.feed import Feed, Frame
 from palyra.core.journal import TapePage
 from palyra.errors import InvariantBroken
 from palyra.net.lane import Lane
@@ -463,8 +463,8 @@ async def test_lane_that_sees_a_gap_goes_back_to_the_tape(autojump_clock: Clock)
         lane = Lane(follower, feed, 0)
         assert lane.join()
         follower.outbox.pack(is_batched=False)
-        lane.deliver((feed.find_frames(0) or [])[:1])
-        lane.deliver((feed.find_frames(0) or [])[:1])
+        lane.deliver([Frame(0, "run.accepted", b"")])
+        lane.deliver([Frame(0, "run.accepted", b"")])
         assert ([], 1) == (follower.outbox.pack(is_batched=False), follower.behind)
 
 
