@@ -34,6 +34,8 @@ log = structlog.get_logger()
 MAX_WAITING = 65_536  # changes
 MAILBOX_CAPACITY = 8  # a batch, a stop and a bookmark, with room to spare
 MAX_BATCH = 128  # changes in one transaction: while it syncs, those of the last one go on
+QUIET_TURNS = 3  # turns of the scheduler: a model that answers at once needs two
+MAX_TURNS = 8
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
 PROBE_S = 0.5  # first pause before a disk that refused is tried again; doubles
@@ -231,13 +233,13 @@ class _Keeper:
     async def _take(self, messages: Receiver[Batch]) -> Batch:
         """What waits; empty when a chore is due first.
 
-        The others get one turn before the batch is closed: what they are about to append often
+        The others get a few turns before the batch is closed: what they are about to append often
         follows from the same message, and shares its sync.
         """
         with trio.move_on_at(min(self._seal_at_s, self._probe_at_s)):
             batch = await messages.receive()
             with trio.CancelScope(shield=True):  # what was taken is kept
-                await trio.lowlevel.checkpoint()
+                await _let_grow(batch)
             self._desk.batch = None
             return batch
         return []
@@ -321,6 +323,17 @@ class _Keeper:
         except Unavailable as error:
             log.warning("journal.not_sealed", error=error.message)
             self._seal_at_s = trio.current_time() + SEAL_S
+
+
+async def _let_grow(batch: Batch) -> None:
+    """Give way until nothing more joins, the batch is full, or others have waited long enough."""
+    quiet = 0
+    for _ in range(MAX_TURNS):
+        size = len(batch)
+        await trio.lowlevel.checkpoint()
+        quiet = quiet + 1 if len(batch) == size else 0
+        if quiet == QUIET_TURNS or len(batch) >= MAX_BATCH:
+            return
 
 
 def _settle_all(tickets: Sequence[Ticket], error: PalyraError) -> None:
