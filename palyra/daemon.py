@@ -268,7 +268,7 @@ class Daemon:
         """Make sure the operator's token, which lies in its file, opens the door."""
         self.state = "starting"
         digest = digest_token(self._operator_token)
-        found = await self.journal.read(lambda store: store.find_token(digest))
+        found = await self.journal.find(lambda store: store.find_token(digest))
         if found is None:
             record = token_record(
                 self._operator_token,

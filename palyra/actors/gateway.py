@@ -170,7 +170,9 @@ class Gateway:
         caller.require("runs:read")
         run = self._office.directory.runs.get(run_id)
         if run is None or not caller.sees(run.run.accepted.principal):
-            await self._get_record(caller, run_id)
+            record = await self._get_record(caller, run_id)
+            if record.is_terminal:
+                return self._view(record), False
         with trio.move_on_after(timeout_s) as scope:
             await self._wait(caller, run_id, until)
         if run is not None and run.is_settled:  # its last state is the committed one
@@ -205,7 +207,7 @@ class Gateway:
         return RunView(record=record, phase=phase(record, is_recovering=recovering))
 
     async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:
-        record = await self._office.journal.read(lambda store: store.find_run(run_id))
+        record = await self._office.journal.find(lambda store: store.find_run(run_id))
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
         return record
@@ -239,7 +241,7 @@ class Gateway:
     async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
         """One approval.  Raises NotFound, also for somebody else's."""
         caller.require("approvals:read")
-        record = await self._office.journal.read(lambda store: store.find_approval(approval_id))
+        record = await self._office.journal.find(lambda store: store.find_approval(approval_id))
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no approval {approval_id!r}", field="approval_id")
         return record

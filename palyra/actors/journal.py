@@ -118,6 +118,7 @@ class Desk:
     is_writable: bool = False
     batch: Batch | None = None
     waiting_rows: int = 0
+    lookups: Thread | None = None  # for `find`, while the journal is open
 
 
 # --- handle --------------------------------------------------------------------------------------
@@ -158,11 +159,20 @@ class JournalHandle:
         await self.append(change).wait()
 
     async def read(self, query: Callable[[JournalStore], T]) -> T:
-        """What the query says, run in a reader's thread beside the writer.
+        """What the query says, run in a reader's thread beside the writer: pages, lists, checks.
 
         Raises Unavailable while the journal is closed.
         """
         return await self._run_blocking(query, self.store)  # type: ignore[return-value]  # RunBlocking says object
+
+    async def find(self, query: Callable[[JournalStore], T]) -> T:
+        """One record, looked up by its key: all look-ups share a thread, at half of `read`'s price.
+
+        Raises Unavailable while the journal is closed.
+        """
+        if self.desk.lookups is None:
+            raise Unavailable("journal: it is closed")
+        return await self.desk.lookups.call(query, self.store)
 
     @property
     def backlog(self) -> int:
@@ -191,16 +201,18 @@ async def journal(
     Raises Unavailable when the store cannot be opened.
     Cancellation: the batch under way is finished and acknowledged, the rest is refused.
     """
-    with closing(new_thread("journal")) as thread:
+    with closing(new_thread("journal")) as thread, closing(new_thread("lookups")) as lookups:
         on_opened(await thread.call(handle.store.open))
         keeper = _Keeper(handle.store, handle.desk, thread, on_committed)
         try:
             with handle.inbox.receiver() as messages:
                 handle.desk.is_open = handle.desk.is_writable = True
+                handle.desk.lookups = lookups
                 task_status.started()
                 await keeper.serve(messages)
         finally:
             handle.desk.is_open = handle.desk.is_writable = False
+            handle.desk.lookups = None
             with trio.CancelScope(shield=True):
                 await keeper.refuse_queued(handle.inbox)
                 await keeper.close()

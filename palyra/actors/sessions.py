@@ -55,7 +55,7 @@ class Sessions:
         return live or self._live(found or self._new_record(caller, key))
 
     async def _find_by_key(self, caller: Caller, key: str) -> SessionRecord | None:
-        return await self._office.journal.read(
+        return await self._office.journal.find(
             lambda store: store.find_session_by_key(caller.principal, key)
         )
 
@@ -90,7 +90,7 @@ class Sessions:
 
     async def adopt(self, session_id: str, runs: tuple[Recovered, ...]) -> None:
         """Give a session's open runs back to it after a restart."""
-        record = await self._office.journal.read(lambda store: store.find_session(session_id))
+        record = await self._office.journal.find(lambda store: store.find_session(session_id))
         if record is not None and runs:
             self._live(record).inbox.offer(Adopt(runs))
 
@@ -108,7 +108,7 @@ class Sessions:
         record = (
             live.record
             if live is not None
-            else await self._office.journal.read(lambda store: store.find_session(session_id))
+            else await self._office.journal.find(lambda store: store.find_session(session_id))
         )
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no session {session_id!r}", field="session_id")

@@ -73,7 +73,7 @@ class Receipts:
 
     async def _find(self, key: ReceiptKey) -> Receipt | None:
         now_ms = self._now_ms()
-        return await self._journal.read(
+        return await self._journal.find(
             lambda store: store.find_receipt(key.principal, key.key, now_ms=now_ms)
         )
 

@@ -49,7 +49,7 @@ async def authenticate(token: str, journal: Journal, now_ms: NowMs) -> Caller:
     Raises Unauthenticated, with the same text whatever the reason.
     """
     digest = digest_token(token)
-    record = await journal.read(lambda store: store.find_token(digest))
+    record = await journal.find(lambda store: store.find_token(digest))
     if record is None or not _is_valid(record, digest, now_ms()):
         raise Unauthenticated(REFUSED)
     return Caller(

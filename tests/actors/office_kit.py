@@ -96,6 +96,9 @@ class InlineJournal:
     async def commit(self, change: Change) -> None:
         await self.append(change).wait()
 
+    async def find(self, query: Callable[[JournalStore], T]) -> T:
+        return await self.read(query)
+
     async def read(self, query: Callable[[JournalStore], T]) -> T:
         await trio.lowlevel.checkpoint()
         return query(self.store)

@@ -90,7 +90,7 @@ class Kit:
 
     def __init__(self, store: JournalStore) -> None:
         self.handle = JournalHandle(store, run_blocking=call_inline)
-        self.thread = Thread()
+        self.thread, self.lookups = Thread(), Thread()
         self.heads: list[list[tuple[str, int]]] = []
         self.reports: list[OpenReport] = []
 
@@ -99,7 +99,7 @@ class Kit:
             self.handle,
             on_committed=self.heads.append,
             on_opened=self.reports.append,
-            new_thread=lambda _name: self.thread,
+            new_thread=lambda name: self.thread if name == "journal" else self.lookups,
             task_status=task_status,
         )
 
@@ -239,7 +239,31 @@ async def test_reads_see_what_is_committed(store: Store, autojump_clock: MockClo
         kit.thread.shut()
         kit.handle.append(rows("run_a", 2, 1))
         assert [0, 1] == await kit.handle.read(lambda store: seqs(store, "run_a"))
+        assert [0, 1] == await kit.handle.find(lambda store: seqs(store, "run_a"))
         kit.thread.gate.set()
+
+
+async def test_nothing_is_found_in_a_closed_journal(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Look-ups of a journal that does not run are refused, not queued."""
+    async with running(store) as kit:
+        pass
+    with pytest.raises(Unavailable, match="closed"):
+        await kit.handle.find(lambda store: seqs(store, "run_a"))
+
+
+async def test_what_follows_at_once_shares_a_commit(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Changes that come a few turns after each other are one batch; a later one is the next."""
+    async with running(store) as kit:
+        kit.handle.append(rows("run_a", 0, 1))
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        await kit.handle.append(rows("run_b", 0, 1)).wait()
+        await kit.handle.append(rows("run_c", 0, 1)).wait()
+        assert [[("run_a", 0), ("run_b", 0)], [("run_c", 0)]] == kit.heads
 
 
 async def test_the_backlog_counts_waiting_rows(store: Store, autojump_clock: MockClock) -> None:

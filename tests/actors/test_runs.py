@@ -1,5 +1,6 @@
 """Runs as they live: real actors on virtual time, from the gateway to the tape."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -704,3 +705,24 @@ async def test_receipts_are_committed_with_their_effect(
 def test_errors_are_palyra_errors() -> None:
     """Whatever the gateway raises on purpose has one root."""
     assert issubclass(NotFound, PalyraError)
+
+
+async def test_an_ended_run_leaves_nothing_for_the_collector(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Runs are freed by counting references: a collector pause would stall every client."""
+    async with running(store) as kit:
+        for number in range(3):
+            kit.model.turns += [call(("note", {"text": f"n{number}"})), say("done")]
+            assert "done" == await kit.end(await kit.start())
+        await settle()
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(20):
+                kit.model.turns += [call(("note", {"text": f"m{number}"})), say("done")]
+                assert "done" == await kit.end(await kit.start())
+            await settle()
+            assert 20 * 10 > gc.collect()
+        finally:
+            gc.enable()

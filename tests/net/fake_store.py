@@ -109,6 +109,9 @@ class FakeJournal:
         await trio.lowlevel.checkpoint()  # like the way back from a thread
         return result
 
+    async def find(self, query: Callable[[JournalStore], T]) -> T:
+        return await self.read(query)
+
     async def commit(self, change: Change) -> None:
         await trio.lowlevel.checkpoint()
         self.store.write(change)

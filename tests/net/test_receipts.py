@@ -36,6 +36,9 @@ class Inline:
         await trio.lowlevel.checkpoint()
         return query(self.store)
 
+    async def find(self, query: Callable[[JournalStore], T]) -> T:
+        return await self.read(query)
+
     async def commit(self, change: Change) -> None:
         await trio.lowlevel.checkpoint()
         (error,) = self.store.commit([change])
