@@ -30,6 +30,7 @@ from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
 from palyra.actors.gateway import Gateway
 from palyra.actors.ids import new_id
+from palyra.actors.loop_lag import LoopLag
 from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
 from palyra.actors.sessions import Sessions
@@ -49,7 +50,7 @@ from palyra.net.engine import WebSocketLimits
 from palyra.net.http import HttpSources, LateHttp
 from palyra.net.limits import Limits as ConnectionLimits
 from palyra.net.methods.table import METHODS
-from palyra.net.metrics import read_journal, read_state, read_tally, read_tree
+from palyra.net.metrics import read_journal, read_loop, read_state, read_tally, read_tree
 from palyra.net.receipts import Receipts
 from palyra.net.schema import describe_protocol
 from palyra.net.services import Peer, Services
@@ -101,6 +102,7 @@ class Daemon:
         self.hub = hub_actor.Hub(wire)
         self.journal = journal_actor.JournalHandle(store or sqlite_journal(config, keys))
         self.directory = Directory()
+        self.loop_lag = LoopLag()
         self.office = self._build_office(
             operator_token, models or {"scripted": scripted_model(config)}
         )
@@ -199,6 +201,7 @@ class Daemon:
             metrics=(
                 lambda: read_state(self.state),
                 lambda: read_journal(self.journal),
+                lambda: read_loop(self.loop_lag),
                 lambda: read_tally(tally),
                 lambda: read_tree(self.snapshot()),
             ),

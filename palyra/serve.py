@@ -108,6 +108,7 @@ async def _live(
             [
                 edge.child_spec(),
                 *parent,
+                daemon.loop_lag.child_spec(),
                 ChildSpec("signals", partial(_obey_signals, daemon, edge)),
                 ChildSpec("drain", partial(_drain, daemon)),
                 # Last: who reads the announcement may send a signal at once.

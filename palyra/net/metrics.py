@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from palyra.actors.child import ChildSnapshot
+from palyra.actors.loop_lag import LoopLag
 from palyra.net.ports import Journal
 from palyra.net.tally import Tally
 from palyra.net.wire import State
@@ -43,6 +44,12 @@ def read_journal(journal: Journal) -> Iterator[Reading]:
     yield Reading(
         "palyra_journal_writable", "0 while commits fail, as on a full disk.", journal.is_writable
     )
+
+
+def read_loop(lag: LoopLag) -> Iterator[Reading]:
+    """How late the event loop wakes what is due."""
+    yield Reading("palyra_loop_lag_seconds", "How late the last timer fired.", lag.last_s)
+    yield Reading("palyra_loop_lag_max_seconds", "The latest of the last minute.", lag.worst_s)
 
 
 def read_tally(tally: Tally) -> Iterator[Reading]:

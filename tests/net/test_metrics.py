@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from palyra.actors.child import ChildSnapshot
-from palyra.net.metrics import Reading, read_journal, read_state, read_tally, read_tree
+from palyra.actors.loop_lag import LoopLag
+from palyra.net.metrics import Reading, read_journal, read_loop, read_state, read_tally, read_tree
 from palyra.net.tally import Tally
 from palyra.net.wire import State
 
@@ -40,6 +41,13 @@ def test_journal_readings() -> None:
     found = list(read_journal(journal))  # type: ignore[arg-type]  # it has all that is read
     assert {"": 7} == values(found, "palyra_journal_backlog_rows")
     assert {"": 0} == values(found, "palyra_journal_writable")
+
+
+def test_loop_readings() -> None:
+    """The last lag and the worst, zero before the first sample."""
+    found = list(read_loop(LoopLag()))
+    assert {"": 0.0} == values(found, "palyra_loop_lag_seconds")
+    assert {"": 0.0} == values(found, "palyra_loop_lag_max_seconds")
 
 
 def test_tally_readings_are_totals() -> None:
