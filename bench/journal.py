@@ -28,6 +28,7 @@ from palyra.actors.blocking import run_sync
 from palyra.actors.journal import JournalHandle, journal
 from palyra.core.journal import Change
 from palyra.core.tape import TapeRow
+from palyra.daemon import GC_THRESHOLDS, SWITCH_INTERVAL_S
 from palyra.store.database import open_writer
 from palyra.store.disk import REAL_DISK
 from palyra.store.journal import SqliteJournal
@@ -35,10 +36,6 @@ from palyra.store.keys import KeyRing
 from palyra.store.schema import migrate
 
 ROUNDS = 3
-# What the daemon sets: how long a thread waits for the interpreter lock, how often garbage is
-# collected.
-SWITCH_S = 0.0005
-GC_THRESHOLDS = (50_000, 20, 100)
 TICK_S = 0.001  # how often the loop looks at the clock while a thread verifies
 EVENTS_PER_RUN = 30  # a run with three turns and as many tools
 EVENTS = {1: 1_500, 10: 10_000, 100: 60_000}  # appended in one round by so many producers
@@ -228,7 +225,7 @@ def medians(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
     result: dict[str, Any] = {"bench": "journal", "rounds": ROUNDS}
