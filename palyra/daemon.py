@@ -84,7 +84,7 @@ GC_THRESHOLDS = (5_000, 100, 1_000)
 class Daemon:
     """One daemon, wired; `run` is its life."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name, and each a part of its own
         self,
         config: Config,
         *,

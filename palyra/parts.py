@@ -3,15 +3,20 @@
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import structlog
 
+from palyra.actors.blocking import DedicatedThread, run_sync
 from palyra.actors.ids import new_id
+from palyra.actors.journal import Thread
 from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.context import Agent, Prefix, stable_prefix
+from palyra.core.ids import NewId
+from palyra.core.ports import NowMs, RunBlocking
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
 from palyra.errors import InvalidParams, InvariantBroken
@@ -34,6 +39,17 @@ DEFAULT_AGENT = Agent(
 def now_ms() -> int:
     """Unix time, integer milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the daemon takes from the machine it runs on; a simulation hands in its own."""
+
+    now_ms: NowMs = now_ms
+    new_id: NewId = new_id
+    random: Callable[[], float] = random.random  # noqa: S311 - spreads retries, guards nothing
+    run_blocking: RunBlocking = run_sync
+    new_thread: Callable[[str], Thread] = DedicatedThread
 
 
 def cedar_policy(config: Config) -> CedarPolicy:
@@ -87,21 +103,21 @@ def prefixes(toolbox: Toolbox) -> Callable[[str], Prefix]:
     return prefix
 
 
-def blank_setting(redactor: Redactor, keys: KeyRing, limits: Limits) -> Setting:
+def blank_setting(redactor: Redactor, keys: KeyRing, limits: Limits, host: Host) -> Setting:
     """What every run starts from; `prepare` and `assemble` are the run's own."""
 
     def missing(*_: object) -> NoReturn:
         raise InvariantBroken("a run brings its own")
 
     return Setting(
-        now_ms=now_ms,
-        new_id=new_id,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
         redact=redactor.redact_bytes,
         sign=keys.sign,
         prepare=missing,
         assemble=missing,
         jitter_ms=lambda attempt: round(
-            1000 * compute_delay_s(MODEL_BACKOFF, attempt, random.random)  # noqa: S311 - jitter
+            1000 * compute_delay_s(MODEL_BACKOFF, attempt, host.random)
         ),
         provider="",
         limits=limits,

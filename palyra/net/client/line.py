@@ -56,7 +56,7 @@ class Line:
         self._down_since_s: float | None = None
         self._failure: PalyraError | None = None
         self._changed = trio.Event()
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: dict[Subscription, None] = {}  # in order of arrival
         self._inboxes: set[Inbox] = set()
 
     @property
@@ -102,13 +102,13 @@ class Line:
         """A new subscription, live until `unsubscribe`."""
         feed = Feed(run_id, after_seq)
         subscription = Subscription(feed, progress=progress, restart=self._begin)
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         self._begin(subscription)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """End it; the daemon is told, but not waited for."""
-        self._subscriptions.discard(subscription)
+        self._subscriptions.pop(subscription, None)
         if self._link is not None and not self._link.closed.is_set():
             self._link.spawn(_release, self._link, subscription)
 
