@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from palyra.cli.exits import FAILED, Stop
-from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.screen import age, due, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core.commands import Resolved
 from palyra.core.display import render_json, visible
@@ -35,7 +35,7 @@ def list_(options: Options, run_id: str | None, limit: int, *, everything: bool)
         ),
     )
     if options.as_json:
-        print_json(found)
+        print_json({"approvals": found})
         return
     columns = ("APPROVAL", "STATE", "RISK", "AGE", "DIGEST", "SUMMARY")
     print_table(columns, [_row(one) for one in found], empty="nothing waits for a person")
@@ -126,6 +126,7 @@ def print_approval(approval: ApprovalRecord) -> None:
         ("approval", approval.approval_id),
         ("run", approval.run_id),
         ("state", approval.state),
+        _fate(approval),
         ("tool", visible(approval.tool)),
         ("risk", approval.risk),
         ("summary", visible(approval.summary)),
@@ -136,6 +137,14 @@ def print_approval(approval: ApprovalRecord) -> None:
     print_table(("WHAT", "VALUE"), rows, empty="")
     say("arguments, exactly as they would be used:", bold=True)
     say(render_json(msgspec.json.decode(approval.arguments)))
+
+
+def _fate(approval: ApprovalRecord) -> tuple[str, str]:
+    """Until when it can be answered, or what was answered."""
+    if approval.state == "pending":
+        return "deadline", due(approval.expires_ms)
+    why = f": {approval.reason}" if approval.reason else ""
+    return "answer", f"{approval.state} by {approval.by}{why}"
 
 
 def _print_outcome(options: Options, outcome: Resolved, wanted: Literal["allow", "deny"]) -> None:

@@ -20,7 +20,7 @@ def doctor(options: Options) -> None:
     """
     checks = run_checks(options)
     if options.as_json:
-        print_json(checks)
+        print_json({"checks": checks})
     else:
         for check in checks:
             _print(check)

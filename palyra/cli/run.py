@@ -14,7 +14,7 @@ import trio
 from palyra.cli.exits import CANCELLED, DONE, FAILED, INTERRUPTED, PARTIAL, Stop
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.question import Desk, find_terminal
-from palyra.cli.screen import print_json_line, safe, say
+from palyra.cli.screen import print_json, print_json_line, safe, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core import events as ev
 from palyra.core.events import QueueMode
@@ -45,15 +45,20 @@ class Ending:
 
     run_id: str | None = None
     code: int = FAILED
-    was_refused: bool = False
+    was_denied: bool = False
+    was_rejected: bool = False  # in the last turn that called anything: the model gave up on it
 
     def note(self, event: ev.Event | None) -> None:
         """Take an event of the run into account."""
         match event:
+            case ev.TurnCompleted(calls=calls) if calls:
+                self.was_rejected = False
+            case ev.ToolRejected():
+                self.was_rejected = True
             case ev.ToolDecided(verdict="deny"):
-                self.was_refused = True
+                self.was_denied = True
             case ev.RunDone(reason=reason):
-                whole = reason == "answered" and not self.was_refused
+                whole = reason == "answered" and not (self.was_denied or self.was_rejected)
                 self.code = DONE if whole else PARTIAL
             case ev.RunCancelled():
                 self.code = CANCELLED
@@ -145,7 +150,10 @@ def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str 
     start.update({key: value for key, value in wanted.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
     if detach:
         started = talk(options, lambda client: client.start_run(words, **start))
-        click.echo(started.run_id)
+        if options.as_json:
+            print_json(started)
+        else:
+            click.echo(started.run_id)
         return
     ending = Ending()
     try:
@@ -186,7 +194,6 @@ async def _follow(items: Subscription, story: Story, desk: Desk, ending: Ending)
 def _print_event(item: Item, ending: Ending) -> None:
     if isinstance(item, TapeEvent):
         ending.note(item.event)
-    if isinstance(item, TapeEvent):
         print_json_line(to_json(item))
     elif isinstance(item, Dropped):
         print_json_line({"run_id": item.run_id, "dropped_after": item.after_seq})

@@ -79,16 +79,29 @@ def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def age(at_ms: int | None, now_ms: int | None = None) -> str:
+def now_ms() -> int:
+    """Unix time, integer milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def age(at_ms: int | None) -> str:
     """How long ago, in the unit that fits."""
-    if at_ms is None:
-        return "-"
-    past_s = ((now_ms if now_ms is not None else time.time_ns() // 1_000_000) - at_ms) / 1000
+    return "-" if at_ms is None else _span(now_ms() - at_ms)
+
+
+def due(at_ms: int) -> str:
+    """How long until then."""
+    left_ms = at_ms - now_ms()
+    return f"in {_span(left_ms)}" if left_ms > 0 else "over"
+
+
+def _span(length_ms: int) -> str:
+    length_s = max(length_ms, 0) / 1000
     for limit_s, unit_s, unit in (
         (MINUTE_S, 1, "s"),
         (HOUR_S, MINUTE_S, "min"),
         (DAY_S, HOUR_S, "h"),
     ):
-        if past_s < limit_s:
-            return f"{max(past_s, 0) / unit_s:.0f} {unit}"
-    return f"{past_s / DAY_S:.0f} d"
+        if length_s < limit_s:
+            return f"{length_s / unit_s:.0f} {unit}"
+    return f"{length_s / DAY_S:.0f} d"

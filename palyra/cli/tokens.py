@@ -5,7 +5,7 @@ from typing import get_args
 import click
 
 from palyra.cli.exits import Stop
-from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.screen import age, now_ms, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core.records import Role
 from palyra.net.client import Token
@@ -51,15 +51,22 @@ def list_(options: Options) -> None:
     """List tokens, never the secrets."""
     found = talk(options, lambda client: client.list_tokens())
     if options.as_json:
-        print_json(found)
+        print_json({"tokens": found})
         return
     columns = ("TOKEN", "ROLE", "PRINCIPAL", "AGE", "STATE", "NAME")
     print_table(columns, [_row(token) for token in found], empty="no tokens")
 
 
 def _row(token: Token) -> tuple[object, ...]:
-    state = "revoked" if token.revoked_ms is not None else "valid"
-    return token.token_id, token.role, token.principal, age(token.created_ms), state, token.name
+    made = age(token.created_ms)
+    return token.token_id, token.role, token.principal, made, _state(token), token.name
+
+
+def _state(token: Token) -> str:
+    if token.revoked_ms is not None:
+        return "revoked"
+    is_expired = token.expires_ms is not None and token.expires_ms <= now_ms()
+    return "expired" if is_expired else "valid"
 
 
 @tokens.command()

@@ -114,7 +114,7 @@ async def test_healthy_daemon_passes(tmp_path: Path) -> None:
             },
         )
         found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
-    verdicts = {check["name"]: check["verdict"] for check in found.json}
+    verdicts = {check["name"]: check["verdict"] for check in found.json["checks"]}
     assert ("ok", "ok") == (verdicts["daemon"], verdicts["journal"])
 
 

@@ -29,6 +29,8 @@ PROPOSED = ev.ToolProposed(
     digest=DIGEST,
     tool_class="effect",
 )
+NAMED = ProposedCall(call_id=CALL, tool="write_file", arguments={})
+REJECTED = ev.ToolRejected(call_id=CALL, reason="path: got nothing", repair_hint="at path: a text")
 ASKED = ev.ApprovalRequested(
     approval_id="apr_1",
     call_id=CALL,
@@ -129,11 +131,16 @@ async def test_json_is_the_tape() -> None:
         ([ev.RunCancelled(reason="enough", by="owner")], 3),
         ([ev.RunDone(reason="partial")], 4),
         ([PROPOSED, decided("deny"), *ending()], 4),
+        ([PROPOSED, REJECTED, *ending()], 4),
+        ([PROPOSED, REJECTED, turn("", NAMED), PROPOSED, decided("allow"), *ending()], 0),
     ],
-    ids=["done", "failed", "cancelled", "partial", "refused"],
+    ids=["done", "failed", "cancelled", "partial", "refused", "rejected", "repaired"],
 )
 async def test_exit_code_tells_the_ending(events: list[ev.Event], code: int) -> None:
-    """Done 0, failed 1, cancelled 3, partial or with a refusal 4."""
+    """Done 0, failed 1, cancelled 3, partial or with a refusal 4.
+
+    A malformed call counts as refused unless the model tried again.
+    """
     async with fake_daemon() as daemon:
         play(daemon, *events)
         assert code == (await palyra("run", "hello", url=daemon.url)).code
@@ -161,6 +168,8 @@ async def test_detach_prints_the_run() -> None:
     async with fake_daemon() as daemon:
         daemon.reply_with("run.start", STARTED)
         assert f"{RUN}\n" == (await palyra("run", "hello", "--detach", url=daemon.url)).out
+        described = await palyra("run", "hello", "--detach", "--json", url=daemon.url)
+    assert STARTED.items() <= described.json.items()
     assert "tape.subscribe" not in daemon.methods()
 
 
