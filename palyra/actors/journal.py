@@ -35,7 +35,7 @@ MAX_WAITING = 65_536  # changes
 MAILBOX_CAPACITY = 8  # a batch, a stop and a bookmark, with room to spare
 MAX_BATCH = 128  # changes in one transaction: while it syncs, those of the last one go on
 QUIET_TURNS = 3  # turns of the scheduler: a model that answers at once needs two
-MAX_TURNS = 8
+GROW_S = 0.001  # a batch waits no longer for what may join it
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
 PROBE_S = 0.5  # first pause before a disk that refused is tried again; doubles
@@ -338,14 +338,13 @@ class _Keeper:
 
 
 async def _let_grow(batch: Batch) -> None:
-    """Give way until nothing more joins, the batch is full, or others have waited long enough."""
+    """Give way until nothing more joins, the batch is full, or the first has waited long enough."""
+    until_s = trio.current_time() + GROW_S
     quiet = 0
-    for _ in range(MAX_TURNS):
+    while quiet < QUIET_TURNS and len(batch) < MAX_BATCH and trio.current_time() < until_s:
         size = len(batch)
         await trio.lowlevel.checkpoint()
         quiet = quiet + 1 if len(batch) == size else 0
-        if quiet == QUIET_TURNS or len(batch) >= MAX_BATCH:
-            return
 
 
 def _settle_all(tickets: Sequence[Ticket], error: PalyraError) -> None:
