@@ -59,6 +59,7 @@ from palyra.parts import (
     Host,
     blank_setting,
     cedar_policy,
+    default_model,
     prefixes,
     scripted_model,
     sqlite_journal,
@@ -153,7 +154,7 @@ class Daemon:
             new_id=self.host.new_id,
             instance_id=self.instance_id,
             default_agent=DEFAULT_AGENT.name,
-            default_model=config.models.default,
+            default_model=default_model(config, models),
             queue_cap=config.runs.queue_cap,
             max_open=config.runs.max_open,
         )

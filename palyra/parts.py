@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +16,7 @@ from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.context import Agent, Prefix, stable_prefix
 from palyra.core.ids import NewId
-from palyra.core.ports import NowMs, RunBlocking
+from palyra.core.ports import LanguageModel, NowMs, RunBlocking
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
 from palyra.errors import InvalidParams, InvariantBroken
@@ -77,6 +77,17 @@ def scripted_model(config: Config) -> Scripted:
         return Scripted(new_id, parse_scripts(path.read_bytes()))
     except OSError as error:
         raise InvalidParams(f"models.scripts = {str(path)!r}: {error.strerror}") from None
+
+
+def default_model(config: Config, models: Mapping[str, LanguageModel]) -> str:
+    """The model of runs that name none.  Raises InvalidParams for one that is not there."""
+    name = config.models.default
+    if name not in models:
+        raise InvalidParams(
+            f"models.default = {name!r}: there is no such model, only {', '.join(sorted(models))}",
+            field="models.default",
+        )
+    return name
 
 
 def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:

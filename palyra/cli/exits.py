@@ -71,5 +71,5 @@ def stop_for(error: PalyraError) -> Stop:
     """The error as a person should see it; a remedy in its own words is not said twice."""
     for kind, code, remedy in REMEDIES:
         if isinstance(error, kind):
-            return Stop(error.message, None if "`" in error.message else remedy, code=code)
+            return Stop(error.message, None if "`palyra " in error.message else remedy, code=code)
     return Stop(error.message)

@@ -94,7 +94,7 @@ def _proposed(event: ev.ToolProposed) -> Line:
 
 
 def _rejected(event: ev.ToolRejected) -> Line:
-    return Line("✗", f"rejected: {event.reason} {event.repair_hint}", "red")
+    return Line("✗", f"rejected: {event.reason}; {event.repair_hint}", "red")
 
 
 def _decided(event: ev.ToolDecided) -> Line:

@@ -5,13 +5,14 @@ from typing import IO
 
 import click
 
-from palyra.cli.exits import FAILED, Stop
+from palyra.cli.exits import FAILED
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.screen import print_json, print_json_line, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.export import ExportReport, ExportSeal, render_seal, verify_export
+from palyra.core.export import ExportReport, verify_export
+from palyra.core.ids import is_id
 from palyra.core.journal import VerifyReport
-from palyra.net.client import Client, TapeEvent
+from palyra.net.client import Client, TapeEvent, export_run
 from palyra.net.discovery import find_home
 
 PAGE_ROWS = 500
@@ -61,28 +62,7 @@ def _print_event(event: TapeEvent, start_ms: int) -> None:
 @shared_options
 def export(options: Options, run_id: str, output: IO[str]) -> None:
     """Write a run's tape as NDJSON that proves itself: `palyra tape verify FILE`."""
-    output.write(talk(options, lambda client: export_tape(client, run_id)))
-
-
-async def export_tape(client: Client, run_id: str) -> str:
-    """The whole tape and its seal, as `core.export` verifies it."""
-    lines: list[str] = []
-    seal: ExportSeal | None = None
-    cursor: int | None = -1
-    while cursor is not None:
-        page = await client.export_tape(run_id, cursor, limit=PAGE_ROWS)
-        cursor = page.next_after_seq
-        if page.ndjson:
-            lines.append(page.ndjson)
-            seal = ExportSeal(
-                run_id=run_id,
-                seq=sum(text.count("\n") for text in lines) - 1,
-                public_key=page.public_key,
-                signature=page.signature,
-            )
-    if seal is None:
-        raise Stop(f"{run_id} has no events yet")
-    return "".join([*lines, render_seal(seal)])
+    output.write(talk(options, lambda client: export_run(client, run_id)))
 
 
 @tape.command()
@@ -97,6 +77,8 @@ def verify(options: Options, what: str | None, key: str | None) -> None:
     if what is not None and Path(what).is_file():
         _print_offline(options, verify_file(Path(what), find_key(options.home, key)))
         return
+    if what is not None and not is_id(what, "run"):
+        raise click.UsageError(f"{what!r} is neither a file nor a run id (run_…)")
     if key is not None:
         raise click.UsageError("--key goes with a FILE; the daemon verifies with its own")
     _print_online(options, talk(options, lambda client: client.verify_tape(what)))

@@ -21,7 +21,7 @@ from palyra.net.app_server import AppServer
 from palyra.net.exposition import CONTENT_TYPE, render_readings
 from palyra.net.http import HttpSources
 from palyra.net.sniff import Head, Refusal
-from palyra.net.upgrade import find_bearer, judge_request
+from palyra.net.upgrade import WEBSOCKET_PATH, find_bearer, judge_request
 
 MAX_BODY_BYTES = 1_048_576
 BODY_TIMEOUT_S = 30
@@ -139,6 +139,7 @@ def build_app(sources: HttpSources) -> QuartTrio:
     app.add_url_rule("/readyz", view_func=pages.readyz)
     app.add_url_rule("/metrics", view_func=pages.metrics)
     app.add_url_rule("/v1/asyncapi.json", view_func=pages.asyncapi)
+    app.add_url_rule(WEBSOCKET_PATH.decode(), view_func=_want_websocket)
     app.register_error_handler(HTTPException, _explain)
     app.register_error_handler(PalyraError, _explain)
     return app
@@ -146,6 +147,14 @@ def build_app(sources: HttpSources) -> QuartTrio:
 
 async def _healthz() -> Response:  # noqa: RUF029 - Quart runs a plain function in a thread
     return _respond("up\n")
+
+
+async def _want_websocket() -> Response:  # noqa: RUF029 - as above
+    """A plain request to the WebSocket's address (RFC 9110 section 15.5.22)."""
+    text = "this address speaks WebSocket: connect with ws:// and subprotocol palyra.v1\n"
+    response = _respond(text, HTTPStatus.UPGRADE_REQUIRED)
+    response.headers["Upgrade"] = "websocket"
+    return response
 
 
 async def _explain(error: Exception) -> Response:  # noqa: RUF029 - as above

@@ -319,6 +319,21 @@ async def test_refused_token_exits_77() -> None:
     assert "PALYRA_TOKEN" in found.err
 
 
+async def test_quoted_type_is_no_remedy() -> None:
+    """A message that quotes something else than a command still gets its remedy."""
+
+    def refuse(_connection: object, _params: Json) -> object:
+        raise Refusal("invalid_params", "text: expected `str` of length >= 1")
+
+    async with fake_daemon() as daemon:
+        daemon.answers["run.start"] = refuse
+        found = await palyra("run", "", url=daemon.url)
+    assert (2, "remedy: see --help for what the command takes") == (
+        found.code,
+        found.err.splitlines()[1],
+    )
+
+
 async def test_error_of_the_daemon_is_two_lines() -> None:
     """A refusal by the daemon is printed as what and remedy, its text escaped."""
 

@@ -166,6 +166,18 @@ async def test_bad_configuration_stops_the_start(tmp_path: Path, command: str) -
     assert "Traceback" not in found.err
 
 
+async def test_unknown_default_model_stops_the_start(tmp_path: Path) -> None:
+    """A default model that is not there is said at the start, not to the first run."""
+    home, workspace = tmp_path / "home", tmp_path / "workspace"
+    home.mkdir()
+    workspace.mkdir()
+    write_config(home, '[models]\ndefault = "gpt"\n')
+    found = await palyra("serve", "--port", "0", "--workspace", str(workspace), home=home)
+    assert 2 == found.code
+    assert "models.default = 'gpt'" in found.err
+    assert "scripted" in found.err
+
+
 @pytest.mark.parametrize("kind", ["jsonschema", "asyncapi"])
 async def test_schema_needs_no_daemon(kind: str) -> None:
     """`schema` prints the protocol in either form."""

@@ -137,6 +137,13 @@ async def test_edited_export_is_found(tmp_path: Path) -> None:
     assert "NOT INTACT at seq 0" in verified.out
 
 
+async def test_neither_file_nor_run() -> None:
+    """What is no file and no run id is wrong usage, not a run that is missing."""
+    found = await palyra("tape", "verify", "nothing.ndjson")
+    assert 2 == found.code
+    assert "'nothing.ndjson' is neither a file nor a run id" in found.err
+
+
 async def test_key_must_be_one(tmp_path: Path) -> None:
     """A --key that is no public key is wrong usage."""
     file = tmp_path / "run.ndjson"

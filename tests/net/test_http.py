@@ -183,6 +183,15 @@ async def test_errors_are_short_plain_text(status: int, path: str) -> None:
     assert answer.headers["content-type"].startswith("text/plain")
 
 
+async def test_websocket_without_an_upgrade() -> None:
+    """The WebSocket's address says what it wants, also on a connection that is kept alive."""
+    async with serving() as running:
+        answer = await get(running, "/v1/ws")
+        assert (426, "websocket") == (answer.status, answer.headers["upgrade"])
+        assert b"WebSocket" in answer.body
+        assert [200, 426] == await converse(running, HEALTHZ, GET.format(path="/v1/ws", headers=""))
+
+
 async def test_answers_forbid_framing_sniffing_and_caching() -> None:
     """Every page carries the headers that keep browsers out of trouble, and no CORS ones."""
     async with serving() as running:
