@@ -19,22 +19,22 @@ from rich.console import Console
 
 import palyra
 from palyra.cli.exits import FAILED, stop_for
-from palyra.cli.process import (
+from palyra.cli.shell import first_error
+from palyra.cli.show import Show
+from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
+from palyra.core.display import render_json, visible
+from palyra.core.events import ApprovalRequested, RunDone, ToolAttested, ToolCompleted
+from palyra.core.export import verify_export
+from palyra.core.records import ApprovalRecord
+from palyra.errors import PalyraError, TooSlow, Unavailable
+from palyra.net.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
+from palyra.net.client.process import (
     KILLED_WITHIN_S,
     STOPPED_WITHIN_S,
     start_daemon,
     stop_daemon,
     wait_announced,
 )
-from palyra.cli.shell import first_error
-from palyra.cli.show import Show
-from palyra.cli.tape import PUBLIC_KEY_PATH, export_tape, is_signed, parse_key
-from palyra.core.display import render_json, visible
-from palyra.core.events import ApprovalRequested, RunDone, ToolAttested, ToolCompleted
-from palyra.core.export import verify_export
-from palyra.core.records import ApprovalRecord
-from palyra.errors import PalyraError, TooSlow, Unavailable
-from palyra.net.client import Client, Inbox, Subscription, TapeEvent, connect
 from palyra.net.discovery import find_discovery
 
 WITHIN_S = 90.0
@@ -129,7 +129,7 @@ class Demo:
         self.show.claim("the daemon finds its hash chain intact", holds=not report.breaks)
         committed = (await operator.read_tape(run_id, limit=1000)).events
         self.show.claim("the tape is what was seen live", holds=committed == events)
-        self._check_offline((await export_tape(operator, run_id)).encode())
+        self._check_offline((await export_run(operator, run_id)).encode())
 
     def _check_offline(self, content: bytes) -> None:
         key = parse_key((self.home / PUBLIC_KEY_PATH).read_text(encoding="ascii"))

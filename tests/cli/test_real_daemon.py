@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from palyra.cli import demo
-from palyra.cli.process import DaemonProcess, start_daemon, stop_daemon, wait_announced
 from palyra.core.events import ApprovalRequested, MessageCompleted, RunDone
 from palyra.errors import Unavailable
 from palyra.net.client import (
@@ -22,6 +21,7 @@ from palyra.net.client import (
     TapeEvent,
     connect,
 )
+from palyra.net.client.process import DaemonProcess, start_daemon, stop_daemon, wait_announced
 from tests.cli.command import PROGRAM, environment, palyra
 
 pytestmark = pytest.mark.real

@@ -11,6 +11,7 @@ Imports only `core`, `errors` and its own package, and none of the daemon's heav
 
 from palyra.net.client.client import Client, RunOptions
 from palyra.net.client.connect import connect
+from palyra.net.client.export import export_run
 from palyra.net.client.feed import CaughtUp, Dropped, Item, Progress, Reset, TapeEvent
 from palyra.net.client.race import wait_any
 from palyra.net.client.replies import RunView, TapePage, Token
@@ -32,5 +33,6 @@ __all__ = [
     "TapePage",
     "Token",
     "connect",
+    "export_run",
     "wait_any",
 ]

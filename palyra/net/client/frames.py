@@ -46,6 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int = 1_048_576
     max_inflight: int = 64
     max_subscriptions: int = 256
+    requests_per_s: int = 100
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

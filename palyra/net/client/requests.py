@@ -32,6 +32,10 @@ class Requests:
         """Whether there is a connection at this moment."""
         return self._line.link is not None
 
+    async def wait_connected(self) -> None:
+        """Return once there is a connection.  Raises why there will be none."""
+        await self._line.wait_link()
+
     async def call(self, method: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - plain JSON
         """The result of any method, undecoded: for what has no typed method here."""
         return await self._ask(method, params, object)

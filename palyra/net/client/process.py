@@ -1,14 +1,19 @@
 """A daemon as a child process: started, found, stopped by its pid."""
 
+import contextlib
+import os
 import signal
 import subprocess  # noqa: S404 - for the names of its constants
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
+from palyra import __version__
 from palyra.errors import Unavailable
+from palyra.net.client.frames import render_request
 from palyra.net.discovery import Discovery, find_discovery
 
 LOOK_EVERY_S = 0.02  # a start takes half a second
@@ -39,6 +44,32 @@ async def start_daemon(home: Path, *arguments: str) -> DaemonProcess:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # a Ctrl-C at the terminal is for the parent alone
         )
+    return DaemonProcess(home, log, process)
+
+
+async def start_tied_daemon(
+    home: Path, *arguments: str, environment: Mapping[str, str]
+) -> DaemonProcess:
+    """A daemon that drains by itself when this process ends, however it ends; see `start_daemon`.
+
+    Its log is kept over several starts.  `environment` is added to this process's own.
+    """
+    log = home.with_name(f"{home.name}.log")
+    command = [sys.executable, "-m", "palyra", "serve", "--stdio", "--home", str(home)]
+    with log.open("ab") as output:
+        process = await trio.lowlevel.open_process(
+            [*command, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=output,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    # Standard input stays open as long as this process lives: its end is what the daemon heeds.
+    introduction = {"client": {"name": "palyra-parent", "version": __version__}, "want": []}
+    assert process.stdin is not None  # noqa: S101 - asked for above
+    with contextlib.suppress(trio.BrokenResourceError):  # then `wait_announced` says why
+        await process.stdin.send_all(f"{render_request(1, 'connect', introduction)}\n".encode())
     return DaemonProcess(home, log, process)
 
 
