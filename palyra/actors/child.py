@@ -17,7 +17,8 @@ from palyra.errors import InvariantBroken
 # `down` waits to be started (again); `ended` is done, unless a neighbour's restart revives it.
 State = Literal["down", "starting", "running", "stopping", "ended"]
 
-CRASH_TEXT_LIMIT = 500  # characters; a snapshot is for a screen, the log has the traceback
+# Characters; far more than is ever shown: what is redacted before it is shown must be whole.
+CRASH_TEXT_LIMIT = 4_000
 
 
 class ChildSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from palyra.core.supervision import (
     charge_restart,
     plan_restart,
 )
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import InvariantBroken, PalyraError, Unavailable
 
 log = structlog.get_logger("palyra.supervisor")
 
@@ -84,7 +84,10 @@ async def _drain(child: Child, reason: str) -> None:
 def report(end: Exit, on_exit: ExitListener | None) -> None:
     """Log a crash or a stuck child, and tell the listener of any exit."""
     facts = {"supervisor": end.supervisor, "child": end.id, "incarnation": end.incarnation}
-    if end.outcome == "crashed":
+    if isinstance(end.error, Unavailable):  # not our bug: where it was raised helps nobody
+        cause = str(end.error.__cause__ or "")
+        log.error("child crashed", **facts, reason=end.error.message, cause=cause)
+    elif end.outcome == "crashed":
         log.error("child crashed", **facts, exc_info=end.error)
     elif end.outcome == "stuck":
         log.critical("child outlived its grace and ignores its cancel", **facts)

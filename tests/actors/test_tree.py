@@ -8,6 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.mailbox import Mailbox
 from palyra.actors.supervisor import Supervisor
+from palyra.errors import Unavailable
 from tests.actors.puppet import Boom, Puppet, one_for_one, running, server
 
 
@@ -43,6 +44,25 @@ async def test_crash_is_logged_with_its_traceback(autojump_clock: MockClock) -> 
     assert [expected] == logs
 
 
+async def test_a_dependency_that_is_down_is_one_line(autojump_clock: MockClock) -> None:
+    """A fault that is not ours is logged with reason and cause, without a traceback of ours."""
+    puppet, down = Puppet("child"), Unavailable("journal: open: no room")
+    down.__cause__ = OSError("disk full")
+    with capture_logs() as logs:
+        async with running(one_for_one([puppet.spec()])):
+            await puppet.tell(down)
+    expected = {
+        "event": "child crashed",
+        "log_level": "error",
+        "supervisor": "top",
+        "child": "child",
+        "incarnation": 1,
+        "reason": "journal: open: no room",
+        "cause": "disk full",
+    }
+    assert [expected] == logs
+
+
 async def test_tree_is_observable(autojump_clock: MockClock) -> None:
     """The snapshot shows every child below, with mailbox and last crash, and fits the wire."""
     inbox = Mailbox[float]("server", 9)
@@ -50,7 +70,7 @@ async def test_tree_is_observable(autojump_clock: MockClock) -> None:
     inner = Supervisor("inner", [puppet.spec()], strategy="one_for_one")
     spec = ChildSpec("server", server(inbox, []), mailbox=inbox)
     async with running(one_for_one([spec, inner.child_spec()])) as supervisor:
-        await puppet.tell(Boom("x" * 1000))
+        await puppet.tell(Boom("x" * 10_000))
         for work_s in (9.0, 9.0, 9.0):
             inbox.offer(work_s)
         await wait_all_tasks_blocked()
@@ -61,7 +81,7 @@ async def test_tree_is_observable(autojump_clock: MockClock) -> None:
         state="running",
         incarnation=2,
         restarts=1,
-        last_crash=f"Boom: {'x' * 494}",
+        last_crash=f"Boom: {'x' * 3994}",
         last_crash_age_ms=1500,
     )
     of_server = ChildSnapshot(

@@ -218,6 +218,7 @@ class Daemon:
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
         self.state: wire.State = "ready"
+        self.tree = ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0)
         numbers = count(1)
 
         def new_id(prefix: Prefix) -> str:
@@ -236,7 +237,7 @@ class Daemon:
             sign=lambda message: b"signed " + message[:4],
             redact=Redactor([]).redact_bytes,
             state=lambda: self.state,
-            tree=lambda: ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0),
+            tree=lambda: self.tree,
             now_ms=lambda: self.now_ms,
             new_id=new_id,
             pacer=Pacer() if is_paced else Pacer(gap_s=0, slot_s=0),

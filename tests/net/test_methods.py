@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio.testing
+from msgspec.structs import replace
 
 from palyra.core.access import SCOPES
 from palyra.core.records import Role
@@ -216,6 +217,17 @@ async def test_status_shows_totals_to_those_who_see_all(autojump_clock: Clock) -
             status["is_writable"],
         )
         assert not {"connections", "journal_backlog"} & set(await ann.call("system.status"))
+
+
+async def test_tree_shows_no_secret_of_a_crash(autojump_clock: Clock) -> None:
+    """What a crash's message repeated is redacted before it is cut for the screen."""
+    secret = f"pal_{'a1' * 30}"
+    async with open_daemon() as daemon:
+        crashed = replace(daemon.tree, id="run:1", last_crash=f"Boom: {'x' * 480} {secret}")
+        daemon.tree = replace(daemon.tree, children=(crashed,))
+        peer = await daemon.connect("tok-operator")
+        (shown,) = (await peer.call("system.tree"))["children"]
+    assert f"Boom: {'x' * 480} [redacted:pal" == shown["last_crash"]
 
 
 async def test_description_covers_the_protocol(autojump_clock: Clock) -> None:

@@ -9,8 +9,11 @@ from palyra.actors.child import ChildSnapshot
 from palyra.errors import Forbidden
 from palyra.net.methods.method import AnyMethod, Call, Method, Result, at_once
 from palyra.net.params import NoParams
+from palyra.net.rpc import Redact
 from palyra.net.schema import ProtocolSchema, describe_protocol
 from palyra.net.wire import PROTOCOL, State
+
+CRASH_CHARS = 500  # of a crash's message: a tree is for a screen, the log has the traceback
 
 
 class Pong(Result, frozen=True, kw_only=True):
@@ -63,7 +66,16 @@ def tree(call: Call, _params: NoParams) -> ChildSnapshot:
         raise Forbidden(
             f"the tree names everybody's runs; role {call.caller.role!r} sees only its own"
         )
-    return call.services.tree()
+    return _show(call.services.tree(), call.services.redact)
+
+
+def _show(node: ChildSnapshot, redact: Redact) -> ChildSnapshot:
+    """The node as clients see it: the message of a crash may repeat anything."""
+    crash = node.last_crash
+    if crash is not None:
+        crash = redact(crash.encode(errors="replace"))[0].decode()[:CRASH_CHARS]
+    below = tuple(_show(child, redact) for child in node.children)
+    return msgspec.structs.replace(node, last_crash=crash, children=below)
 
 
 METHODS = (
