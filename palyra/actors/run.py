@@ -21,9 +21,8 @@ from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Receiver
 from palyra.actors.office import Office
 from palyra.actors.operands import Operands
-from palyra.actors.reply import Reply
 from palyra.actors.rows import tape_rows
-from palyra.actors.run_handle import Heard, Message, RunHandle
+from palyra.actors.run_handle import Heard, Message, RunHandle, Taken
 from palyra.actors.tool_call import execute_call
 from palyra.actors.turn import ask_model
 from palyra.core import events as ev
@@ -97,10 +96,9 @@ class _RunActor:
     office: Office
     setting: Setting = field(init=False)
     nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
-    desk: trio.Nursery = field(init=False)  # prompts and replies: they live to tell the end
+    desk: trio.Nursery = field(init=False)  # prompts and watched commits: they live to the end
     ticket: Ticket = field(init=False)  # of the latest append
     operands: Operands = field(init=False)
-    waiting: dict[Reply[int], int] = field(default_factory=dict)  # -> seq to answer with
     aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # not told yet
     late: list[Message] = field(default_factory=list)  # came in one batch with the cancel
     wall_left_s: float | None = None  # while the clock stands still for a person
@@ -175,10 +173,9 @@ class _RunActor:
         self.step(ending)
 
     async def settle(self) -> None:
-        """Wait until the end is durable, then answer whoever is owed a reply."""
+        """Wait until the end is durable, then tell whoever was asked for nothing."""
         await self.ticket.wait()
         self.handle.is_settled = True
-        self.answer_waiting()
         for prompt, outcome in self.aborted:
             tell_resolved(self.office.hub, prompt, outcome)
 
@@ -232,8 +229,8 @@ class _RunActor:
         self.ticket = self.office.journal.append(Change(rows=rows, records=tuple(records)))
         self.stop_or_go_wall()
         if asked is not None:
-            self.waiting[asked.reply] = seq
-            self.desk.start_soon(self.answer, asked.reply, self.ticket)
+            asked.reply.put(Taken(seq, self.ticket))
+            self.desk.start_soon(self.ticket.wait)  # a failed append ends this life
 
     def add_approval(self, step: Step, row: TapeRow, records: list[Record]) -> None:
         """The approval record that follows from this event, if one does."""
@@ -286,20 +283,7 @@ class _RunActor:
             arguments=self.operands.take(call_id, recorded.arguments),
         )
 
-    # --- replies and the wall clock
-
-    async def answer(self, reply: Reply[int], ticket: Ticket) -> None:
-        """Answer once the input is durable."""
-        await ticket.wait()
-        seq = self.waiting.pop(reply, None)
-        if seq is not None:
-            reply.put(seq)
-
-    def answer_waiting(self) -> None:
-        """Answer those whose commit came with or before the last one."""
-        for reply, seq in self.waiting.items():
-            reply.put(seq)
-        self.waiting.clear()
+    # --- the wall clock
 
     @property
     def wall_ms(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
+from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Mailbox
 from palyra.actors.reply import Reply
 from palyra.core.records import ApprovalRecord, Receipt
@@ -20,11 +21,18 @@ INBOX_CAPACITY = 256  # a run hears its own few children and a person now and th
 # --- messages ------------------------------------------------------------------------------------
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """An input on its way to the tape: the seq of its own event and the ticket of its commit."""
+
+    seq: int
+    ticket: Ticket
+
+
 class Heard(msgspec.Struct, frozen=True):
-    """An input somebody waits for: answered, once committed, with the seq of its own event."""
+    """An input somebody waits for; without an answer nothing of it is on the tape."""
 
     input: Input
-    reply: Reply[int]
+    reply: Reply[Taken]
     receipt: Callable[[int], Receipt] | None = None  # from that seq; committed with the events
 
 
@@ -85,10 +93,15 @@ class RunHandle:
     ) -> int:
         """Hand in an input; the seq of its own event once that is committed.
 
-        Raises IllegalState when the run no longer takes it, TooSlow, ActorGone.
+        Raises IllegalState when the run no longer takes it and ActorGone when it crashed before it
+        did: nothing of it is on the tape.  Raises TooSlow, and what `Ticket.wait` raises.
         Cancellation: the input may still take effect.
         """
-        return await self.inbox.ask(lambda reply: Heard(heard, reply, receipt), timeout_s=timeout_s)
+        taken: Taken = await self.inbox.ask(
+            lambda reply: Heard(heard, reply, receipt), timeout_s=timeout_s
+        )
+        await taken.ticket.wait()
+        return taken.seq
 
     def wake(self) -> None:
         """Let everybody in `wait_change` look again."""
