@@ -74,16 +74,8 @@ class HubHandle(Protocol):
     def committed(self, heads: Sequence[tuple[str, int]]) -> None:
         """Each run's tape is durable up to this seq."""
 
-    def progress(  # noqa: PLR0913 - all by name, and a struct per delta would only be unpacked
-        self,
-        *,
-        run_id: str,
-        session_id: str,
-        principal: str,
-        item: str,
-        order: int,
-        kind: ProgressKind,
-        delta: str,
+    def progress(
+        self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
     ) -> None:
         """Put a volatile delta on the wire."""
 
@@ -163,16 +155,8 @@ class Hub:
             lane.tell_committed()
             lane.end()
 
-    def progress(  # noqa: PLR0913 - all by name, and a struct per delta would only be unpacked
-        self,
-        *,
-        run_id: str,
-        session_id: str,  # noqa: ARG002 - the feed knows it
-        principal: str,  # noqa: ARG002 - likewise
-        item: str,
-        order: int,
-        kind: ProgressKind,
-        delta: str,
+    def progress(
+        self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
     ) -> None:
         feed = self._feeds.get(run_id)
         if feed is None or not feed.lanes:

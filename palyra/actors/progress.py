@@ -38,8 +38,6 @@ class ProgressStream:
         if text:
             self._hub.progress(
                 run_id=self._run.run_id,
-                session_id=self._run.accepted.session_id,
-                principal=self._run.accepted.principal,
                 item=self._item,
                 order=self.order,
                 kind=self._kind,

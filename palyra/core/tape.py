@@ -1,7 +1,7 @@
-"""The tape: the append-only events of one run, and how they are chained.
+"""The tape: the append-only events of one run.
 
-A row is what is stored and hashed; an event (`core.events`) is what a row's `data` decodes to.
-Source of the Merkle tree: RFC 6962 section 2.1.
+A row is what is stored and hashed (`core.chain`); an event (`core.events`) is what a row's `data`
+decodes to.
 """
 
 import msgspec

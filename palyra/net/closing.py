@@ -1,9 +1,14 @@
-"""Close codes of protocol v1, and how a connection is told to end."""
+"""Close codes of protocol v1, and how a connection is told to end.
+
+Below 4000 they are those of RFC 6455 section 7.4.1; stdio, which has no close frame, says the same.
+"""
 
 from typing import Protocol
 
 DONE = 1000
 GOING_AWAY = 1001
+UNSUPPORTED = 1003
+INVALID_TEXT = 1007
 TOO_BIG = 1009
 BUG = 1011
 SLOW_CONSUMER = 1013

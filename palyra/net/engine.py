@@ -18,6 +18,7 @@ from wsproto.connection import ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, Request, TextMessage
 from wsproto.utilities import LocalProtocolError
 
+from palyra.net import closing
 from palyra.net.replay import RECEIVE_BYTES, ReplayStream
 from palyra.net.sniff import Head
 from palyra.net.transport import BadFrame
@@ -29,8 +30,6 @@ RELIED_ON = frozenset(
         "_handle_pong_event", "_reader_task", "_send", "_send_channel", "_stream_lock", "_wsproto",
     }
 )  # fmt: skip
-
-UNSUPPORTED, TOO_BIG = 1003, 1009  # close codes, RFC 6455 section 7.4.1
 
 # One message waits for `get_message`, one is being put together: no peer can make us hold more.
 _QUEUED_MESSAGES = 1
@@ -130,11 +129,11 @@ class Engine(WebSocketConnection):
         # Replaces the base method, which counts characters, keeps every fragment as an object of
         # its own and lets a flood of empty fragments run without ever yielding to other tasks.
         if isinstance(event, BytesMessage):
-            await self._refuse(UNSUPPORTED, "binary frames are not part of the protocol")
+            await self._refuse(closing.UNSUPPORTED, "binary frames are not part of the protocol")
         limit = self._limits.max_message_bytes
         self._partial += cast("str", event.data).encode()
         if len(self._partial) > limit:
-            await self._refuse(TOO_BIG, f"a message may have {limit} bytes")
+            await self._refuse(closing.TOO_BIG, f"a message may have {limit} bytes")
         if not event.message_finished:
             await trio.lowlevel.checkpoint()
             return

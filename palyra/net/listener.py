@@ -37,7 +37,6 @@ class Binding:
         self.host = host
         self.port = port  # 0 until the system has chosen one
         self._prepared: list[trio.SocketListener] = []
-        self._opened = trio.Event()
         self._closed = trio.Event()
 
     @property
@@ -60,9 +59,7 @@ class Binding:
         Raises Unavailable.
         """
         prepared, self._prepared = self._prepared, []
-        listeners = prepared or await self._listen()
-        self._opened.set()
-        return listeners
+        return prepared or await self._listen()
 
     async def _listen(self) -> list[trio.SocketListener]:
         """Fresh sockets.
@@ -83,10 +80,6 @@ class Binding:
             del listeners[1:]
             self.port = listeners[0].socket.getsockname()[1]
         return listeners
-
-    async def wait_open(self) -> None:
-        """Return once the port is known and listens for the first time."""
-        await self._opened.wait()
 
     def close(self) -> None:
         """Accept nothing any more, for good."""

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeGuard
 
 import msgspec
 
+from palyra.core.canonical import MAX_SAFE_INTEGER
 from palyra.errors import Overloaded, PalyraError, ProtocolError, TooLarge
 
 RequestId = int | str
@@ -30,7 +31,6 @@ MAX_DEPTH = 64  # deepest nesting of arrays and objects; ours need 6, tool argum
 MAX_VALUES = 20_000  # in one message; keeps the time to parse 1 MiB below about 30 ms
 MAX_ID_CHARS = 128
 SHOWN_CHARS = 96  # of a bad value; a token cut shorter would no longer be known for one
-MAX_SAFE_INTEGER = 2**53 - 1  # RFC 7493: what every JSON implementation holds exactly
 
 _CODES = {"invalid_params": INVALID_PARAMS, "internal": INTERNAL_ERROR}
 _MEMBERS = {"jsonrpc", "id", "method", "params"}

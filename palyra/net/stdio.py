@@ -16,11 +16,11 @@ import msgspec
 import trio
 
 from palyra.actors.child import ChildSpec
+from palyra.net import closing
 from palyra.net.services import Peer
 from palyra.net.transport import BadFrame, PeerClosed, Transport
 
 RECEIVE_BYTES = 65_536
-INVALID_TEXT, TOO_BIG = 1007, 1009  # the close codes a WebSocket would have
 CLOSE_TIMEOUT_S = 3.0
 STDIN, STDOUT, STDERR = 0, 1, 2
 NAME = "stdio"
@@ -106,7 +106,7 @@ class StdioTransport:
 
     def _check_size(self, size_bytes: int) -> None:
         if size_bytes > self._max_message_bytes:
-            raise BadFrame(TOO_BIG, f"a message may have {self._max_message_bytes} bytes")
+            raise BadFrame(closing.TOO_BIG, f"a message may have {self._max_message_bytes} bytes")
 
     async def send(self, messages: Sequence[bytes]) -> None:
         """Write all lines at once.  Raises PeerClosed.  Cancellation: only `close` may follow."""
@@ -145,7 +145,7 @@ def _check_text(line: bytes) -> bytes:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        raise BadFrame(INVALID_TEXT, f"invalid UTF-8 at byte {error.start}") from None
+        raise BadFrame(closing.INVALID_TEXT, f"invalid UTF-8 at byte {error.start}") from None
     return line
 
 

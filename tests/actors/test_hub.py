@@ -284,15 +284,7 @@ def test_progress_goes_to_lanes_of_open_runs(hub: Hub) -> None:
     """A delta is encoded once for all lanes; without a lane it goes nowhere."""
     lanes = [Recorder(hub.get_feed(RUN)) for _ in range(2)]
     for run_id in (RUN, "run_unwatched"):
-        hub.progress(
-            run_id=run_id,
-            session_id="ses_1",
-            principal="ann",
-            item="t1",
-            order=0,
-            kind="text",
-            delta="hi",
-        )
+        hub.progress(run_id=run_id, item="t1", order=0, kind="text", delta="hi")
     (first,), (second,) = lanes[0].heard, lanes[1].heard
     assert first is second
 

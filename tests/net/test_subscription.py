@@ -273,15 +273,7 @@ async def test_start_without_subscribe_shows_nothing(autojump_clock: Clock) -> N
 
 
 def progress(daemon: Daemon, delta: str) -> None:
-    daemon.hub.progress(
-        run_id=RUN,
-        session_id="ses_1",
-        principal="ann",
-        item="t1",
-        order=0,
-        kind="text",
-        delta=delta,
-    )
+    daemon.hub.progress(run_id=RUN, item="t1", order=0, kind="text", delta=delta)
 
 
 async def test_progress_is_sent_to_who_wants_it(autojump_clock: Clock) -> None:

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal, TypedDict, Unpack
 
-from palyra.core.commands import Cancelled, Resolved, Started
-from palyra.core.events import ApprovalMode, Budget, QueueMode
-from palyra.core.records import ApprovalRecord, ApprovalScope, RunState
+from palyra.core.commands import Cancelled, Resolved, Started, Steered
+from palyra.core.events import ApprovalMode, Budget
+from palyra.core.records import ApprovalRecord, ApprovalScope, QueueMode, RunState
 from palyra.errors import Unavailable
 from palyra.net.client.admin import Admin
 from palyra.net.client.replies import (
@@ -18,7 +18,6 @@ from palyra.net.client.replies import (
     RawPage,
     RunList,
     RunView,
-    Steered,
     TapePage,
     to_page,
 )

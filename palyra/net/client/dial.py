@@ -1,6 +1,7 @@
 """Dialling: from an address to an open link, and what a refusal means."""
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 import h11
 import msgspec
@@ -9,15 +10,12 @@ import trio_websocket
 import wsproto.utilities
 
 from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unavailable
+from palyra.net import closing
 from palyra.net.client.link import Greeting, Link, LinkLost, OnNotice
 from palyra.net.client.socket import open_stream, upgrade
 from palyra.net.discovery import Endpoint
 
 OPEN_WITHIN_S = 10.0  # for TCP and TLS, and again for upgrade, hello and connect
-CLOSE_UNAUTHENTICATED = 4401
-CLOSE_REVOKED = 4403
-HTTP_UNAUTHORIZED = 401
-HTTP_FORBIDDEN = 403
 
 # What a peer that speaks something else makes of us; trio-websocket lets its engines' own through.
 FOREIGN = (
@@ -88,18 +86,18 @@ async def _greet(link: Link, nursery: trio.Nursery, token: str, greeting: Greeti
 
 def _verdict(link: Link) -> PalyraError | None:
     """The error of an ended link that no reconnect can cure; None when another try may help."""
-    if link.close_code == CLOSE_UNAUTHENTICATED:
+    if link.close_code == closing.UNAUTHENTICATED:
         return Unauthenticated(f"the daemon refused the token: {link.close_reason or 'unknown'}")
-    if link.close_code == CLOSE_REVOKED:
+    if link.close_code == closing.REVOKED:
         return Forbidden(f"the token was revoked: {link.close_reason or 'ask its operator'}")
     return None
 
 
 def _refusal(endpoint: Endpoint, error: BaseException) -> PalyraError:
     status = getattr(error, "status_code", 0)
-    if status == HTTP_UNAUTHORIZED:
+    if status == HTTPStatus.UNAUTHORIZED:
         return Unauthenticated(f"{endpoint.ws_url} refused the token")
-    if status == HTTP_FORBIDDEN:
+    if status == HTTPStatus.FORBIDDEN:
         return Forbidden(f"{endpoint.ws_url} refused this host name or origin (HTTP 403)")
     return Unavailable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
 

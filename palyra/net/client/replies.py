@@ -15,12 +15,6 @@ class Pong(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-class Steered(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `run.steer`: the committed seq of the word."""
-
-    seq: int
-
-
 class RunView(RunRecord, frozen=True, kw_only=True):
     """A run as the wire shows it: the record and its derived phase."""
 
