@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from palyra.core.records import Record, RunState
+from palyra.core.records import PairingState, Record, RunState
 from palyra.core.tape import TapeRow
 
 
@@ -45,6 +45,16 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     principal: str | None = None
     session_id: str | None = None
     states: tuple[RunState, ...] = ()
+    before: str | None = None
+    limit: int = 100
+
+
+class PairingFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pairings to list, newest first; `before` is the id of the last one seen."""
+
+    principal: str | None = None
+    channel: str | None = None
+    state: PairingState | None = None
     before: str | None = None
     limit: int = 100
 

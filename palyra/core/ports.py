@@ -10,6 +10,7 @@ from palyra.core.journal import (
     ChainedRow,
     Change,
     OpenReport,
+    PairingFilter,
     RunFilter,
     TapePage,
     VerifyReport,
@@ -17,7 +18,10 @@ from palyra.core.journal import (
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import Delta, ModelRequest, ModelTurn
 from palyra.core.records import (
+    AgentRecord,
     ApprovalRecord,
+    ChannelRecord,
+    PairingRecord,
     Receipt,
     RunRecord,
     SessionRecord,
@@ -30,7 +34,24 @@ NowMs = Callable[[], int]  # integer Unix milliseconds
 Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
 
 
-class JournalStore(Protocol):
+class Registry(Protocol):
+    """Who answers, and what may come in where: agents, channels, pairings, conversations."""
+
+    def find_conversation(
+        self, principal: str, agent: str, channel: str, conversation_id: str
+    ) -> SessionRecord | None: ...
+    def find_agent(self, name: str, version: int | None = None) -> AgentRecord | None: ...
+    def list_agents(self) -> list[AgentRecord]: ...
+    def find_channel(
+        self, principal: str, channel: str, conversation_id: str
+    ) -> ChannelRecord | None: ...
+    def list_channels(self, principal: str | None) -> list[ChannelRecord]: ...
+    def find_pairing(self, pairing_id: str) -> PairingRecord | None: ...
+    def find_sender(self, principal: str, channel: str, sender: str) -> PairingRecord | None: ...
+    def list_pairings(self, wanted: PairingFilter) -> list[PairingRecord]: ...
+
+
+class JournalStore(Registry, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read

@@ -1,7 +1,7 @@
 """Records: one row per thing, written in the transaction of the events they follow from.
 
-A record is a projection (a fold of the tape gives it again) or, for sessions, receipts and
-tokens, a small durable fact of its own.  The wire shows them as they are.
+A record is a projection (a fold of the tape gives it again) or, for sessions, receipts, tokens,
+agents, channels and pairings, a small durable fact of its own.  The wire shows them as they are.
 """
 
 from typing import Literal
@@ -61,6 +61,10 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     updated_ms: int
     archived_ms: int | None = None
     epoch: int = 0  # raised by `session.reset`: grants and history before it no longer count
+    # With a channel: (principal, agent, channel, conversation) is unique until it is archived.
+    agent: str | None = None
+    channel: str | None = None
+    conversation_id: str | None = None
 
 
 ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
@@ -117,5 +121,72 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     revoked_ms: int | None = None
 
 
-Record = RunRecord | SessionRecord | ApprovalRecord | Receipt | TokenRecord
+MemoryScope = Literal["principal", "session", "none"]
+
+
+class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Who answers, in one version.  A version never changes: a change is the next version."""
+
+    name: str
+    version: int  # from 1; 0 is embedded in the program
+    instructions: str
+    model: str | None = None  # None: the daemon's default
+    tools: tuple[str, ...] | None = None  # names; None: all there are
+    labels: tuple[str, ...] = ()  # what policies know the agent by, besides its name
+    memory_scope: MemoryScope = "principal"  # kept for recall, which nothing does yet
+    created_ms: int = 0
+    updated_ms: int = 0
+    deleted_ms: int | None = None
+
+
+PairingMode = Literal["open", "required"]
+
+
+class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Who answers what comes in through a channel, or through one conversation of it.
+
+    Channels are a principal's own.  `revision` grows by one with each change.
+    """
+
+    principal: str
+    channel: str
+    conversation_id: str = ""  # "": every conversation without a record of its own
+    agent: str
+    pairing: PairingMode = "required"
+    revision: int = 1
+    created_ms: int
+    updated_ms: int
+    deleted_ms: int | None = None
+
+
+PairingState = Literal["pending", "paired", "revoked"]
+
+
+class PairingRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Whether a sender may speak in a channel; the code itself is nowhere, only its SHA-256."""
+
+    pairing_id: str
+    principal: str
+    channel: str
+    sender: str
+    state: PairingState
+    code_sha256: str
+    requested_ms: int
+    expires_ms: int  # of the code
+    attempts: int = 0  # wrong codes
+    revision: int = 1
+    by: str | None = None  # who approved or revoked
+    decided_ms: int | None = None
+
+
+Record = (
+    RunRecord
+    | SessionRecord
+    | ApprovalRecord
+    | Receipt
+    | TokenRecord
+    | AgentRecord
+    | ChannelRecord
+    | PairingRecord
+)
 RECEIPT_TTL_MS = 86_400_000

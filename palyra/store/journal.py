@@ -36,6 +36,7 @@ from palyra.store.database import (
 from palyra.store.disk import REAL_DISK, Disk
 from palyra.store.evidence import PAGE_BYTES, PAGE_ROWS
 from palyra.store.keys import KeyRing
+from palyra.store.registry import SqliteRegistry
 from palyra.store.roots import Root, RootsFile, root_break
 from palyra.store.schema import SCHEMA_VERSION, migrate
 from palyra.store.tapes import Extent, Place
@@ -45,7 +46,7 @@ from palyra.store.writer import Writer
 T = TypeVar("T")
 
 
-class SqliteJournal:
+class SqliteJournal(SqliteRegistry):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(

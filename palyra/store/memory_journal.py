@@ -7,7 +7,7 @@ and also an `open` without a `close`, which is what a crash looks like.
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import cast
 
 from palyra.core.chain import merkle_root
 from palyra.core.journal import (
@@ -21,7 +21,10 @@ from palyra.core.journal import (
 from palyra.core.ports import NowMs
 from palyra.core.records import (
     RECEIPT_TTL_MS,
+    AgentRecord,
     ApprovalRecord,
+    ChannelRecord,
+    PairingRecord,
     Receipt,
     Record,
     RunRecord,
@@ -38,13 +41,14 @@ from palyra.errors import (
 )
 from palyra.store.admission import Admission
 from palyra.store.keys import KeyRing
+from palyra.store.memory_registry import MemoryRegistry, R
 from palyra.store.memory_tapes import MemoryFile, MemoryTapes
+from palyra.store.records import place_of
 from palyra.store.roots import RootsFile
 from palyra.store.tapes import PAGE_BYTES
 from palyra.store.verification import verify_journal, verify_run
 
-R = TypeVar("R", RunRecord, SessionRecord, ApprovalRecord, Receipt, TokenRecord)
-Key = tuple[str, ...]
+Key = tuple[str | int, ...]
 Tables = Mapping[type[Record], Mapping[Key, Record]]
 
 _KEYS: dict[type[Record], tuple[str, ...]] = {
@@ -53,11 +57,15 @@ _KEYS: dict[type[Record], tuple[str, ...]] = {
     ApprovalRecord: ("approval_id",),
     Receipt: ("principal", "key"),
     TokenRecord: ("token_id",),
+    AgentRecord: ("name", "version"),
+    ChannelRecord: ("principal", "channel", "conversation_id"),
+    PairingRecord: ("pairing_id",),
 }
+PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
 
-class MemoryJournal:
+class MemoryJournal(MemoryRegistry):
     """A `JournalStore` that lives as long as the object."""
 
     def __init__(self, keys: KeyRing | None = None, *, now_ms: NowMs = lambda: 0) -> None:
@@ -93,6 +101,7 @@ class MemoryJournal:
     def seal(self) -> bool:
         """See `JournalStore.seal`."""
         self._require_open()
+        self._forget_pairings()
         first, through = self._signed_position + 1, len(self._tapes.links)
         if through < first:
             return False
@@ -111,6 +120,12 @@ class MemoryJournal:
         """See `JournalStore.close`."""
         self.seal()
         self._is_open, self._is_clean = False, True
+
+    def _forget_pairings(self) -> None:
+        now_ms, pairings = self._now_ms(), self._records[PairingRecord]
+        for record in self._list(PairingRecord):
+            if record.state == "pending" and record.expires_ms <= now_ms:
+                del pairings[record.pairing_id,]
 
     def _commit_one(self, change: Change) -> PalyraError | None:
         batch = Admission(len(self._tapes.links), {}, self._tapes)
@@ -134,7 +149,7 @@ class MemoryJournal:
             before = table.get(key)
             if before is not None:
                 _check_successor(before, record)
-            if isinstance(record, SessionRecord | TokenRecord):
+            if isinstance(record, SessionRecord | TokenRecord | PairingRecord):
                 for other in (other for place, other in table.items() if place != key):
                     _check_unique(other, record)
             accepted[kind][key] = record
@@ -244,7 +259,7 @@ class MemoryJournal:
 
     # --- records ---------------------------------------------------------------------------------
 
-    def _find(self, kind: type[R], *key: str) -> R | None:
+    def _find(self, kind: type[R], *key: str | int) -> R | None:
         self._require_open()
         return cast("R | None", self._records[kind].get(key))
 
@@ -269,6 +284,12 @@ def _check_successor(before: Record, record: Record) -> None:
             record.created_ms - before.created_ms < RECEIPT_TTL_MS and record != before
         ):
             raise IdempotencyConflict("the idempotency key was used; its first receipt stands")
+        case AgentRecord(), AgentRecord() if record != before:
+            raise Conflict("the agent was changed meanwhile; the first change stands")
+        case ChannelRecord(), ChannelRecord() if record.revision != before.revision + 1:
+            raise Conflict("the channel was changed meanwhile; the first change stands")
+        case PairingRecord(), PairingRecord() if record.revision != before.revision + 1:
+            raise Conflict("the pairing was changed meanwhile; the first change stands")
 
 
 def _check_unique(other: Record, record: Record) -> None:
@@ -279,5 +300,15 @@ def _check_unique(other: Record, record: Record) -> None:
             other.key,
         ) == (record.principal, record.key):
             raise Conflict("sessions.principal, sessions.key is taken")
+        case SessionRecord(), SessionRecord() if None not in place_of(record) and (
+            (other.principal, *place_of(other)) == (record.principal, *place_of(record))
+        ):
+            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is taken")
+        case PairingRecord(), PairingRecord() if (
+            other.principal,
+            other.channel,
+            other.sender,
+        ) == (record.principal, record.channel, record.sender):
+            raise Conflict("pairings.principal, pairings.channel, pairings.sender is taken")
         case TokenRecord(), TokenRecord() if other.sha256 == record.sha256:
             raise Conflict("tokens.sha256 is taken")

@@ -5,10 +5,13 @@ from typing import TypeVar
 import apsw
 import msgspec
 
-from palyra.core.journal import RunFilter
+from palyra.core.journal import PairingFilter, RunFilter
 from palyra.core.records import (
     RECEIPT_TTL_MS,
+    AgentRecord,
     ApprovalRecord,
+    ChannelRecord,
+    PairingRecord,
     Receipt,
     RunRecord,
     SessionRecord,
@@ -16,7 +19,17 @@ from palyra.core.records import (
 )
 from palyra.store.bulk import SQLValue
 
-R = TypeVar("R", RunRecord, SessionRecord, ApprovalRecord, Receipt, TokenRecord)
+R = TypeVar(
+    "R",
+    RunRecord,
+    SessionRecord,
+    ApprovalRecord,
+    Receipt,
+    TokenRecord,
+    AgentRecord,
+    ChannelRecord,
+    PairingRecord,
+)
 
 NO_LIMIT = -1  # SQLite's word for it
 
@@ -132,3 +145,64 @@ def find_token(connection: apsw.Connection, sha256: str) -> TokenRecord | None:
 def list_tokens(connection: apsw.Connection) -> list[TokenRecord]:
     """In the order of their ids, which is that of their making."""
     return Query("tokens").read(connection, TokenRecord, "token_id")
+
+
+def find_conversation(
+    connection: apsw.Connection, principal: str, agent: str, channel: str, conversation_id: str
+) -> SessionRecord | None:
+    """The session of that identity which is not archived."""
+    query = Query("sessions").where("principal = ? AND agent = ?", principal, agent)
+    query.where("channel = ? AND conversation_id = ?", channel, conversation_id)
+    return query.find(connection, SessionRecord)
+
+
+def find_agent(
+    connection: apsw.Connection, name: str, version: int | None = None
+) -> AgentRecord | None:
+    """That version, or the newest, which may say that the agent is deleted."""
+    query = Query("agents").where("name = ?", name).where("version = ?", version)
+    return next(iter(query.read(connection, AgentRecord, "version DESC", 1)), None)
+
+
+def list_agents(connection: apsw.Connection) -> list[AgentRecord]:
+    """The newest version of each that is not deleted, by name."""
+    newest = "version = (SELECT max(version) FROM agents AS a WHERE a.name = agents.name)"
+    query = Query("agents").where(newest).where("NOT is_deleted")
+    return query.read(connection, AgentRecord, "name")
+
+
+def find_channel(
+    connection: apsw.Connection, principal: str, channel: str, conversation_id: str
+) -> ChannelRecord | None:
+    """Also one that is deleted."""
+    query = Query("channels").where("principal = ? AND channel = ?", principal, channel)
+    return query.where("conversation_id = ?", conversation_id).find(connection, ChannelRecord)
+
+
+def list_channels(connection: apsw.Connection, principal: str | None) -> list[ChannelRecord]:
+    """By principal, channel and conversation; none that is deleted."""
+    query = Query("channels").where("principal = ?", principal).where("NOT is_deleted")
+    return query.read(connection, ChannelRecord, "principal, channel, conversation_id")
+
+
+def find_pairing(connection: apsw.Connection, pairing_id: str) -> PairingRecord | None:
+    return Query("pairings").where("pairing_id = ?", pairing_id).find(connection, PairingRecord)
+
+
+def find_sender(
+    connection: apsw.Connection, principal: str, channel: str, sender: str
+) -> PairingRecord | None:
+    query = Query("pairings").where("principal = ? AND channel = ?", principal, channel)
+    return query.where("sender = ?", sender).find(connection, PairingRecord)
+
+
+def list_pairings(connection: apsw.Connection, wanted: PairingFilter) -> list[PairingRecord]:
+    """Newest first."""
+    query = (
+        Query("pairings")
+        .where("principal = ?", wanted.principal)
+        .where("channel = ?", wanted.channel)
+        .where("state = ?", wanted.state)
+        .where("pairing_id < ?", wanted.before)
+    )
+    return query.read(connection, PairingRecord, "pairing_id DESC", wanted.limit)

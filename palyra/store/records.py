@@ -12,7 +12,10 @@ import apsw
 import msgspec
 
 from palyra.core.records import (
+    AgentRecord,
     ApprovalRecord,
+    ChannelRecord,
+    PairingRecord,
     Receipt,
     Record,
     RunRecord,
@@ -41,6 +44,13 @@ def _table(name: str, key: str, columns: str, row: Callable[[Any, str], Row]) ->
     return Table(BulkInsert(name, (*key.split(), *rest), suffix), row)
 
 
+def place_of(session: SessionRecord) -> tuple[str | None, str | None, str | None]:
+    """Agent, channel and conversation; an archived session gives its place free."""
+    if session.archived_ms is not None:
+        return None, None, None
+    return session.agent, session.channel, session.conversation_id
+
+
 TABLES: dict[type[Record], Table] = {
     RunRecord: _table(
         "runs",
@@ -51,8 +61,8 @@ TABLES: dict[type[Record], Table] = {
     SessionRecord: _table(
         "sessions",
         "session_id",
-        "principal key",
-        lambda r, text: (r.session_id, r.principal, r.key, text),
+        "principal key agent channel conversation_id",
+        lambda r, text: (r.session_id, r.principal, r.key, *place_of(r), text),
     ),
     ApprovalRecord: _table(
         "approvals",
@@ -69,7 +79,29 @@ TABLES: dict[type[Record], Table] = {
     TokenRecord: _table(
         "tokens", "token_id", "sha256", lambda r, text: (r.token_id, r.sha256, text)
     ),
-}
+    AgentRecord: _table(
+        "agents",
+        "name version",
+        "is_deleted",
+        lambda r, text: (r.name, r.version, r.deleted_ms is not None, text),
+    ),
+    ChannelRecord: _table(
+        "channels",
+        "principal channel conversation_id",
+        "revision is_deleted",
+        lambda r, text: (
+            r.principal, r.channel, r.conversation_id, r.revision, r.deleted_ms is not None, text,
+        ),
+    ),
+    PairingRecord: _table(
+        "pairings",
+        "pairing_id",
+        "principal channel sender state expires_ms revision",
+        lambda r, text: (
+            r.pairing_id, r.principal, r.channel, r.sender, r.state, r.expires_ms, r.revision, text,
+        ),
+    ),
+}  # fmt: skip
 
 
 def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
@@ -86,6 +118,13 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
 def forget_receipts(connection: apsw.Connection, *, created_before_ms: int) -> None:
     """Drop receipts nobody may ask for any more."""
     connection.execute("DELETE FROM receipts WHERE created_ms <= ?", (created_before_ms,))
+
+
+def forget_pairings(connection: apsw.Connection, *, expired_ms: int) -> None:
+    """Drop requests whose code is of no use any more."""
+    connection.execute(
+        "DELETE FROM pairings WHERE state = 'pending' AND expires_ms <= ?", (expired_ms,)
+    )
 
 
 def describe_refusal(error: apsw.ConstraintError) -> PalyraError:

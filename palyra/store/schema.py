@@ -100,7 +100,59 @@ CREATE TRIGGER receipt_is_given_once BEFORE UPDATE ON receipts
     BEGIN SELECT RAISE(ABORT, 'the idempotency key was used; its first receipt stands'); END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_TAPES_AND_RECORDS, _RULES)  # the n-th leads to version n
+_AGENTS_AND_CHANNELS = """
+CREATE TABLE agents (              -- every version there was: runs name theirs
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    is_deleted INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (name, version)
+) STRICT;
+CREATE TRIGGER agent_version_stands BEFORE UPDATE ON agents
+    WHEN new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the agent was changed meanwhile; the first change stands'); END;
+
+CREATE TABLE channels (
+    principal TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    conversation_id TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    is_deleted INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (principal, channel, conversation_id)
+) STRICT;
+CREATE TRIGGER channel_changes_in_turn BEFORE UPDATE ON channels
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the channel was changed meanwhile; the first change stands'); END;
+
+CREATE TABLE pairings (
+    pairing_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    state TEXT NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX pairings_by_sender ON pairings (principal, channel, sender);
+CREATE INDEX pairings_pending ON pairings (expires_ms) WHERE state = 'pending';
+CREATE TRIGGER pairing_changes_in_turn BEFORE UPDATE ON pairings
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the pairing was changed meanwhile; the first change stands'); END;
+
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+ALTER TABLE sessions ADD COLUMN channel TEXT;
+ALTER TABLE sessions ADD COLUMN conversation_id TEXT;
+CREATE UNIQUE INDEX sessions_by_conversation
+    ON sessions (principal, agent, channel, conversation_id) WHERE channel IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
+    _TAPES_AND_RECORDS,
+    _RULES,
+    _AGENTS_AND_CHANNELS,
+)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

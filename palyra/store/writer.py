@@ -87,6 +87,7 @@ class Writer:
             records.forget_receipts(
                 self._connection, created_before_ms=self._now_ms() - RECEIPT_TTL_MS
             )
+            records.forget_pairings(self._connection, expired_ms=self._now_ms())
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed

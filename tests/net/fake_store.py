@@ -10,7 +10,7 @@ import trio
 
 from palyra.core.journal import ChainedRow, Change, TapePage, VerifyReport
 from palyra.core.ports import JournalStore
-from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord, TokenRecord
+from palyra.core.records import Receipt, RunRecord, SessionRecord, TokenRecord
 from palyra.core.tape import TapeRow
 from palyra.errors import PalyraError
 
@@ -43,7 +43,7 @@ class FakeStore:
                     self.sessions[record.session_id] = record
                 case RunRecord():
                     self.runs[record.run_id] = record
-                case ApprovalRecord():
+                case _:
                     raise AssertionError(record)
 
     def read_tape(self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 0) -> TapePage:

@@ -11,7 +11,10 @@ import msgspec
 from palyra.core.journal import Change
 from palyra.core.ports import JournalStore
 from palyra.core.records import (
+    AgentRecord,
     ApprovalRecord,
+    ChannelRecord,
+    PairingRecord,
     Receipt,
     RunRecord,
     SessionRecord,
@@ -156,6 +159,40 @@ def token(token_id: str, **fields: Any) -> TokenRecord:
             "role": "client",
             "name": "laptop",
             "created_ms": 1,
+            **fields,
+        }
+    )
+
+
+def agent(name: str, version: int = 1, **fields: Any) -> AgentRecord:
+    return AgentRecord(**{"name": name, "version": version, "instructions": "x", **fields})
+
+
+def channel(name: str, conversation_id: str = "", **fields: Any) -> ChannelRecord:
+    return ChannelRecord(
+        **{
+            "principal": "alice",
+            "channel": name,
+            "conversation_id": conversation_id,
+            "agent": "default",
+            "created_ms": 1,
+            "updated_ms": 1,
+            **fields,
+        }
+    )
+
+
+def pairing(pairing_id: str, sender: str, **fields: Any) -> PairingRecord:
+    return PairingRecord(
+        **{
+            "pairing_id": pairing_id,
+            "principal": "alice",
+            "channel": "chat",
+            "sender": sender,
+            "state": "pending",
+            "code_sha256": "00",
+            "requested_ms": 1,
+            "expires_ms": 2_000_000_000_000,
             **fields,
         }
     )

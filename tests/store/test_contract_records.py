@@ -3,11 +3,22 @@
 import msgspec
 import pytest
 
-from palyra.core.journal import Change, RunFilter
+from palyra.core.journal import Change, PairingFilter, RunFilter
 from palyra.core.ports import JournalStore
 from palyra.core.records import RECEIPT_TTL_MS, Record
 from palyra.errors import Conflict, IdempotencyConflict
-from tests.store.kit import approval, receipt, row, run, seqs, session, token
+from tests.store.kit import (
+    agent,
+    approval,
+    channel,
+    pairing,
+    receipt,
+    row,
+    run,
+    seqs,
+    session,
+    token,
+)
 
 
 def put(store: JournalStore, *records: Record) -> list[str | None]:
@@ -192,6 +203,107 @@ def test_two_tokens_cannot_be_the_same(store: JournalStore) -> None:
     )
     assert [revoked] == store.list_tokens()
     assert revoked == store.find_token("sha of tok_1")
+
+
+def test_an_agents_versions_stay(store: JournalStore) -> None:
+    """Every version can be read for ever; the newest is the agent; one that was deleted is gone."""
+    first, second = agent("scout"), agent("scout", 2, instructions="y")
+    assert [None, None] == put(store, first, second)
+    assert ["Conflict", None] == put(store, agent("scout", 2, instructions="z"), second)
+    assert (second, first) == (store.find_agent("scout"), store.find_agent("scout", 1))
+    assert [second] == store.list_agents()
+    gone = agent("scout", 3, deleted_ms=5)
+    assert [None] == put(store, gone)
+    assert (gone, first) == (store.find_agent("scout"), store.find_agent("scout", 1))
+    assert [] == store.list_agents()
+    assert None is store.find_agent("nobody")
+
+
+def test_agents_are_listed_by_name(store: JournalStore) -> None:
+    """Each once, in its newest version."""
+    put(store, agent("b"), agent("a"), agent("a", 2), agent("c"), agent("c", 2, deleted_ms=5))
+    assert [agent("a", 2), agent("b")] == store.list_agents()
+
+
+def test_channels_and_pairings_change_in_turn(store: JournalStore) -> None:
+    """Who changes what somebody else has changed meanwhile is refused: no attempt goes uncounted."""
+    assert [None, "Conflict", None, "Conflict"] == put(
+        store,
+        channel("chat"),
+        channel("chat", agent="other"),
+        channel("chat", revision=2),
+        channel("chat", revision=2, pairing="open"),
+    )
+    assert [None, None, "Conflict"] == put(
+        store,
+        pairing("pai_1", "sam"),
+        pairing("pai_1", "sam", revision=2, attempts=1),
+        pairing("pai_1", "sam", revision=2, state="paired"),
+    )
+    found = store.find_pairing("pai_1")
+    assert found is not None
+    assert ("pending", 1) == (found.state, found.attempts)
+
+
+def test_channels_are_a_principals_own(store: JournalStore) -> None:
+    """Lookup and listing tell principals, channels and conversations apart."""
+    mine = [channel("chat"), channel("chat", "1"), channel("mail")]
+    theirs = channel("chat", principal="bob")
+    put(store, *reversed(mine), theirs, channel("gone", deleted_ms=5))
+    assert mine == store.list_channels("alice")
+    assert [*mine, theirs] == store.list_channels(None)
+    assert mine[1] == store.find_channel("alice", "chat", "1")
+    assert theirs == store.find_channel("bob", "chat", "")
+    assert None is store.find_channel("bob", "chat", "1")
+
+
+def test_pairings_are_found_by_sender(store: JournalStore) -> None:
+    """A sender has one record in a channel of a principal; lists are newest first, page by page."""
+    records = [pairing(f"pai_{n}", f"sender {n}") for n in range(3)]
+    elsewhere = pairing("pai_9", "sender 0", channel="mail", state="paired")
+    foreign = pairing("pai_8", "sender 0", principal="bob")
+    assert [None] * 5 + ["Conflict"] == put(
+        store, *records, elsewhere, foreign, pairing("pai_7", "sender 0")
+    )
+    assert records[0] == store.find_sender("alice", "chat", "sender 0")
+    assert foreign == store.find_sender("bob", "chat", "sender 0")
+    wanted = PairingFilter(principal="alice", channel="chat", before="pai_2", limit=1)
+    assert [records[1]] == store.list_pairings(wanted)
+    assert [elsewhere] == store.list_pairings(PairingFilter(state="paired"))
+
+
+def test_a_pairing_nobody_answered_is_forgotten(store: JournalStore) -> None:
+    """Requests whose code has expired go when the journal seals; what was decided stays."""
+    put(
+        store,
+        pairing("pai_1", "old", expires_ms=1),
+        pairing("pai_2", "new"),
+        pairing("pai_3", "friend", expires_ms=1, state="paired"),
+    )
+    store.seal()
+    found = [
+        None if one is None else one.sender
+        for one in map(store.find_pairing, ("pai_1", "pai_2", "pai_3"))
+    ]
+    assert [None, "new", "friend"] == found
+
+
+def test_one_session_for_a_conversation(store: JournalStore) -> None:
+    """Principal, agent, channel and conversation name one session, until it is archived."""
+    place = {"agent": "scout", "channel": "chat", "conversation_id": "1"}
+    first = session("ses_1", **place)
+    assert [None, "Conflict", None, None] == put(
+        store,
+        first,
+        session("ses_2", **place),
+        session("ses_3", **{**place, "agent": "other"}),
+        session("ses_4", principal="bob", **place),
+    )
+    assert first == store.find_conversation("alice", "scout", "chat", "1")
+    assert None is store.find_conversation("alice", "scout", "chat", "2")
+    second = session("ses_2", **place)
+    assert [None, None] == put(store, session("ses_1", archived_ms=5, **place), second)
+    assert second == store.find_conversation("alice", "scout", "chat", "1")
 
 
 def test_a_refused_record_takes_its_rows_with_it(store: JournalStore) -> None:

@@ -9,13 +9,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from palyra.core.journal import Change, RunFilter
+from palyra.core.journal import Change, PairingFilter, RunFilter
 from palyra.core.ports import JournalStore
 from palyra.core.records import Record
 from tests.store.kit import (
     Clock,
+    agent,
     approval,
+    channel,
     memory_journal,
+    pairing,
     receipt,
     row,
     run,
@@ -29,26 +32,50 @@ RUNS = ("run_a", "run_b", "run_c")
 STATES = ("accepted", "in_progress", "done", "failed")
 run_ids = st.sampled_from(RUNS)
 few = st.integers(0, 2)
+maybe = st.sampled_from([None, 5])
+
+
+def a_run(draw: st.DrawFn, _number: int, variant: int) -> Record:
+    state = draw(st.sampled_from(STATES))
+    return run(draw(run_ids), draw(st.integers(-1, 4)), state=state, turns=variant)
+
+
+def a_session(draw: st.DrawFn, number: int, variant: int) -> Record:
+    key = draw(st.sampled_from([None, "work", "home"]))
+    place = {"agent": "a", "channel": "c", "conversation_id": "1"} if variant else {}
+    return session(f"ses_{number}", key=key, archived_ms=draw(maybe), **place)
+
+
+def an_approval(draw: st.DrawFn, number: int, _variant: int) -> Record:
+    state = draw(st.sampled_from(["pending", "allowed", "denied"]))
+    return approval(f"apr_{number}", run_id=draw(run_ids), state=state)
+
+
+def an_agent(draw: st.DrawFn, number: int, variant: int) -> Record:
+    return agent(f"agent_{number}", 1 + variant, deleted_ms=draw(maybe))
+
+
+def a_channel(draw: st.DrawFn, number: int, variant: int) -> Record:
+    return channel("c", f"{number}", revision=1 + variant, deleted_ms=draw(maybe))
+
+
+def a_pairing(draw: st.DrawFn, number: int, variant: int) -> Record:
+    expires_ms = draw(st.sampled_from([1, 2_000_000_000_000]))
+    sender = f"{draw(few)}"
+    return pairing(f"pai_{number}", sender, revision=1 + variant, expires_ms=expires_ms)
 
 
 @st.composite
 def a_record(draw: st.DrawFn) -> Record:
     """A record that often meets another of the same key."""
     number, variant = draw(few), draw(few)
-    kind = draw(st.sampled_from("run session approval receipt token".split()))  # noqa: SIM905 - reads better
-    match kind:
-        case "run":
-            state = draw(st.sampled_from(STATES))
-            return run(draw(run_ids), draw(st.integers(-1, 4)), state=state, turns=variant)
-        case "session":
-            return session(f"ses_{number}", key=draw(st.sampled_from([None, "work", "home"])))
-        case "approval":
-            state = draw(st.sampled_from(["pending", "allowed", "denied"]))
-            return approval(f"apr_{number}", run_id=draw(run_ids), state=state)
-        case "receipt":
-            return receipt(f"key_{number}", body_sha256=f"{variant}")
-        case _:
-            return token(f"tok_{number}", sha256=f"sha_{draw(few)}")
+    kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, None, None]
+    make = draw(st.sampled_from(kinds))
+    if make is not None:
+        return make(draw, number, variant)
+    if draw(st.booleans()):
+        return receipt(f"key_{number}", body_sha256=f"{variant}")
+    return token(f"tok_{number}", sha256=f"sha_{draw(few)}")
 
 
 @st.composite
@@ -143,6 +170,15 @@ class Twins(RuleBasedStateMachine):
             [store.find_receipt("alice", f"key_{n}", now_ms=Clock().now_ms) for n in range(3)],
             [store.find_token(f"sha_{n}") for n in range(3)],
             store.list_tokens(),
+            store.find_conversation("alice", "a", "c", "1"),
+            [store.find_agent(f"agent_{n}") for n in range(3)],
+            [store.find_agent("agent_0", version) for version in range(4)],
+            store.list_agents(),
+            [store.find_channel("alice", "c", f"{n}") for n in range(3)],
+            store.list_channels("alice"),
+            store.list_pairings(PairingFilter()),
+            [store.find_pairing(f"pai_{n}") for n in range(3)],
+            [store.find_sender("alice", "chat", f"{n}") for n in range(3)],
         ]
 
     def teardown(self) -> None:
