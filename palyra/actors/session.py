@@ -193,7 +193,8 @@ class _SessionActor:
 
     def place(self, message: Submit) -> Begun:
         """Find the message its place.  Raises what the client is told."""
-        handle, mode = self.handle, message.command.queue_mode
+        handle = self.handle
+        mode = message.command.queue_mode or handle.record.queue_mode
         if handle.record.archived_ms is not None:
             raise IllegalState(f"{handle.session_id} is archived: start another session")
         if handle.active is None:
@@ -256,7 +257,7 @@ class _SessionActor:
             agent=command.agent or self.office.default_agent,
             model=command.model or self.office.default_model,
             origin=command.origin,
-            queue_mode=command.queue_mode,
+            queue_mode=command.queue_mode or self.handle.record.queue_mode,
             approval_mode=command.approval_mode,
             json_mode=command.json_mode,
             budget=command.budget,

@@ -17,7 +17,7 @@ from palyra.cli.question import Desk, find_terminal
 from palyra.cli.screen import print_json, print_json_line, safe, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core import events as ev
-from palyra.core.events import QueueMode
+from palyra.core.records import QueueMode
 from palyra.net.client import Client, Dropped, Item, Progress, RunOptions, Subscription, TapeEvent
 
 CANCEL_WITHIN_S = 10.0

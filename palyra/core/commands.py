@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.events import ApprovalMode, Budget, QueueMode
-from palyra.core.records import ApprovalScope, RunPhase, RunRecord, RunState
+from palyra.core.events import ApprovalMode, Budget
+from palyra.core.records import ApprovalScope, QueueMode, RunPhase, RunRecord, RunState
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
 
@@ -26,7 +26,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     session_key: str | None = None
     agent: str | None = None
     model: str | None = None
-    queue_mode: QueueMode = "followup"
+    queue_mode: QueueMode | None = None  # None: the session's
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False
     budget: Budget = Budget()
@@ -42,6 +42,32 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: int  # last committed seq that belongs to the acceptance
     disposition: Disposition
     position: int | None = None  # place in the session's queue, from 1
+
+
+class ChangeQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a session's queue, all of it or nothing; None and () change nothing."""
+
+    mode: QueueMode | None = None
+    paused: bool | None = None
+    drop: tuple[str, ...] = ()  # waiting runs that are to end unstarted
+    order: tuple[str, ...] = ()  # waiting runs that come first, in this order
+
+    @property
+    def is_look(self) -> bool:
+        """Whether it asks for nothing but a look."""
+        return self == ChangeQueue()
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A session's queue as it stands."""
+
+    session_id: str
+    mode: QueueMode
+    paused: bool
+    waiting: list[str]  # run ids, next one first
+    messages: int  # in those runs: a collected one has several
+    cap: int  # messages that may wait
+    active: str | None = None  # the foreground run under way
 
 
 class Steered(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,10 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from palyra.core.prompt import FailureClass, FinishReason, ProposedCall
-from palyra.core.records import ApprovalScope, Usage
+from palyra.core.records import ApprovalScope, QueueMode, Usage
 from palyra.core.tools import OutcomeStatus
 from palyra.errors import InvariantBroken
 
-QueueMode = Literal["followup", "collect", "steer", "interrupt", "reject"]
 ApprovalMode = Literal["ask", "deny"]
 
 
@@ -48,15 +47,17 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     budget: Budget = Budget()
     role: str = "client"  # of the token that started it; policy sees it
     parent_run_id: str | None = None
+    epoch: int | None = None  # of the session as it was accepted; None: not recorded yet then
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, gc=False):
-    """The text the run is about."""
+    """The text the run is about; a collected run has one for each message, as it came."""
 
     KIND = "message.received"
     text: str
     attachments: tuple[dict[str, Any], ...] = ()
     references: tuple[dict[str, Any], ...] = ()
+    by: str = ""  # the principal who sent it
 
 
 class RunStarted(Event, frozen=True, kw_only=True, gc=False):
@@ -225,6 +226,7 @@ class SteerReceived(Event, frozen=True, kw_only=True, gc=False):
     KIND = "steer.received"
     text: str
     by: str
+    attachments: tuple[dict[str, Any], ...] = ()
 
 
 class AnswerRejected(Event, frozen=True, kw_only=True, gc=False):

@@ -12,6 +12,7 @@ RunState = Literal["accepted", "in_progress", "done", "failed", "cancelled"]
 RunPhase = Literal[
     "queued", "in_progress", "awaiting_approval", "recovering", "done", "failed", "cancelled"
 ]
+QueueMode = Literal["followup", "collect", "steer", "interrupt", "reject"]
 TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
 
 
@@ -61,6 +62,9 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     updated_ms: int
     archived_ms: int | None = None
     epoch: int = 0  # raised by `session.reset`: grants and history before it no longer count
+    queue_mode: QueueMode = "followup"  # of messages that name none
+    paused_ms: int | None = None  # since when nothing leaves the queue
+    waiting: tuple[str, ...] = ()  # runs that have not had their turn, next one first
     # With a channel: (principal, agent, channel, conversation) is unique until it is archived.
     agent: str | None = None
     channel: str | None = None

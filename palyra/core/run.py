@@ -76,7 +76,9 @@ def _hear(step: Step, heard: Input) -> None:
         case CallEnded():
             _call_ended(step, heard)
         case Steer():
-            step.add(ev.SteerReceived(text=heard.text, by=heard.by))
+            step.add(
+                ev.SteerReceived(text=heard.text, by=heard.by, attachments=heard.attachments)
+            )
         case Cancel() | Expire():
             _end(step, heard)
         case _:

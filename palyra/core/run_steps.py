@@ -81,6 +81,7 @@ class Steer(_Data, frozen=True, kw_only=True):
 
     text: str
     by: str
+    attachments: tuple[dict[str, Any], ...] = ()
 
 
 class Cancel(_Data, frozen=True, kw_only=True):

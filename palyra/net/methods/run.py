@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from palyra.core.commands import Cancelled, Disposition, RunView, Started, StartRun, Steered
-from palyra.core.events import ApprovalMode, Budget, QueueMode
+from palyra.core.events import ApprovalMode, Budget
 from palyra.core.journal import RunFilter
-from palyra.core.records import RunPhase, RunState, Usage
+from palyra.core.records import QueueMode, RunPhase, RunState, Usage
 from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
 from palyra.net.params import Params
 from palyra.net.subscription import Wanted
@@ -31,7 +31,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     session_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
     attachments: tuple[dict[str, Any], ...] = ()
     agent: str | None = None
-    queue_mode: QueueMode = "followup"
+    queue_mode: QueueMode | None = None  # the session's
     model: str | None = None
     budget: Amounts = Amounts()
     approval_mode: ApprovalMode = "ask"
