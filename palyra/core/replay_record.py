@@ -1,0 +1,201 @@
+"""A tape as a replay reads it: decoded, with the look-ups that a step needs, and its inputs.
+
+Which input a step heard is not on the tape by itself; the kind of the step's first event says it.
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.prompt import ModelTurn
+from palyra.core.run_state import Run
+from palyra.core.run_steps import (
+    ApprovalAnswered,
+    Begin,
+    CallEnded,
+    Cancel,
+    Expire,
+    Input,
+    Resume,
+    Steer,
+    TurnBroke,
+    TurnFinished,
+)
+from palyra.core.tape import TapeRow
+from palyra.errors import InvariantBroken
+
+E = TypeVar("E", bound=ev.Event)
+
+_WALL_MS = re.compile(r"longer than (\d+) ms")
+
+
+class Record:
+    """A tape decoded, with the look-ups that a step needs; `position` is where the step began."""
+
+    def __init__(self, rows: Sequence[TapeRow]) -> None:
+        self.rows = rows
+        self.position = 0
+        self.events: list[ev.Event] = []
+        self.unreadable = ""  # why the event after the last one is none
+        self._places: dict[type[ev.Event], list[int]] = defaultdict(list)
+        self._calls: list[dict[tuple[type[ev.Event], str], int]] = [{}]  # per completed turn
+        self._turn_of: list[int] = []
+        self.signatures: dict[str, str] = {}
+        for row in rows:
+            try:
+                self._add(ev.decode_event(row.kind, row.data))
+            except (InvariantBroken, msgspec.DecodeError) as error:
+                self.unreadable = str(error)
+                break
+
+    def _add(self, event: ev.Event) -> None:
+        index = len(self.events)
+        if isinstance(event, ev.TurnCompleted):
+            self._calls.append({})
+        call_id = getattr(event, "call_id", None)
+        if call_id is not None:
+            self._calls[-1].setdefault((type(event), call_id), index)
+        if isinstance(event, ev.ToolAttested):
+            self.signatures[event.digest] = event.signature
+        self._places[type(event)].append(index)
+        self._turn_of.append(len(self._calls) - 1)
+        self.events.append(event)
+
+    @property
+    def at_ms(self) -> int:
+        """When the step under way happened."""
+        return self.rows[self.position].at_ms
+
+    @property
+    def last(self) -> ev.Event:
+        """The last event."""
+        return self.events[-1]
+
+    def find_next(self, kind: type[E]) -> E | None:
+        """The next event of a kind, from the present step on."""
+        places = self._places[kind]
+        at = bisect_left(places, self.position)
+        return self.events[places[at]] if at < len(places) else None  # type: ignore[return-value]  # by kind
+
+    def find_all(self, kind: type[E]) -> list[E]:
+        """All events of a kind."""
+        return [self.events[place] for place in self._places[kind]]  # type: ignore[misc]  # by kind
+
+    def seq_of(self, kind: type[ev.Event], call_id: str) -> int | None:
+        """Where the event of that kind about a call of the present turn stands."""
+        return self._calls[self._turn_of[self.position]].get((kind, call_id))
+
+    def find_of(self, kind: type[E], call_id: str) -> E | None:
+        """The event of that kind about a call of the present turn."""
+        seq = self.seq_of(kind, call_id)
+        return None if seq is None else self.events[seq]  # type: ignore[return-value]  # by kind
+
+
+# --- inputs --------------------------------------------------------------------------------------
+
+
+def read_input(record: Record, run: Run) -> Input | None:
+    """What the run heard where the step begins; None when nothing that could be heard begins so."""
+    event = record.events[record.position]
+    read = _INPUTS.get(type(event))
+    if read is None or (isinstance(event, _CLOSING) and _closes(event)):
+        return _read_ending(record.last)
+    return read(record, run, event)
+
+
+def _closes(event: ev.ApprovalResolved | ev.ToolCompleted) -> bool:
+    """Whether the end of the run made the event, and nobody's answer or outcome."""
+    if isinstance(event, ev.ApprovalResolved):
+        return event.decision == "abort"
+    return event.status == "cancelled"
+
+
+def _read_begin(_record: Record, _run: Run, event: ev.RunStarted) -> Begin:
+    return Begin(instance_id=event.instance_id)
+
+
+def _read_turn(_record: Record, run: Run, event: ev.TurnCompleted) -> TurnFinished:
+    result = ModelTurn(
+        text=event.text,
+        calls=event.calls,
+        finish_reason=event.finish_reason,
+        usage=event.usage,
+        cost_usd_micros=event.cost_usd_micros,
+        trace_ref=event.trace_ref,
+    )
+    return TurnFinished(turn=event.turn, attempt=run.attempt, result=result)
+
+
+def _read_failure(_record: Record, _run: Run, event: ev.TurnFailed) -> TurnBroke:
+    return TurnBroke(
+        turn=event.turn,
+        attempt=event.attempt,
+        failure_class=event.failure_class,
+        detail=event.detail,
+        had_output=not event.retry,  # the tape says no more of it, and no more follows from it
+    )
+
+
+def _read_answer(_record: Record, _run: Run, event: ev.ApprovalResolved) -> ApprovalAnswered:
+    return ApprovalAnswered(
+        approval_id=event.approval_id,
+        decision="allow" if event.decision == "allow" else "deny",
+        scope=event.scope,
+        by=event.by,
+        reason=event.reason,
+    )
+
+
+def _read_outcome(record: Record, _run: Run, event: ev.ToolCompleted) -> CallEnded:
+    """The outcome; what its event does not say of it is in its attestation."""
+    attested = record.find_of(ev.ToolAttested, event.call_id)
+    document: Mapping[str, Any] = attested.attestation if attested is not None else {}
+    return CallEnded(
+        call_id=event.call_id,
+        status=event.status,
+        output=event.output,
+        raw_sha256=str(document.get("raw_output_sha256", "")),
+        error=event.error,
+        is_truncated=event.truncated,
+        executor=str(document.get("executor", "")),
+        enforcement=str(document.get("enforcement", "")),
+    )
+
+
+def _read_steer(_record: Record, _run: Run, event: ev.SteerReceived) -> Steer:
+    return Steer(text=event.text, by=event.by)
+
+
+def _read_resume(_record: Record, _run: Run, _event: ev.RunRecovered) -> Resume:
+    return Resume()
+
+
+def _read_ending(last: ev.Event) -> Input | None:
+    """What made an end: its step closes every call first, and its last event says why."""
+    match last:
+        case ev.RunCancelled():
+            return Cancel(reason=last.reason, by=last.by)
+        case ev.RunFailed(failure_class="wall_clock"):
+            wall = _WALL_MS.search(last.reason)
+            return Expire(wall_ms=int(wall[1]) if wall else 0)
+        case ev.RunFailed(failure_class="recovery_exhausted"):
+            return Resume()
+        case _:
+            return None
+
+
+_CLOSING = (ev.ApprovalResolved, ev.ToolCompleted)
+_INPUTS: dict[type[ev.Event], Callable[[Record, Run, Any], Input]] = {
+    ev.RunStarted: _read_begin,
+    ev.TurnCompleted: _read_turn,
+    ev.TurnFailed: _read_failure,
+    ev.ApprovalResolved: _read_answer,
+    ev.ToolCompleted: _read_outcome,
+    ev.SteerReceived: _read_steer,
+    ev.RunRecovered: _read_resume,
+}

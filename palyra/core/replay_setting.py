@@ -1,0 +1,172 @@
+"""The setting of a replay: what the engine asks for, from the tape or from the settings of now."""
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.gate import Allow, Deny, NeedsApproval
+from palyra.core.prompt import ModelRequest, ProposedCall
+from palyra.core.replay_record import Record
+from palyra.core.run_state import Run
+from palyra.core.run_steps import Limits, Preparation, Refusal, Setting
+
+NO_LIMIT = 2**31
+# Denials that no replay can come to: they depended on what other runs did at that moment.
+_MOMENTARY = frozenset({"too_many_prompts"})
+
+
+class Answers:
+    """What one replay answers the engine; `setting` is made anew for each step.
+
+    All of it may be asked twice for one step (`step.searched`), so nothing here counts.
+    """
+
+    def __init__(self, record: Record, now: Setting, *, strict: bool) -> None:
+        self.record = record
+        self.now = now
+        self.strict = strict
+        self.unjudged: set[int] = set()
+        self._call_id = ""  # of the call that was prepared last
+
+    def setting(self) -> Setting:
+        """For one step."""
+        lenient = {} if self.strict else self._lenient()
+        return msgspec.structs.replace(
+            self.now,
+            now_ms=lambda: self.record.at_ms,
+            new_id=self._approval_id,
+            redact=lambda data: (data, False),  # the tape is redacted, and so what follows from it
+            prepare=self._prepare,
+            jitter_ms=self._jitter_ms,
+            **lenient,
+        )
+
+    def _lenient(self) -> dict[str, Any]:
+        started = self.record.find_next(ev.TurnStarted)
+        return {
+            "sign": self._signature,
+            "assemble": self._assemble,
+            "provider": started.provider if started is not None else "",
+            "limits": self._limits(),
+        }
+
+    def _approval_id(self, prefix: str) -> str:
+        asked = self.record.find_of(ev.ApprovalRequested, self._call_id)
+        return asked.approval_id if asked is not None else f"{prefix}_of_no_record"
+
+    def _jitter_ms(self, _attempt: int) -> int:
+        failed = self.record.find_next(ev.TurnFailed)
+        return failed.delay_ms if failed is not None else 0
+
+    def _signature(self, digest: bytes) -> bytes:
+        try:
+            return base64.b64decode(self.record.signatures.get(digest.hex(), ""), validate=True)
+        except (binascii.Error, ValueError):
+            return b""
+
+    def _limits(self) -> Limits:
+        """As high as the run ever got, so that it ends for want of them only where it did."""
+        record, last = self.record, self.record.last
+        failure = last.failure_class if isinstance(last, ev.RunFailed) else ""
+        turns = [event.turn for event in record.find_all(ev.TurnStarted)]
+        resumes = [event.attempt for event in record.find_all(ev.RunRecovered)]
+        asked = record.find_next(ev.ApprovalRequested)
+        return msgspec.structs.replace(
+            self.now.limits,
+            max_turns=max(turns, default=0) if failure == "turn_cap" else NO_LIMIT,
+            max_recoveries=(
+                max(resumes, default=0) if failure == "recovery_exhausted" else NO_LIMIT
+            ),
+            model_retries=NO_LIMIT,
+            approval_ms=asked.expires_ms - record.at_ms if asked is not None else 0,
+        )
+
+    def _assemble(
+        self, run: Run, turn: int, attempt: int
+    ) -> tuple[ev.ContextAssembled, ModelRequest]:
+        """The recorded context; the request itself reaches no model."""
+        record = self.record
+        started, event = record.find_next(ev.TurnStarted), record.find_next(ev.ContextAssembled)
+        if event is None:
+            event = ev.ContextAssembled(
+                turn=turn, segments=(), input_tokens=0, prefix_hash="", catalogue_hash=""
+            )
+        request = ModelRequest(
+            run_id=run.run_id,
+            turn=turn,
+            attempt=attempt,
+            model=started.model if started is not None else run.accepted.model,
+            instructions="",
+            messages=(),
+        )
+        return msgspec.structs.replace(event, turn=turn), request
+
+    # --- verdicts
+
+    def _prepare(self, run: Run, call: ProposedCall) -> Preparation:
+        self._call_id = call.call_id
+        if self.strict and not self._is_lost(call.call_id):
+            return self.now.prepare(run, call)
+        return self._recorded(call)
+
+    def _is_lost(self, call_id: str) -> bool:
+        """Whether what the verdict was about is not on the tape; remembered for the report."""
+        seq = self.record.seq_of(ev.ToolProposed, call_id)
+        decided = self.record.find_of(ev.ToolDecided, call_id)
+        is_momentary = decided is not None and decided.reason_code in _MOMENTARY
+        if seq is None or not (self.record.rows[seq].redacted or is_momentary):
+            return False
+        self.unjudged.add(seq)
+        return True
+
+    def _recorded(self, call: ProposedCall) -> Preparation:
+        """Intake and verdict as the tape has them."""
+        proposed = self.record.find_of(ev.ToolProposed, call.call_id)
+        asked = self.record.find_of(ev.ApprovalRequested, call.call_id)
+        if proposed is None:
+            unknown = Refusal(reason="not on the tape", repair_hint="")
+            return Preparation(
+                digest="", tool_class="unknown", arguments=call.arguments, verdict=unknown
+            )
+        return Preparation(
+            digest=proposed.digest,
+            tool_class=proposed.tool_class,
+            arguments=proposed.arguments,
+            coercions=proposed.coercions,
+            verdict=self._verdict(call.call_id, asked),
+            execution_digest=asked.digest if asked is not None else "",
+            executor=proposed.executor,
+            enforcement=proposed.enforcement,
+            may_rerun=proposed.may_rerun,
+            path_key=proposed.path_key,
+        )
+
+    def _verdict(
+        self, call_id: str, asked: ev.ApprovalRequested | None
+    ) -> Refusal | Allow | Deny | NeedsApproval:
+        rejected = self.record.find_of(ev.ToolRejected, call_id)
+        decided = self.record.find_of(ev.ToolDecided, call_id)
+        if rejected is not None:
+            return Refusal(reason=rejected.reason, repair_hint=rejected.repair_hint)
+        if asked is not None:
+            return NeedsApproval(
+                reason_code="",
+                reason=asked.policy_reason,
+                policies=(),
+                version=asked.policy_version,
+                risk=asked.risk,  # type: ignore[arg-type]  # as the gate wrote it
+                summary=asked.summary,
+                rendered="",
+            )
+        if decided is None:
+            return Refusal(reason="no verdict on the tape", repair_hint="")
+        kind = Allow if decided.verdict == "allow" else Deny
+        return kind(
+            reason_code=decided.reason_code,
+            reason=decided.reason,
+            policies=decided.policies,
+            version=decided.policy_version,
+        )

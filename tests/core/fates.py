@@ -1,0 +1,106 @@
+"""Runs of every fate for properties: a list of numbers decides what happens to the run next."""
+
+from palyra.core.prompt import FailureClass
+from palyra.core.run_state import Run
+from palyra.core.run_steps import (
+    ApprovalAnswered,
+    Begin,
+    CallEnded,
+    Cancel,
+    Expire,
+    Input,
+    Resume,
+    Steer,
+    TurnBroke,
+    TurnFinished,
+)
+from palyra.core.tape import TapeRow
+from tests.core.run_world import World, turn
+
+TOOLS = ("allow", "deny", "ask", "refuse", "allow:effect", "allow:path_scoped", "ask:effect")
+FAILURES: tuple[FailureClass, ...] = ("transient", "auth", "malformed", "rate_limited")
+STATUSES = ("succeeded", "failed", "timed_out")
+
+
+def live(choices: list[int]) -> World:
+    """A run that these choices happened to."""
+    world = World(max_turns=2 + (choices[0] if choices else 0) % 7)
+    for choice in choices:
+        world.hear(next_input(world.run, choice))
+    return world
+
+
+def next_input(run: Run, choice: int) -> Input:
+    """One plausible input for the state the run is in."""
+    pick, rest = choice % 97, choice // 97
+    if pick == 0:
+        return Cancel(reason=f"enough {rest}", by="ann")
+    if pick == 1:
+        return Expire(wall_ms=1 + rest)
+    if pick in {2, 3}:
+        return Resume() if run.state == "in_progress" else Begin(instance_id="i1")
+    if pick in {4, 5}:
+        return Steer(text=f"word {rest}", by="bob")
+    if run.state == "accepted":
+        return Begin(instance_id=f"i{rest}")
+    likely = _likely(run, rest)
+    return likely[pick % len(likely)] if likely else Resume()
+
+
+def _likely(run: Run, choice: int) -> list[Input]:
+    """What the run waits for."""
+    if run.turn_is_open:
+        return [*[_finished(run, choice)] * 4, _broke(run, choice)]
+    asking = next((call for call in run.calls if call.phase == "asking"), None)
+    waited: list[Input] = [
+        _ended(call.call_id, choice) for call in run.calls if call.phase == "started"
+    ]
+    if asking is not None:
+        waited.append(
+            ApprovalAnswered(
+                approval_id=asking.approval_id or "",
+                decision="allow" if choice % 2 else "deny",
+                scope="once",
+                by="deadline" if choice % 5 == 0 else "bob",
+                reason="" if choice % 3 else "no reason",
+            )
+        )
+    return waited
+
+
+def _finished(run: Run, choice: int) -> TurnFinished:
+    names = [TOOLS[(choice >> 2 * shift) % len(TOOLS)] for shift in range(choice % 5)]
+    result = turn(*names, text=f"text {choice}" if choice % 7 else "")
+    return TurnFinished(turn=run.turn, attempt=run.attempt, result=result)
+
+
+def _broke(run: Run, choice: int) -> TurnBroke:
+    return TurnBroke(
+        turn=run.turn,
+        attempt=run.attempt,
+        failure_class=FAILURES[choice % len(FAILURES)],
+        detail=f"detail {choice}",
+        had_output=choice % 3 == 0,
+    )
+
+
+def _ended(call_id: str, choice: int) -> CallEnded:
+    status = STATUSES[choice % len(STATUSES)]
+    return CallEnded(
+        call_id=call_id,
+        status=status,  # type: ignore[arg-type]  # one of them
+        output=f"output {choice}" if status == "succeeded" else "",
+        error=None if status == "succeeded" else f"error {choice}",
+        raw_sha256=f"{choice:064x}",
+        is_truncated=choice % 2 == 0,
+        executor="inline",
+        enforcement="none",
+    )
+
+
+def rows(world: World) -> list[TapeRow]:
+    """The run's tape as rows."""
+    return [
+        TapeRow("run_1", "ses_1", seq, at_ms, kind, "ann", False, data)  # noqa: FBT003 - of a row
+        for seq, (kind, at_ms, data) in enumerate(world.tape)
+    ]
