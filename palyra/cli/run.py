@@ -24,6 +24,7 @@ CANCEL_WITHIN_S = 10.0
 
 # What a person at the terminal is shown; `palyra tape show` shows everything.
 SHOWN = (
+    ev.TurnStarted,
     ev.TurnFailed,
     ev.ToolProposed,
     ev.ToolRejected,

@@ -95,10 +95,10 @@ async def test_client_library(daemon: DaemonProcess) -> None:
 
 
 async def test_terminal(daemon: DaemonProcess) -> None:
-    """`palyra run` shows acceptance, proposal, decision, result and end, and prints the answer."""
+    """`palyra run` shows acceptance, turn, proposal, decision, result and end; it prints the answer."""
     code, out, err = await palyra(daemon, "run", READ)
     assert 0 == code, err
-    wanted = ["started", "read_file", "allowed", "succeeded", "done"]
+    wanted = ["started", "turn 1: asking scripted", "read_file", "allowed", "succeeded", "done"]
     positions = [err.find(word) for word in wanted]
     assert -1 not in positions, err
     assert sorted(positions) == positions, err
