@@ -58,6 +58,11 @@ def _accepted(event: ev.RunAccepted) -> Line:
     return Line("●", f"accepted from {event.principal} for model {event.model}", "cyan")
 
 
+def _inherited(event: ev.ConversationInherited) -> Line:
+    where = f"{event.run_id} up to seq {event.at_seq}"
+    return Line("·", f"goes on from {where}, {len(event.messages)} messages", "cyan")
+
+
 def _received(event: ev.MessageReceived) -> Line:
     return Line("»", one_line(event.text, 160))
 
@@ -163,6 +168,7 @@ def _cancelled(event: ev.RunCancelled) -> Line:
 
 _TELL: dict[type[ev.Event], Tell] = {
     ev.RunAccepted: _accepted,
+    ev.ConversationInherited: _inherited,
     ev.MessageReceived: _received,
     ev.RunStarted: _started,
     ev.ContextAssembled: _assembled,

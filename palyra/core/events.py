@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from palyra.core.prompt import FailureClass, FinishReason, ProposedCall
+from palyra.core.prompt import FailureClass, FinishReason, Message, ProposedCall
 from palyra.core.records import ApprovalScope, QueueMode, Usage
 from palyra.core.tools import OutcomeStatus
 from palyra.errors import InvariantBroken
@@ -48,6 +48,16 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     role: str = "client"  # of the token that started it; policy sees it
     parent_run_id: str | None = None
     epoch: int | None = None  # of the session as it was accepted; None: not recorded yet then
+
+
+class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):
+    """What was said in the run that this one was forked from; a long one takes several events."""
+
+    KIND = "conversation.inherited"
+    run_id: str  # the other run
+    at_seq: int  # its last event that counts
+    link: str  # of that event in the journal's chain, hex
+    messages: tuple[Message, ...]
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, gc=False):

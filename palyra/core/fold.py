@@ -69,6 +69,12 @@ def _need(condition: bool, run: Run, event: ev.Event) -> None:  # noqa: FBT001 -
         )
 
 
+@_rule(ev.ConversationInherited)
+def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: int) -> Run:
+    _need(run.state == "accepted", run, event)
+    return _replace(run, transcript=(*run.transcript, *event.messages))
+
+
 @_rule(ev.MessageReceived)
 def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
     _need(run.state == "accepted", run, event)

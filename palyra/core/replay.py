@@ -136,13 +136,12 @@ class Replay:
         if self._run is not None:
             heard = read_input(record, self._run)
             return None if heard is None else decide(self._run, heard, setting)
-        accepted, *others = record.events[:2]
-        if not isinstance(accepted, ev.RunAccepted) or not others:
-            return None
-        message = others[0]
-        if not isinstance(message, ev.MessageReceived):
-            return None
-        return accept(record.rows[0].run_id, accepted, message, setting)
+        accepted = record.events[0]
+        assert isinstance(accepted, ev.RunAccepted)  # noqa: S101 - looked at in __init__
+        inherited = record.opening(ev.ConversationInherited, 1)
+        message = record.opening(ev.MessageReceived, 1 + len(inherited))[:1]
+        run_id = record.rows[0].run_id
+        return accept(run_id, accepted, message[0] if message else None, setting, inherited)
 
     def _matches(self, seq: int, draft: Draft, now_ms: int) -> bool:
         """Compare one event; the first difference is kept."""

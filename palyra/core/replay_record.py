@@ -76,6 +76,15 @@ class Record:
         """The last event."""
         return self.events[-1]
 
+    def opening(self, kind: type[E], start: int) -> list[E]:
+        """The events of that kind that follow each other from `start` on."""
+        found: list[E] = []
+        for event in self.events[start:]:
+            if not isinstance(event, kind):
+                break
+            found.append(event)
+        return found
+
     def find_next(self, kind: type[E]) -> E | None:
         """The next event of a kind, from the present step on."""
         places = self._places[kind]
@@ -168,7 +177,7 @@ def _read_outcome(record: Record, _run: Run, event: ev.ToolCompleted) -> CallEnd
 
 
 def _read_steer(_record: Record, _run: Run, event: ev.SteerReceived) -> Steer:
-    return Steer(text=event.text, by=event.by)
+    return Steer(text=event.text, by=event.by, attachments=event.attachments)
 
 
 def _read_resume(_record: Record, _run: Run, _event: ev.RunRecovered) -> Resume:

@@ -9,6 +9,7 @@ and replay take the same path.  Rules:
 - A terminal run ignores every input; so does a run that no longer expects it (a late outcome).
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from palyra.core import events as ev
@@ -38,13 +39,21 @@ from palyra.errors import TooLarge
 
 
 def accept(
-    run_id: str, accepted: ev.RunAccepted, message: ev.MessageReceived, setting: Setting
+    run_id: str,
+    accepted: ev.RunAccepted,
+    message: ev.MessageReceived | None,
+    setting: Setting,
+    inherited: Sequence[ev.ConversationInherited] = (),
 ) -> Step:
-    """The first step of every run: its promise and its text."""
+    """The first step of every run: its promise and its text.
+
+    A fork begins with what it inherits, and may go on from there without a new text.
+    """
 
     def take(is_careful: bool) -> Step:  # noqa: FBT001 - the parameter has one meaning
         step = Step.first(run_id, accepted, setting, is_careful=is_careful)
-        step.add(message)
+        for event in (*inherited, *(() if message is None else (message,))):
+            step.add(event)
         return step
 
     return searched(take)

@@ -35,6 +35,7 @@ BOTH = pytest.mark.parametrize("strict", [True, False])
 INPUTS: dict[str, set[str]] = {
     "run.accepted": {"*"},
     "message.received": {"*"},
+    "conversation.inherited": {"*"},
     "run.started": {"*"},
     "turn.completed": {"*"},
     "turn.failed": {"*"},
