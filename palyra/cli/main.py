@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "status": ("status", "Show how the daemon is."),
     "tree": ("status", "Show the supervision tree."),
+    "bench": ("bench", "Drive many cases, resume, replay and compare them."),
     "doctor": ("doctor", "Check this machine and the daemon."),
     "config": ("config", "Show the configuration and its schema."),
     "schema": ("schema", "Print the schemas of the protocol."),

@@ -1,0 +1,237 @@
+"""`palyra bench`: many cases through a daemon, and what came of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palyra.cli.exits import DONE, INTERRUPTED, PARTIAL, Stop, stop_for
+from palyra.cli.screen import print_json, print_table, say
+from palyra.cli.shell import Options, first_error, shared_options
+from palyra.errors import PalyraError
+
+if TYPE_CHECKING:
+    from palyra.harness.command import Report
+    from palyra.harness.compare import Comparison, Figures, Pair
+    from palyra.harness.drive import Tally
+    from palyra.harness.summary import Summary
+
+APPROVALS = ("allow", "deny", "ask")
+SHOW_EVERY_S = 0.2
+RESULTS = click.Path(path_type=Path, exists=True, file_okay=False)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.group()
+def bench() -> None:
+    """Drive many cases, resume, replay and compare them."""
+
+
+@bench.command()
+@click.argument("file", type=FILE)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Directory of the results; named again, it goes on.",
+)
+@click.option("--concurrency", type=click.IntRange(1, 2_000), default=8, show_default=True)
+@click.option("--limit", type=click.IntRange(1), help="Only the first so many cases.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Each case so many times, with seed, seed + 1, ….",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of cases that name none.")
+@click.option("--model", help="Of cases that name none.")
+@click.option(
+    "--approval",
+    type=click.Choice(APPROVALS),
+    default="deny",
+    show_default=True,
+    help="What becomes of questions, in cases that do not say.",
+)
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds; then it stops as with Ctrl-C.",
+)
+@click.option("--own", "is_own", is_flag=True, help="A daemon of its own, even if one runs.")
+@click.option("--scripts", type=FILE, help="For the scripted model of its own daemon.")
+@click.option("--config", type=FILE, help="palyra.toml of its own daemon.")
+@click.option("--workspace", type=RESULTS, help="Of its own daemon; else OUT/workspace.")
+@shared_options
+def run(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click calls it
+    """Run every case of FILE (one JSON object a line) that has no result in --out yet.
+
+    Against the daemon of --home or --url, or, when none runs, one of its own in OUT/daemon.
+    Ctrl-C stops; the same command goes on.
+    """
+    from palyra.harness.command import Order, run_bench  # noqa: PLC0415 - help must be instant
+
+    order = Order(home=options.home, url=options.url, **given)
+    screen = Screen(is_shown=sys.stderr.isatty())
+    report: Report = run_trio(partial(run_bench, order, screen.show))
+    screen.clear()
+    if report.summary is not None:
+        if options.as_json:
+            print_json(report.summary)
+        else:
+            print_summary(report.summary, order.out)
+    raise SystemExit(judge(report))
+
+
+def run_trio(work: Any) -> Any:  # noqa: ANN401 - an async function and its result
+    """What it returns.  Raises Stop for every expected failure."""
+    import trio  # noqa: PLC0415 - help must be instant
+
+    results: list[Any] = []
+    try:
+        results.append(trio.run(work))
+    except* KeyboardInterrupt:
+        raise Stop("interrupted", code=INTERRUPTED) from None
+    except* PalyraError as group:
+        raise stop_for(first_error(group)) from None
+    return results[0]
+
+
+def judge(report: Report) -> int:
+    """The exit code: 0 only if every case is done and as expected."""
+    if report.ending == "interrupted":
+        say("interrupted: the same command goes on", err=True, fg="yellow")
+        return INTERRUPTED
+    if report.ending == "late":
+        say("the deadline has passed: the same command goes on", err=True, fg="yellow")
+        return PARTIAL
+    summary = report.summary
+    is_whole = summary is not None and not summary.unmet and set(summary.states) <= {"done"}
+    return DONE if is_whole else PARTIAL
+
+
+class Screen:
+    """How far it is, on one line of a terminal."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self._is_shown = is_shown
+        self._shown_s = 0.0
+        self._width = 0
+
+    def show(self, tally: Tally) -> None:
+        """Say so, unless it was said a moment ago."""
+        now_s = time.perf_counter()
+        if not self._is_shown or now_s - self._shown_s < SHOW_EVERY_S:
+            return
+        self._shown_s = now_s
+        left_s = (tally.total - tally.done) / max(1e-9, tally.per_s)
+        text = (
+            f"{tally.done}/{tally.total}  {tally.per_s:.1f}/s  {tally.unmet} unmet  "
+            f"{tally.fallen} not done  {left_s:.0f} s left"
+        )
+        click.echo(f"\r{text.ljust(self._width)}", nl=False, err=True)
+        self._width = len(text)
+
+    def clear(self) -> None:
+        """Leave the line to others."""
+        if self._width:
+            click.echo(f"\r{' ' * self._width}\r", nl=False, err=True)
+
+
+def print_summary(summary: Summary, out: Path) -> None:
+    """The figures a person looks for first; summary.json has all."""
+    states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
+    took = summary.took_ms
+    rows = [
+        ("results", f"{summary.results} of {summary.wanted}: {states or 'none'}"),
+        ("expectations", f"{summary.met} met, {summary.unmet} unmet, {summary.unchecked} none"),
+        ("took", f"median {_ms(took.median)}, p90 {_ms(took.p90)}, most {_ms(took.most)}"),
+        ("tokens", f"{summary.input_tokens} in, {summary.output_tokens} out"),
+        ("cost", _usd(summary.cost_usd_micros)),
+        ("tool calls", summary.tool_calls),
+        ("models", ", ".join(summary.models) or "-"),
+        ("written to", out),
+    ]
+    print_table(("WHAT", "VALUE"), rows, empty="")
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"
+
+
+def _usd(micros: int) -> str:
+    return f"{micros / 1e6:.6f} USD"
+
+
+@bench.command()
+@click.argument("first", type=RESULTS)
+@click.argument("second", type=RESULTS)
+@shared_options
+def compare(options: Options, first: Path, second: Path) -> None:
+    """Show what changed from FIRST to SECOND, case by case.
+
+    The exit code is 4 when an expectation that was met no longer is.
+    """
+    from palyra.harness.compare import compare as compare_results  # noqa: PLC0415
+
+    try:
+        found = compare_results(first, second)
+    except PalyraError as error:
+        raise stop_for(error) from None
+    if options.as_json:
+        print_json(found)
+    else:
+        print_comparison(found)
+    raise SystemExit(PARTIAL if found.lost else DONE)
+
+
+def print_comparison(found: Comparison) -> None:
+    """The cases that ended otherwise, then both sides' figures."""
+    columns = ("CASE", "REPEAT", "MET", "STATE", "REASON", "ANSWER", "COST", "TIME")
+    changed = [_row(pair) for pair in found.pairs if pair.is_changed]
+    print_table(columns, changed, empty=f"{len(found.pairs)} pairs, all ended alike")
+    for name, alone in (("first", found.only_first), ("second", found.only_second)):
+        if alone:
+            say(f"only in the {name}: {len(alone)}, {alone[0][0]!r} among them", fg="yellow")
+    say()
+    sides = [_figures_row("first", found.first), _figures_row("second", found.second)]
+    print_table(("SIDE", "MET", "UNMET", "COST", "TOKENS", "MEDIAN"), sides, empty="")
+    say(f"{found.lost} lost, {found.won} won", fg="red" if found.lost else None)
+
+
+def _row(pair: Pair) -> tuple[object, ...]:
+    return (
+        pair.id,
+        pair.repeat,
+        _change(*(_met(met) for met in pair.met)),
+        _change(*pair.state),
+        _change(*(reason or "-" for reason in pair.reason)),
+        "same" if pair.is_same_answer else "differs",
+        f"{pair.cost_usd_micros / 1e6:+.6f}",
+        "-" if pair.took_ms is None else f"{pair.took_ms:+d} ms",
+    )
+
+
+def _met(met: bool | None) -> str:  # noqa: FBT001 - a value, not a switch
+    return {True: "yes", False: "no", None: "-"}[met]
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
+
+
+def _figures_row(name: str, figures: Figures) -> tuple[object, ...]:
+    return (
+        name,
+        figures.met,
+        figures.unmet,
+        _usd(figures.cost_usd_micros),
+        figures.tokens,
+        _ms(figures.median_took_ms),
+    )
