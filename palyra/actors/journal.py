@@ -163,7 +163,7 @@ class JournalHandle:
 
         Raises Unavailable while the journal is closed.
         """
-        return await self._run_blocking(query, self.store)  # type: ignore[return-value]  # RunBlocking says object
+        return await self._run_blocking(query, self.store)
 
     async def find(self, query: Callable[[JournalStore], T]) -> T:
         """One record, looked up by its key: all look-ups share a thread, at half of `read`'s price.

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from palyra.core.journal import (
     ChainedRow,
@@ -29,6 +29,9 @@ from palyra.core.records import (
 )
 from palyra.core.tools import Catalogue, ToolCall, ToolOutput
 from palyra.errors import PalyraError
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 NowMs = Callable[[], int]  # integer Unix milliseconds
 Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
@@ -143,4 +146,8 @@ class Policy(Protocol):
         """Allow, ask or deny; every error inside is a deny with the reason."""
 
 
-RunBlocking = Callable[..., Awaitable[object]]
+class RunBlocking(Protocol):
+    """A place for calls that block."""
+
+    def __call__(self, fn: Callable[[*Args], T], /, *args: *Args) -> Awaitable[T]:
+        """What `fn(*args)` returns.  Cancellation: not heard; the call runs to its end."""

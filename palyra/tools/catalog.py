@@ -88,10 +88,7 @@ class Toolbox:
             case InlineTool():
                 return tool.run(arguments)
             case ThreadTool():
-                output = await self._run_blocking(tool.run, arguments)
-                if not isinstance(output, ToolOutput):
-                    raise InvariantBroken(f"{tool.spec.name} returned {type(output).__name__}")
-                return output
+                return await self._run_blocking(tool.run, arguments)
             case AsyncTool():
                 return await tool.run(arguments, on_output)
             case _:

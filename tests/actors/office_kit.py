@@ -291,7 +291,7 @@ def now_ms() -> int:
     return int(trio.current_time() * 1000)
 
 
-async def inline_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
+async def inline_blocking(function: Callable[..., T], *arguments: object) -> T:
     """Blocking work without a thread, so that virtual time stands still."""
     await trio.lowlevel.checkpoint()
     return function(*arguments)
