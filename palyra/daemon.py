@@ -7,7 +7,8 @@ Builds the supervision tree of one daemon and runs it:
     ├─ hub        permanent    fan-out of events and progress
     ├─ work       dynamic      session:<id> and run:<id>
     ├─ recovery   transient    open runs go back to their sessions
-    └─ edge       one_for_one  listener and connections (absent when embedded or on stdio)
+    ├─ edge       one_for_one  listener and connections (absent when embedded or on stdio)
+    └─ page-check transient    after an unclean end, the journal's pages are looked at
 """
 
 import gc
@@ -22,6 +23,7 @@ import trio
 from palyra import __version__
 from palyra.actors import hub as hub_actor
 from palyra.actors import journal as journal_actor
+from palyra.actors import page_check
 from palyra.actors import work as work_branch
 from palyra.actors.approvals import Approvals
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
@@ -257,6 +259,7 @@ class Daemon:
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", recover, "transient"),
                 *extra,
+                page_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",
             on_exit=self._notice,

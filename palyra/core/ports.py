@@ -92,6 +92,13 @@ class JournalStore(Registry, Protocol):
     def verify(self, run_id: str | None = None) -> VerifyReport:
         """Check chain and signed roots, of one run or everything.  Never stops reads."""
 
+    def check(self, is_stopped: Callable[[], bool]) -> str | None:
+        """After an unclean end: what is wrong with the file as such, None when nothing is.
+
+        Reads everything, while the other calls go on, and gives up when `is_stopped` says so.  A
+        file that was found damaged is not opened again.
+        """
+
     def find_run(self, run_id: str) -> RunRecord | None: ...
     def list_runs(self, wanted: RunFilter) -> list[RunRecord]: ...
     def list_open_runs(self) -> list[RunRecord]: ...

@@ -87,14 +87,6 @@ def open_reader(path: Path, disk: Disk) -> apsw.Connection:
     return connection
 
 
-def check_structure(connection: apsw.Connection) -> None:
-    """Walk all pages.  Raises Unavailable when the file is damaged below the level of rows."""
-    finding = connection.execute("PRAGMA quick_check(1)").get
-    if finding != "ok":
-        text = " ".join(finding.split())
-        raise Unavailable(f"journal: the database is damaged ({text}): restore it from a backup")
-
-
 def _connect(path: Path, disk: Disk, flags: int) -> apsw.Connection:
     connection = apsw.Connection(
         str(path), flags=flags, vfs=disk.vfs, statementcachesize=_CACHED_STATEMENTS

@@ -29,7 +29,7 @@ from palyra.store.admission import Link
 from palyra.store.database import (
     Readers,
     Synchronous,
-    check_structure,
+    open_reader,
     open_writer,
     storage_errors,
 )
@@ -39,6 +39,7 @@ from palyra.store.keys import KeyRing
 from palyra.store.registry import SqliteRegistry
 from palyra.store.roots import Root, RootsFile, root_break
 from palyra.store.schema import SCHEMA_VERSION, migrate
+from palyra.store.structure import Structure
 from palyra.store.tapes import Extent, Place
 from palyra.store.verification import verify_journal, verify_run
 from palyra.store.writer import Writer
@@ -64,6 +65,7 @@ class SqliteJournal(SqliteRegistry):
         self._now_ms = now_ms
         self._disk = disk
         self._synchronous = synchronous
+        self._structure = Structure(path)
         self._opened: _Opened | None = None
 
     # --- the write half --------------------------------------------------------------------------
@@ -76,17 +78,18 @@ class SqliteJournal(SqliteRegistry):
         with storage_errors(f"open {self.path}"), ExitStack() as held:
             connection = open_writer(self.path, self._disk, self._synchronous)
             held.callback(connection.close)
+            self._structure.require_sound(connection)
             migrated_from = migrate(connection)
             found = owner.take(connection)
-            if not found.is_clean:
-                check_structure(connection)
             roots = self._open_roots(held, found)
             verification = _verify_end(connection, roots, found)
             writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
             _resume(writer, roots, verification, found)
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
+            held.callback(self._structure.stop)
             self._opened = _Opened(writer, roots, readers, held.pop_all())
+            self._structure.is_walk_due = not found.is_clean
         return OpenReport(
             schema_version=SCHEMA_VERSION,
             migrated_from=migrated_from,
@@ -109,8 +112,9 @@ class SqliteJournal(SqliteRegistry):
         """See `JournalStore.close`; whatever happens, nothing is left open."""
         opened = self._get_opened()
         self._opened = None
+        self._structure.stop()  # its transaction would keep the log from being folded in
         with storage_errors("close"), opened.held:
-            opened.writer.close()
+            opened.writer.close(is_clean=not self._structure.is_walk_due)
 
     # --- the read half ---------------------------------------------------------------------------
 
@@ -138,6 +142,14 @@ class SqliteJournal(SqliteRegistry):
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
         return self._read(lambda c: verify_run(_SqliteEvidence(c), entries, run_id, claimed_seq))
+
+    def check(self, is_stopped: Callable[[], bool]) -> str | None:
+        """See `JournalStore.check`."""
+        self._get_opened()
+        if self._structure.finding is not None or not self._structure.is_walk_due:
+            return self._structure.finding
+        with storage_errors("check"):
+            return self._structure.walk(open_reader(self.path, self._disk), is_stopped)
 
     def find_run(self, run_id: str) -> RunRecord | None:
         return self._read(lambda c: projections.find_run(c, run_id))

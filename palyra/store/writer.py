@@ -92,12 +92,12 @@ class Writer:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed
 
-    def close(self) -> None:
-        """Seal, mark the shutdown clean, fold the log into the database."""
+    def close(self, *, is_clean: bool = True) -> None:
+        """Seal, mark the shutdown clean if all is in order, fold the log into the database."""
         self.seal()
         with storage_errors("close"):
             with transaction(self._connection):
-                self._touch(self.position, is_clean=True)
+                self._touch(self.position, is_clean=is_clean)
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def find_head(self, run_id: str) -> Head:

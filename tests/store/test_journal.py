@@ -174,23 +174,6 @@ def test_a_setting_that_does_not_take_stops_the_journal(tmp_path: Path) -> None:
         sqlite_journal(tmp_path, disk=disk).open()
 
 
-def test_a_damaged_file_is_refused_after_an_unclean_end(tmp_path: Path) -> None:
-    """Pages that do not fit together stop the start, with the finding and the remedy."""
-    store = sqlite_journal(tmp_path)
-    store.open()
-    for start in range(0, 3000, 100):
-        store.commit([rows("run_a", start, 100)])
-    writer(store).wal_checkpoint(None, apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    assert store._opened is not None
-    store._opened.held.close()
-    content = bytearray(store.path.read_bytes())
-    for page in range(12, 90, 7):
-        content[page * 4096 : page * 4096 + 8] = bytes(8)
-    store.path.write_bytes(content)
-    with pytest.raises(Unavailable, match=r"damaged .*backup"):
-        sqlite_journal(tmp_path).open()
-
-
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """Foreign content is named, and left as it was."""
     path = tmp_path / "journal.sqlite3"

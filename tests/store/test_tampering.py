@@ -286,6 +286,7 @@ def test_a_break_is_reported_once_and_work_goes_on(tmp_path: Path, *, is_signed:
     store = sqlite_journal(tmp_path)
     assert store.open().verification.breaks == 1
     assert store.commit([rows("run_c", 0, 3), rows("run_a", 4, 1)]) == [None, None]
+    assert store.check(lambda: False) is None
     store.close()
     store = sqlite_journal(tmp_path)
     report = store.open()

@@ -126,6 +126,7 @@ class Twins(RuleBasedStateMachine):
                 store.close()
             report = store.open()
             assert (is_clean, None) == (report.was_clean, report.verification.first_break)
+            assert store.check(lambda: False) is None
         self.agree(*(store.verify().through_position for store in self.stores))
 
     @rule(

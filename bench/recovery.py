@@ -1,0 +1,310 @@
+"""How soon a daemon is back after an unclean end: a small journal, and one of a million events.
+
+Prints one JSON line.  Each case is a home whose daemon was killed (SIGKILL) with 100 runs open, and
+then started again: time from the fork to the first `hello` on a socket, to `ready` (which
+`daemon.json` announces), to the first and the last resumed step as their tapes have it, medians of
+several starts; and how late the event loop of a daemon in this process woke while it did the same.
+The journal of a million events is made once and kept under `.scratch/`.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from functools import partial
+from pathlib import Path
+
+import trio
+import uuid_utils
+
+from palyra.config import load
+from palyra.core.journal import Change
+from palyra.core.records import RunRecord, SessionRecord
+from palyra.core.tape import TapeRow
+from palyra.daemon import Daemon
+from palyra.net.client import Client, connect
+from palyra.net.tokens import new_token
+from palyra.store.journal import SqliteJournal
+from palyra.store.keys import KeyRing, read_operator_token
+
+EVENTS = 1_000_000
+EVENTS_PER_RUN = 25
+RUNS_PER_SESSION = 20
+RUNS_PER_SEAL = 41  # 1 025 events: a root as often as the daemon signs one
+OPEN_RUNS = 100
+STARTS = 3
+TICK_S = 0.0005
+LOOK_S = 0.002
+KEPT = Path(".scratch", "recovery").absolute()
+PAYLOAD = b'{"text":"' + b"x" * 289 + b'"}'
+UPGRADE = (
+    "GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
+    "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+# --- a journal of that size ----------------------------------------------------------------------
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def old_home(events: int) -> Path:
+    """A home whose runs have all ended, made at the first call."""
+    home = KEPT / f"home-{events}-{EVENTS_PER_RUN}"
+    if not home.exists():
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            fill(Path(folder), events)
+            Path(folder).chmod(0o700)
+            shutil.copytree(folder, home)
+    return home
+
+
+def fill(home: Path, events: int) -> None:
+    """Write that many events of ended runs, as a daemon does."""
+    keys = KeyRing.open(home / "keys")
+    read_operator_token(home / "keys", new_token)
+    store = SqliteJournal(home / "journal.sqlite3", keys, now_ms=now_ms, synchronous="normal")
+    store.open()
+    runs = events // EVENTS_PER_RUN
+    session_id = ""
+    for first in range(0, runs, RUNS_PER_SEAL):
+        batch = []
+        for number in range(first, min(first + RUNS_PER_SEAL, runs)):
+            if number % RUNS_PER_SESSION == 0:
+                session_id = f"ses_{uuid_utils.uuid7()}"
+                batch.append(Change(records=(old_session(session_id),)))
+            batch.append(old_run(f"run_{uuid_utils.uuid7()}", session_id))
+        assert not any(store.commit(batch))
+        store.seal()
+    store.close()
+
+
+def old_session(session_id: str) -> SessionRecord:
+    return SessionRecord(
+        session_id=session_id,
+        principal="operator",
+        key=None,
+        created_ms=now_ms(),
+        updated_ms=now_ms(),
+    )
+
+
+def old_run(run_id: str, session_id: str) -> Change:
+    """A run of average length that has ended."""
+    record = RunRecord(
+        run_id=run_id,
+        session_id=session_id,
+        state="done",
+        principal="operator",
+        agent="default",
+        model="scripted",
+        created_ms=now_ms(),
+        head_seq=EVENTS_PER_RUN - 1,
+    )
+    rows = tuple(
+        TapeRow(
+            run_id,
+            session_id,
+            seq,
+            now_ms(),
+            "turn.completed",
+            "operator",
+            redacted=False,
+            data=PAYLOAD,
+        )
+        for seq in range(EVENTS_PER_RUN)
+    )
+    return Change(rows=rows, records=(record,))
+
+
+# --- a daemon that is killed and started again ---------------------------------------------------
+
+
+def free_port() -> int:
+    """A port nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def killed_at_end(home: Path, port: int) -> Generator[None]:
+    """A daemon for the length of the block, then SIGKILL."""
+    workspace = home.parent / "workspace"
+    workspace.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "palyra", "serve", "--home", str(home)]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), "--workspace", str(workspace)],
+        env=os.environ | {"PALYRA_SERVER__REQUESTS_PER_S": "100000"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        (home / "daemon.json").unlink(missing_ok=True)
+
+
+def wait_hello(port: int) -> None:
+    """Return when the first frame after the upgrade says hello."""
+    while True:
+        with contextlib.suppress(ConnectionError), socket.socket() as client:
+            client.connect(("127.0.0.1", port))
+            client.sendall(UPGRADE.format(port=port).encode())
+            seen = b""
+            while b'"method":"hello"' not in seen:
+                seen += client.recv(4096) or _closed()
+            return
+        time.sleep(LOOK_S)
+
+
+def _closed() -> bytes:
+    raise ConnectionError("closed before hello")
+
+
+def wait_ready(home: Path) -> None:
+    """Return when the daemon has announced itself."""
+    while not (home / "daemon.json").exists():
+        time.sleep(LOOK_S)
+
+
+async def open_runs(home: Path) -> list[str]:
+    """Start runs that wait for their model until the daemon dies; their ids."""
+    async with connect(home=home, name="bench") as client:
+        started = [await client.start_run("/delay 3600000\n/say late") for _ in range(OPEN_RUNS)]
+        for run in started:
+            await wait_kind(client, run.run_id, "turn.started")
+    return [run.run_id for run in started]
+
+
+async def read_resumed(home: Path, run_ids: list[str]) -> list[int]:
+    """When the runs were resumed, Unix milliseconds."""
+    async with connect(home=home, name="bench") as client:
+        return sorted([await wait_kind(client, run_id, "run.recovered") for run_id in run_ids])
+
+
+async def wait_kind(client: Client, run_id: str, kind: str) -> int:
+    """When the last event of that kind came onto the tape, as soon as there is one."""
+    while True:
+        page = await client.read_tape(run_id)
+        found = [item.at_ms for item in page.events if item.kind == kind]
+        if found:
+            return found[-1]
+        await trio.sleep(LOOK_S)
+
+
+def start_once(home: Path, run_ids: list[str]) -> dict[str, float]:
+    """One start after a kill, milliseconds since the fork."""
+    port = free_port()
+    began_ms, began_s = time.time() * 1000, time.perf_counter()
+    with killed_at_end(home, port):
+        wait_hello(port)
+        hello_s = time.perf_counter() - began_s
+        wait_ready(home)
+        ready_s = time.perf_counter() - began_s
+        resumed_ms = trio.run(read_resumed, home, run_ids)
+    return {
+        "to_hello_ms": 1000 * hello_s,
+        "to_ready_ms": 1000 * ready_s,
+        "to_first_resumed_ms": resumed_ms[0] - began_ms,
+        "to_last_resumed_ms": resumed_ms[-1] - began_ms,
+    }
+
+
+# --- the loop meanwhile --------------------------------------------------------------------------
+
+
+async def measure_lag(home: Path) -> dict[str, float]:
+    """How late the loop wakes from the start of the tree to a second after `ready`."""
+    config = load(home=home, overrides={"tools.workspace": str(home.parent / "workspace")})
+    keys = KeyRing.open(home / "keys")
+    daemon = Daemon(config, keys=keys, operator_token=read_operator_token(home / "keys", new_token))
+    lags_s: list[float] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tick, lags_s)
+        await nursery.start(daemon.run)
+        await daemon.wait_ready()
+        await trio.sleep(0.2)
+        nursery.cancel_scope.cancel()
+    lags_s.sort()
+    return {
+        "loop_lag_p50_ms": 1000 * lags_s[len(lags_s) // 2],
+        "loop_lag_p99_ms": 1000 * lags_s[int(len(lags_s) * 0.99)],
+        "loop_lag_most_ms": 1000 * lags_s[-1],
+    }
+
+
+async def tick(lags_s: list[float]) -> None:
+    while True:
+        due_s = time.perf_counter() + TICK_S
+        await trio.sleep(TICK_S)
+        lags_s.append(time.perf_counter() - due_s)
+
+
+# --- the whole -----------------------------------------------------------------------------------
+
+
+def measure(source: Path | None) -> dict[str, float]:
+    """All figures of one case; `source` is the home to begin with, None for an empty one."""
+    with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+        home = Path(folder, "home")
+        if source is not None:
+            shutil.copytree(source, home)
+        with killed_at_end(home, free_port()):
+            wait_ready(home)
+            run_ids = trio.run(open_runs, home)
+        # Two of three attempts at most, or the runs would fail as exhausted: open others each time.
+        starts = []
+        for _ in range(STARTS):
+            starts.append(start_once(home, run_ids))
+            with killed_at_end(home, free_port()):
+                wait_ready(home)
+                run_ids = trio.run(partial(replace_runs, home, run_ids))
+        gc.collect()
+        lag = trio.run(measure_lag, home)
+    medians = {name: statistics.median(start[name] for start in starts) for name in starts[0]}
+    return {name: round(number, 1) for name, number in {**medians, **lag}.items()}
+
+
+async def replace_runs(home: Path, run_ids: list[str]) -> list[str]:
+    """End the open runs and open others."""
+    async with connect(home=home, name="bench") as client:
+        for run_id in run_ids:
+            await client.cancel(run_id)
+    return await open_runs(home)
+
+
+def main() -> None:
+    """Measure and print."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    small, large = measure(None), measure(old_home(EVENTS))
+    print(
+        json.dumps(
+            {
+                "bench": "recovery",
+                "open_runs": OPEN_RUNS,
+                "small": small,
+                "large_events": EVENTS,
+                "large": large,
+                "python": platform.python_version(),
+                "trio": trio.__version__,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

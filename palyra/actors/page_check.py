@@ -1,0 +1,45 @@
+"""The page check: after an unclean end somebody walks the whole journal, beside the work.
+
+Owns: nothing.  Talks to: the journal's store, in a reader's thread.
+Never: delays a start or a stop, or repairs anything.
+Restart: transient; damage is found again at once each time, so that the daemon ends and says why.
+"""
+
+from functools import partial
+from threading import Event
+
+import trio
+
+from palyra.actors.child import ChildSpec
+from palyra.actors.journal import JournalHandle
+from palyra.errors import Unavailable
+
+
+async def page_check(
+    journal: JournalHandle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Look once.  Raises Unavailable with the finding when the file is damaged.
+
+    Cancellation: the walk is ended; one that was due is due again at the next start.
+    """
+    task_status.started()
+    is_cancelled = Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_set_when_cancelled, is_cancelled)
+        damage = await journal.read(lambda store: store.check(is_cancelled.is_set))
+        nursery.cancel_scope.cancel("it has been looked at")
+    if damage is not None:
+        raise Unavailable(damage)
+
+
+async def _set_when_cancelled(event: Event) -> None:
+    """The walk is a call in a thread, which hears of no cancel by itself."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        event.set()
+
+
+def child_spec(journal: JournalHandle) -> ChildSpec:
+    """The last child of the daemon: nothing depends on it."""
+    return ChildSpec("page-check", partial(page_check, journal), "transient")
