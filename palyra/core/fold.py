@@ -78,7 +78,8 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
 @_rule(ev.MessageReceived)
 def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
     _need(run.state == "accepted", run, event)
-    return _replace(run, transcript=(*run.transcript, UserMessage(event.text)))
+    transcript = (*run.transcript, UserMessage(event.text))
+    return _replace(run, messages=run.messages + 1, transcript=transcript)
 
 
 @_rule(ev.RunStarted)

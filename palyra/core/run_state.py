@@ -63,6 +63,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     next_seq: int
     started_ms: int | None = None
     finished_ms: int | None = None
+    messages: int = 0  # received
     turn: int = 0
     attempt: int = 0  # of the current turn
     turn_is_open: bool = False
