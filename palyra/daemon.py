@@ -152,6 +152,7 @@ class Daemon:
             redactor=redactor,
             setting=blank_setting(redactor, self.keys, limits, self.host),
             limits=limits,
+            run_blocking=self.host.run_blocking,
             now_ms=self.host.now_ms,
             new_id=self.host.new_id,
             instance_id=self.instance_id,

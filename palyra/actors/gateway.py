@@ -12,7 +12,9 @@ import msgspec
 import trio
 
 from palyra.actors.approvals import Answer, receipt_for
+from palyra.actors.fork import fork_command
 from palyra.actors.office import Office
+from palyra.actors.replay import Replayer
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session import Begun, Withdraw
 from palyra.actors.sessions import Sessions
@@ -20,6 +22,7 @@ from palyra.core.access import Caller
 from palyra.core.approvals import recorded_outcome
 from palyra.core.commands import (
     Cancelled,
+    Forked,
     ReceiptKey,
     ResolveApproval,
     Resolved,
@@ -32,6 +35,7 @@ from palyra.core.journal import RunFilter
 from palyra.core.policy import PolicyDecision
 from palyra.core.ports import NowMs
 from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
+from palyra.core.replay import ReplayReport
 from palyra.core.run_state import phase
 from palyra.core.run_state import record as record_of
 from palyra.core.run_steps import Cancel, Steer
@@ -59,6 +63,7 @@ class Gateway:
     def __init__(self, office: Office, sessions: Sessions) -> None:
         self._office = office
         self._sessions = sessions
+        self._replayer = Replayer(office)
         self.is_draining = False
 
     # --- runs
@@ -99,6 +104,36 @@ class Gateway:
             raise InvalidParams(
                 f"no agent {command.agent!r}; known: {office.default_agent}", field="agent"
             )
+
+    async def fork_run(
+        self,
+        caller: Caller,
+        run_id: str,
+        at_seq: int,
+        text: str | None,
+        receipt: ReceiptKey | None = None,
+    ) -> Forked:
+        """A run in a session of its own that goes on from one of the caller's own runs.
+
+        Raises what `start_run` does, NotFound also for somebody else's run whoever asks, and
+        InvalidParams for a place where nothing can go on.  Cancellation: as for `start_run`.
+        """
+        caller.require("runs:write")
+        record = await self._get_record(caller, run_id)
+        if record.principal != caller.principal:
+            raise NotFound(f"no run {run_id!r}", field="run_id")
+        command = await self._office.journal.read(
+            lambda store: fork_command(store, run_id, at_seq, text)
+        )
+        started = await self.start_run(caller, command, receipt)
+        assert isinstance(started, Forked)  # noqa: S101 - the session answers a branch so
+        return started
+
+    async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
+        """What a replay of the run's tape comes to; see `actors.replay`.  Raises NotFound."""
+        caller.require("runs:read")
+        await self._get_record(caller, run_id)
+        return await self._replayer.replay(run_id, strict=strict)
 
     async def _submit(self, caller: Caller, command: StartRun, receipt: ReceiptKey | None) -> Begun:
         """Hand the message to its session; a session that just ended is made again."""

@@ -10,7 +10,7 @@ from palyra.actors.journal import JournalHandle
 from palyra.actors.tool_call import Gate
 from palyra.core.context import Prefix
 from palyra.core.ids import NewId
-from palyra.core.ports import LanguageModel, NowMs, Toolbox
+from palyra.core.ports import LanguageModel, NowMs, RunBlocking, Toolbox
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
 
@@ -30,6 +30,7 @@ class Office:
     redactor: Redactor
     setting: Setting  # a run adds its own `prepare` and `assemble`
     limits: Limits
+    run_blocking: RunBlocking
     now_ms: NowMs
     new_id: NewId
     instance_id: str

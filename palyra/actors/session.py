@@ -30,7 +30,8 @@ from palyra.actors.run import run_actor
 from palyra.actors.run_handle import RunHandle
 from palyra.core import events as ev
 from palyra.core.access import Caller
-from palyra.core.commands import Disposition, ReceiptKey, Started, StartRun
+from palyra.core.commands import Disposition, Forked, ReceiptKey, Started, StartRun
+from palyra.core.fork import Branch
 from palyra.core.journal import Change
 from palyra.core.records import Record, SessionRecord
 from palyra.core.run import accept
@@ -225,8 +226,9 @@ class _SessionActor:
         step = accept(
             office.new_id("run"),
             self.accepted(message),
-            ev.MessageReceived(text=command.text, attachments=command.attachments),
+            received(command),
             office.setting,
+            inherited=tuple(command.branch.events()) if command.branch is not None else (),
         )
         run = RunHandle(step.run)
         position = self.enqueue(run, disposition)
@@ -237,6 +239,8 @@ class _SessionActor:
             disposition=disposition,
             position=position,
         )
+        if command.branch is not None:
+            started = forked(started, command.branch)
         handle.record = msgspec.structs.replace(handle.record, updated_ms=step.now_ms)
         records: list[Record] = [handle.record, record(step.run)]
         if message.receipt is not None:
@@ -261,6 +265,7 @@ class _SessionActor:
             approval_mode=command.approval_mode,
             json_mode=command.json_mode,
             budget=command.budget,
+            parent_run_id=command.branch.run_id if command.branch is not None else None,
         )
 
     def enqueue(self, run: RunHandle, disposition: Disposition) -> int | None:
@@ -360,3 +365,17 @@ class _SessionActor:
             scope="sessions:read",
         )
         message.reply.put((handle.record, ticket))
+
+
+def received(command: StartRun) -> ev.MessageReceived | None:
+    """The message as the tape has it; a fork without a text goes on without one."""
+    if command.branch is not None and not command.text:
+        return None
+    return ev.MessageReceived(text=command.text, attachments=command.attachments)
+
+
+def forked(started: Started, branch: Branch) -> Forked:
+    """The answer to whoever asked for a fork."""
+    return Forked(
+        **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
+    )

@@ -88,6 +88,10 @@ class Gate:
             verdict=Refusal(reason=refused.reason, repair_hint=refused.repair_hint),
         )
 
+    def alone(self) -> "Gate":
+        """The same, as if no prompt waited anywhere: for a look at what would be decided."""
+        return Gate(self._toolbox, self._policy, lambda _principal: 0)
+
     def facts(self, run: Run) -> RunFacts:
         """What the gate must know of the run."""
         accepted = run.accepted

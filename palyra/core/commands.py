@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.events import ApprovalMode, Budget
+from palyra.core.fork import Branch
 from palyra.core.records import ApprovalScope, QueueMode, RunPhase, RunRecord, RunState
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
@@ -32,6 +33,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget = Budget()
     attachments: tuple[dict[str, Any], ...] = ()
     origin: str = "interactive"
+    branch: Branch | None = None  # of another run, to go on from; then the text may be empty
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,6 +44,13 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq: int  # last committed seq that belongs to the acceptance
     disposition: Disposition
     position: int | None = None  # place in the session's queue, from 1
+
+
+class Forked(Started, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that goes on from another one."""
+
+    parent_run_id: str
+    at_seq: int  # the last event of the other run that counts: where its conversation was whole
 
 
 class ChangeQueue(msgspec.Struct, frozen=True, kw_only=True):

@@ -195,6 +195,7 @@ class Kit:
             redactor=redactor,
             setting=blank_setting(redactor, limits),
             limits=limits,
+            run_blocking=inline_blocking,
             now_ms=now_ms,
             new_id=new_id,
             instance_id="i1",
