@@ -1,14 +1,8 @@
 """The composition root: the only file that knows every package.
 
-Builds the supervision tree of one daemon and runs it:
-
-    daemon        rest_for_one
-    ├─ journal    permanent    one writer thread, group commit
-    ├─ hub        permanent    fan-out of events and progress
-    ├─ work       dynamic      session:<id> and run:<id>
-    ├─ recovery   transient    open runs go back to their sessions
-    ├─ edge       one_for_one  listener and connections (absent when embedded or on stdio)
-    └─ page-check transient    after an unclean end, the journal's pages are looked at
+Wires the parts of one daemon and runs its supervision tree (drawn in docs/architecture.md).  What
+only a process has (the edge, signals, stdio) is handed in by `serve`; an embedded daemon lives
+without.
 """
 
 import gc

@@ -1,6 +1,6 @@
 """`palyra runs`: what was asked of the daemon, and how it stands."""
 
-from typing import get_args
+from typing import Literal, get_args
 
 import click
 
@@ -86,8 +86,8 @@ def cancel(options: Options, run_id: str, reason: str) -> None:
 @shared_options
 def wait(options: Options, run_id: str, *, attention: bool) -> None:
     """Wait for the end of a run; the exit code tells how it ended."""
-    until = "attention" if attention else "terminal"
-    run = talk(options, lambda client: client.wait_run(run_id, until=until))  # type: ignore[arg-type]  # a literal
+    until: Literal["attention", "terminal"] = "attention" if attention else "terminal"
+    run = talk(options, lambda client: client.wait_run(run_id, until=until))
     _print_run(options, run)
     raise SystemExit(EXIT_OF.get(run.state, DONE))
 

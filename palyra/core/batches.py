@@ -27,17 +27,6 @@ def next_batch(waiting: Sequence[Slot], limit: int = MAX_PARALLEL) -> int:
     return size
 
 
-def plan_batches(calls: Sequence[Slot], limit: int = MAX_PARALLEL) -> list[range]:
-    """All batches of a turn, as ranges of positions."""
-    batches: list[range] = []
-    start = 0
-    while start < len(calls):
-        size = next_batch(calls[start:], limit)
-        batches.append(range(start, start + size))
-        start += size
-    return batches
-
-
 def _disturbs(one: Slot, other: Slot) -> bool:
     classes = {one[0], other[0]}
     if not classes <= PARALLEL:

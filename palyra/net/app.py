@@ -95,8 +95,8 @@ class Pages:
         return caller
 
 
-class Gate:
-    """The ASGI app that every request meets first; Host and Origin are checked here."""
+class Guarded:
+    """The app behind the checks of Host and Origin, which every request meets first."""
 
     def __init__(self, app: QuartTrio, sources: HttpSources) -> None:
         self._app = app
@@ -123,8 +123,8 @@ class Gate:
 
 
 def build_server(sources: HttpSources) -> AppServer:
-    """The app behind its gate, ready for connections."""
-    return AppServer(cast("ASGIFramework", Gate(build_app(sources), sources)))
+    """The guarded app, ready for connections."""
+    return AppServer(cast("ASGIFramework", Guarded(build_app(sources), sources)))
 
 
 def build_app(sources: HttpSources) -> QuartTrio:

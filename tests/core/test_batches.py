@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core.batches import MAX_PARALLEL, Slot, next_batch, plan_batches
+from palyra.core.batches import MAX_PARALLEL, Slot, next_batch
 from palyra.core.tools import PARALLEL
 
 READ, SCOPED, NETWORK, EFFECT = "read_only_safe", "path_scoped", "idempotent_network", "effect"
@@ -17,6 +17,17 @@ SLOTS = st.lists(
     ),
     max_size=12,
 )
+
+
+def plan_batches(calls: list[Slot]) -> list[range]:
+    """All batches of a turn, as ranges of positions."""
+    batches: list[range] = []
+    start = 0
+    while start < len(calls):
+        size = next_batch(calls[start:])
+        batches.append(range(start, start + size))
+        start += size
+    return batches
 
 
 @pytest.mark.parametrize(
