@@ -64,7 +64,7 @@ class _Mismatch(Exception):
     def __init__(self, path: tuple[str | int, ...], expected: str, got: str) -> None:
         self.position = _position(path)
         self.expected = expected
-        self.reason = f"{self.position}: expected {expected}, got {got}"
+        self.reason = f"{self.position}: got {got}"
         super().__init__(self.reason)
 
 
@@ -109,7 +109,7 @@ def _canonical(arguments: dict[str, Any], cap_bytes: int) -> bytes:
     except NotCanonical:
         raise _Mismatch((), "numbers within ±(2^53-1) and valid Unicode", "others") from None
     if len(canonical) > cap_bytes:
-        raise _Mismatch((), f"at most {cap_bytes} bytes", f"{len(canonical)}")
+        raise _Mismatch((), f"at most {cap_bytes} bytes", f"{len(canonical)} bytes")
     return canonical
 
 
