@@ -119,48 +119,51 @@ async def _settle(
     run: "RunHandle", office: "Office", prompt: ApprovalRecord, first: Answer | None
 ) -> Resolved:
     """Have the run record the outcome; answer the winner once it is committed."""
+    heard, now_ms = _hear(prompt, first), office.now_ms()
+
+    def outcome(seq: int) -> Resolved:
+        return Resolved(
+            decision=heard.decision,
+            scope=heard.scope,
+            by=heard.by,
+            resolved_ms=now_ms,
+            won=True,
+            run_id=prompt.run_id,
+            seq=seq,
+        )
+
+    key = None if first is None else first.receipt
+    try:
+        seq = await run.hear(
+            heard,
+            receipt=None if key is None else lambda seq: receipt_for(key, outcome(seq), now_ms),
+            timeout_s=SETTLE_TIMEOUT_S,
+        )
+    except IllegalState:  # the run is ending: its end, once committed, closes this prompt
+        await trio.sleep_forever()
+    if first is not None:
+        first.reply.put(outcome(seq))
+    tell_resolved(office.hub, prompt, outcome(seq))
+    return outcome(seq)
+
+
+def _hear(prompt: ApprovalRecord, first: Answer | None) -> ApprovalAnswered:
+    """What the run is told: the answer, or that nobody gave one."""
     if first is None:
-        heard = ApprovalAnswered(
+        return ApprovalAnswered(
             approval_id=prompt.approval_id,
             decision="deny",
             scope="once",
             by="deadline",
             reason="nobody answered in time",
         )
-    else:
-        heard = ApprovalAnswered(
-            approval_id=prompt.approval_id,
-            decision=first.command.decision,
-            scope=first.command.scope,
-            by=first.by,
-            reason=first.command.reason,
-        )
-    outcome = Resolved(
-        decision=heard.decision,
-        scope=heard.scope,
-        by=heard.by,
-        resolved_ms=office.now_ms(),
-        won=True,
-        run_id=prompt.run_id,
-        seq=-1,
+    return ApprovalAnswered(
+        approval_id=prompt.approval_id,
+        decision=first.command.decision,
+        scope=first.command.scope,
+        by=first.by,
+        reason=first.command.reason,
     )
-
-    def at(seq: int) -> Resolved:
-        return msgspec.structs.replace(outcome, seq=seq)
-
-    key = first.receipt if first is not None else None
-    try:
-        seq = await run.hear(
-            heard,
-            receipt=None if key is None else lambda seq: receipt_for(key, at(seq), office.now_ms()),
-            timeout_s=SETTLE_TIMEOUT_S,
-        )
-    except IllegalState:  # the run is ending: its end, once committed, closes this prompt
-        await trio.sleep_forever()
-    if first is not None:
-        first.reply.put(at(seq))
-    tell_resolved(office.hub, prompt, at(seq))
-    return at(seq)
 
 
 def tell_resolved(hub: HubHandle, prompt: ApprovalRecord, outcome: Resolved) -> None:

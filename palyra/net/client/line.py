@@ -223,7 +223,7 @@ class Line:
         subscription.is_opening = False
         self._begin(subscription)
 
-    def _route(self, _link: Link, method: str, params: msgspec.Raw) -> None:
+    def _route(self, method: str, params: msgspec.Raw) -> None:
         """Hand a notification to whom it concerns.  Called by the link's reader; never waits."""
         match method:
             case "tape.event":

@@ -28,7 +28,7 @@ PING_EVERY_S = 20.0
 PONG_WITHIN_S = 10.0
 QUEUED_REQUESTS = 64
 
-OnNotice = Callable[["Link", str, msgspec.Raw], None]
+OnNotice = Callable[[str, msgspec.Raw], None]  # method and params
 OnResult = Callable[[msgspec.Raw], None]
 
 
@@ -154,7 +154,7 @@ class Link:
 
     def _accept(self, frame: Frame) -> None:
         if frame.method is not None:
-            self._on_notice(self, frame.method, frame.params)
+            self._on_notice(frame.method, frame.params)
             return
         waiting = self._waiting.get(frame.id) if frame.id is not None else None
         if waiting is None:
