@@ -12,7 +12,8 @@ import trio
 from palyra.actors.office import Office
 from palyra.core.context import assemble
 from palyra.core.events import RunAccepted
-from palyra.core.replay import Replay, ReplayReport
+from palyra.core.replay import Replay
+from palyra.core.replay_report import ReplayReport
 from palyra.core.run_steps import Setting
 from palyra.core.tape import TapeRow
 from palyra.errors import TooLarge

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.branch import Branch
 from palyra.core.events import ApprovalMode, Budget
-from palyra.core.fork import Branch
 from palyra.core.records import ApprovalScope, QueueMode, RunPhase, RunRecord, RunState
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]

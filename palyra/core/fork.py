@@ -5,18 +5,17 @@ result.  The branch carries the messages themselves, so that the new run's tape 
 without the old one, and says which event they reach to, so that it can be proved against it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.branch import Branch
 from palyra.core.fold import apply, begin
-from palyra.core.prompt import AssistantMessage, Message
+from palyra.core.prompt import AssistantMessage
 from palyra.core.run_state import Run, transcript_with_results
-from palyra.core.tape import MAX_PAYLOAD_BYTES, TapeRow
+from palyra.core.tape import TapeRow
 from palyra.errors import InvalidParams, InvariantBroken
-
-CHUNK_BYTES = MAX_PAYLOAD_BYTES * 3 // 4  # of messages in one event, unless one alone is larger
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,22 +23,6 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int
     run: Run  # as it was then
-
-
-class Branch(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to go on from, and where it comes from."""
-
-    run_id: str
-    at_seq: int
-    link: str  # of that event in the journal's chain, hex
-    messages: tuple[Message, ...]
-
-    def events(self) -> Iterator[ev.ConversationInherited]:
-        """The branch as the new tape holds it, in as many events as its size takes."""
-        for messages in _chunks(self.messages):
-            yield ev.ConversationInherited(
-                run_id=self.run_id, at_seq=self.at_seq, link=self.link, messages=messages
-            )
 
 
 def find_point(rows: Iterable[TapeRow], at_seq: int) -> Point:
@@ -88,17 +71,3 @@ def make_branch(point: Point, link: bytes, text: str | None) -> Branch:
             field="text",
         )
     return Branch(run_id=point.run.run_id, at_seq=point.seq, link=link.hex(), messages=messages)
-
-
-def _chunks(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
-    """The messages in order, cut into pieces that an event can hold."""
-    chunk: list[Message] = []
-    size = 0
-    for message in messages:
-        more = len(msgspec.json.encode(message))
-        if chunk and size + more > CHUNK_BYTES:
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(message)
-        size += more
-    yield tuple(chunk)

@@ -24,6 +24,7 @@ import msgspec
 from palyra.core import events as ev
 from palyra.core.excerpt import excerpt
 from palyra.core.replay_record import Record, read_input
+from palyra.core.replay_report import Divergence, ReplayReport
 from palyra.core.replay_setting import Answers
 from palyra.core.run import accept, decide
 from palyra.core.run_steps import Setting
@@ -35,33 +36,6 @@ if TYPE_CHECKING:
     from palyra.core.run_state import Run
 
 SHOWN_BYTES = 400  # of each value in a divergence
-
-
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first place where tape and replay differ; values are JSON, redacted and cut."""
-
-    seq: int
-    kind: str  # on the tape; empty behind its end
-    field: str  # `attestation.output_sha256`; `kind` when another event follows
-    expected: str  # on the tape
-    found: str  # in the replay
-
-
-class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a replay came to.
-
-    The digests are SHA-256 over kind, time and payload of every event up to the first divergence,
-    that one included: equal exactly when the run matched.
-    """
-
-    run_id: str
-    matched: bool
-    strict: bool
-    events: int  # of the tape
-    recorded_digest: str
-    replayed_digest: str
-    first_divergence: Divergence | None = None
-    unjudged: tuple[int, ...] = ()  # proposals that a strict replay could not put to the gate
 
 
 class Replay:

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from palyra.core.access import Caller
 from palyra.core.commands import (
     Cancelled,
+    Forked,
     ReceiptKey,
     ResolveApproval,
     Resolved,
@@ -17,6 +18,7 @@ from palyra.core.journal import Change, RunFilter
 from palyra.core.policy import PolicyDecision
 from palyra.core.ports import JournalStore
 from palyra.core.records import ApprovalRecord, SessionRecord
+from palyra.core.replay_report import ReplayReport
 from palyra.core.tools import Catalogue
 
 T = TypeVar("T")
@@ -43,6 +45,15 @@ class Gateway(Protocol):
     async def start_run(
         self, caller: Caller, command: StartRun, receipt: ReceiptKey | None = None
     ) -> Started: ...
+    async def fork_run(
+        self,
+        caller: Caller,
+        run_id: str,
+        at_seq: int,
+        text: str | None,
+        receipt: ReceiptKey | None = None,
+    ) -> Forked: ...
+    async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport: ...
     async def steer_run(
         self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None
     ) -> int: ...

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core import events as ev
-from palyra.core.replay import Replay, ReplayReport
+from palyra.core.replay import Replay
+from palyra.core.replay_report import ReplayReport
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,

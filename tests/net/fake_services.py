@@ -14,6 +14,7 @@ from palyra.actors.hub import Hub, hub
 from palyra.core.access import Caller
 from palyra.core.commands import (
     Cancelled,
+    Forked,
     ReceiptKey,
     ResolveApproval,
     Resolved,
@@ -27,6 +28,7 @@ from palyra.core.journal import Change, RunFilter
 from palyra.core.policy import PolicyDecision
 from palyra.core.records import ApprovalRecord, Receipt, Role, SessionRecord, TokenRecord
 from palyra.core.redact import Redactor
+from palyra.core.replay_report import ReplayReport
 from palyra.core.tape import TapeRow
 from palyra.core.tools import Catalogue, ToolSpec
 from palyra.errors import NotFound
@@ -66,6 +68,7 @@ class FakeGateway:
         self.gate = trio.Event()  # effects wait for it
         self.gate.set()
         self.wake = trio.Event()  # ends `wait_run`
+        self.stranded_count = 0
 
     async def _effect(self, name: str, receipt: ReceiptKey | None, result: msgspec.Struct) -> None:
         await self.gate.wait()
@@ -88,6 +91,37 @@ class FakeGateway:
         await self._effect(f"start {command.text}", receipt, started)
         self.store.runs[run_id] = run_record(run_id, principal=caller.principal)
         return started
+
+    async def fork_run(
+        self,
+        caller: Caller,
+        run_id: str,
+        at_seq: int,
+        text: str | None,
+        receipt: ReceiptKey | None = None,
+    ) -> Forked:
+        await self.get_run(caller, run_id)
+        made = Forked(
+            run_id="run_2",
+            session_id="ses_2",
+            seq=2,
+            disposition="started",
+            parent_run_id=run_id,
+            at_seq=at_seq - 1,
+        )
+        await self._effect(f"fork {text}", receipt, made)
+        return made
+
+    async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
+        await self.get_run(caller, run_id)
+        return ReplayReport(
+            run_id=run_id,
+            matched=True,
+            strict=strict,
+            events=1,
+            recorded_digest="d",
+            replayed_digest="d",
+        )
 
     async def steer_run(
         self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None

@@ -39,6 +39,8 @@ CALLS: dict[str, Call] = {
         "hi", session_key="k", agent="a", model="m", queue_mode="steer", approval_mode="deny",
         json_mode=True, origin="test", attachments=[{"name": "x"}], session_id=None,
     ),
+    "run.fork": lambda client: client.fork_run(RUN, 7, "again", idempotency_key="k"),
+    "run.replay": lambda client: client.replay_run(RUN, strict=True),
     "run.steer": lambda client: client.steer(RUN, "left"),
     "run.cancel": lambda client: client.cancel(RUN, "enough"),
     "run.get": lambda client: client.get_run(RUN),

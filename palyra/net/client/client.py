@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal, TypedDict, Unpack
 
-from palyra.core.commands import Cancelled, Resolved, Started, Steered
+from palyra.core.commands import Cancelled, Forked, Resolved, Started, Steered
 from palyra.core.events import ApprovalMode, Budget
 from palyra.core.records import ApprovalRecord, ApprovalScope, QueueMode, RunState
+from palyra.core.replay_report import ReplayReport
 from palyra.errors import Unavailable
 from palyra.net.client.admin import Admin
 from palyra.net.client.replies import (
@@ -76,6 +77,27 @@ class Client(Admin):
         """The message is durable and belongs to the run named in the result."""
         return await self._mutate("run.start", {"text": text, **options}, Started)
 
+    async def fork_run(
+        self,
+        run_id: str,
+        at_seq: int,
+        text: str | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Forked:
+        """A new run, in a session of its own, that goes on from a run as it was at `at_seq`.
+
+        Without a text the model goes on with what it had; `at_seq` of the result is where the
+        conversation was whole, at or before the one asked for.
+        """
+        params = {
+            "run_id": run_id,
+            "at_seq": at_seq,
+            "text": text,
+            "idempotency_key": idempotency_key,
+        }
+        return await self._mutate("run.fork", params, Forked)
+
     async def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> int:
         """The committed seq of a word that reaches the model at its next boundary."""
         params = {"run_id": run_id, "text": text, "idempotency_key": idempotency_key}
@@ -111,6 +133,10 @@ class Client(Admin):
                 continue
             if not view.timed_out:
                 return view
+
+    async def replay_run(self, run_id: str, *, strict: bool = False) -> ReplayReport:
+        """What deciding the run again from its tape comes to; strictly with the rules of now."""
+        return await self._ask("run.replay", {"run_id": run_id, "strict": strict}, ReplayReport)
 
     # --- tapes ---
 

@@ -1,13 +1,14 @@
-"""run.*: start, steer, cancel, look, wait."""
+"""run.*: start, fork, steer, cancel, look, wait, replay."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from palyra.core.commands import Cancelled, Disposition, RunView, Started, StartRun, Steered
+from palyra.core.commands import Cancelled, Disposition, Forked, RunView, Started, StartRun, Steered
 from palyra.core.events import ApprovalMode, Budget
 from palyra.core.journal import RunFilter
 from palyra.core.records import QueueMode, RunPhase, RunState, Usage
+from palyra.core.replay_report import ReplayReport
 from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
 from palyra.net.params import Params
 from palyra.net.subscription import Wanted
@@ -49,6 +50,21 @@ class StartedRun(Result, frozen=True, kw_only=True):
     disposition: Disposition
     position: int | None = None
     subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
+
+
+class RunFork(Mutation, frozen=True, kw_only=True):
+    """Go on from a run as it was at `at_seq`; without a text the model simply goes on."""
+
+    run_id: Id
+    at_seq: Annotated[int, msgspec.Meta(ge=0)]
+    text: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+
+
+class RunReplay(Params, frozen=True, kw_only=True):
+    """Decide a run again from its tape; strictly also what the settings decided."""
+
+    run_id: Id
+    strict: bool = False
 
 
 class RunSteer(Mutation, frozen=True, kw_only=True):
@@ -156,6 +172,20 @@ def _watch(call: Call, run_id: str) -> str:
     return subscription.subscription_id
 
 
+async def fork(call: Call, params: RunFork) -> Forked:
+    gateway = call.services.gateway
+    return await call.once(
+        Forked,
+        lambda: gateway.fork_run(call.caller, params.run_id, params.at_seq, params.text, call.key),
+        is_kept_by_effect=True,
+    )
+
+
+async def replay(call: Call, params: RunReplay) -> ReplayReport:
+    gateway = call.services.gateway
+    return await gateway.replay_run(call.caller, params.run_id, strict=params.strict)
+
+
 async def steer(call: Call, params: RunSteer) -> Steered:
     async def effect() -> Steered:
         gateway = call.services.gateway
@@ -204,9 +234,11 @@ def _show(view: RunView) -> RunShown:
 
 METHODS = (
     Method("run.start", RunStart, StartedRun, "runs:write", start),
+    Method("run.fork", RunFork, Forked, "runs:write", fork),
     Method("run.steer", RunSteer, Steered, "runs:write", steer),
     Method("run.cancel", RunCancel, Cancelled, "runs:write", cancel),
     Method("run.get", RunGet, RunShown, "runs:read", get),
     Method("run.list", RunList, Runs, "runs:read", list_),
     Method("run.wait", RunWait, RunWaited, "runs:read", wait),
+    Method("run.replay", RunReplay, ReplayReport, "runs:read", replay, is_bulk=True),
 )

@@ -1,0 +1,30 @@
+"""What a replay comes to (`core.replay`)."""
+
+import msgspec
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """The first place where tape and replay differ; values are JSON, redacted and cut."""
+
+    seq: int
+    kind: str  # on the tape; empty behind its end
+    field: str  # `attestation.output_sha256`; `kind` when another event follows
+    expected: str  # on the tape
+    found: str  # in the replay
+
+
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a replay came to.
+
+    The digests are SHA-256 over kind, time and payload of every event up to the first divergence,
+    that one included: equal exactly when the run matched.
+    """
+
+    run_id: str
+    matched: bool
+    strict: bool
+    events: int  # of the tape
+    recorded_digest: str
+    replayed_digest: str
+    first_divergence: Divergence | None = None
+    unjudged: tuple[int, ...] = ()  # proposals that a strict replay could not put to the gate
