@@ -25,7 +25,7 @@ from palyra.core.gate import (
 )
 from palyra.core.policy import PolicyDecision
 from palyra.core.prompt import ProposedCall
-from palyra.tools.catalog import build_catalogue
+from palyra.core.tools import build_catalogue
 from palyra.tools.files import list_dir_spec, read_file_spec, write_file_spec
 from palyra.tools.policy import CedarPolicy
 

@@ -19,6 +19,7 @@ from palyra.actors import hub as hub_actor
 from palyra.actors import journal as journal_actor
 from palyra.actors import page_check
 from palyra.actors import work as work_branch
+from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
@@ -51,12 +52,10 @@ from palyra.net.tally import Tally
 from palyra.net.tokens import authenticate, digest_token, token_record
 from palyra.net.transport import Transport
 from palyra.parts import (
-    DEFAULT_AGENT,
     Host,
     blank_setting,
     cedar_policy,
     default_model,
-    prefixes,
     scripted_model,
     sqlite_journal,
 )
@@ -140,7 +139,7 @@ class Daemon:
             toolbox=toolbox,
             gate=Gate(toolbox, self.policy, approvals.count),
             models=models,
-            prefix=prefixes(toolbox),
+            agents=Agents(self.journal, toolbox, models, redactor, self.host.now_ms),
             approvals=approvals,
             directory=self.directory,
             redactor=redactor,
@@ -150,7 +149,6 @@ class Daemon:
             now_ms=self.host.now_ms,
             new_id=self.host.new_id,
             instance_id=self.instance_id,
-            default_agent=DEFAULT_AGENT.name,
             default_model=default_model(config, models),
             queue_cap=config.runs.queue_cap,
             max_open=config.runs.max_open,

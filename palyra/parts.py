@@ -14,7 +14,6 @@ from palyra.actors.ids import new_id
 from palyra.actors.journal import Thread
 from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
-from palyra.core.context import Agent, Prefix, stable_prefix
 from palyra.core.ids import NewId
 from palyra.core.ports import LanguageModel, NowMs, RunBlocking
 from palyra.core.redact import Redactor
@@ -24,16 +23,10 @@ from palyra.models.scripted import Scripted
 from palyra.models.scripts import parse_scripts
 from palyra.store.journal import SqliteJournal
 from palyra.store.keys import KeyRing
-from palyra.tools.catalog import Toolbox
 from palyra.tools.policy import CedarPolicy
 
 log = structlog.get_logger("palyra.daemon")
 MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
-DEFAULT_AGENT = Agent(
-    name="default",
-    instructions="You are a careful assistant. Use tools when they help; say what you did.",
-    model="scripted",
-)
 
 
 def now_ms() -> int:
@@ -98,20 +91,6 @@ def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
         now_ms=now_ms,
         synchronous=config.journal.synchronous,
     )
-
-
-def prefixes(toolbox: Toolbox) -> Callable[[str], Prefix]:
-    """The stable prefix of an agent's requests, built anew when the catalogue changes."""
-    built: dict[str, Prefix] = {}
-
-    def prefix(_agent: str) -> Prefix:
-        catalogue = toolbox.catalogue()
-        if catalogue.hash not in built:
-            built.clear()
-            built[catalogue.hash] = stable_prefix(DEFAULT_AGENT, catalogue)
-        return built[catalogue.hash]
-
-    return prefix
 
 
 def blank_setting(redactor: Redactor, keys: KeyRing, limits: Limits, host: Host) -> Setting:

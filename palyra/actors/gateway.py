@@ -78,8 +78,8 @@ class Gateway:
         """
         caller.require("runs:write")
         self._check_room()
-        self._check_names(command)
-        begun = await self._submit(caller, command, receipt)
+        chosen = await self._choose(command)
+        begun = await self._submit(caller, chosen, receipt)
         await begun.ticket.wait()
         return begun.started
 
@@ -95,15 +95,18 @@ class Gateway:
         if office.journal.backlog > MAX_BACKLOG_ROWS:
             raise Overloaded("the journal is behind", retry_after_ms=500)
 
-    def _check_names(self, command: StartRun) -> None:
+    async def _choose(self, command: StartRun) -> StartRun:
+        """The command with the agent as it is now, and the model the run is to have."""
         office = self._office
-        if command.model is not None and command.model not in office.models:
+        agent = await office.agents.get_present(command.agent)
+        model = command.model or agent.model or office.default_model
+        if model not in office.models:
+            whose = f" (of the agent {agent.name!r})" if command.model is None else ""
             known = ", ".join(sorted(office.models))
-            raise InvalidParams(f"no model {command.model!r}; known: {known}", field="model")
-        if command.agent not in {None, office.default_agent}:
-            raise InvalidParams(
-                f"no agent {command.agent!r}; known: {office.default_agent}", field="agent"
-            )
+            raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
+        return msgspec.structs.replace(
+            command, agent=agent.name, agent_version=agent.version, model=model
+        )
 
     async def fork_run(
         self,
@@ -297,16 +300,20 @@ class Gateway:
 
     # --- tools
 
-    def catalogue(self) -> Catalogue:
-        """The tools there are."""
-        return self._office.toolbox.catalogue()
+    async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue:
+        """The tools that agent may call now; the default one for None.  Raises InvalidParams."""
+        caller.require("tools:read")
+        agents = self._office.agents
+        return agents.prefix(await agents.get_present(agent)).catalogue
 
     async def explain_policy(
-        self, caller: Caller, tool: str, arguments: dict[str, Any]
+        self, caller: Caller, tool: str, arguments: dict[str, Any], agent: str | None = None
     ) -> PolicyDecision:
         """What the rules would answer.  Raises InvalidParams for a call intake would refuse."""
         caller.require("tools:read")
-        return self._office.gate.explain(caller, tool, arguments)
+        agents = self._office.agents
+        prefix = agents.prefix(await agents.get_present(agent))
+        return self._office.gate.explain(caller, tool, arguments, prefix)
 
     # --- sessions
 

@@ -1,14 +1,14 @@
 """What every run and session of the daemon works with, wired once by `daemon.py`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
 from palyra.actors.directory import Directory
 from palyra.actors.hub import HubHandle
 from palyra.actors.journal import JournalHandle
 from palyra.actors.tool_call import Gate
-from palyra.core.context import Prefix
 from palyra.core.ids import NewId
 from palyra.core.ports import LanguageModel, NowMs, RunBlocking, Toolbox
 from palyra.core.redact import Redactor
@@ -24,7 +24,7 @@ class Office:
     toolbox: Toolbox
     gate: Gate
     models: Mapping[str, LanguageModel]
-    prefix: Callable[[str], Prefix]  # agent name -> stable prefix of its requests
+    agents: Agents
     approvals: Approvals
     directory: Directory
     redactor: Redactor
@@ -34,7 +34,6 @@ class Office:
     now_ms: NowMs
     new_id: NewId
     instance_id: str
-    default_agent: str
     default_model: str
     queue_cap: int
     max_open: int

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from palyra.actors.tool_call import Gate
+from palyra.core.context import Prefix
 from palyra.core.prompt import ProposedCall
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Preparation
@@ -16,10 +17,11 @@ from palyra.core.run_steps import Preparation
 class Operands:
     """Unredacted arguments of one run's calls: as proposed, then as coerced by intake."""
 
-    __slots__ = ("_arguments", "_gate", "_proposed")
+    __slots__ = ("_arguments", "_gate", "_prefix", "_proposed")
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, prefix: Prefix) -> None:
         self._gate = gate
+        self._prefix = prefix
         self._proposed: dict[str, ProposedCall] = {}
         self._arguments: dict[str, Any] = {}
 
@@ -29,7 +31,7 @@ class Operands:
 
     def prepare(self, run: Run, named: ProposedCall) -> Preparation:
         """Intake and gate of one call, on what the model really wrote."""
-        prepared = self._gate.prepare(run, self._proposed.get(named.call_id, named))
+        prepared = self._gate.prepare(run, self._proposed.get(named.call_id, named), self._prefix)
         self._arguments[named.call_id] = prepared.arguments
         return prepared
 

@@ -10,6 +10,7 @@ import msgspec
 import trio
 
 from palyra.actors.office import Office
+from palyra.core.agents import lost_agent
 from palyra.core.context import assemble
 from palyra.core.events import RunAccepted
 from palyra.core.replay import Replay
@@ -39,7 +40,7 @@ class Replayer:
         async with self._turn:
             rows = await self._read(run_id)
             accepted = msgspec.json.decode(rows[0].data, type=RunAccepted)
-            now = self._setting(accepted) if strict else self._office.setting
+            now = await self._setting(accepted) if strict else self._office.setting
             run_blocking = self._office.run_blocking
             under_way = await run_blocking(partial(Replay, rows, now, strict=strict))
             while await run_blocking(under_way.advance, STEPS):
@@ -65,14 +66,16 @@ class Replayer:
                 )
         return rows
 
-    def _setting(self, accepted: RunAccepted) -> Setting:
-        """What a run of that agent and model would be given now."""
+    async def _setting(self, accepted: RunAccepted) -> Setting:
+        """What a run of that agent, as it was then, and that model would be given now."""
         office = self._office
-        prefix = office.prefix(accepted.agent)
+        name, version = accepted.agent, accepted.agent_version
+        agent = await office.agents.find_version(name, version) or lost_agent(name, version)
+        prefix = office.agents.prefix(agent)
         model = office.models.get(accepted.model)
         return msgspec.structs.replace(
             office.setting,
-            prepare=office.gate.alone().prepare,
+            prepare=partial(office.gate.alone().prepare, prefix=prefix),
             assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
             provider=model.provider if model is not None else "",
         )

@@ -10,7 +10,7 @@ touches the world first waits for the ticket of the step it came from.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import msgspec
 import structlog
@@ -26,11 +26,12 @@ from palyra.actors.run_handle import Heard, Message, RunHandle, Taken
 from palyra.actors.tool_call import execute_call
 from palyra.actors.turn import ask_model
 from palyra.core import events as ev
+from palyra.core.agents import lost_agent
 from palyra.core.approvals import first_outcome, pending_record, resolved_record
 from palyra.core.commands import Resolved
 from palyra.core.context import assemble
 from palyra.core.journal import Change
-from palyra.core.records import ApprovalRecord, Record
+from palyra.core.records import AgentRecord, ApprovalRecord, Record
 from palyra.core.run import decide
 from palyra.core.run_state import record
 from palyra.core.run_steps import (
@@ -62,6 +63,7 @@ from palyra.errors import (
 )
 
 log = structlog.get_logger("palyra.run")
+DAEMON = "palyra"  # who ends a run that cannot go on
 
 # --- the loop ------------------------------------------------------------------------------------
 
@@ -79,13 +81,28 @@ async def run_actor(
     there.
     """
     task_status.started()
-    actor = _RunActor(handle, office)
     try:
+        agent, obstacle = await _find_agent(handle, office)
+        actor = _RunActor(handle, office, agent)
         with handle.inbox.receiver() as messages:
-            await actor.live(messages, first)
+            await actor.live(messages, obstacle or first)
     except* (Unavailable, ActorGone) as gone:
         # Not a crash: without the journal a run can only wait; its session resumes it.
         log.warning("a run lost its journal", run_id=handle.run_id, reason=str(gone.exceptions[0]))
+
+
+async def _find_agent(handle: RunHandle, office: Office) -> tuple[AgentRecord, Cancel | None]:
+    """The agent in the version the run was accepted with; its end when it cannot go on."""
+    accepted = handle.run.accepted
+    name, version = accepted.agent, accepted.agent_version
+    agent = await office.agents.find_version(name, version)
+    if agent is None:
+        reason = f"the journal has no version {version} of the agent {name!r}: start another run"
+        return lost_agent(name, version), Cancel(reason=reason, by=DAEMON)
+    if accepted.model not in office.models:
+        reason = f"the model {accepted.model!r} is not there any more: start another run"
+        return agent, Cancel(reason=reason, by=DAEMON)
+    return agent, None
 
 
 @dataclass(slots=True)
@@ -94,6 +111,7 @@ class _RunActor:
 
     handle: RunHandle
     office: Office
+    agent: InitVar[AgentRecord]
     setting: Setting = field(init=False)
     nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
     desk: trio.Nursery = field(init=False)  # prompts and watched commits: they live to the end
@@ -103,16 +121,17 @@ class _RunActor:
     late: list[Message] = field(default_factory=list)  # came in one batch with the cancel
     wall_left_s: float | None = None  # while the clock stands still for a person
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, agent: AgentRecord) -> None:
         run, office = self.handle.run, self.office
-        prefix = office.prefix(run.accepted.agent)
-        self.operands = Operands(office.gate)
+        prefix = office.agents.prefix(agent)
+        model = office.models.get(run.accepted.model)  # None: the run only lives to say so
+        self.operands = Operands(office.gate, prefix)
         # Nothing in here may refer to this object: only the collector would free the run.
         self.setting = msgspec.structs.replace(
             office.setting,
             prepare=self.operands.prepare,
             assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
-            provider=office.models[run.accepted.model].provider,
+            provider="" if model is None else model.provider,
         )
 
     async def live(self, messages: Receiver[Message], first: Begin | Resume | Cancel) -> None:

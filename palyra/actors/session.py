@@ -30,6 +30,7 @@ from palyra.actors.run import run_actor
 from palyra.actors.run_handle import RunHandle
 from palyra.core import events as ev
 from palyra.core.access import Caller
+from palyra.core.agents import DEFAULT_AGENT
 from palyra.core.commands import Disposition, Forked, ReceiptKey, Started, StartRun
 from palyra.core.fork import Branch
 from palyra.core.journal import Change
@@ -258,7 +259,8 @@ class _SessionActor:
             principal=caller.principal,
             role=caller.role,
             session_id=self.handle.session_id,
-            agent=command.agent or self.office.default_agent,
+            agent=command.agent or DEFAULT_AGENT.name,
+            agent_version=command.agent_version,
             model=command.model or self.office.default_model,
             origin=command.origin,
             queue_mode=command.queue_mode or self.handle.record.queue_mode,
@@ -266,6 +268,9 @@ class _SessionActor:
             json_mode=command.json_mode,
             budget=command.budget,
             parent_run_id=command.branch.run_id if command.branch is not None else None,
+            channel=command.channel,
+            conversation_id=command.conversation_id,
+            sender=command.sender,
         )
 
     def enqueue(self, run: RunHandle, disposition: Disposition) -> int | None:

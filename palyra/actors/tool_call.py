@@ -15,6 +15,7 @@ from palyra.actors.journal import Ticket
 from palyra.actors.progress import ProgressStream
 from palyra.core.access import Caller
 from palyra.core.canonical import digest_of_any, sha256_hex
+from palyra.core.context import Prefix
 from palyra.core.excerpt import excerpt
 from palyra.core.gate import (
     NeedsApproval,
@@ -56,12 +57,15 @@ class Gate:
         """Of the rules now."""
         return self._policy.version
 
-    def prepare(self, run: Run, proposed: ProposedCall) -> Preparation:
-        """The verdict on a proposal, with what the verdict is about."""
-        admitted = admit(proposed, self._toolbox.catalogue())
+    def prepare(self, run: Run, proposed: ProposedCall, prefix: Prefix) -> Preparation:
+        """The verdict on a proposal, with what the verdict is about.
+
+        What was not in the prefix, the model was not shown: such a tool is unknown.
+        """
+        admitted = admit(proposed, prefix.catalogue)
         if isinstance(admitted, Refused):
             return self._refused(proposed, admitted)
-        facts = self.facts(run)
+        facts = self.facts(run, prefix)
         decision = self._policy.decide(policy_request(admitted, facts))
         verdict = judge(admitted, facts, decision)
         asks = isinstance(verdict, NeedsApproval)
@@ -92,7 +96,7 @@ class Gate:
         """The same, as if no prompt waited anywhere: for a look at what would be decided."""
         return Gate(self._toolbox, self._policy, lambda _principal: 0)
 
-    def facts(self, run: Run) -> RunFacts:
+    def facts(self, run: Run, prefix: Prefix) -> RunFacts:
         """What the gate must know of the run."""
         accepted = run.accepted
         return RunFacts(
@@ -101,20 +105,28 @@ class Gate:
             principal=accepted.principal,
             role=accepted.role,
             agent=accepted.agent,
+            agent_labels=prefix.agent.labels,
             origin=accepted.origin,
             approval_mode=accepted.approval_mode,
             denied=run.denied,
             pending_approvals=self._count_prompts(accepted.principal),
         )
 
-    def explain(self, caller: Caller, tool: str, arguments: object) -> PolicyDecision:
+    def explain(
+        self, caller: Caller, tool: str, arguments: object, prefix: Prefix
+    ) -> PolicyDecision:
         """What the rules would say to this caller's own run.  Raises InvalidParams."""
         named = ProposedCall(call_id="", tool=tool, arguments=arguments)
-        admitted = admit(named, self._toolbox.catalogue())
+        admitted = admit(named, prefix.catalogue)
         if isinstance(admitted, Refused):
             raise InvalidParams(f"{admitted.reason}; {admitted.repair_hint}", field="arguments")
         facts = RunFacts(
-            run_id="", session_id="", principal=caller.principal, role=caller.role, agent="default"
+            run_id="",
+            session_id="",
+            principal=caller.principal,
+            role=caller.role,
+            agent=prefix.agent.name,
+            agent_labels=prefix.agent.labels,
         )
         return self._policy.decide(policy_request(admitted, facts))
 

@@ -16,6 +16,7 @@ SCOPES: dict[Role, frozenset[str]] = {
             "approvals:read",
             "sessions:read",
             "sessions:write",
+            "agents:read",
             "tools:read",
             "system:read",
         }
@@ -26,12 +27,20 @@ SCOPES: dict[Role, frozenset[str]] = {
             "approvals:write",
             "runs:read",
             "sessions:read",
+            "agents:read",
             "tools:read",
             "system:read",
         }
     ),
     "observer": frozenset(
-        {"runs:read", "approvals:read", "sessions:read", "tools:read", "system:read"}
+        {
+            "runs:read",
+            "approvals:read",
+            "sessions:read",
+            "agents:read",
+            "tools:read",
+            "system:read",
+        }
     ),
 }
 

@@ -26,6 +26,10 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     session_key: str | None = None
     agent: str | None = None
+    agent_version: int = 0
+    channel: str | None = None
+    conversation_id: str | None = None
+    sender: str | None = None
     model: str | None = None
     queue_mode: QueueMode | None = None  # None: the session's
     approval_mode: ApprovalMode = "ask"

@@ -13,30 +13,23 @@ import msgspec
 
 from palyra.core.events import ContextAssembled
 from palyra.core.prompt import AssistantMessage, Message, ModelRequest, ToolMessage
+from palyra.core.records import AgentRecord
 from palyra.core.run_state import Run, transcript_with_results
 from palyra.core.tokens import estimate_tokens
 from palyra.core.tools import Catalogue
 
 
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers: a name, instructions and a model."""
-
-    name: str
-    instructions: str
-    model: str
-
-
 class Prefix(msgspec.Struct, frozen=True, kw_only=True):
     """The stable part of every request of an agent with a catalogue, computed once for both."""
 
-    agent: Agent
+    agent: AgentRecord
     catalogue: Catalogue
     tools: tuple[dict[str, Any], ...]
     hash: str
     tokens: int
 
 
-def stable_prefix(agent: Agent, catalogue: Catalogue) -> Prefix:
+def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
     """Instructions and tool descriptions, with their hash and size."""
     tools = tuple(
         {"name": spec.name, "description": spec.description, "parameters": spec.parameters}

@@ -48,6 +48,10 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     role: str = "client"  # of the token that started it; policy sees it
     parent_run_id: str | None = None
     epoch: int | None = None  # of the session as it was accepted; None: not recorded yet then
+    agent_version: int = 0  # of `agent`; 0 is embedded in the program
+    channel: str | None = None  # where the message came in, with the two that follow
+    conversation_id: str | None = None
+    sender: str | None = None
 
 
 class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):

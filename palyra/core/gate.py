@@ -121,8 +121,12 @@ def _unknown_tool(name: str, catalogue: Catalogue) -> Refused:
     return Refused(
         reason=f"{shown!r} is not in this run's catalogue; the agent's tool list decides that",
         position="tool",
-        expected=f"{near[0]!r}" if near else f"one of {', '.join(sorted(catalogue.tools))}",
+        expected=f"{near[0]!r}" if near else _tools_text(catalogue),
     )
+
+
+def _tools_text(catalogue: Catalogue) -> str:
+    return f"one of {', '.join(sorted(catalogue.tools))}" if catalogue.tools else "no call at all"
 
 
 # --- rules ---------------------------------------------------------------------------------------
@@ -136,6 +140,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     role: str
     agent: str
+    agent_labels: tuple[str, ...] = ()
     origin: str = "interactive"
     approval_mode: ApprovalMode = "ask"
     is_tainted: bool = False
@@ -157,6 +162,7 @@ def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
         principal=facts.principal,
         role=facts.role,
         agent=facts.agent,
+        agent_labels=facts.agent_labels,
         session_id=facts.session_id,
         run_id=facts.run_id,
         origin=facts.origin,

@@ -23,6 +23,7 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     risk: str
     capabilities: tuple[str, ...]
     arguments: Mapping[str, Any]
+    agent_labels: tuple[str, ...] = ()
     is_tainted: bool = False
     depth: int = 0
     paths: tuple[str, ...] = ()  # the path arguments, as proposed

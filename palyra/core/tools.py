@@ -1,10 +1,11 @@
 """Tools as data: what a tool is, what a call is, what came out, and which calls may overlap."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.canonical import digest_of
 from palyra.errors import PalyraError
 
 ToolClass = Literal[
@@ -50,6 +51,13 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: Mapping[str, ToolSpec]
     hash: str
+
+
+def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
+    """A catalogue; equal lists of tools, in whatever order, have equal hashes."""
+    tools = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
+    listed = [msgspec.to_builtins(spec) for spec in tools.values()]
+    return Catalogue(tools=tools, hash=digest_of(listed))
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):

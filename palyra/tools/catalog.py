@@ -11,10 +11,16 @@ from typing import Any, assert_never
 
 import msgspec
 
-from palyra.core.canonical import digest_of
 from palyra.core.ports import RunBlocking
 from palyra.core.schema import check_schema
-from palyra.core.tools import Catalogue, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tools import (
+    Catalogue,
+    ToolCall,
+    ToolFailure,
+    ToolOutput,
+    ToolSpec,
+    build_catalogue,
+)
 from palyra.errors import InvariantBroken
 
 Arguments = Mapping[str, Any]
@@ -93,13 +99,6 @@ class Toolbox:
                 return await tool.run(arguments, on_output)
             case _:
                 assert_never(tool)
-
-
-def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
-    """A catalogue; equal lists of tools, in whatever order, have equal hashes."""
-    tools = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
-    listed = [msgspec.to_builtins(spec) for spec in tools.values()]
-    return Catalogue(tools=tools, hash=digest_of(listed))
 
 
 def _check_tool(tool: Tool, known: Mapping[str, Tool]) -> None:

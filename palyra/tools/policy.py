@@ -120,6 +120,7 @@ def _question(request: PolicyRequest) -> dict[str, Any]:
     marks = {mark for path in request.paths for mark in path_marks(path)}
     context: dict[str, Any] = {
         "agent": request.agent,
+        "agent_labels": request.agent_labels,
         "session": request.session_id,
         "run": {
             "id": request.run_id,

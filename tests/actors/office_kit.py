@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import trio
 
 from palyra.actors import work as work_branch
+from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
@@ -25,7 +26,6 @@ from palyra.actors.supervisor import Supervisor
 from palyra.actors.tool_call import Gate
 from palyra.core.access import Caller
 from palyra.core.commands import StartRun
-from palyra.core.context import Agent, stable_prefix
 from palyra.core.events import decode_event
 from palyra.core.journal import Change
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
@@ -180,16 +180,15 @@ class Kit:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         gate = Gate(toolbox, NamePolicy(), self.approvals.count)
         redactor = Redactor([SECRET])
-        prefix = stable_prefix(
-            Agent(name="default", instructions="x", model="scripted"), toolbox.catalogue()
-        )
+        models = {"scripted": self.model}
+        agents = Agents(self.journal, toolbox, models, redactor, now_ms)  # type: ignore[arg-type]  # the inline twin
         return Office(
             journal=self.journal,  # type: ignore[arg-type]  # the inline twin
             hub=self.hub,
             toolbox=toolbox,
             gate=gate,
-            models={"scripted": self.model},
-            prefix=lambda _agent: prefix,
+            models=models,
+            agents=agents,
             approvals=self.approvals,
             directory=self.directory,
             redactor=redactor,
@@ -199,7 +198,6 @@ class Kit:
             now_ms=now_ms,
             new_id=new_id,
             instance_id="i1",
-            default_agent="default",
             default_model="scripted",
             queue_cap=3,
             max_open=100,

@@ -4,18 +4,18 @@ import itertools
 from typing import Any
 
 from palyra.core import events as ev
-from palyra.core.context import Agent, Prefix, assemble, stable_prefix
+from palyra.core.context import Prefix, assemble, stable_prefix
 from palyra.core.fold import fold
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.prompt import ModelTurn, ProposedCall
-from palyra.core.records import Usage
+from palyra.core.records import AgentRecord, Usage
 from palyra.core.run import accept, decide
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Input, Limits, Preparation, Refusal, Setting
 from palyra.core.step import Step
 from palyra.core.tools import Catalogue
 
-AGENT = Agent(name="default", instructions="Be useful.", model="scripted")
+AGENT = AgentRecord(name="default", version=0, instructions="Be useful.")
 PREFIX: Prefix = stable_prefix(AGENT, Catalogue(tools={}, hash="h"))
 _WORDS: dict[str, Any] = {
     "reason_code": "test",

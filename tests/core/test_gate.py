@@ -100,7 +100,7 @@ def test_the_rules_hear_of_run_tool_and_paths() -> None:
     request = policy_request(admitted, facts(is_tainted=True, depth=2, origin="delegated"))
     assert msgspec.structs.asdict(request) == {
         "action": "tool.execute", "principal": "alice", "role": "client", "agent": "default",
-        "session_id": "ses_1", "run_id": "run_1", "origin": "delegated", "tool": "probe",
+        "agent_labels": (), "session_id": "ses_1", "run_id": "run_1", "origin": "delegated", "tool": "probe",
         "tool_class": "path_scoped", "risk": "high", "capabilities": ("fs.write",),
         "arguments": {"path": "a"}, "is_tainted": True, "depth": 2, "paths": ("a",),
         "size_bytes": 12,

@@ -220,7 +220,8 @@ class FakeGateway:
         del caller
         return [f"run_of_{session_id}"]
 
-    def catalogue(self) -> Catalogue:
+    async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue:
+        del caller, agent
         echo = ToolSpec(
             name="echo",
             version="1",
@@ -232,9 +233,9 @@ class FakeGateway:
         return Catalogue(tools={"echo": echo}, hash="h")
 
     async def explain_policy(
-        self, caller: Caller, tool: str, arguments: dict[str, Any]
+        self, caller: Caller, tool: str, arguments: dict[str, Any], agent: str | None = None
     ) -> PolicyDecision:
-        del caller, arguments
+        del caller, arguments, agent
         return PolicyDecision(
             answer="allow", reason_code="allowed", reason=tool, policies=(), version="1"
         )

@@ -10,10 +10,10 @@ import trio
 from trio.testing import MockClock
 
 from palyra.actors.blocking import run_sync
-from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec, build_catalogue
 from palyra.errors import InvariantBroken
 from palyra.tools.basic import basic_tools
-from palyra.tools.catalog import AsyncTool, InlineTool, Toolbox, build_catalogue
+from palyra.tools.catalog import AsyncTool, InlineTool, Toolbox
 from palyra.tools.confine import Workspace
 from palyra.tools.files import file_tools
 from tests.core.tool_samples import a_spec

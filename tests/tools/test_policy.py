@@ -141,6 +141,7 @@ CONDITIONS = [
     ('principal == Principal::"alice"', {"principal": "bob"}),
     ('principal.role == "client"', {"role": "clients"}),
     ('context.agent == "default"', {"agent": "default2"}),
+    ('!context.agent_labels.contains("outside")', {"agent_labels": ("a", "outside")}),
     ('context.session == "ses_1"', {"session_id": "ses_2"}),
     ('context.run.id == "run_1"', {"run_id": "run_2"}),
     ('context.run.origin == "interactive"', {"origin": "background"}),

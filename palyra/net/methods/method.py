@@ -21,6 +21,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 MAX_KEY_CHARS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 IdempotencyKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]

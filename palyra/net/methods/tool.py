@@ -6,8 +6,8 @@ import msgspec
 
 from palyra.core.policy import PolicyDecision
 from palyra.core.tools import ToolSpec
-from palyra.net.methods.method import Call, Method, Result, at_once
-from palyra.net.params import NoParams, Params
+from palyra.net.methods.method import AgentName, Call, Method, Result
+from palyra.net.params import Params
 
 
 class Tools(Result, frozen=True, kw_only=True):
@@ -17,24 +17,33 @@ class Tools(Result, frozen=True, kw_only=True):
     hash: str
 
 
+class ToolList(Params, frozen=True, kw_only=True):
+    """Whose tools; the default agent may call all there are."""
+
+    agent: AgentName | None = None
+
+
 class PolicyExplain(Params, frozen=True, kw_only=True):
     """A call that is not made."""
 
     tool: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     arguments: dict[str, Any]
+    agent: AgentName | None = None
 
 
-def list_(call: Call, _params: NoParams) -> Tools:
-    catalogue = call.services.gateway.catalogue()
+async def list_(call: Call, params: ToolList) -> Tools:
+    catalogue = await call.services.gateway.catalogue(call.caller, params.agent)
     tools = [catalogue.tools[name] for name in sorted(catalogue.tools)]
     return Tools(tools=tools, hash=catalogue.hash)
 
 
 async def explain(call: Call, params: PolicyExplain) -> PolicyDecision:
-    return await call.services.gateway.explain_policy(call.caller, params.tool, params.arguments)
+    return await call.services.gateway.explain_policy(
+        call.caller, params.tool, params.arguments, params.agent
+    )
 
 
 METHODS = (
-    Method("tool.list", NoParams, Tools, "tools:read", at_once(list_)),
+    Method("tool.list", ToolList, Tools, "tools:read", list_),
     Method("policy.explain", PolicyExplain, PolicyDecision, "tools:read", explain),
 )
