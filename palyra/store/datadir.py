@@ -27,11 +27,6 @@ class DataDirectory:
         self._lock = _lock(path / "daemon.lock")
 
     @property
-    def journal(self) -> Path:
-        """The journal's database."""
-        return self.path / "journal.sqlite3"
-
-    @property
     def keys(self) -> Path:
         """The directory of keys and of the operator's token."""
         return self.path / "keys"

@@ -17,7 +17,6 @@ from palyra.errors import Unavailable
 from palyra.store import private
 
 SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
-TOKEN_BYTES = 32  # 256 bit: beyond guessing, so a plain SHA-256 is a safe thing to store
 
 MIN_TOKEN_CHARS = 32
 _TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")

@@ -40,8 +40,7 @@ class Rule:
     id: str  # builtin/private, default/ask, user/<file>/<label or number>
     label: str | None  # its @id
     rank: int  # of its layer, higher wins
-    is_permit: bool
-    asks: bool
+    asks: bool  # a permit that wants an approval
     reason: str
 
 
@@ -136,14 +135,13 @@ def _rule(file: PolicyFile, number: int, policy: _Annotated) -> Rule:
     if marks.keys() - _ANNOTATIONS:
         unknown = ", ".join(sorted(marks.keys() - _ANNOTATIONS))
         raise BrokenPolicy(f"{name}: unknown annotation {unknown}; known: id, approval, reason")
-    is_permit = policy.effect == "permit"
-    if "approval" in marks and not (is_permit and marks["approval"] == "required"):
+    is_good = policy.effect == "permit" and marks.get("approval") == "required"
+    if "approval" in marks and not is_good:
         raise BrokenPolicy(f'{name}: @approval must be @approval("required"), on a permit')
     return Rule(
         id=name,
         label=marks.get("id"),
         rank=LAYERS.index(file.layer),
-        is_permit=is_permit,
         asks="approval" in marks,
         reason=marks.get("reason") or "",
     )

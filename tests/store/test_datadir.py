@@ -51,12 +51,6 @@ def test_an_open_directory_is_closed_to_others(tmp_path: Path) -> None:
     assert 0o700 == tmp_path.stat().st_mode & 0o777
 
 
-def test_places_are_named_once(tmp_path: Path) -> None:
-    """Everybody who needs a path below the directory asks it."""
-    with DataDirectory(tmp_path) as owned:
-        assert ("journal.sqlite3", "keys") == (owned.journal.name, owned.keys.name)
-
-
 def test_a_second_owner_is_refused_with_the_pid(tmp_path: Path) -> None:
     """The message names the process that has to end first."""
     process = holder(tmp_path)
