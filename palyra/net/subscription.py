@@ -191,7 +191,9 @@ class Subscriptions:
         """End one.  Raises NotFound."""
         subscription = self._open.pop(subscription_id, None)
         if subscription is None:
-            raise NotFound(f"no subscription {subscription_id} on this connection")
+            raise NotFound(
+                f"no subscription {subscription_id!r} on this connection", field="subscription"
+            )
         subscription.close()
 
     def close_all(self) -> None:

@@ -88,7 +88,7 @@ async def revoke(call: Call, params: TokenRevoke) -> TokenShown:
     records = await call.services.journal.read(_list_tokens)
     found = [record for record in records if record.token_id == params.token_id]
     if not found:
-        raise NotFound(f"no token {params.token_id}")
+        raise NotFound(f"no token {params.token_id!r}", field="token_id")
     shown = await call.once(TokenShown, lambda: _revoke(call, found[0]))
     call.then(lambda: call.services.hub.revoke(params.token_id))
     return shown
