@@ -25,7 +25,7 @@ from palyra.net.outbox import REPLY, Outbox
 from palyra.net.params import convert_params
 from palyra.net.requests import Requests
 from palyra.net.services import Peer, Services
-from palyra.net.subscription import PAGE_BYTES, PAGE_ROWS, Link, Subscriptions
+from palyra.net.subscription import PAGE_BYTES, PAGE_ROWS, Subscriptions, Viewer
 from palyra.net.transport import BadFrame, PeerClosed, Transport
 from palyra.net.wire import FEATURES, PROTOCOL, Hello, encode_notice
 
@@ -191,7 +191,7 @@ class Connection:
         log.info("connected", peer=self._peer.address, principal=caller.principal, role=caller.role)
         self.caller = caller
         async with trio.open_nursery() as nursery:
-            link = Link(
+            viewer = Viewer(
                 caller=caller,
                 hub=self._services.hub,
                 outbox=self._outbox,
@@ -201,11 +201,11 @@ class Connection:
                 bulk=trio.Lock(),
             )
             nursery.start_soon(self._expire)
-            await self._serve_requests(link)
+            await self._serve_requests(viewer)
 
-    async def _serve_requests(self, link: Link) -> NoReturn:
-        subscriptions = Subscriptions(link, self._limits.max_subscriptions)
-        requests = Requests(link, self._services, subscriptions, self.hang_up)
+    async def _serve_requests(self, viewer: Viewer) -> NoReturn:
+        subscriptions = Subscriptions(viewer, self._limits.max_subscriptions)
+        requests = Requests(viewer, self._services, subscriptions, self.hang_up)
         self._services.hub.attach(self)
         try:
             while True:

@@ -29,7 +29,7 @@ from palyra.net.outbox import REPLY
 from palyra.net.params import Params, convert_params
 from palyra.net.receipts import digest_body
 from palyra.net.services import Services
-from palyra.net.subscription import Link, Subscriptions
+from palyra.net.subscription import Subscriptions, Viewer
 
 log = structlog.get_logger("palyra.connection")
 
@@ -40,9 +40,9 @@ class Requests:
     """What one client asks."""
 
     def __init__(
-        self, link: Link, services: Services, subscriptions: Subscriptions, hang_up: HangUp
+        self, viewer: Viewer, services: Services, subscriptions: Subscriptions, hang_up: HangUp
     ) -> None:
-        self._link = link
+        self._viewer = viewer
         self._services = services
         self._subscriptions = subscriptions
         self._hang_up = hang_up
@@ -75,7 +75,7 @@ class Requests:
             self._refuse(request.id, error)
         else:
             self._inflight.add(request.id)
-            self._link.spawn(lambda: self._serve(request))
+            self._viewer.spawn(lambda: self._serve(request))
 
     def _check(self, request: rpc.Request, size_bytes: int) -> None:
         """Raises why the request is not even begun."""
@@ -93,7 +93,7 @@ class Requests:
 
     def _refuse(self, request_id: rpc.RequestId | None, error: PalyraError) -> None:
         reply = rpc.encode_error(request_id, error, self._services.redact)
-        self._link.outbox.put(reply, REPLY)
+        self._viewer.outbox.put(reply, REPLY)
 
     async def _serve(self, request: rpc.Request) -> None:
         try:
@@ -102,8 +102,8 @@ class Requests:
                 text = f"no method {rpc.show(request.method)}"
                 self._refuse(request.id, rpc.UnknownMethod(text))
             elif method.is_bulk:
-                async with self._link.bulk:
-                    await self._link.outbox.wait_room()
+                async with self._viewer.bulk:
+                    await self._viewer.outbox.wait_room()
                     await self._answer(method, request)
             else:
                 await self._answer(method, request)
@@ -111,7 +111,7 @@ class Requests:
             self._inflight.discard(request.id)
 
     async def _answer(self, method: AnyMethod, request: rpc.Request) -> None:
-        call = _Pending(self._link.caller, self._services, self._subscriptions)
+        call = _Pending(self._viewer.caller, self._services, self._subscriptions)
         try:
             reply = await call.perform(method, request)
         except PalyraError as error:
@@ -119,7 +119,7 @@ class Requests:
                 log.exception("request failed", method=method.name)
             self._refuse(request.id, error)
             return
-        self._link.outbox.put(reply, REPLY)
+        self._viewer.outbox.put(reply, REPLY)
         for step in call.afterwards:
             step()
 

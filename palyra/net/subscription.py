@@ -32,8 +32,8 @@ ReadPage = Callable[[str, int], Awaitable[TapePage]]  # run id, after_seq
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """What the subscriptions of one connection share."""
+class Viewer:
+    """One connected client, as its requests and subscriptions see it."""
 
     caller: Caller
     hub: Hub
@@ -57,17 +57,17 @@ class Subscription:
 
     def __init__(
         self,
-        link: Link,
+        viewer: Viewer,
         wanted: Wanted,
         *,
         is_wide: bool = False,
         session_id: str | None = None,
     ) -> None:
-        self.subscription_id = link.new_id("sub")
-        self.outbox = link.outbox
+        self.subscription_id = viewer.new_id("sub")
+        self.outbox = viewer.outbox
         self.kinds = wanted.kinds
         self.wants_progress = wanted.progress
-        self._link = link
+        self._viewer = viewer
         self._is_wide = is_wide
         self._session_id = session_id
         self._lanes: dict[str, Lane] = {}
@@ -100,9 +100,9 @@ class Subscription:
     def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
-        self._link.hub.remove_spectator(self)
+        self._viewer.hub.remove_spectator(self)
         for lane in self._lanes.values():
-            self._link.hub.leave(lane.feed, lane)
+            self._viewer.hub.leave(lane.feed, lane)
         self._lanes.clear()
 
     # --- the hub's side, when this follows more than one run ---
@@ -110,7 +110,7 @@ class Subscription:
     def wants(self, feed: Feed) -> bool:
         """Whether that run belongs to what this subscription watches."""
         is_inside = self._session_id in {None, feed.session_id}
-        return is_inside and self._link.caller.sees(feed.principal)
+        return is_inside and self._viewer.caller.sees(feed.principal)
 
     def follow(self, feed: Feed) -> None:
         """Show that run from its beginning, unless it is shown already."""
@@ -141,7 +141,7 @@ class Subscription:
         self._behind.append(lane)
         if not self._is_reading:
             self._is_reading = True
-            self._link.spawn(self._catch_up)
+            self._viewer.spawn(self._catch_up)
 
     async def _catch_up(self) -> None:
         while self._behind:
@@ -152,9 +152,9 @@ class Subscription:
 
     async def _read_on(self, lane: Lane) -> None:
         """One page: reading waits for the reader, unlike the live stream."""
-        async with self._link.bulk:
+        async with self._viewer.bulk:
             await self.outbox.wait_room()
-            page = await self._link.read_page(lane.feed.run_id, lane.next_seq - 1)
+            page = await self._viewer.read_page(lane.feed.run_id, lane.next_seq - 1)
             if not self._is_closed:
                 lane.replay(page)
 
@@ -162,23 +162,23 @@ class Subscription:
 class Subscriptions:
     """All subscriptions of one connection."""
 
-    def __init__(self, link: Link, limit: int) -> None:
-        self._link = link
+    def __init__(self, viewer: Viewer, limit: int) -> None:
+        self._viewer = viewer
         self._limit = limit
         self._open: dict[str, Subscription] = {}
 
     def open_run(self, run_id: str, next_seq: int, wanted: Wanted) -> tuple[Subscription, Lane]:
         """A subscription to one run, to be started.  Raises Overloaded."""
-        subscription = self._add(Subscription(self._link, wanted))
-        lane = subscription.open_lane(self._link.hub.get_feed(run_id), next_seq)
+        subscription = self._add(Subscription(self._viewer, wanted))
+        lane = subscription.open_lane(self._viewer.hub.get_feed(run_id), next_seq)
         return subscription, lane
 
     def open_many(self, session_id: str | None, wanted: Wanted) -> Subscription:
         """A subscription to all runs the caller sees, or those of one session, to be started."""
         subscription = self._add(
-            Subscription(self._link, wanted, is_wide=True, session_id=session_id)
+            Subscription(self._viewer, wanted, is_wide=True, session_id=session_id)
         )
-        self._link.hub.add_spectator(subscription)
+        self._viewer.hub.add_spectator(subscription)
         return subscription
 
     def _add(self, subscription: Subscription) -> Subscription:
