@@ -1,0 +1,268 @@
+"""`palyra bench run` with real processes: stopped, killed and taken up again."""
+
+import os
+import random
+import signal
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from palyra.cli.tape import verify_file
+from palyra.harness.directory import DAEMON, RESULTS, STARTED, read_results
+from palyra.net.client import connect
+from palyra.net.discovery import find_discovery
+from tests.cli.command import PROGRAM, environment, palyra
+from tests.e2e.daemon_process import DaemonProcess, running
+
+pytestmark = pytest.mark.real
+
+LOOK_EVERY_S = 0.01
+WITHIN_S = 90.0
+CASES = 90
+KILLS = 6
+MOST_RUNS = 500
+
+
+def write_cases(path: Path, cases: Sequence[dict[str, Any]]) -> Path:
+    path.write_bytes(b"".join(msgspec.json.encode(case) + b"\n" for case in cases))
+    return path
+
+
+def mixed_cases(count: int) -> list[dict[str, Any]]:
+    """Runs that answer at once, take a while, ask a person, and belong together."""
+    texts = [
+        '/call echo {"text": "x"}',
+        '/call sleep {"seconds": 0.05}\n/then\n/say slept',
+        '/call write_file {"path": "n%d.txt", "content": "x"}\n/then\n/say written',
+    ]
+    cases: list[dict[str, Any]] = []
+    for number in range(count):
+        text = texts[number % len(texts)]
+        case = {"id": f"c{number}", "text": text % number if "%d" in text else text}
+        cases.append({**case, "approval": "allow", "expect": {"reason": "answered"}})
+        if number % 10 == 0:
+            cases[-1]["session"] = "shared"
+    return cases
+
+
+class Harness:
+    """The command, run again and again over the same directory."""
+
+    def __init__(self, directory: Path, cases: Path, home: Path, *arguments: str) -> None:
+        self.out = directory / "out"
+        self.home = home
+        self.arguments = ["bench", "run", str(cases), "--out", str(self.out), *arguments]
+
+    @property
+    def results(self) -> int:
+        """How many cases have a result."""
+        path = self.out / RESULTS
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[trio.Process]:
+        """The command as a process, killed at the end of the block unless it has ended."""
+        process = await trio.lowlevel.open_process(
+            [*PROGRAM, *self.arguments], env=environment(self.home), start_new_session=True
+        )
+        try:
+            with trio.fail_after(WITHIN_S):
+                yield process
+        finally:
+            with trio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
+
+    async def reach(self, results: int, process: trio.Process) -> None:
+        """Wait for so many results, or the command's end."""
+        while self.results < results and process.poll() is None:  # noqa: ASYNC110 - another process's file
+            await trio.sleep(LOOK_EVERY_S)
+
+
+async def list_runs(home: Path) -> list[str]:
+    """Every run of the daemon at `home`."""
+    token = (home / "keys" / "operator.token").read_text(encoding="ascii").strip()
+    async with connect(home=home, token=token) as client:
+        page = await client.list_runs(limit=MOST_RUNS)
+    assert page.next_cursor is None
+    return [run.run_id for run in page.runs]
+
+
+def check_complete(out: Path, cases: int, runs: Sequence[str]) -> None:
+    """Each case has one result, each run one case, and each tape proves itself."""
+    results = list(read_results(out))
+    assert sorted(f"c{number}" for number in range(cases)) == sorted(one.id for one in results)
+    assert sorted(runs) == sorted(str(one.run_id) for one in results)
+    assert {"done"} == {one.state for one in results}
+    assert {True} == {one.met for one in results}
+    for one in results:
+        assert one.run_id is not None
+        tape = out / "tapes" / f"{one.run_id}.ndjson"
+        assert (one.tape_bytes, None) == (tape.stat().st_size, verify_file(tape, None).problem)
+
+
+async def test_kills_of_harness_and_daemon_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """Whatever of the two is killed, and when: in the end one result and one run for each case."""
+    rng = random.Random(7)
+    cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(CASES))
+    with running(tmp_path) as daemon:
+        harness = Harness(tmp_path, cases, daemon.home, "--concurrency", "12")
+        for number in range(KILLS):
+            async with harness.running() as process:
+                await harness.reach(rng.randrange(1, CASES // KILLS) + harness.results, process)
+                await kill(daemon if number % 2 else None)
+                await harness.reach(rng.randrange(1, 8) + harness.results, process)
+        async with harness.running() as process:
+            assert 0 == await process.wait()
+        check_complete(harness.out, CASES, await list_runs(daemon.home))
+
+
+async def kill(daemon: DaemonProcess | None) -> None:
+    """Kill the daemon, if it is its turn, and start the next."""
+    if daemon is not None:
+        await daemon.restart()
+
+
+async def test_own_daemon_ends_with_the_harness_and_goes_on_with_it(tmp_path: Path) -> None:
+    """Kills of the harness and of its own daemon: one run for each case, and nothing left over."""
+    rng = random.Random(11)
+    cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(CASES))
+    harness = Harness(tmp_path, cases, tmp_path / "nobody", "--concurrency", "12")
+    home = harness.out / DAEMON
+    for number in range(KILLS - 2):
+        async with harness.running() as process:
+            await harness.reach(rng.randrange(1, CASES // KILLS) + harness.results, process)
+            found = find_discovery(home)
+            if number % 2 and found is not None:
+                os.kill(found.pid, signal.SIGKILL)
+                await harness.reach(rng.randrange(2, 8) + harness.results, process)
+    async with harness.running() as process:
+        assert 0 == await process.wait()
+    assert find_discovery(home) is None
+    daemon = DaemonProcess(tmp_path / "later")
+    daemon.home = home
+    try:
+        await trio.to_thread.run_sync(daemon.start)
+        check_complete(harness.out, CASES, await list_runs(home))
+    finally:
+        daemon.end()
+
+
+async def test_interrupt_stops_in_order_and_can_be_resumed(tmp_path: Path) -> None:
+    """SIGINT: exit code 130, a summary of what there is, no daemon left; then it goes on."""
+    cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(CASES))
+    harness = Harness(tmp_path, cases, tmp_path / "nobody", "--concurrency", "4")
+    async with harness.running() as process:
+        await harness.reach(10, process)
+        process.send_signal(signal.SIGINT)
+        assert 130 == await process.wait()
+    summary = msgspec.json.decode((harness.out / "summary.json").read_bytes())
+    assert (False, harness.results) == (summary["is_complete"], summary["results"])
+    assert find_discovery(harness.out / DAEMON) is None
+    async with harness.running() as process:
+        assert 0 == await process.wait()
+    assert CASES == harness.results
+
+
+async def test_lost_files_are_found_again_by_their_keys(tmp_path: Path) -> None:
+    """Without starts, results and tapes, as a power cut may leave them, nothing runs twice."""
+    cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(12))
+    with running(tmp_path) as daemon:
+        harness = Harness(tmp_path, cases, daemon.home)
+        async with harness.running() as process:
+            assert 0 == await process.wait()
+        lines = (harness.out / RESULTS).read_bytes().splitlines(keepends=True)
+        (harness.out / RESULTS).write_bytes(b"".join(lines[:6]))
+        (harness.out / STARTED).unlink()
+        tapes = sorted((harness.out / "tapes").iterdir())
+        contents = [tape.read_bytes() for tape in tapes]
+        for tape in tapes[::2]:
+            tape.write_bytes(b"")
+        async with harness.running() as process:
+            assert 0 == await process.wait()
+        check_complete(harness.out, 12, await list_runs(daemon.home))
+        assert contents == [tape.read_bytes() for tape in tapes]
+
+
+async def test_default_rate_is_kept_without_an_error(tmp_path: Path) -> None:
+    """With the daemon's default rate 60 at once get through, and nothing is refused for good."""
+    expected = {"contains": "You said"}
+    cases: list[dict[str, Any]] = [
+        {"id": f"c{number}", "text": "hello", "expect": expected} for number in range(300)
+    ]
+    path = write_cases(tmp_path / "cases.jsonl", cases)
+    with running(tmp_path) as daemon:
+        harness = Harness(tmp_path, path, daemon.home, "--concurrency", "60")
+        async with harness.running() as process:
+            assert 0 == await process.wait()
+        check_complete(harness.out, 300, await list_runs(daemon.home))
+
+
+async def test_exit_code_and_summary_tell_what_was_missed(tmp_path: Path) -> None:
+    """Unmet expectations, refused cases and denied calls are in the figures, and the code is 4."""
+    cases: list[dict[str, Any]] = [
+        {"id": "met", "text": "/say yes", "expect": {"equals": "yes"}},
+        {"id": "unmet", "text": "/say no", "expect": {"equals": "yes"}},
+        {"id": "refused", "text": "x", "model": "nobody's"},
+        {"id": "huge", "text": "x" * 1_100_000},
+        {"id": "denied", "text": '/call write_file {"path": "n", "content": "x"}'},
+    ]
+    path = write_cases(tmp_path / "cases.jsonl", cases)
+    out = tmp_path / "out"
+    ran = await palyra("--json", "bench", "run", str(path), "--out", str(out), "--repeat", "2")
+    assert 4 == ran.code, ran.err
+    assert ran.json == msgspec.json.decode((out / "summary.json").read_bytes())
+    assert {"done": 6, "refused": 4} == ran.json["states"]
+    assert (2, 2, 6) == (ran.json["met"], ran.json["unmet"], ran.json["unchecked"])
+    by_id = {(one.id, one.repeat): one for one in read_results(out)}
+    assert "nobody's" in (by_id["refused", 0].reason or "")
+    assert (by_id["huge", 0].reason or "").startswith("too_large")
+    assert (0, 1) == (by_id["met", 0].seed, by_id["met", 1].seed)
+    assert not (out / "workspace" / "n").exists()
+
+
+async def test_changed_input_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """Another file, or another model, over the same results: nothing runs."""
+    path = write_cases(tmp_path / "cases.jsonl", [{"id": "c0", "text": "a"}])
+    out = tmp_path / "out"
+    command = ("bench", "run", str(path), "--out", str(out))
+    assert 0 == (await palyra(*command)).code
+    other_model = await palyra(*command, "--model", "other")
+    write_cases(path, [{"id": "c0", "text": "b"}])
+    other_file = await palyra(*command)
+    for refused in (other_model, other_file):
+        assert 2 == refused.code
+        assert "another directory with --out" in refused.err
+    assert 1 == len(list(read_results(out)))
+
+
+async def test_compare_finds_what_was_lost(tmp_path: Path) -> None:
+    """The same cases with other scripts: the comparison names what is no longer met."""
+    path = write_cases(
+        tmp_path / "cases.jsonl",
+        [
+            {"id": "a", "text": "weather", "expect": {"contains": "rain"}},
+            {"id": "b", "text": "/say x", "expect": {"equals": "x"}},
+        ],
+    )
+    for name, text in (("one", "It rains."), ("two", "Sunshine.")):
+        script = {"contains": "weather", "turns": [{"text": text}]}
+        scripts = tmp_path / f"{name}.json"
+        scripts.write_bytes(msgspec.json.encode({"scripts": [script]}))
+        out = str(tmp_path / name)
+        ran = await palyra("bench", "run", str(path), "--out", out, "--scripts", str(scripts))
+        assert (0 if name == "one" else 4) == ran.code, ran.err
+    arguments = ("bench", "compare", str(tmp_path / "one"), str(tmp_path / "two"))
+    shown = await palyra(*arguments)
+    assert (4, True) == (shown.code, "yes → no" in shown.out)
+    found = await palyra("--json", *arguments)
+    assert (1, 0, ["a", "b"]) == (
+        found.json["lost"],
+        found.json["won"],
+        sorted(pair["id"] for pair in found.json["pairs"]),
+    )
