@@ -16,9 +16,9 @@ from palyra.cli.shell import Options
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start the daemon here, in the foreground."),
     "run": ("run", "Send a message and watch what comes of it."),
-    "runs": ("runs", "List, show, cancel and wait for runs."),
+    "runs": ("runs", "List, show, fork, cancel and wait for runs."),
     "approvals": ("approvals", "Answer what waits for a person."),
-    "tape": ("tape", "Read, verify and export what happened."),
+    "tape": ("tape", "Read, verify, replay and export what happened."),
     "sessions": ("sessions", "List, show, archive and reset conversations."),
     "tools": ("tools", "List what a model could call."),
     "policy": ("policy", "Explain what would happen to a call."),

@@ -7,15 +7,16 @@ import click
 from palyra.cli.exits import CANCELLED, DONE, FAILED
 from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.commands import Forked
 from palyra.core.records import RunState
-from palyra.net.client import RunView
+from palyra.net.client import Client, RunView
 
 EXIT_OF = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
 
 
 @click.group()
 def runs() -> None:
-    """List, show, cancel and wait for runs."""
+    """List, show, fork, cancel and wait for runs."""
 
 
 @runs.command("list")
@@ -65,6 +66,37 @@ def _row(run: RunView) -> tuple[object, ...]:
 def show(options: Options, run_id: str) -> None:
     """Show one run."""
     _print_run(options, talk(options, lambda client: client.get_run(run_id)))
+
+
+@runs.command()
+@click.argument("run_id")
+@click.argument("text", required=False)
+@click.option(
+    "--at",
+    "at_seq",
+    type=click.IntRange(0),
+    help="Go on from this event (`palyra tape show` numbers them), instead of the last one.",
+)
+@shared_options
+def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) -> None:
+    """Go on from a run in another session, as if what came after had not been.
+
+    Without a TEXT the model goes on with what it had by then.
+    """
+
+    async def work(client: Client) -> Forked:
+        at = (await client.get_run(run_id)).head_seq if at_seq is None else at_seq
+        return await client.fork_run(run_id, at, text)
+
+    forked = talk(options, work)
+    if options.as_json:
+        print_json(forked)
+    else:
+        say(f"{forked.run_id} goes on from {run_id} up to seq {forked.at_seq}")
+        say(
+            f"in {forked.session_id}; see it with `palyra runs wait` or `palyra tape show`",
+            dim=True,
+        )
 
 
 @runs.command()

@@ -5,23 +5,26 @@ from typing import IO
 
 import click
 
-from palyra.cli.exits import FAILED
+from palyra.cli.exits import FAILED, Stop
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.screen import print_json, print_json_line, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core.export import ExportReport, verify_export
 from palyra.core.ids import is_id
 from palyra.core.journal import VerifyReport
+from palyra.core.replay_report import ReplayReport
+from palyra.errors import InvariantBroken
 from palyra.net.client import Client, TapeEvent, export_run
 from palyra.net.discovery import find_home
 
 PAGE_ROWS = 500
+STEPS = 1_000
 PUBLIC_KEY_PATH = Path("keys", "signing.pub")
 
 
 @click.group()
 def tape() -> None:
-    """Read, verify and export what happened."""
+    """Read, verify, replay and export what happened."""
 
 
 @tape.command()
@@ -75,18 +78,33 @@ def verify(options: Options, what: str | None, key: str | None) -> None:
     Offline the key is --key, else the one in the home directory (keys/signing.pub).
     """
     if what is not None and Path(what).is_file():
-        _print_offline(options, verify_file(Path(what), find_key(options.home, key)))
+        trusted = find_key(options.home, key)
+        _print_offline(options, verify_file(Path(what), trusted), is_trusted=trusted is not None)
         return
-    if what is not None and not is_id(what, "run"):
-        raise click.UsageError(f"{what!r} is neither a file nor a run id (run_…)")
+    if what is not None:
+        check_run_id(what)
     if key is not None:
         raise click.UsageError("--key goes with a FILE; the daemon verifies with its own")
     _print_online(options, talk(options, lambda client: client.verify_tape(what)))
 
 
+def check_run_id(what: str) -> None:
+    """Whether what is no file could be a run.  Raises a usage error that says what it is not."""
+    if not is_id(what, "run"):
+        raise click.UsageError(f"{what!r} is neither a file nor a run id (run_…)")
+
+
 def verify_file(path: Path, key: bytes | None) -> ExportReport:
     """The verdict on an exported file."""
-    return verify_export(path.read_bytes(), is_signed, key)
+    return verify_export(read_bytes(path), is_signed, key)
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in the file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Stop(f"{path} cannot be read: {error.strerror}") from None
 
 
 def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
@@ -122,16 +140,77 @@ def parse_key(text: str) -> bytes:
     return key
 
 
-def _print_offline(options: Options, report: ExportReport) -> None:
+def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) -> None:
     if options.as_json:
         print_json(report)
     elif report.problem is None:
-        say(f"intact: {report.checked_events} events of {report.run_id}", fg="green")
+        say(
+            f"intact: {report.checked_events} events of {report.run_id}, "
+            f"{report.checked_attestations} attestations",
+            fg="green",
+        )
         say(f"sealed with {report.public_key}", dim=True)
+        if not is_trusted:
+            say("only the file itself says whose key that is: give the daemon's with --key")
     else:
         where = "" if report.bad_seq is None else f" at seq {report.bad_seq}"
         say(f"NOT INTACT{where}: {report.problem}", fg="red", bold=True)
     if report.problem is not None:
+        raise SystemExit(FAILED)
+
+
+@tape.command()
+@click.argument("what", metavar="FILE | RUN_ID")
+@click.option("--strict", is_flag=True, help="Decide with the daemon's rules of now, too.")
+@shared_options
+def replay(options: Options, what: str, *, strict: bool) -> None:
+    """Decide a run again from its tape, and compare every event.
+
+    An exported FILE is replayed here, without a daemon; verify it as well, because a replay tells
+    what does not follow, not what was changed.
+    """
+    if Path(what).is_file():
+        if strict:
+            raise click.UsageError("--strict asks a daemon for its rules: name a RUN_ID")
+        _print_replay(options, replay_file(Path(what)))
+        return
+    check_run_id(what)
+    _print_replay(options, talk(options, lambda client: client.replay_run(what, strict=strict)))
+
+
+def replay_file(path: Path) -> ReplayReport:
+    """What a replay of an exported file comes to."""
+    from palyra.core.export import Forged, read_rows  # noqa: PLC0415 - as below
+    from palyra.core.replay import Replay  # noqa: PLC0415 - the engine: not needed to talk
+    from palyra.core.replay_setting import setting_of_nobody  # noqa: PLC0415 - likewise
+
+    try:
+        under_way = Replay(read_rows(read_bytes(path)), setting_of_nobody(), strict=False)
+    except Forged as forged:
+        raise Stop(f"{path}, line {(forged.seq or 0) + 1}: {forged.problem}") from None
+    except InvariantBroken as broken:
+        raise Stop(f"{path}: {broken.message}") from None
+    while under_way.advance(STEPS):
+        pass
+    return under_way.report()
+
+
+def _print_replay(options: Options, report: ReplayReport) -> None:
+    found = report.first_divergence
+    if options.as_json:
+        print_json(report)
+    elif found is None:
+        say(f"matches: {report.events} events of {report.run_id}", fg="green")
+        say(f"digest {report.replayed_digest}", dim=True)
+        if report.unjudged:
+            seqs = ", ".join(map(str, report.unjudged))
+            say(f"verdicts taken from the tape, because it lacks what they were about: seq {seqs}")
+    else:
+        what = f"{found.kind or 'the end'}, {found.field}"
+        say(f"DIVERGES at seq {found.seq}: {what}", fg="red", bold=True)
+        rows = [("on the tape", found.expected or "-"), ("replayed", found.found or "-")]
+        print_table(("WHERE", "VALUE"), rows, empty="")
+    if found is not None:
         raise SystemExit(FAILED)
 
 

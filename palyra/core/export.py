@@ -2,14 +2,17 @@
 
 Pure: whoever calls brings the signature check.  Each line carries every field that its link
 covers and the link itself; the seal is a signature over the last link, so an edited, missing,
-inserted, reordered or cut-off line is found by computing the chain again (`core.chain`).
+inserted, reordered or cut-off line is found by computing the chain again (`core.chain`).  The file
+is bytes, not values: what a line says in any other way than the daemon writes it is no such line.
 """
 
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from palyra.core.attest import find_broken_link, verify_attestation
 from palyra.core.chain import GENESIS, link
+from palyra.core.events import ToolAttested
 from palyra.core.tape import TapeRow
 from palyra.errors import InvariantBroken
 
@@ -47,6 +50,7 @@ class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str | None
     checked_events: int
+    checked_attestations: int = 0
     public_key: str | None
     bad_seq: int | None = None
     problem: str | None = None
@@ -63,6 +67,7 @@ class Forged(Exception):
 
 _LINE = msgspec.json.Decoder(ExportLine)
 _SEAL = msgspec.json.Decoder(ExportSeal)
+_ATTESTED = msgspec.json.Decoder(ToolAttested)
 
 
 def claim(run_id: str, seq: int, last_link: bytes) -> bytes:
@@ -81,13 +86,17 @@ def verify_export(content: bytes, is_signed: IsSigned, trusted_key: bytes | None
     Without a trusted key the one in the file is taken at its word: that finds accidents, but not
     somebody who signed again with a key of his own.
     """
-    lines = content.splitlines()
+    *lines, rest = content.split(b"\n")
+    if rest:
+        lines.append(rest)
     checked: list[ExportLine] = []
     seal: ExportSeal | None = None
     try:
         seal = _read_seal(lines)
-        last_link = _verify_chain(lines[:-1], seal.run_id, checked)
-        _verify_seal(seal, len(lines) - 2, last_link, is_signed, trusted_key)
+        last_link = _verify_chain(lines[:-1], checked)
+        _verify_seal(seal, checked, last_link, is_signed, trusted_key)
+        _verify_attestations(checked, _unhex(seal.public_key), is_signed)
+        _verify_end(rest)
     except Forged as forged:
         return _report(checked, seal, forged)
     return _report(checked, seal, None)
@@ -96,27 +105,49 @@ def verify_export(content: bytes, is_signed: IsSigned, trusted_key: bytes | None
 def _report(
     checked: Sequence[ExportLine], seal: ExportSeal | None, forged: Forged | None
 ) -> ExportReport:
+    attested = sum(1 for line in checked if line.kind == ToolAttested.KIND)
     return ExportReport(
         run_id=seal.run_id if seal else None,
         checked_events=len(checked),
+        checked_attestations=attested if forged is None else 0,
         public_key=seal.public_key if seal else None,
         bad_seq=forged.seq if forged else None,
         problem=forged.problem if forged else None,
     )
 
 
-def _read_seal(lines: Sequence[bytes]) -> ExportSeal:
+def read_rows(content: bytes) -> list[TapeRow]:
+    """The events of a file as rows, without any proof.  Raises Forged for what is none."""
+    *lines, seal = content.removesuffix(b"\n").split(b"\n")
     try:
-        return _SEAL.decode(lines[-1] if lines else b"")
+        _SEAL.decode(seal)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        lines.append(seal)  # a part of an export
+    return [_to_row(_read_line(text, seq)) for seq, text in enumerate(lines)]
+
+
+def _verify_end(rest: bytes) -> None:
+    if rest:
+        raise Forged("the seal's line does not end: the last byte of the file is missing")
+
+
+def _read_seal(lines: Sequence[bytes]) -> ExportSeal:
+    text = lines[-1] if lines else b""
+    try:
+        seal = _SEAL.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Forged("the last line is no seal: the end of the file is missing") from None
+    if msgspec.json.encode(seal) != text:
+        raise Forged("the seal is not as the daemon writes it")
+    return seal
 
 
-def _verify_chain(lines: Sequence[bytes], run_id: str, checked: list[ExportLine]) -> bytes:
+def _verify_chain(lines: Sequence[bytes], checked: list[ExportLine]) -> bytes:
     """The last link; each line that holds is added to `checked`."""
     prev = GENESIS
     for seq, text in enumerate(lines):
         line = _read_line(text, seq)
+        run_id = checked[0].run_id if checked else line.run_id
         if (line.run_id, line.seq) != (run_id, seq):
             raise Forged(f"expected seq {seq} of {run_id}, found {line.seq} of {line.run_id}", seq)
         prev = _link(prev, line)
@@ -135,9 +166,12 @@ def _link(prev: bytes, line: ExportLine) -> bytes:
 
 def _read_line(text: bytes, seq: int) -> ExportLine:
     try:
-        return _LINE.decode(text)
+        line = _LINE.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Forged(f"not a line of an export: {error}", seq) from None
+    if msgspec.json.encode(line) != text:
+        raise Forged("the line is not as the daemon writes it", seq)
+    return line
 
 
 def _to_row(line: ExportLine) -> TapeRow:
@@ -155,18 +189,52 @@ def _to_row(line: ExportLine) -> TapeRow:
 
 def _verify_seal(
     seal: ExportSeal,
-    last_seq: int,
+    checked: Sequence[ExportLine],
     last_link: bytes,
     is_signed: IsSigned,
     trusted_key: bytes | None,
 ) -> None:
+    last_seq = len(checked) - 1
     if seal.seq != last_seq:
         raise Forged(f"the seal is for seq {seal.seq}, the file ends with {last_seq}", last_seq)
-    try:
-        key, signature = bytes.fromhex(seal.public_key), bytes.fromhex(seal.signature)
-    except ValueError:
-        raise Forged("the seal's key or signature is not hexadecimal") from None
+    if checked and checked[0].run_id != seal.run_id:
+        raise Forged(f"the seal is for {seal.run_id}, the file is of {checked[0].run_id}")
+    key, signature = _unhex(seal.public_key), _unhex(seal.signature)
     if trusted_key not in {None, key}:
         raise Forged(f"sealed with another key: {seal.public_key[:16]}…")
     if not is_signed(key, claim(seal.run_id, seal.seq, last_link), signature):
         raise Forged("the seal's signature does not fit the last event")
+
+
+def _unhex(text: str) -> bytes:
+    """The bytes, written in the one way that the daemon writes them."""
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if data.hex() != text:
+        raise Forged("the seal's key or signature is not hexadecimal in small letters")
+    return data
+
+
+def _verify_attestations(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
+    """Each must be signed with the key and name the one before it."""
+    seqs = [line.seq for line in lines if line.kind == ToolAttested.KIND]
+    events = [_read_attestation(lines[seq]) for seq in seqs]
+    for seq, event in zip(seqs, events, strict=True):
+        if not verify_attestation(
+            event.attestation,
+            event.signature,
+            lambda digest, signature: is_signed(key, digest, signature),
+        ):
+            raise Forged(f"the attestation of {event.call_id} is not signed with the key", seq)
+    broken = find_broken_link([event.attestation for event in events])
+    if broken is not None:
+        raise Forged("the attestation does not follow the one before it", seqs[broken])
+
+
+def _read_attestation(line: ExportLine) -> ToolAttested:
+    try:
+        return _ATTESTED.decode(line.data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Forged(f"not an attestation: {error}", line.seq) from None

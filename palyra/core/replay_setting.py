@@ -2,20 +2,41 @@
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from palyra.core import events as ev
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.prompt import ModelRequest, ProposedCall
+from palyra.core.redact import Redactor
 from palyra.core.replay_record import Record
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Limits, Preparation, Refusal, Setting
+from palyra.errors import InvariantBroken
 
 NO_LIMIT = 2**31
 # Denials that no replay can come to: they depended on what other runs did at that moment.
 _MOMENTARY = frozenset({"too_many_prompts"})
+
+
+def setting_of_nobody() -> Setting:
+    """For a lenient replay without a daemon: what would have to be asked is asked of nobody."""
+
+    def missing(*_: object) -> NoReturn:
+        raise InvariantBroken("a lenient replay takes this from the tape")
+
+    return Setting(
+        now_ms=missing,
+        new_id=missing,
+        redact=Redactor(()).redact_bytes,
+        sign=missing,
+        prepare=missing,
+        assemble=missing,
+        jitter_ms=missing,
+        provider="",
+        limits=Limits(),
+    )
 
 
 class Answers:

@@ -11,6 +11,8 @@ from palyra.core.events import MessageCompleted, MessageReceived, RunDone, encod
 from palyra.core.export import ExportLine, claim
 from palyra.core.tape import TapeRow
 from tests.cli.command import palyra
+from tests.core.fates import rows
+from tests.core.test_replay import change, find, story
 from tests.net.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
 
 pytestmark = pytest.mark.real
@@ -111,7 +113,28 @@ async def test_export_proves_itself_offline(tmp_path: Path) -> None:
     async with fake_daemon() as daemon:
         await export_to(file, daemon)
     verified = await palyra("tape", "verify", str(file), "--key", PUBLIC)
-    assert (0, f"intact: 3 events of {RUN}") == (verified.code, verified.out.splitlines()[0])
+    assert (0, f"intact: 3 events of {RUN}, 0 attestations") == (
+        verified.code,
+        verified.out.splitlines()[0],
+    )
+
+
+async def test_a_key_that_only_the_file_vouches_for_is_said(tmp_path: Path) -> None:
+    """Without any other key the verdict says what it rests on."""
+    file = tmp_path / "run.ndjson"
+    async with fake_daemon() as daemon:
+        await export_to(file, daemon)
+    verified = await palyra("tape", "verify", str(file))
+    assert 0 == verified.code
+    assert "only the file itself" in verified.out
+
+
+async def test_a_file_that_is_not_there_is_one_line() -> None:
+    """A name that is no file and no run id is said to be neither; nobody is asked."""
+    for command in ("verify", "replay"):
+        refused = await palyra("tape", command, "gone.ndjson")
+        assert 2 == refused.code
+        assert "'gone.ndjson' is neither a file nor a run id" in refused.err.splitlines()[-1]
 
 
 async def test_key_of_the_home_is_trusted(tmp_path: Path) -> None:
@@ -149,3 +172,73 @@ async def test_key_must_be_one(tmp_path: Path) -> None:
     file = tmp_path / "run.ndjson"
     file.write_text("")
     assert 2 == (await palyra("tape", "verify", str(file), "--key", "abc")).code
+
+
+def write_story(path: Path, *, answer: str | None = None) -> None:
+    """An exported run with tools, people and a restart, with another answer if one is given."""
+    tape = rows(story())
+    if answer is not None:
+        tape = change(tape, find(tape, "message.completed"), text=answer)
+    lines, prev = [], GENESIS
+    for row in tape:
+        prev = link(prev, row.seq + 1, row)
+        fields = {**msgspec.structs.asdict(row), "data": msgspec.Raw(row.data)}
+        line = ExportLine(**fields, position=row.seq + 1, hash=prev.hex())
+        lines.append(msgspec.json.encode(line) + b"\n")
+    path.write_bytes(b"".join(lines))
+
+
+async def test_a_file_is_replayed_without_a_daemon(tmp_path: Path) -> None:
+    """An exported run follows from what came from outside; the digests say so."""
+    file = tmp_path / "run.ndjson"
+    write_story(file)
+    replayed = await palyra("tape", "replay", str(file), "--json")
+    assert (0, True) == (replayed.code, replayed.json["matched"])
+    assert replayed.json["recorded_digest"] == replayed.json["replayed_digest"]
+
+
+async def test_a_changed_answer_in_a_file_is_the_first_divergence(tmp_path: Path) -> None:
+    """The event, both texts and a failing exit code."""
+    file = tmp_path / "run.ndjson"
+    write_story(file, answer="something else")
+    replayed = await palyra("tape", "replay", str(file))
+    assert 1 == replayed.code
+    first, _, recorded, found = replayed.out.splitlines()
+    assert "DIVERGES at seq" in first
+    assert "message.completed, text" in first
+    assert recorded.endswith("something else")
+    assert found.endswith("the answer")
+
+
+async def test_what_is_no_export_is_one_line(tmp_path: Path) -> None:
+    """A file of something else, and a piece out of the middle, are refused with the place."""
+    file = tmp_path / "run.ndjson"
+    file.write_text("not json\n")
+    refused = await palyra("tape", "replay", str(file))
+    assert (1, 1) == (refused.code, len(refused.err.splitlines()))
+    assert "line 1" in refused.err
+    write_story(file)
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[1:]))
+    refused = await palyra("tape", "replay", str(file))
+    assert "whole tape" in refused.err
+
+
+async def test_strict_replays_ask_the_daemon(tmp_path: Path) -> None:
+    """The rules are the daemon's: a file has none, a run is replayed there."""
+    file = tmp_path / "run.ndjson"
+    write_story(file)
+    assert 2 == (await palyra("tape", "replay", str(file), "--strict")).code
+    async with fake_daemon() as daemon:
+        daemon.answers["run.replay"] = lambda _connection, params: {
+            "run_id": RUN,
+            "matched": True,
+            "strict": params["strict"],
+            "events": 3,
+            "recorded_digest": "d",
+            "replayed_digest": "d",
+            "unjudged": [7],
+        }
+        replayed = await palyra("tape", "replay", RUN, "--strict", url=daemon.url)
+    assert 0 == replayed.code
+    assert f"matches: 3 events of {RUN}" in replayed.out
+    assert "seq 7" in replayed.out
