@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palyra.cli.exits import DONE, INTERRUPTED, PARTIAL, Stop, stop_for
+from palyra.cli.exits import DONE, FAILED, INTERRUPTED, PARTIAL, Stop, stop_for
 from palyra.cli.screen import print_json, print_table, say
 from palyra.cli.shell import Options, first_error, shared_options
+from palyra.cli.tape import find_key, is_signed
 from palyra.errors import PalyraError
 
 if TYPE_CHECKING:
+    from palyra.core.replay_report import Divergence
     from palyra.harness.command import Report
     from palyra.harness.compare import Comparison, Figures, Pair
     from palyra.harness.drive import Tally
+    from palyra.harness.replays import Replays
     from palyra.harness.summary import Summary
 
 APPROVALS = ("allow", "deny", "ask")
@@ -125,18 +128,25 @@ class Screen:
         self._width = 0
 
     def show(self, tally: Tally) -> None:
-        """Say so, unless it was said a moment ago."""
-        now_s = time.perf_counter()
-        if not self._is_shown or now_s - self._shown_s < SHOW_EVERY_S:
-            return
-        self._shown_s = now_s
+        """Say how far it is, unless that was said a moment ago."""
         left_s = (tally.total - tally.done) / max(1e-9, tally.per_s)
         text = (
             f"{tally.done}/{tally.total}  {tally.per_s:.1f}/s  {tally.unmet} unmet  "
             f"{tally.fallen} not done  {left_s:.0f} s left"
         )
+        self._show(text)
+
+    def _show(self, text: str) -> None:
+        now_s = time.perf_counter()
+        if not self._is_shown or now_s - self._shown_s < SHOW_EVERY_S:
+            return
+        self._shown_s = now_s
         click.echo(f"\r{text.ljust(self._width)}", nl=False, err=True)
         self._width = len(text)
+
+    def count(self, done: int) -> None:
+        """Say how many are done."""
+        self._show(f"{done} replayed")
 
     def clear(self) -> None:
         """Leave the line to others."""
@@ -167,6 +177,66 @@ def _ms(value: float | None) -> str:
 
 def _usd(micros: int) -> str:
     return f"{micros / 1e6:.6f} USD"
+
+
+@bench.command()
+@click.argument("out", type=RESULTS)
+@click.option("--strict", is_flag=True, help="By their daemon, with its rules of now, too.")
+@shared_options
+def replay(options: Options, out: Path, *, strict: bool) -> None:
+    """Decide every run in OUT again, free of charge, and name the first divergence of each.
+
+    Without a daemon, from the tapes, which are verified first.  The exit code is 1 when a run
+    diverges or a tape cannot be used.
+    """
+    screen = Screen(is_shown=sys.stderr.isatty())
+    try:
+        found = _replay(options, out, screen, strict=strict)
+    except PalyraError as error:
+        raise stop_for(error) from None
+    screen.clear()
+    if options.as_json:
+        print_json(found)
+    else:
+        print_replays(found)
+    raise SystemExit(DONE if found.holds else FAILED)
+
+
+def _replay(options: Options, out: Path, screen: Screen, *, strict: bool) -> Replays:
+    from palyra.harness.directory import DAEMON, find_manifest  # noqa: PLC0415 - as above
+    from palyra.harness.reach import OWN  # noqa: PLC0415
+    from palyra.harness.replays import replay_strictly, replay_tapes  # noqa: PLC0415
+
+    if strict:
+        replays: Replays = run_trio(partial(replay_strictly, out, options.home, screen.count))
+        return replays
+    manifest = find_manifest(out)
+    is_own = manifest is not None and manifest.plan.daemon == OWN
+    key = find_key(out / DAEMON if is_own else options.home, None)
+    return replay_tapes(out, is_signed, key, screen.count)
+
+
+def print_replays(found: Replays) -> None:
+    """The counts, and what does not match."""
+    rows = [
+        (one.id, one.repeat, one.run_id, _describe(one.problem, one.divergence))
+        for one in found.exceptions
+    ]
+    if rows:
+        print_table(("CASE", "REPEAT", "RUN", "WHAT"), rows, empty="")
+    say(
+        f"{found.matched} match, {found.diverged} diverge, {found.unusable} unusable",
+        fg="green" if found.holds else "red",
+    )
+
+
+def _describe(problem: str | None, divergence: Divergence | None) -> str:
+    if divergence is None:
+        return problem or "-"
+    return (
+        f"diverges at seq {divergence.seq}, {divergence.kind or 'the end'}, {divergence.field}: "
+        f"{divergence.expected or '-'} → {divergence.found or '-'}"
+    )
 
 
 @bench.command()

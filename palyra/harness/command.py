@@ -1,10 +1,8 @@
 """`palyra bench run` without its terminal: daemon, lanes, cases, summary."""
 
 import signal
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -13,25 +11,16 @@ import trio
 from palyra.core.canonical import sha256_hex
 from palyra.errors import InvalidParams, Rejected
 from palyra.harness.cases import Approval, InputFacts, check_input
-from palyra.harness.directory import (
-    DAEMON,
-    DIRECTORY_MODE,
-    WORKSPACE,
-    Directory,
-    Plan,
-    find_manifest,
-    open_directory,
-)
+from palyra.harness.directory import Directory, Plan, find_manifest, open_directory
 from palyra.harness.drive import Drive, Extent, Tally
 from palyra.harness.lanes import Connect
-from palyra.harness.own_daemon import OwnDaemon, run_own_daemon
+from palyra.harness.own_daemon import OwnDaemon
 from palyra.harness.perform import Performer
+from palyra.harness.reach import OWN, Place, reach_daemon
 from palyra.harness.summary import Environment, Summary, summarise
-from palyra.net.client import Client, connect
+from palyra.net.client import Client
 from palyra.net.discovery import find_discovery, find_home
 
-OWN = "own"
-NAME = "palyra-bench"
 Ending = Literal["complete", "interrupted", "late"]
 
 
@@ -147,37 +136,23 @@ class _Command:
         return Report(self._ending, drive.tally, summary)
 
     async def _work(self, drive: Drive) -> None:
-        async with self._daemon() as dial:
+        order = self.order
+        place = Place(
+            daemon=self.directory.manifest.plan.daemon,
+            out=order.out,
+            home=order.home,
+            scripts=order.scripts,
+            config=order.config,
+            workspace=order.workspace,
+        )
+        async with reach_daemon(place) as reached:
+            self._own, dial = reached.own, reached.dial
             self._environment = await _look(dial)
             limit_s = float("inf") if self.order.deadline_s is None else self.order.deadline_s
             with trio.move_on_after(limit_s) as scope:
                 await drive.run(dial, self.order.concurrency)
             if scope.cancelled_caught:
                 self._ending = "late"
-
-    def _daemon(self) -> AbstractAsyncContextManager[Connect]:
-        """How to connect, while the daemon is there."""
-        kind, _, place = self.directory.manifest.plan.daemon.partition(":")
-        if kind == OWN:
-            return self._run_own()
-        if kind == "url":
-            return nullcontext(partial(connect, place, home=self.order.home, name=NAME))
-        return nullcontext(partial(connect, home=place, name=NAME))
-
-    @asynccontextmanager
-    async def _run_own(self) -> AsyncGenerator[Connect]:
-        workspace = self.order.workspace
-        if workspace is None:
-            workspace = self.directory.path / WORKSPACE
-            workspace.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        scripts = self.order.scripts
-        environment = {} if scripts is None else {"PALYRA_MODELS__SCRIPTS": str(scripts.resolve())}
-        home = (self.directory.path / DAEMON).resolve()
-        async with run_own_daemon(
-            home, workspace.resolve(), self.order.config, environment
-        ) as self._own:
-            token = self._own.token
-            yield partial(connect, home=home, token=token, name=NAME)
 
     async def _obey_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
