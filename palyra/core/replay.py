@@ -23,6 +23,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.excerpt import excerpt
+from palyra.core.queue import add_message
 from palyra.core.replay_record import Record, read_input
 from palyra.core.replay_report import Divergence, ReplayReport
 from palyra.core.replay_setting import Answers
@@ -107,6 +108,9 @@ class Replay:
     def _take(self) -> Step | None:
         """The step that the tape's next input makes."""
         record, setting = self._record, self._answers.setting()
+        event = record.events[record.position]
+        if self._run is not None and isinstance(event, ev.MessageReceived):
+            return add_message(self._run, event, setting)
         if self._run is not None:
             heard = read_input(record, self._run)
             return None if heard is None else decide(self._run, heard, setting)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core import events as ev
+from palyra.core.queue import add_message
 from palyra.core.replay import Replay
 from palyra.core.replay_report import ReplayReport
 from palyra.core.run_steps import (
@@ -198,6 +199,23 @@ def test_a_lenient_replay_needs_no_rules_and_no_limits() -> None:
         setting(), prepare=refuse, assemble=refuse, sign=refuse, jitter_ms=refuse, new_id=refuse
     )
     assert replay(rows(world), now=blank).matched
+
+
+@BOTH
+def test_a_run_that_collected_messages_matches(*, strict: bool) -> None:
+    """Messages that came while the run waited are taken as they came."""
+    world = World()
+    for text in ("and this", "and that"):
+        world.keep(add_message(world.run, ev.MessageReceived(text=text), world.setting))
+    world.hear(Begin(instance_id="i1"))
+    world.hear(TurnFinished(turn=1, attempt=1, result=turn(text="all of it")))
+    assert [message.text for message in world.run.transcript] == [  # type: ignore[union-attr]  # no tools
+        "hello",
+        "and this",
+        "and that",
+        "all of it",
+    ]
+    assert replay(rows(world), strict=strict).matched
 
 
 # --- what diverges -------------------------------------------------------------------------------
