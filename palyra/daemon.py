@@ -44,7 +44,14 @@ from palyra.net.engine import WebSocketLimits
 from palyra.net.http import HttpSources, LateHttp
 from palyra.net.limits import Limits as ConnectionLimits
 from palyra.net.methods.table import METHODS
-from palyra.net.metrics import read_journal, read_loop, read_state, read_tally, read_tree
+from palyra.net.metrics import (
+    read_journal,
+    read_loop,
+    read_state,
+    read_stranded,
+    read_tally,
+    read_tree,
+)
 from palyra.net.receipts import Receipts
 from palyra.net.schema import describe_protocol
 from palyra.net.services import Peer, Services
@@ -175,6 +182,7 @@ class Daemon:
             sign=self.keys.sign,
             redact=self.office.redactor.redact_bytes,
             state=lambda: self.state,
+            count_stranded=self._count_stranded,
             tree=self.snapshot,
             now_ms=self.host.now_ms,
             new_id=self.host.new_id,
@@ -203,6 +211,7 @@ class Daemon:
             metrics=(
                 lambda: read_state(self.state),
                 lambda: read_journal(self.journal),
+                lambda: read_stranded(self._count_stranded()),
                 lambda: read_loop(self.loop_lag),
                 lambda: read_tally(tally),
                 lambda: read_tree(self.snapshot()),
@@ -214,6 +223,9 @@ class Daemon:
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
         """Serve one client to its end; see `net.connection`."""
         await serve_connection(transport, peer, self.services)
+
+    def _count_stranded(self) -> int:
+        return len(self.directory.stranded)
 
     @staticmethod
     def _asyncapi(edge: Edge) -> bytes:

@@ -95,7 +95,8 @@ async def ask_person(
         )
         run.wake()
         first: Answer | None = None
-        with trio.move_on_after((prompt.expires_ms - office.now_ms()) / 1000):
+        left_ms = max(0, prompt.expires_ms - office.now_ms())  # it may have run out while down
+        with trio.move_on_after(left_ms / 1000):
             first = await _first_valid(answers, prompt, office.now_ms)
         outcome = await _settle(run, office, prompt, first)
         for _ in range(mailbox.depth):

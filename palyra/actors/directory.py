@@ -18,12 +18,16 @@ class Directory:
         self.runs: dict[str, RunHandle] = {}
         self.sessions: dict[str, SessionHandle] = {}
         self.keys: dict[tuple[str, str], SessionHandle] = {}
+        self.stranded: dict[str, str] = {}  # open runs that cannot go on in this life, and why
+        self.is_complete = False  # recovery has been through: every open run is in `runs` or there
 
     def clear(self) -> None:
         """Nothing has an actor: the supervisor of sessions and runs begins anew."""
         self.runs.clear()
         self.sessions.clear()
         self.keys.clear()
+        self.stranded.clear()
+        self.is_complete = False
 
     def add_session(self, handle: "SessionHandle") -> None:
         """The session can be found from now on."""

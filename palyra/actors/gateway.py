@@ -229,6 +229,7 @@ class Gateway:
         """The run's handle, None once it has ended.
 
         An open run without a handle is between two lives (the daemon has just started): wait.
+        Raises IllegalState for one that is stranded.
         """
         directory = self._office.directory
         while True:
@@ -237,12 +238,25 @@ class Gateway:
                 return None if run.is_settled else run
             if (await self._get_record(caller, run_id)).is_terminal:
                 return None
+            if run_id in directory.stranded:
+                raise IllegalState(
+                    f"{run_id} cannot go on: {directory.stranded[run_id]}; "
+                    "its tape can still be read, and the next start tries again"
+                )
             await trio.sleep(RECOVERING_LOOK_S)
 
     def _view(self, record: RunRecord) -> RunView:
-        run = self._office.directory.runs.get(record.run_id)
-        recovering = run is not None and run.is_recovering
-        return RunView(record=record, phase=phase(record, is_recovering=recovering))
+        directory = self._office.directory
+        run = directory.runs.get(record.run_id)
+        if run is None:  # not there yet, if the daemon has just started
+            is_recovering = record.state == "in_progress" and not directory.is_complete
+        else:
+            is_recovering = run.is_recovering
+        is_stranded = record.run_id in directory.stranded
+        return RunView(
+            record=record,
+            phase=phase(record, is_recovering=is_recovering, is_stranded=is_stranded),
+        )
 
     async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:
         record = await self._office.journal.find(lambda store: store.find_run(run_id))

@@ -6,7 +6,6 @@ Restart: transient; damage is found again at once each time, so that the daemon 
 """
 
 from functools import partial
-from threading import Event
 
 import trio
 
@@ -23,21 +22,27 @@ async def page_check(
     Cancellation: the walk is ended; one that was due is due again at the next start.
     """
     task_status.started()
-    is_cancelled = Event()
+    walk = _Walk()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_set_when_cancelled, is_cancelled)
-        damage = await journal.read(lambda store: store.check(is_cancelled.is_set))
+        nursery.start_soon(_stop_when_cancelled, walk)
+        damage = await journal.read(lambda store: store.check(lambda: walk.is_stopped))
         nursery.cancel_scope.cancel("it has been looked at")
     if damage is not None:
         raise Unavailable(damage)
 
 
-async def _set_when_cancelled(event: Event) -> None:
-    """The walk is a call in a thread, which hears of no cancel by itself."""
+class _Walk:
+    """What the walking thread looks at now and then."""
+
+    is_stopped = False
+
+
+async def _stop_when_cancelled(walk: _Walk) -> None:
+    """A call in a thread hears of no cancel by itself."""
     try:
         await trio.sleep_forever()
     finally:
-        event.set()
+        walk.is_stopped = True
 
 
 def child_spec(journal: JournalHandle) -> ChildSpec:

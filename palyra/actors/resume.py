@@ -8,9 +8,11 @@ from palyra.actors.office import Office
 from palyra.actors.run import run_actor
 from palyra.actors.run_handle import RunHandle
 from palyra.core.fold import fold
+from palyra.core.ports import JournalStore
 from palyra.core.records import ApprovalRecord
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Begin, Resume
+from palyra.errors import InvariantBroken
 
 PAGE_ROWS = 1_000
 RETRY_S = 0.25  # between looks whether the journal takes writes again
@@ -23,33 +25,36 @@ class Recovered(msgspec.Struct, frozen=True):
     prompts: tuple[ApprovalRecord, ...]  # the approvals that are still open
 
 
-async def find_run(journal: JournalHandle, run_id: str) -> Recovered | None:
-    """Fold the committed tape of a run, None when it has none.
+def read_run(store: JournalStore, run_id: str) -> Recovered | None:
+    """Fold the committed tape of a run, None when it has none; blocks.
 
-    Raises InvariantBroken for a tape that cannot be.
+    Raises InvariantBroken for a tape that cannot be followed.
     """
-    rows: list[tuple[str, int, bytes]] = []
+    rows = []
     after_seq: int | None = -1
     while after_seq is not None:
-        cursor = after_seq
-        page = await journal.read(
-            lambda store: store.read_tape(run_id, after_seq=cursor, limit=PAGE_ROWS)  # noqa: B023 - called before the next round
-        )
-        rows.extend((row.kind, row.at_ms, row.data) for row in page.rows)
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        rows.extend(page.rows)
         after_seq = page.next_after_seq
     if not rows:
         return None
-    run = fold(run_id, rows)
-    prompts: tuple[ApprovalRecord, ...] = ()
-    if run.pending_approvals:
-        prompts = tuple(
-            await journal.read(
-                lambda store: store.list_approvals(
-                    principal=None, run_id=run_id, pending_only=True, limit=PAGE_ROWS
-                )
-            )
-        )
-    return Recovered(run, prompts)
+    if rows[-1].seq != len(rows) - 1:
+        raise InvariantBroken(f"of the {rows[-1].seq + 1} events of {run_id} {len(rows)} are there")
+    try:
+        run = fold(run_id, [(row.kind, row.at_ms, row.data) for row in rows])
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+        raise InvariantBroken(f"the tape of {run_id} cannot be read: {error}") from error
+    if not run.pending_approvals:
+        return Recovered(run, ())
+    prompts = store.list_approvals(
+        principal=None, run_id=run_id, pending_only=True, limit=PAGE_ROWS
+    )
+    return Recovered(run, tuple(prompts))
+
+
+async def find_run(journal: JournalHandle, run_id: str) -> Recovered | None:
+    """See `read_run`, in a reader's thread."""
+    return await journal.read(lambda store: read_run(store, run_id))
 
 
 async def resume_run(

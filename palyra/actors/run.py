@@ -273,7 +273,8 @@ class _RunActor:
         match effect:
             case CallModel():
                 model = office.models[handle.run.accepted.model]
-                self.nursery.start_soon(ask_model, handle, office, model, effect)
+                charge = self.ticket if handle.is_recovering else None
+                self.nursery.start_soon(ask_model, handle, office, model, effect, charge)
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
                 self.desk.start_soon(ask_person, handle, office, prompt, self.ticket)

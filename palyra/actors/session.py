@@ -341,6 +341,7 @@ class _SessionActor:
             return
         if not is_over:
             log.critical("a run is left alone after repeated crashes", run_id=run_id)
+            directory.stranded[run_id] = f"its actor was lost {run.lost + 1} times"
         del directory.runs[run_id]
         if handle.active is run:
             handle.active = None

@@ -88,10 +88,9 @@ class Sessions:
             directory.add_session(handle)
         return handle
 
-    async def adopt(self, session_id: str, runs: tuple[Recovered, ...]) -> None:
+    def adopt(self, record: SessionRecord, runs: tuple[Recovered, ...]) -> None:
         """Give a session's open runs back to it after a restart."""
-        record = await self._office.journal.find(lambda store: store.find_session(session_id))
-        if record is not None and runs:
+        if runs:
             self._live(record).inbox.offer(Adopt(runs))
 
     # --- records

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from palyra.actors.journal import Ticket
 from palyra.actors.progress import ProgressStream
 from palyra.core.ports import LanguageModel
 from palyra.core.prompt import ModelFailure
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 
 
 async def ask_model(
-    run: "RunHandle", office: "Office", model: LanguageModel, effect: CallModel
+    run: "RunHandle",
+    office: "Office",
+    model: LanguageModel,
+    effect: CallModel,
+    charge: Ticket | None = None,
 ) -> None:
     """Stream one turn; the run hears TurnFinished or TurnBroke.
 
+    `charge` is what a resumed run pays with: a call that takes the process down must not be free.
     Cancellation: the request is abandoned and nothing is reported.
     """
+    if charge is not None:
+        await charge.wait()
     if effect.delay_ms:
         await trio.sleep(effect.delay_ms / 1000)
     request = effect.request

@@ -188,6 +188,13 @@ def check_daemon(options: Options) -> Check:
             detail=f"{detail}; its journal refuses writes",
             remedy="see the daemon's log; is the disk full?",
         )
+    if status.stranded_runs:
+        return Check(
+            name="daemon",
+            verdict="fail",
+            detail=f"{detail}; {status.stranded_runs} open run(s) cannot go on",
+            remedy="`palyra runs list` shows them as stranded, the daemon's log says why",
+        )
     return Check(name="daemon", verdict="ok", detail=detail)
 
 

@@ -10,7 +10,14 @@ import msgspec
 
 RunState = Literal["accepted", "in_progress", "done", "failed", "cancelled"]
 RunPhase = Literal[
-    "queued", "in_progress", "awaiting_approval", "recovering", "done", "failed", "cancelled"
+    "queued",
+    "in_progress",
+    "awaiting_approval",
+    "recovering",
+    "stranded",
+    "done",
+    "failed",
+    "cancelled",
 ]
 QueueMode = Literal["followup", "collect", "steer", "interrupt", "reject"]
 TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})

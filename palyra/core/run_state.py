@@ -124,10 +124,12 @@ def record(run: Run) -> RunRecord:
     )
 
 
-def phase(run: RunRecord, *, is_recovering: bool = False) -> RunPhase:
+def phase(run: RunRecord, *, is_recovering: bool = False, is_stranded: bool = False) -> RunPhase:
     """The derived public phase; never stored."""
     if run.is_terminal:
         return cast("RunPhase", run.state)
+    if is_stranded:
+        return "stranded"
     if is_recovering:
         return "recovering"
     if run.state == "accepted":

@@ -46,6 +46,11 @@ def read_journal(journal: Journal) -> Iterator[Reading]:
     )
 
 
+def read_stranded(count: int) -> Iterator[Reading]:
+    """Runs that need somebody."""
+    yield Reading("palyra_runs_stranded", "Open runs that cannot go on.", count)
+
+
 def read_loop(lag: LoopLag) -> Iterator[Reading]:
     """How late the event loop wakes what is due."""
     yield Reading("palyra_loop_lag_seconds", "How late the last timer fired.", lag.last_s)

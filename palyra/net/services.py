@@ -45,6 +45,7 @@ class Services:
     sign: Sign
     redact: Redact
     state: Callable[[], State]
+    count_stranded: Callable[[], int]  # open runs that cannot go on
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId

@@ -35,11 +35,11 @@ from palyra.store.database import (
 )
 from palyra.store.disk import REAL_DISK, Disk
 from palyra.store.evidence import PAGE_BYTES, PAGE_ROWS
+from palyra.store.journal_pages import Pages
 from palyra.store.keys import KeyRing
 from palyra.store.registry import SqliteRegistry
 from palyra.store.roots import Root, RootsFile, root_break
 from palyra.store.schema import SCHEMA_VERSION, migrate
-from palyra.store.structure import Structure
 from palyra.store.tapes import Extent, Place
 from palyra.store.verification import verify_journal, verify_run
 from palyra.store.writer import Writer
@@ -65,7 +65,7 @@ class SqliteJournal(SqliteRegistry):
         self._now_ms = now_ms
         self._disk = disk
         self._synchronous = synchronous
-        self._structure = Structure(path)
+        self._pages = Pages(path)
         self._opened: _Opened | None = None
 
     # --- the write half --------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class SqliteJournal(SqliteRegistry):
         with storage_errors(f"open {self.path}"), ExitStack() as held:
             connection = open_writer(self.path, self._disk, self._synchronous)
             held.callback(connection.close)
-            self._structure.require_sound(connection)
+            self._pages.require_sound(connection)
             migrated_from = migrate(connection)
             found = owner.take(connection)
             roots = self._open_roots(held, found)
@@ -87,9 +87,9 @@ class SqliteJournal(SqliteRegistry):
             _resume(writer, roots, verification, found)
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
-            held.callback(self._structure.stop)
+            held.callback(self._pages.stop)
             self._opened = _Opened(writer, roots, readers, held.pop_all())
-            self._structure.is_walk_due = not found.is_clean
+            self._pages.is_walk_due = not found.is_clean
         return OpenReport(
             schema_version=SCHEMA_VERSION,
             migrated_from=migrated_from,
@@ -112,9 +112,9 @@ class SqliteJournal(SqliteRegistry):
         """See `JournalStore.close`; whatever happens, nothing is left open."""
         opened = self._get_opened()
         self._opened = None
-        self._structure.stop()  # its transaction would keep the log from being folded in
+        self._pages.stop()  # its transaction would keep the log from being folded in
         with storage_errors("close"), opened.held:
-            opened.writer.close(is_clean=not self._structure.is_walk_due)
+            opened.writer.close(is_clean=not self._pages.is_walk_due)
 
     # --- the read half ---------------------------------------------------------------------------
 
@@ -146,10 +146,10 @@ class SqliteJournal(SqliteRegistry):
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`."""
         self._get_opened()
-        if self._structure.finding is not None or not self._structure.is_walk_due:
-            return self._structure.finding
+        if self._pages.finding is not None or not self._pages.is_walk_due:
+            return self._pages.finding
         with storage_errors("check"):
-            return self._structure.walk(open_reader(self.path, self._disk), is_stopped)
+            return self._pages.walk(open_reader(self.path, self._disk), is_stopped)
 
     def find_run(self, run_id: str) -> RunRecord | None:
         return self._read(lambda c: projections.find_run(c, run_id))

@@ -93,6 +93,11 @@ class InlineJournal:
                 self.hub.committed([(change.rows[-1].run_id, change.rows[-1].seq)])
             ticket.done.set()
 
+    def release(self) -> None:
+        """Hold nothing back any more."""
+        self.hold = False
+        self.flush()
+
     async def commit(self, change: Change) -> None:
         await self.append(change).wait()
 
@@ -297,9 +302,18 @@ async def inline_blocking(function: Callable[..., T], *arguments: object) -> T:
 
 
 @asynccontextmanager
-async def running(store: JournalStore, limits: Limits = Limits()) -> AsyncGenerator[Kit]:  # noqa: B008 - frozen
-    """A kit whose actors live inside the block; leaving it is a crash for whatever is open."""
+async def running(
+    store: JournalStore,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    *,
+    hold: bool = False,
+) -> AsyncGenerator[Kit]:
+    """A kit whose actors live inside the block; leaving it is a crash for whatever is open.
+
+    With `hold` nothing is committed before `kit.journal.release()`.
+    """
     kit = Kit(store, limits)
+    kit.journal.hold = hold
 
     def done(count: int) -> None:
         kit.recovered = count

@@ -8,7 +8,7 @@ from palyra.store.journal import SqliteJournal
 from palyra.store.keys import KeyRing
 from tests.e2e.daemon_process import DaemonProcess
 from tests.store.kit import Clock, abandon
-from tests.store.test_structure import fill, spoil
+from tests.store.test_journal_pages import fill, spoil
 
 pytestmark = pytest.mark.real
 

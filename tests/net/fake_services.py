@@ -68,7 +68,6 @@ class FakeGateway:
         self.gate = trio.Event()  # effects wait for it
         self.gate.set()
         self.wake = trio.Event()  # ends `wait_run`
-        self.stranded_count = 0
 
     async def _effect(self, name: str, receipt: ReceiptKey | None, result: msgspec.Struct) -> None:
         await self.gate.wait()
@@ -272,6 +271,7 @@ class Daemon:
             sign=lambda message: b"signed " + message[:4],
             redact=Redactor([]).redact_bytes,
             state=lambda: self.state,
+            count_stranded=lambda: 3,
             tree=lambda: self.tree,
             now_ms=lambda: self.now_ms,
             new_id=new_id,

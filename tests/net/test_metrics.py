@@ -7,7 +7,15 @@ import pytest
 
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.loop_lag import LoopLag
-from palyra.net.metrics import Reading, read_journal, read_loop, read_state, read_tally, read_tree
+from palyra.net.metrics import (
+    Reading,
+    read_journal,
+    read_loop,
+    read_state,
+    read_stranded,
+    read_tally,
+    read_tree,
+)
 from palyra.net.tally import Tally
 from palyra.net.wire import State
 
@@ -41,6 +49,12 @@ def test_journal_readings() -> None:
     found = list(read_journal(journal))  # type: ignore[arg-type]  # it has all that is read
     assert {"": 7} == values(found, "palyra_journal_backlog_rows")
     assert {"": 0} == values(found, "palyra_journal_writable")
+
+
+def test_stranded_readings() -> None:
+    """How many runs need somebody, and no word on which."""
+    (reading,) = read_stranded(2)
+    assert ("palyra_runs_stranded", 2, ()) == (reading.name, reading.value, reading.labels)
 
 
 def test_loop_readings() -> None:

@@ -123,6 +123,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     is_writable: bool = True
     journal_backlog: int | None = None
     connections: int | None = None
+    stranded_runs: int | None = None
 
 
 Json = dict[str, Any]

@@ -33,6 +33,7 @@ class Status(Result, frozen=True, kw_only=True):
     is_writable: bool
     journal_backlog: int | None = None
     connections: int | None = None
+    stranded_runs: int | None = None  # open, and cannot go on: see the log
 
 
 class Description(ProtocolSchema, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ def status(call: Call, _params: NoParams) -> Status:
         is_writable=services.journal.is_writable,
         journal_backlog=services.journal.backlog if sees_all else None,
         connections=services.hub.watcher_count if sees_all else None,
+        stranded_runs=services.count_stranded() if sees_all else None,
     )
 
 

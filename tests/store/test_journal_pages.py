@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from palyra.errors import Unavailable
-from palyra.store import structure
+from palyra.store import journal_pages
 from palyra.store.journal import SqliteJournal
 from tests.store.kit import abandon, rows, seqs, sqlite_journal
 
@@ -92,11 +92,11 @@ def test_a_whole_file_is_opened_again(tmp_path: Path) -> None:
     spoiled.open()
     assert spoiled.check(never) is not None
     abandon(spoiled)
-    assert spoiled._structure.note_path.exists()
+    assert spoiled._pages.note_path.exists()
     store.path.write_bytes(whole)
     store.path.with_name("journal.sqlite3-wal").unlink(missing_ok=True)
     store.open()
-    assert not store._structure.note_path.exists()
+    assert not store._pages.note_path.exists()
     store.close()
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_walked_after_a_clean_end(
     def note(connection: apsw.Connection) -> None:
         walks.append(connection)
 
-    monkeypatch.setattr(structure, "_find_damage", note)
+    monkeypatch.setattr(journal_pages, "_find_damage", note)
     store = sqlite_journal(tmp_path)
     store.open()
     assert store.check(never) is None
@@ -141,7 +141,7 @@ def test_a_walk_that_was_cut_short_is_due_again(
     fill(store)
     abandon(store)
     with monkeypatch.context() as patched:
-        patched.setattr(structure, "_find_damage", walk_on)
+        patched.setattr(journal_pages, "_find_damage", walk_on)
         store.open()
         walker = Thread(target=store.check, args=(never,))
         walker.start()

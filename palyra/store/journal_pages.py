@@ -4,7 +4,7 @@ SQLite's log makes a crash harmless: what spoils pages is storage that lied, or 
 So nobody waits for a walk over the whole file.  The journal opens, serves, and is walked meanwhile;
 the part of it that is verified at every start is read at once all the same.  Damage that the walk
 finds is noted in a file beside the database: the journal is not opened again before a walk, which
-then comes first, finds everything in order.  Why: docs/decisions/0010-walk-beside-work.md.
+then comes first, finds everything in order.  Why: docs/decisions/0010-the-file-is-walked-beside-the-work.md.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from palyra.store import private
 STEPS = 1_000  # pages or cells between two looks whether to go on: about a millisecond
 
 
-class Structure:
+class Pages:
     """What is known of one database's pages, in memory and in the note beside it."""
 
     def __init__(self, path: Path) -> None:

@@ -1,0 +1,287 @@
+"""What a start makes of the tapes it finds: each rule on virtual time, real actors."""
+
+from contextlib import suppress
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from palyra.actors.gateway import Gateway
+from palyra.core import events as ev
+from palyra.core.journal import Change, RunFilter
+from palyra.core.prompt import ToolMessage, UserMessage
+from palyra.core.records import RunRecord, RunState, SessionRecord
+from palyra.core.run_steps import Limits
+from palyra.core.tape import TapeRow
+from palyra.errors import IllegalState
+from palyra.store.memory_journal import MemoryJournal
+from tests.actors.office_kit import OPERATOR, Kit, call, running, say
+from tests.actors.test_runs import answer, prompt_of, reach, settle
+
+APPROVAL_S = Limits().approval_ms / 1000
+
+
+@pytest.fixture
+def store() -> MemoryJournal:
+    """A journal that outlives the actors of a test."""
+    journal = MemoryJournal()
+    journal.open()
+    return journal
+
+
+# --- the charge ----------------------------------------------------------------------------------
+
+
+async def test_an_attempt_is_paid_before_the_model_is_asked(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A model call that takes the daemon down at once has cost an attempt all the same."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "turn")
+    async with running(store, hold=True) as kit:
+        await settle()
+        assert "run.recovered" not in kit.kinds(run_id)
+        assert [] == kit.model.requests
+        kit.journal.release()
+        assert await kit.end(run_id) == "done"
+        assert 1 == len(kit.model.requests)
+
+
+async def test_an_attempt_is_paid_before_a_safe_call_runs_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The same for a tool."""
+    async with running(store) as kit:
+        kit.model.turns = [call(("hang_safe", {}))]
+        run_id = await kit.start()
+        await settle()
+    async with running(store, hold=True) as kit:
+        kit.gate_open.set()
+        await settle()
+        assert "tool.completed" not in kit.kinds(run_id)
+        assert kit.live(run_id).run.calls[0].phase == "started"
+        kit.journal.release()
+        assert await kit.end(run_id) == "done"
+
+
+async def test_a_run_that_falls_with_each_start_is_given_up(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Three daemons try; the fourth says that it is enough, and the queue behind it goes on."""
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        run_id = await kit.start(session_key="k")
+        following = await kit.start(session_key="k")
+        await settle()
+    for attempt in (1, 2, 3):
+        async with running(store) as kit:
+            kit.model.turns = [trio.Event()]
+            await settle()
+            assert attempt == kit.events(run_id, "run.recovered")[-1].attempt
+            (view,) = await kit.gateway.list_runs(OPERATOR, RunFilter(states=("in_progress",)))
+            assert attempt == view.record.attempts
+    async with running(store) as kit:
+        assert await kit.end(run_id) == "failed"
+        assert kit.events(run_id, "run.failed")[0].failure_class == "recovery_exhausted"
+        assert await kit.end(following) == "done"
+
+
+async def test_progress_clears_what_was_paid(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A run that gets a turn further in each life is never given up."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "turn")
+    for _ in range(6):
+        async with running(store) as kit:
+            kit.model.turns = [call(("note", {"text": "x"})), trio.Event()]
+            await settle()
+    async with running(store) as kit:
+        assert await kit.end(run_id) == "done"
+        assert {1} == {event.attempt for event in kit.events(run_id, "run.recovered")}
+
+
+# --- outcomes ------------------------------------------------------------------------------------
+
+
+async def test_an_unknown_outcome_is_an_error_in_the_log(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The operator is told as well as the model, and the effect is not repeated."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "tool")
+    with capture_logs() as logs:
+        async with running(store) as kit:
+            kit.gate_open.set()
+            assert await kit.end(run_id) == "done"
+            last = kit.model.requests[0].messages[-1]
+    assert isinstance(last, ToolMessage)
+    assert "unknown" == last.status
+    assert 1 == [row.kind for row in kit.rows(run_id)].count("tool.started")
+    (line,) = [line for line in logs if line["event"] == "a run needs attention"]
+    assert ("error", run_id) == (line["log_level"], line["run_id"])
+
+
+# --- prompts -------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_that_ran_out_meanwhile_is_denied(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The deadline does not stop while the daemon is down."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "approval")
+        asked = await prompt_of(kit, run_id)
+    autojump_clock.jump(APPROVAL_S + 1)
+    async with running(store) as kit:
+        assert await kit.end(run_id) == "done"
+        (resolved,) = kit.events(run_id, "approval.resolved")
+        assert ("deny", "deadline") == (resolved.decision, resolved.by)
+        assert "approval_expired" == kit.events(run_id, "tool.decided")[-1].reason_code
+        assert "denied" == (await kit.gateway.get_approval(OPERATOR, asked.approval_id)).state
+        assert [] == kit.effects
+        with suppress(IllegalState):
+            late = await kit.gateway.resolve_approval(OPERATOR, answer(kit, asked))
+            assert ("deny", False) == (late.decision, late.won)
+
+
+async def test_a_prompt_keeps_what_is_left_of_its_time(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A restart neither prolongs nor shortens a question."""
+    async with running(store) as kit:
+        asked = await prompt_of(kit, await reach(kit, "approval"))
+    autojump_clock.jump(APPROVAL_S - 10)
+    async with running(store) as kit:
+        assert asked == await prompt_of(kit, asked.run_id)
+        assert await kit.end(asked.run_id) == "done"
+        (resolved,) = kit.events(asked.run_id, "approval.resolved")
+        assert "deadline" == resolved.by
+    assert abs(trio.current_time() * 1000 - asked.expires_ms) < 1_000
+
+
+# --- order and phase -----------------------------------------------------------------------------
+
+
+async def test_a_queue_keeps_its_order_over_restarts(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """What waited behind an open run comes after it, in the order in which it was accepted."""
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        ids = [await kit.start(f"text {n}", session_key="k") for n in range(4)]
+        await settle()
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        await settle()
+        session_id = kit.live(ids[0]).run.accepted.session_id
+        assert ids[1:] == kit.gateway.list_queue(OPERATOR, session_id)
+    async with running(store) as kit:
+        for run_id in ids:
+            assert await kit.end(run_id) == "done"
+        starts = [kit.rows(run_id)[2].at_ms for run_id in ids]
+        assert sorted(starts) == starts
+        said = [request.messages[-1] for request in kit.model.requests]
+        assert [UserMessage(f"text {n}") for n in range(4)] == said
+
+
+async def test_recovering_is_a_phase(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """From the first look until its first resumed step; one that had not begun is queued."""
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        ids = [await kit.start(session_key="k") for _ in range(2)]
+        await settle()
+    idle = Kit(store)  # a daemon that answers before its recovery begins
+    assert ["recovering", "queued"] == await phases(idle.gateway, ids)
+    async with running(store, hold=True) as kit:
+        kit.model.turns = [trio.Event()]
+        await settle()
+        kit.journal.release()
+        await settle()
+        assert ["in_progress", "queued"] == await phases(kit.gateway, ids)
+
+
+async def phases(gateway: Gateway, run_ids: list[str]) -> list[str]:
+    return [(await gateway.get_run(OPERATOR, run_id)).phase for run_id in run_ids]
+
+
+# --- poison --------------------------------------------------------------------------------------
+
+
+def open_tape(run_id: str, *events: tuple[str, bytes], state: RunState = "in_progress") -> Change:
+    """An open run of the session `ses_p` with a tape of our own making."""
+    rows = tuple(
+        TapeRow(run_id, "ses_p", seq, 1, kind, OPERATOR.principal, redacted=False, data=data)
+        for seq, (kind, data) in enumerate(events)
+    )
+    record = RunRecord(
+        run_id=run_id,
+        session_id="ses_p",
+        state=state,
+        principal=OPERATOR.principal,
+        agent="default",
+        model="scripted",
+        created_ms=1,
+        head_seq=len(rows) - 1,
+    )
+    session = SessionRecord(
+        session_id="ses_p", principal=OPERATOR.principal, key="p", created_ms=1, updated_ms=1
+    )
+    return Change(rows=rows, records=(session, record))
+
+
+POISON = {
+    "a payload of another shape": [(ev.RunAccepted.KIND, b'{"principal": 7}')],
+    "bytes that are no JSON": [(ev.RunAccepted.KIND, b"\x00\xff")],
+    "a kind nobody knows": [("run.accepted.v9", b"{}")],
+    "an order that cannot be": [(ev.RunStarted.KIND, b"{}")],
+    "nothing at all": [],
+}
+
+
+@pytest.mark.parametrize("name", POISON)
+async def test_a_poisonous_tape_stops_nobody_else(
+    store: MemoryJournal, autojump_clock: MockClock, name: str
+) -> None:
+    """The others go on, the session takes new messages, and the operator sees which run it is."""
+    async with running(store) as kit:
+        good = await reach(kit, "turn")
+    assert store.commit([open_tape("run_poison", *POISON[name])]) == [None]
+    with capture_logs() as logs:
+        async with running(store) as kit:
+            assert await kit.end(good) == "done"
+            assert 2 == kit.recovered
+            assert 1 == len(kit.directory.stranded)
+            assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_poison")).phase
+            with pytest.raises(IllegalState, match="cannot go on"):
+                await kit.gateway.cancel_run(OPERATOR, "run_poison", "enough")
+            with pytest.raises(IllegalState, match="cannot go on"):
+                await kit.end("run_poison")
+            kit.model.turns = [say("alive")]
+            assert await kit.end(await kit.start(session_id="ses_p")) == "done"
+    (line,) = [line for line in logs if line["event"] == "a run cannot go on"]
+    assert ("critical", "run_poison") == (line["log_level"], line["run_id"])
+
+
+async def test_a_tape_with_a_hole_is_not_followed(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Events that are gone cannot be made up for by those behind them."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "turn")
+    del store._tapes._tapes[run_id][1]
+    async with running(store) as kit:
+        await settle()
+        assert "stranded" == (await kit.gateway.get_run(OPERATOR, run_id)).phase
+
+
+async def test_a_run_without_a_session_is_seen(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Nobody could take it; it is not silently left out."""
+    change = open_tape("run_alone", (ev.RunStarted.KIND, b"{}"))
+    store.commit([Change(rows=change.rows, records=change.records[1:])])
+    async with running(store) as kit:
+        await settle()
+        assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_alone")).phase
