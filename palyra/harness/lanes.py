@@ -32,7 +32,7 @@ class Lane:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._due_s = 0.0  # when the pace would have sent everything so far
+        self._due_s = float("-inf")  # when the pace would have sent everything so far
 
     async def ask(self, ask: Ask[T], size_bytes: int = 0) -> T:
         """What the daemon answers, however often it has to be asked.

@@ -266,3 +266,18 @@ async def test_compare_finds_what_was_lost(tmp_path: Path) -> None:
         found.json["won"],
         sorted(pair["id"] for pair in found.json["pairs"]),
     )
+
+
+async def test_replay_matches_what_was_recorded_and_finds_what_was_changed(tmp_path: Path) -> None:
+    """All runs match, offline and strictly; a changed tape is unusable and named."""
+    path = write_cases(tmp_path / "cases.jsonl", mixed_cases(6))
+    out = tmp_path / "out"
+    assert 0 == (await palyra("bench", "run", str(path), "--out", str(out))).code
+    for mode in ((), ("--strict",)):
+        replayed = await palyra("--json", "bench", "replay", str(out), *mode)
+        assert 0 == replayed.code, replayed.err
+        assert (6, []) == (replayed.json["matched"], replayed.json["exceptions"])
+    tape = next((out / "tapes").iterdir())
+    tape.write_bytes(tape.read_bytes().replace(b"answered", b"Answered"))
+    replayed = await palyra("bench", "replay", str(out))
+    assert (1, True) == (replayed.code, tape.stem in replayed.out)
