@@ -176,7 +176,8 @@ async def test_a_queue_keeps_its_order_over_restarts(
         kit.model.turns = [trio.Event()]
         await settle()
         session_id = kit.live(ids[0]).run.accepted.session_id
-        assert ids[1:] == kit.gateway.list_queue(OPERATOR, session_id)
+        waiting = kit.directory.sessions[session_id].waiting
+        assert ids[1:] == [run.run_id for run in waiting]
     async with running(store) as kit:
         for run_id in ids:
             assert await kit.end(run_id) == "done"
