@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from palyra.actors.run_handle import RunHandle
-    from palyra.actors.session import SessionHandle
+    from palyra.actors.session_handle import SessionHandle
 
 
 class Directory:

@@ -16,13 +16,16 @@ from palyra.actors.fork import fork_command
 from palyra.actors.office import Office
 from palyra.actors.replay import Replayer
 from palyra.actors.run_handle import RunHandle
-from palyra.actors.session import Begun, Withdraw
+from palyra.actors.session_handle import Withdraw
 from palyra.actors.sessions import Sessions
+from palyra.actors.submit import submit, tell
 from palyra.core.access import Caller
 from palyra.core.approvals import recorded_outcome
 from palyra.core.commands import (
     Cancelled,
+    ChangeQueue,
     Forked,
+    Queue,
     ReceiptKey,
     ResolveApproval,
     Resolved,
@@ -35,7 +38,7 @@ from palyra.core.journal import RunFilter
 from palyra.core.policy import PolicyDecision
 from palyra.core.ports import NowMs
 from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
-from palyra.core.replay import ReplayReport
+from palyra.core.replay_report import ReplayReport
 from palyra.core.run_state import phase
 from palyra.core.run_state import record as record_of
 from palyra.core.run_steps import Cancel, Steer
@@ -79,9 +82,7 @@ class Gateway:
         caller.require("runs:write")
         self._check_room()
         chosen = await self._choose(command)
-        begun = await self._submit(caller, chosen, receipt)
-        await begun.ticket.wait()
-        return begun.started
+        return await submit(self._office, self._sessions, caller, chosen, receipt)
 
     def _check_room(self) -> None:
         if self.is_draining:
@@ -138,16 +139,6 @@ class Gateway:
         await self._get_record(caller, run_id)
         return await self._replayer.replay(run_id, strict=strict)
 
-    async def _submit(self, caller: Caller, command: StartRun, receipt: ReceiptKey | None) -> Begun:
-        """Hand the message to its session; a session that just ended is made again."""
-        while True:
-            session = await self._sessions.reach(caller, command.session_id, command.session_key)
-            try:
-                return await session.submit(command, caller, receipt, timeout_s=ANSWER_S)
-            except ActorGone:
-                if self._office.directory.sessions.get(session.session_id) is session:
-                    raise
-
     async def steer_run(
         self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None
     ) -> int:
@@ -160,9 +151,7 @@ class Gateway:
         make = None
         if receipt is not None:
             make = partial(_steer_receipt, receipt, self._office.now_ms)
-        return await run.hear(
-            Steer(text=text, by=caller.principal), receipt=make, timeout_s=ANSWER_S
-        )
+        return await tell(self._office, run, Steer(text=text, by=caller.principal), make)
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
         """The run's terminal state, committed; a run that had ended already keeps its own."""
@@ -355,9 +344,9 @@ class Gateway:
         """See `Sessions.reset`."""
         return await self._sessions.reset(caller, session_id)
 
-    def list_queue(self, caller: Caller, session_id: str) -> list[str]:
-        """See `Sessions.list_queue`."""
-        return self._sessions.list_queue(caller, session_id)
+    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
+        """See `Sessions.arrange_queue`."""
+        return await self._sessions.arrange_queue(caller, session_id, change)
 
 
 def _steer_receipt(key: ReceiptKey, now_ms: NowMs, seq: int) -> Receipt:

@@ -37,3 +37,4 @@ class Office:
     default_model: str
     queue_cap: int
     max_open: int
+    debounce_ms: int = 500  # how long a collected run waits for a further message

@@ -11,7 +11,7 @@ from palyra.core.fold import fold
 from palyra.core.ports import JournalStore
 from palyra.core.records import ApprovalRecord
 from palyra.core.run_state import Run
-from palyra.core.run_steps import Begin, Resume
+from palyra.core.run_steps import Begin, Cancel, Resume
 from palyra.errors import InvariantBroken
 
 PAGE_ROWS = 1_000
@@ -23,6 +23,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
     run: Run
     prompts: tuple[ApprovalRecord, ...]  # the approvals that are still open
+    last_ms: int = 0  # when its last event happened
 
 
 def read_run(store: JournalStore, run_id: str) -> Recovered | None:
@@ -45,11 +46,11 @@ def read_run(store: JournalStore, run_id: str) -> Recovered | None:
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
         raise InvariantBroken(f"the tape of {run_id} cannot be read: {error}") from error
     if not run.pending_approvals:
-        return Recovered(run, ())
+        return Recovered(run, (), rows[-1].at_ms)
     prompts = store.list_approvals(
         principal=None, run_id=run_id, pending_only=True, limit=PAGE_ROWS
     )
-    return Recovered(run, tuple(prompts))
+    return Recovered(run, tuple(prompts), rows[-1].at_ms)
 
 
 async def find_run(journal: JournalHandle, run_id: str) -> Recovered | None:
@@ -78,5 +79,17 @@ async def resume_run(
         return
     handle.run = recovered.run
     handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
-    first = Begin(instance_id=office.instance_id) if recovered.run.state == "accepted" else Resume()
-    await run_actor(handle, office, first, task_status=task_status)
+    if recovered.run.is_terminal:  # committed after all, and nobody was there to hear of it
+        task_status.started()
+        handle.is_settled = True
+        return
+    await run_actor(handle, office, first_input(handle, office), task_status=task_status)
+
+
+def first_input(handle: RunHandle, office: Office) -> Begin | Resume | Cancel:
+    """What a run without an actor hears first: its end may be decided, or it may have begun."""
+    if handle.ending is not None:
+        return handle.ending
+    if handle.run.state == "accepted":
+        return Begin(instance_id=office.instance_id)
+    return Resume()

@@ -13,7 +13,7 @@ from palyra.actors.mailbox import Mailbox
 from palyra.actors.reply import Reply
 from palyra.core.records import ApprovalRecord, Receipt
 from palyra.core.run_state import Run
-from palyra.core.run_steps import Input
+from palyra.core.run_steps import Cancel, Input
 from palyra.errors import Overloaded
 
 INBOX_CAPACITY = 256  # a run hears its own few children and a person now and then
@@ -46,11 +46,14 @@ class RunHandle:
 
     __slots__ = (
         "_changed",
+        "ending",
         "inbox",
         "is_recovering",
         "is_settled",
         "is_void",
+        "latest",
         "lost",
+        "promise",
         "prompts",
         "run",
     )
@@ -70,12 +73,25 @@ class RunHandle:
         self.is_settled = False  # the terminal event is committed
         self.is_void = False  # its acceptance was never committed: there is no such run
         self.lost = lost  # times its actor ended before that
+        self.ending: Cancel | None = None  # decided: a next life begins with it
+        self.promise: Ticket | None = None  # of the acceptance
+        self.latest: Ticket | None = None  # of the last append before it has an actor
         self._changed: trio.Event | None = None
 
     @property
     def run_id(self) -> str:
         """Which run."""
         return self.run.run_id
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the acceptance was not committed: whoever asked was told."""
+        return self.promise is not None and _has_failed(self.promise)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the state has an event that the tape will never have."""
+        return self.latest is not None and _has_failed(self.latest)
 
     async def report(self, outcome: Input) -> None:
         """Hand in what a child of the run found; without a checkpoint as long as there is room."""
@@ -93,15 +109,27 @@ class RunHandle:
     ) -> int:
         """Hand in an input; the seq of its own event once that is committed.
 
-        Raises IllegalState when the run no longer takes it and ActorGone when it crashed before it
-        did: nothing of it is on the tape.  Raises TooSlow, and what `Ticket.wait` raises.
+        Raises what `take` and `Ticket.wait` raise.
         Cancellation: the input may still take effect.
         """
-        taken: Taken = await self.inbox.ask(
-            lambda reply: Heard(heard, reply, receipt), timeout_s=timeout_s
-        )
+        taken = await self.take(heard, receipt=receipt, timeout_s=timeout_s)
         await taken.ticket.wait()
         return taken.seq
+
+    async def take(
+        self,
+        heard: Input,
+        *,
+        receipt: Callable[[int], Receipt] | None = None,
+        timeout_s: float,
+    ) -> Taken:
+        """Hand in an input; where it will stand on the tape.
+
+        Raises IllegalState when the run no longer takes it, ActorGone when it crashed before it
+        did: then nothing of it is on the tape.  Raises TooSlow.
+        Cancellation: the input may still take effect.
+        """
+        return await self.inbox.ask(lambda reply: Heard(heard, reply, receipt), timeout_s=timeout_s)
 
     def wake(self) -> None:
         """Let everybody in `wait_change` look again."""
@@ -114,3 +142,7 @@ class RunHandle:
         if self._changed is None:  # an event has no truth value
             self._changed = trio.Event()
         await self._changed.wait()
+
+
+def _has_failed(ticket: Ticket) -> bool:
+    return ticket.is_settled and not ticket.is_committed

@@ -1,134 +1,56 @@
 """The session actor: one conversation, one foreground run at a time, a queue of the rest.
 
 Owns: which run of the session is active and which wait.  Talks to: its runs, journal, hub.
-Never: looks into a run; that is the run's own business.
+Never: looks into a run; that is the run's own business.  It writes to the tape of a run only while
+that run waits and has no actor.
 Restart: transient, with what its handle remembers; it ends when it has nothing to do and is made
-again by the next message.  All it knows is on the tapes: an accepted run that has not started is
-a queued one.
+again by the next message.  What it needs after a restart of the daemon is on the tapes and, where
+order and settings are concerned, in the session's record (`core.queue.plan_adoption`).
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from math import inf
+from typing import assert_never
 
 import msgspec
-import structlog
 import trio
 
 from palyra.actors.approvals import receipt_for
-from palyra.actors.child import ChildSpec
 from palyra.actors.dynamic import DynamicSupervisor
 from palyra.actors.journal import Ticket
-from palyra.actors.mailbox import Mailbox
+from palyra.actors.mailbox import Receiver
 from palyra.actors.office import Office
-from palyra.actors.reply import Reply
-from palyra.actors.resume import Recovered, resume_run
 from palyra.actors.rows import tape_rows
-from palyra.actors.run import run_actor
-from palyra.actors.run_handle import RunHandle
+from palyra.actors.run_handle import RunHandle, Taken
+from palyra.actors.session_handle import (
+    Adopt,
+    Amend,
+    Begun,
+    Divert,
+    Ended,
+    Message,
+    Rearrange,
+    SessionHandle,
+    Submit,
+    Tell,
+    Withdraw,
+)
+from palyra.actors.session_runs import SessionRuns
 from palyra.core import events as ev
-from palyra.core.access import Caller
+from palyra.core import queue as queue_rules
 from palyra.core.agents import DEFAULT_AGENT
-from palyra.core.commands import Disposition, Forked, ReceiptKey, Started, StartRun
-from palyra.core.fork import Branch
+from palyra.core.branch import Branch
+from palyra.core.commands import Disposition, Forked, Started
 from palyra.core.journal import Change
+from palyra.core.queue import BESIDE, Standing, find_place, is_interrupt
 from palyra.core.records import Record, SessionRecord
-from palyra.core.run import accept
-from palyra.core.run_state import record
-from palyra.core.run_steps import Begin, Cancel, Resume
-from palyra.errors import Conflict, IllegalState, InvalidParams, Overloaded, PalyraError
-
-log = structlog.get_logger("palyra.session")
-INBOX_CAPACITY = 4_096  # ends of its own runs must always find room beside clients' messages
-RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
-MAX_LOST = 4  # lost actors of one run in one life of the daemon before it is left alone
-UNSERVED_MODES = frozenset({"collect", "steer"})
-
-# --- messages ------------------------------------------------------------------------------------
-
-
-class Begun(msgspec.Struct, frozen=True):
-    """An accepted message and the ticket of its commit."""
-
-    started: Started
-    ticket: Ticket
-
-
-class Submit(msgspec.Struct, frozen=True):
-    """A new message for the session."""
-
-    command: StartRun
-    caller: Caller
-    reply: Reply[Begun]
-    receipt: ReceiptKey | None = None
-
-
-class Adopt(msgspec.Struct, frozen=True):
-    """Open runs found at start, oldest first."""
-
-    runs: tuple[Recovered, ...]
-
-
-class Withdraw(msgspec.Struct, frozen=True):
-    """Cancel a run that may still be waiting."""
-
-    run_id: str
-    cancel: Cancel
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """A run's actor is gone: settled, or lost."""
-
-    run_id: str
-
-
-class Amend(msgspec.Struct, frozen=True):
-    """Change the session's own record."""
-
-    change: Callable[[SessionRecord], SessionRecord]
-    reply: Reply[tuple[SessionRecord, Ticket]]
-
-
-Message = Submit | Adopt | Withdraw | Ended | Amend
-
-# --- handle --------------------------------------------------------------------------------------
-
-
-class SessionHandle:
-    """A session that has an actor."""
-
-    __slots__ = ("active", "inbox", "record", "waiting")
-
-    def __init__(self, record: SessionRecord) -> None:
-        self.inbox: Mailbox[Message] = Mailbox(record.session_id, INBOX_CAPACITY)
-        self.record = record
-        self.active: RunHandle | None = None
-        self.waiting: deque[RunHandle] = deque()
-
-    @property
-    def session_id(self) -> str:
-        """Which session."""
-        return self.record.session_id
-
-    async def submit(
-        self, command: StartRun, caller: Caller, receipt: ReceiptKey | None, *, timeout_s: float
-    ) -> Begun:
-        """Hand in a message.  Raises Rejected, Overloaded, ActorGone (ask the next incarnation).
-
-        Cancellation: the message may have been accepted; an idempotency key tells.
-        """
-        return await self.inbox.ask(
-            lambda reply: Submit(command, caller, reply, receipt), timeout_s=timeout_s
-        )
-
-    async def amend(
-        self, change: Callable[[SessionRecord], SessionRecord], *, timeout_s: float
-    ) -> tuple[SessionRecord, Ticket]:
-        """Change the record; the new one and the ticket of its commit."""
-        return await self.inbox.ask(lambda reply: Amend(change, reply), timeout_s=timeout_s)
-
+from palyra.core.run import accept, decide
+from palyra.core.run_state import record as run_record
+from palyra.core.run_steps import Cancel
+from palyra.core.step import Step
+from palyra.errors import IllegalState, PalyraError
 
 # --- the loop ------------------------------------------------------------------------------------
 
@@ -145,11 +67,13 @@ async def session_actor(
     Cancellation: nothing is lost; its runs are on their tapes.
     """
     task_status.started()
-    actor = _SessionActor(handle, office, work)
+    actor = _SessionActor(handle, office, SessionRuns(handle, office, work))
     with handle.inbox.receiver() as messages, suppress(trio.EndOfChannel):
         while not actor.is_idle:
-            for message in await messages.drain():
+            for message in await actor.receive(messages):
                 actor.hear(message)
+            actor.runs.start_next()  # a window may have closed
+            actor.note_queue()
     office.directory.remove_session(handle)
 
 
@@ -159,229 +83,319 @@ class _SessionActor:
 
     handle: SessionHandle
     office: Office
-    work: DynamicSupervisor
+    runs: SessionRuns
     has_heard: bool = False
 
     @property
     def is_idle(self) -> bool:
         """Whether the actor may end: nothing under way, nothing queued, nothing unheard."""
         handle = self.handle
-        is_busy = handle.active is not None or bool(handle.waiting) or handle.inbox.depth > 0
-        return self.has_heard and not is_busy
+        is_busy = handle.active is not None or bool(handle.waiting) or bool(handle.beside)
+        return self.has_heard and not is_busy and handle.inbox.depth == 0
+
+    async def receive(self, messages: Receiver[Message]) -> list[Message]:
+        """What came in; nothing when a collected run may start first."""
+        with trio.move_on_at(self.handle.holds_until_s if self.runs.is_held else inf):
+            return await messages.drain()
+        return []
 
     def hear(self, message: Message) -> None:
-        """One message; never waits."""
+        """One message; never waits.  Who comes next is settled before the next one is heard."""
         self.has_heard = True
+        self._perform(message)
+        self.runs.start_next()
+
+    def _perform(self, message: Message) -> None:
+        """Do what the message asks for."""
         match message:
             case Submit():
-                self.submit(message)
+                self._submit(message)
             case Adopt():
-                self.adopt(message)
+                self.runs.adopt(message.runs)
             case Withdraw():
-                self.withdraw(message)
+                self._withdraw(message)
+            case Tell():
+                self._tell(message)
             case Ended():
-                self.ended(message.run_id)
+                self.runs.ended(message.run_id)
             case Amend():
-                self.amend(message)
+                self._amend(message)
+            case Rearrange():
+                self._rearrange(message)
+            case _:
+                assert_never(message)
 
     # --- a new message
 
-    def submit(self, message: Submit) -> None:
-        """Start, queue, steer, interrupt or refuse, as the queue mode says."""
+    def _submit(self, message: Submit) -> None:
+        """Start, queue, merge, divert, interrupt or refuse, as the queue mode says."""
         try:
-            message.reply.put(self.place(message))
+            message.reply.put(self._place(message))
         except PalyraError as refused:
             message.reply.fail(refused)
 
-    def place(self, message: Submit) -> Begun:
-        """Find the message its place.  Raises what the client is told."""
-        handle = self.handle
-        mode = message.command.queue_mode or handle.record.queue_mode
+    def _place(self, message: Submit) -> Begun | Divert:
+        """Find the message its place.  Raises what the client is told; then nothing changed."""
+        handle, accepted = self.handle, self._accepted(message)
         if handle.record.archived_ms is not None:
             raise IllegalState(f"{handle.session_id} is archived: start another session")
-        if handle.active is None:
-            return self.create(message, "started")
-        if mode == "reject":
-            raise Conflict(f"{handle.session_id} is busy with {handle.active.run_id}")
-        if mode in UNSERVED_MODES:
-            raise InvalidParams(
-                f"queue_mode {mode!r} is not served: use followup, interrupt or reject "
-                "(to steer a run under way call run.steer)",
-                field="queue_mode",
-            )
-        if len(handle.waiting) >= self.office.queue_cap:
-            raise Overloaded(
-                f"{handle.session_id} has {len(handle.waiting)} messages waiting, the cap",
-                retry_after_ms=1_000,
-            )
-        if mode == "interrupt":
-            handle.active.inbox.offer(
-                Cancel(reason="interrupted by a new message", by=message.caller.principal)
-            )
-            return self.create(message, "interrupted")
-        return self.create(message, "queued")
+        if accepted.origin in BESIDE:
+            return self._create(message, accepted, "started")
+        self.runs.forget_void()
+        text, collector = _received(message), self._find_collector(message, accepted)
+        can_merge = text is not None and collector is not None
+        place = find_place(accepted.queue_mode, self._standing(can_merge=can_merge))
+        if place == "steer" and handle.active is not None:
+            return Divert(handle.active)
+        if place == "merge" and collector is not None and text is not None:
+            return self._merge(message, collector, text)
+        if place == "interrupt":
+            return self._interrupt(message, accepted)
+        return self._create(message, accepted, "started" if place == "start" else "queued")
 
-    def create(self, message: Submit, disposition: Disposition) -> Begun:
-        """Put the run on tape and in its place."""
-        office, handle, command = self.office, self.handle, message.command
+    def _find_collector(self, message: Submit, accepted: ev.RunAccepted) -> RunHandle | None:
+        """The run at the end of the queue, if it takes the message."""
+        tail = self.handle.waiting[-1] if self.handle.waiting else None
+        if tail is None or tail.is_ahead:
+            return None
+        return tail if queue_rules.takes(tail.run, accepted, message.command.text) else None
+
+    def _standing(self, *, can_merge: bool) -> Standing:
+        """How things are, for the rules."""
+        handle, office = self.handle, self.office
+        return Standing(
+            session_id=handle.session_id,
+            active=handle.active.run_id if handle.active is not None else None,
+            is_paused=handle.is_paused,
+            waiting=queue_rules.count_messages([run.run for run in handle.waiting]),
+            cap=office.queue_cap,
+            can_merge=can_merge,
+            is_debounced=office.debounce_ms > 0,
+        )
+
+    def _create(
+        self,
+        message: Submit,
+        accepted: ev.RunAccepted,
+        disposition: Disposition,
+        *,
+        is_urgent: bool = False,
+    ) -> Begun:
+        """Put a new run on tape and in its place.  Raises TooLarge."""
+        handle = self.handle
+        branch = message.command.branch
         step = accept(
-            office.new_id("run"),
-            self.accepted(message),
-            received(command),
-            office.setting,
-            inherited=tuple(command.branch.events()) if command.branch is not None else (),
+            self.office.new_id("run"),
+            accepted,
+            _received(message),
+            self.office.setting,
+            inherited=tuple(branch.events()) if branch is not None else (),
         )
         run = RunHandle(step.run)
-        position = self.enqueue(run, disposition)
-        started = Started(
-            run_id=run.run_id,
-            session_id=handle.session_id,
-            seq=step.run.next_seq - 1,
-            disposition=disposition,
-            position=position,
-        )
-        if command.branch is not None:
-            started = forked(started, command.branch)
-        handle.record = msgspec.structs.replace(handle.record, updated_ms=step.now_ms)
-        records: list[Record] = [handle.record, record(step.run)]
-        if message.receipt is not None:
-            records.append(receipt_for(message.receipt, started, step.now_ms))
-        rows = tape_rows(step)
-        office.hub.publish(rows)
-        ticket = office.journal.append(Change(rows=rows, records=tuple(records)))
-        self.start_next()
-        return Begun(started, ticket)
+        self.office.directory.runs[run.run_id] = run
+        position = None
+        if disposition != "started":
+            position = 1 if is_urgent else len(handle.waiting) + 1
+            handle.waiting.insert(position - 1, run)
+        elif accepted.origin in BESIDE:
+            handle.beside[run.run_id] = run
+        else:
+            handle.active = run
+        begun = self._append(message, run, step, disposition, position)
+        run.promise = begun.ticket
+        if disposition == "started":
+            self.runs.begin(run)
+        return begun
 
-    def accepted(self, message: Submit) -> ev.RunAccepted:
+    def _merge(self, message: Submit, run: RunHandle, text: ev.MessageReceived) -> Begun:
+        """Put the message on the tape of the run that collects.  Raises TooLarge."""
+        step = queue_rules.add_message(run.run, text, self.office.setting)
+        run.run = step.run
+        return self._append(message, run, step, "merged", len(self.handle.waiting))
+
+    def _interrupt(self, message: Submit, accepted: ev.RunAccepted) -> Begun:
+        """End what is active and every earlier interrupt; go first.  Raises TooLarge."""
+        handle = self.handle
+        active = handle.active
+        earlier = [run for run in handle.waiting if is_interrupt(run.run)]
+        if active is None and not earlier and not handle.is_paused:
+            return self._create(message, accepted, "started")
+        disposition: Disposition = "interrupted" if active is not None or earlier else "queued"
+        begun = self._create(message, accepted, disposition, is_urgent=True)
+        cancel = Cancel(reason=queue_rules.INTERRUPTED, by=message.caller.principal)
+        for run in earlier:
+            self.runs.drop(run, cancel)
+        if active is not None:
+            self.runs.end(active, cancel)
+        return begun
+
+    def _accepted(self, message: Submit) -> ev.RunAccepted:
         """The promise, from the command and who gave it."""
-        command, caller = message.command, message.caller
+        command, caller, session = message.command, message.caller, self.handle.record
         return ev.RunAccepted(
             principal=caller.principal,
             role=caller.role,
-            session_id=self.handle.session_id,
+            session_id=session.session_id,
             agent=command.agent or DEFAULT_AGENT.name,
             agent_version=command.agent_version,
             model=command.model or self.office.default_model,
             origin=command.origin,
-            queue_mode=command.queue_mode or self.handle.record.queue_mode,
+            queue_mode=command.queue_mode or session.queue_mode,
             approval_mode=command.approval_mode,
             json_mode=command.json_mode,
             budget=command.budget,
-            parent_run_id=command.branch.run_id if command.branch is not None else None,
             channel=command.channel,
             conversation_id=command.conversation_id,
             sender=command.sender,
+            parent_run_id=command.branch.run_id if command.branch is not None else None,
+            epoch=session.epoch,
         )
 
-    def enqueue(self, run: RunHandle, disposition: Disposition) -> int | None:
-        """The run's place in the queue, from 1; None when it starts at once."""
-        handle = self.handle
-        self.office.directory.runs[run.run_id] = run
-        if disposition == "interrupted":
-            handle.waiting.appendleft(run)
-            return 1
-        handle.waiting.append(run)
-        return None if handle.active is None else len(handle.waiting)
-
-    # --- lives of runs
-
-    def start_next(self) -> None:
-        """Give the next waiting run its turn when none is active."""
-        handle = self.handle
-        if handle.active is None and handle.waiting:
-            handle.active = handle.waiting.popleft()
-            self.spawn(handle.active, self.first_input(handle.active))
-
-    def first_input(self, run: RunHandle) -> Begin | Resume:
-        """What the run hears first: it may have been started in an earlier life of the daemon."""
-        if run.run.state == "accepted":
-            return Begin(instance_id=self.office.instance_id)
-        return Resume()
-
-    def spawn(self, run: RunHandle, first: Begin | Resume | Cancel) -> None:
-        """Start a run's actor with what it hears first."""
-        start = partial(run_actor, run, self.office, first)
-        self.start(run, start)
-
-    def start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
-        """Start an incarnation of a run's actor."""
-        self.work.spawn_child(
-            ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
+    def _append(
+        self,
+        message: Submit,
+        run: RunHandle,
+        step: Step,
+        disposition: Disposition,
+        position: int | None,
+    ) -> Begun:
+        """Commit the step of a run without an actor, with the receipt of the message."""
+        started = Started(
+            run_id=run.run_id,
+            session_id=self.handle.session_id,
+            seq=step.run.next_seq - 1,
+            disposition=disposition,
+            position=position,
         )
+        if message.command.branch is not None:
+            started = _forked(started, message.command.branch)
+        if step.run.accepted.queue_mode == "collect":
+            self.handle.holds_until_s = trio.current_time() + self.office.debounce_ms / 1000
+        records: list[Record] = [run_record(step.run)]
+        if message.receipt is not None:
+            records.append(receipt_for(message.receipt, started, step.now_ms))
+        run.latest = self._write(self._listed(step.now_ms), step, records)
+        return Begun(started, run.latest)
 
-    def adopt(self, message: Adopt) -> None:
-        """Take over the session's open runs after a restart, oldest first."""
-        directory = self.office.directory
-        for recovered in message.runs:
-            if recovered.run.run_id not in directory.runs:
-                has_begun = recovered.run.state != "accepted"
-                run = RunHandle(recovered.run, recovered.prompts, is_recovering=has_begun)
-                directory.runs[run.run_id] = run
-                self.handle.waiting.append(run)
-        self.start_next()
-
-    def withdraw(self, message: Withdraw) -> None:
-        """Cancel a waiting run by giving it a life just long enough to say so."""
-        for run in self.handle.waiting:
-            if run.run_id == message.run_id:
-                self.handle.waiting.remove(run)
-                self.spawn(run, message.cancel)
-                return
-
-    def ended(self, run_id: str) -> None:
-        """A run's actor is gone: go on with the next run, or resume this one."""
-        directory, handle = self.office.directory, self.handle
-        run = directory.runs.get(run_id)
-        if run is None:
+    def _tell(self, message: Tell) -> None:
+        """A word to a waiting run, which its model will see with the first turn."""
+        run = next((r for r in self.handle.waiting if r.run_id == message.run_id), None)
+        if run is None or run.is_ahead:
+            message.reply.put(None)
             return
-        run.wake()
-        is_over = run.is_settled or run.is_void
-        if not is_over and run.lost < MAX_LOST:
-            self.resume(run)
+        try:
+            step = decide(run.run, message.word, self.office.setting)
+        except PalyraError as refused:
+            message.reply.fail(refused)
             return
-        if not is_over:
-            log.critical("a run is left alone after repeated crashes", run_id=run_id)
-            directory.stranded[run_id] = f"its actor was lost {run.lost + 1} times"
-        del directory.runs[run_id]
-        if handle.active is run:
-            handle.active = None
-        self.start_next()
-
-    def resume(self, lost: RunHandle) -> None:
-        """Another incarnation, from the tape, once the journal takes writes again."""
-        directory, handle = self.office.directory, self.handle
-        run = RunHandle(lost.run, lost=lost.lost + 1, is_recovering=True)
-        directory.runs[run.run_id] = run
-        if handle.active is lost:
-            handle.active = run
-        start = partial(resume_run, run, self.office)
-        self.start(run, start)
+        run.run, seq = step.run, step.run.next_seq - 1
+        records: list[Record] = [run_record(step.run)]
+        if message.receipt is not None:
+            records.append(message.receipt(seq))
+        run.latest = self._write(self._listed(step.now_ms), step, records)
+        message.reply.put(Taken(seq, run.latest))
 
     # --- the record
 
-    def amend(self, message: Amend) -> None:
-        """Change the session's record."""
-        handle, office = self.handle, self.office
-        handle.record = message.change(handle.record)
-        ticket = office.journal.append(Change(records=(handle.record,)))
-        office.hub.notify(
-            "session.updated",
-            handle.record,
-            principal=handle.record.principal,
-            scope="sessions:read",
+    def _amend(self, message: Amend) -> None:
+        """Change the session's record; a new epoch ends what the old one has open."""
+        handle = self.handle
+        after = message.change(handle.record)
+        if after.epoch != handle.record.epoch:
+            self._end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
+        ticket = self._write(after, is_news=True)
+        message.reply.put((after, ticket))
+
+    def _end_foreground(self, cancel: Cancel) -> None:
+        """End the active run and all that wait."""
+        if self.handle.active is not None:
+            self.runs.end(self.handle.active, cancel)
+        for run in list(self.handle.waiting):
+            self.runs.drop(run, cancel)
+
+    def _withdraw(self, message: Withdraw) -> None:
+        """Cancel a run if it waits; one under way has been told."""
+        for run in self.handle.waiting:
+            if run.run_id == message.run_id:
+                self.runs.drop(run, message.cancel)
+                return
+
+    def _rearrange(self, message: Rearrange) -> None:
+        """Change the queue as asked, all of it or nothing."""
+        handle, change = self.handle, message.change
+        runs = {run.run_id: run for run in handle.waiting}
+        try:
+            order = queue_rules.rearrange(list(runs), change)
+        except PalyraError as refused:
+            message.reply.fail(refused)
+            return
+        for run_id in change.drop:
+            self.runs.drop(runs[run_id], Cancel(reason=queue_rules.DROPPED, by=message.by))
+        handle.waiting = deque(runs[run_id] for run_id in order)
+        now_ms = self.office.now_ms()
+        after = msgspec.structs.replace(
+            self._listed(now_ms), queue_mode=change.mode or handle.record.queue_mode
         )
-        message.reply.put((handle.record, ticket))
+        if change.paused is not None:
+            paused_ms = (after.paused_ms or now_ms) if change.paused else None
+            after = msgspec.structs.replace(after, paused_ms=paused_ms)
+        message.reply.put(self._write(after))
+
+    def _listed(self, now_ms: int) -> SessionRecord:
+        """The record with what waits now."""
+        return msgspec.structs.replace(
+            self.handle.record, updated_ms=now_ms, waiting=self._waiting_ids()
+        )
+
+    def _waiting_ids(self) -> tuple[str, ...]:
+        """What waits, with what the last life of the daemon left and nobody adopted yet."""
+        left = () if self.office.directory.is_complete else self.handle.left
+        return (*left, *(run.run_id for run in self.handle.waiting))
+
+    def note_queue(self) -> None:
+        """Have the record say what waits, when that has changed."""
+        if self._waiting_ids() != self.handle.record.waiting:
+            self._write(self._listed(self.office.now_ms()))
+
+    def _write(
+        self,
+        after: SessionRecord,
+        step: Step | None = None,
+        records: list[Record] | None = None,
+        *,
+        is_news: bool = False,
+    ) -> Ticket:
+        """Wire, then tape: the record and what belongs to it; clients hear of a changed queue."""
+        handle, office = self.handle, self.office
+        is_news = is_news or _queue_of(after) != _queue_of(handle.record)
+        handle.record = after
+        rows = tape_rows(step) if step is not None else ()
+        if rows:
+            office.hub.publish(rows)
+        ticket = office.journal.append(Change(rows=rows, records=(after, *(records or ()))))
+        if is_news:
+            office.hub.notify(
+                "session.updated", after, principal=after.principal, scope="sessions:read"
+            )
+        return ticket
 
 
-def received(command: StartRun) -> ev.MessageReceived | None:
+def _received(message: Submit) -> ev.MessageReceived | None:
     """The message as the tape has it; a fork without a text goes on without one."""
+    command = message.command
     if command.branch is not None and not command.text:
         return None
-    return ev.MessageReceived(text=command.text, attachments=command.attachments)
+    return ev.MessageReceived(
+        text=command.text, attachments=command.attachments, by=message.caller.principal
+    )
 
 
-def forked(started: Started, branch: Branch) -> Forked:
+def _forked(started: Started, branch: Branch) -> Forked:
     """The answer to whoever asked for a fork."""
     return Forked(
         **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
     )
+
+
+def _queue_of(record: SessionRecord) -> tuple[object, ...]:
+    return record.queue_mode, record.paused_ms, record.waiting

@@ -4,15 +4,18 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
+import trio
 
 from palyra.actors.child import ChildSpec
 from palyra.actors.dynamic import DynamicSupervisor
 from palyra.actors.office import Office
 from palyra.actors.resume import Recovered
-from palyra.actors.session import Adopt, SessionHandle, session_actor
+from palyra.actors.session import session_actor
+from palyra.actors.session_handle import Adopt, SessionHandle
 from palyra.core.access import Caller
+from palyra.core.commands import ChangeQueue, Queue
 from palyra.core.records import SessionRecord
-from palyra.errors import ActorGone, InvalidParams, NotFound
+from palyra.errors import ActorGone, InvalidParams, NotFound, TooSlow
 
 ANSWER_S = 30.0
 SESSION_GRACE_S = 2.0
@@ -180,10 +183,35 @@ class Sessions:
         await ticket.wait()
         return record
 
-    def list_queue(self, caller: Caller, session_id: str) -> list[str]:
-        """Ids of the runs that wait, in order; none for a session at rest."""
-        caller.require("sessions:read")
-        handle = self._office.directory.sessions.get(session_id)
-        if handle is None or not caller.sees(handle.record.principal):
-            return []
-        return [run.run_id for run in handle.waiting]
+    # --- queues
+
+    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
+        """The queue after the change, once that is committed and what was dropped has ended.
+
+        Raises NotFound, Conflict (a run that does not wait; then nothing changed), TooSlow, and
+        Forbidden for a change by whoever may only look.
+        """
+        caller.require("sessions:read" if change.is_look else "sessions:write")
+        if change.is_look:
+            record = await self._get_seen(caller, session_id)
+            handle = self._office.directory.sessions.get(session_id) or SessionHandle(record)
+            return handle.show_queue(self._office.queue_cap)
+        handle = self._live(await self._get_own(caller, session_id))
+        try:
+            ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
+        except ActorGone:  # it ended between look-up and message: the next one takes it
+            handle = self._live(handle.record)
+            ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
+        await ticket.wait()
+        await self._wait_ends(change.drop)
+        return handle.show_queue(self._office.queue_cap)
+
+    async def _wait_ends(self, run_ids: tuple[str, ...]) -> None:
+        """Until these runs have settled.  Raises TooSlow."""
+        runs = self._office.directory.runs
+        with trio.move_on_after(ANSWER_S) as scope:
+            for run_id in run_ids:
+                while (run := runs.get(run_id)) is not None and not run.is_settled:
+                    await run.wait_change()
+        if scope.cancelled_caught:
+            raise TooSlow(f"what was dropped did not end within {ANSWER_S:g} s")

@@ -13,7 +13,7 @@ import trio
 from palyra.actors.child import ChildSpec, Exit
 from palyra.actors.directory import Directory
 from palyra.actors.dynamic import DynamicSupervisor
-from palyra.actors.session import Ended
+from palyra.actors.session_handle import Ended
 from palyra.errors import ActorGone, Overloaded
 
 GRACE_S = 30.0  # ten thousand runs need some seconds to leave, each within its own grace

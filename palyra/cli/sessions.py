@@ -1,10 +1,16 @@
 """`palyra sessions`: conversations."""
 
+from typing import TYPE_CHECKING, get_args
+
 import click
 
 from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.records import SessionRecord
+from palyra.core.commands import Queue
+from palyra.core.records import QueueMode, SessionRecord
+
+if TYPE_CHECKING:
+    from palyra.net.client import QueueChange
 
 
 @click.group()
@@ -48,14 +54,55 @@ def _row(session: SessionRecord) -> tuple[object, ...]:
 def show(options: Options, session_id: str) -> None:
     """Show one session and what waits in it."""
     session = talk(options, lambda client: client.get_session(session_id))
-    waiting = talk(options, lambda client: client.list_queue(session_id))
+    queue = talk(options, lambda client: client.queue(session_id))
     if options.as_json:
-        print_json({"session": session, "waiting": waiting})
+        print_json({"session": session, "queue": queue})
         return
     print_table(
         ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"), [_row(session)], empty=""
     )
-    print_table(("WAITING",), [(run_id,) for run_id in waiting], empty="nothing waits")
+    _print_queue(queue)
+
+
+def _print_queue(queue: Queue) -> None:
+    state = "paused, " if queue.paused else ""
+    say(f"{state}{queue.mode}, {queue.messages} of {queue.cap} messages wait")
+    rows = [("active", queue.active)] if queue.active else []
+    rows += [(str(place), run_id) for place, run_id in enumerate(queue.waiting, 1)]
+    print_table(("PLACE", "RUN"), rows, empty="nothing is active, nothing waits")
+
+
+@sessions.command()
+@click.argument("session_id")
+@click.option("--mode", type=click.Choice(get_args(QueueMode)), help="Of messages that name none.")
+@click.option("--pause/--resume", "paused", default=None, help="Whether anything leaves the queue.")
+@click.option("--drop", multiple=True, metavar="RUN_ID", help="End a waiting run unstarted.")
+@click.option("--first", "order", multiple=True, metavar="RUN_ID", help="Goes before the others.")
+@shared_options
+def queue(
+    options: Options,
+    session_id: str,
+    *,
+    mode: QueueMode | None,
+    paused: bool | None,
+    drop: tuple[str, ...],
+    order: tuple[str, ...],
+) -> None:
+    """Show what waits in a session, or change it: mode, pause, drop, order."""
+    change: QueueChange = {}
+    if mode is not None:
+        change["mode"] = mode
+    if paused is not None:
+        change["paused"] = paused
+    if drop:
+        change["drop"] = drop
+    if order:
+        change["order"] = order
+    found = talk(options, lambda client: client.queue(session_id, **change))
+    if options.as_json:
+        print_json(found)
+    else:
+        _print_queue(found)
 
 
 @sessions.command()

@@ -6,7 +6,9 @@ from typing import Any, Literal, Protocol, TypeVar
 from palyra.core.access import Caller
 from palyra.core.commands import (
     Cancelled,
+    ChangeQueue,
     Forked,
+    Queue,
     ReceiptKey,
     ResolveApproval,
     Resolved,
@@ -84,7 +86,9 @@ class Gateway(Protocol):
     ) -> list[SessionRecord]: ...
     async def archive_session(self, caller: Caller, session_id: str) -> SessionRecord: ...
     async def reset_session(self, caller: Caller, session_id: str) -> SessionRecord: ...
-    def list_queue(self, caller: Caller, session_id: str) -> list[str]: ...
+    async def arrange_queue(
+        self, caller: Caller, session_id: str, change: ChangeQueue
+    ) -> Queue: ...
     async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue: ...
     async def explain_policy(
         self, caller: Caller, tool: str, arguments: dict[str, Any], agent: str | None = None

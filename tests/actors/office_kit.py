@@ -56,6 +56,10 @@ class InlineTicket:
         self.done = trio.Event()
 
     @property
+    def is_settled(self) -> bool:
+        return self.done.is_set()
+
+    @property
     def is_committed(self) -> bool:
         return self.done.is_set() and self.error is None
 

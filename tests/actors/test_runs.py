@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.core.commands import ResolveApproval, StartRun
+from palyra.core.commands import ChangeQueue, ResolveApproval, StartRun
 from palyra.core.events import TERMINAL_KINDS
 from palyra.core.journal import RunFilter
 from palyra.core.prompt import ModelFailure
@@ -435,7 +435,8 @@ async def test_one_foreground_run_at_a_time_in_order(
         other = await kit.start(session_key="other")
         assert await kit.end(other) == "done"
         session = kit.directory.keys["ann", "k"].session_id
-        assert kit.gateway.list_queue(OPERATOR, session) == runs[1:]
+        queue = await kit.gateway.arrange_queue(OPERATOR, session, ChangeQueue())
+        assert (queue.active, queue.waiting, queue.messages) == (runs[0], runs[1:], 2)
         assert (await kit.gateway.get_run(OPERATOR, runs[1])).phase == "queued"
         wait.set()
         for run_id in runs:
@@ -454,17 +455,15 @@ async def test_a_full_queue_refuses(store: MemoryJournal, autojump_clock: MockCl
             await kit.start(session_key="k")
 
 
-async def test_reject_and_unserved_modes_are_refused(
+async def test_reject_refuses_a_busy_session(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A busy session answers reject with a conflict, and names the modes it serves."""
+    """A busy session answers reject with a conflict."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         await kit.start(session_key="k")
         with pytest.raises(Conflict, match="busy"):
             await kit.start(session_key="k", queue_mode="reject")
-        with pytest.raises(InvalidParams, match="collect"):
-            await kit.start(session_key="k", queue_mode="collect")
 
 
 async def test_interrupt_cancels_and_goes_first(

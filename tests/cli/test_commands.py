@@ -1,5 +1,6 @@
 """The commands that list, show and change, against a fake daemon."""
 
+import json
 import time
 from pathlib import Path
 
@@ -62,6 +63,14 @@ SESSION_RECORD: Json = {
     "key": "daily",
     "created_ms": 1,
     "updated_ms": 2,
+}
+QUEUE: Json = {
+    "session_id": SESSION,
+    "mode": "followup",
+    "paused": False,
+    "waiting": ["run_waiting"],
+    "messages": 2,
+    "cap": 20,
 }
 STATUS: Json = {
     "state": "ready",
@@ -255,9 +264,32 @@ async def test_session_shows_its_queue() -> None:
     """`sessions show` names the runs that wait."""
     async with fake_daemon() as daemon:
         daemon.reply_with("session.get", SESSION_RECORD)
-        daemon.reply_with("session.queue", {"session_id": SESSION, "waiting": ["run_waiting"]})
+        daemon.reply_with("session.queue", QUEUE)
         shown = await palyra("sessions", "show", SESSION, url=daemon.url)
     assert "run_waiting" in shown.out
+    assert "followup, 2 of 20 messages wait" in shown.out
+
+
+async def test_queue_is_changed_in_one_request() -> None:
+    """`sessions queue` sends every change it was given at once, and shows what came of it."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("session.queue", {**QUEUE, "paused": True})
+        command = ("sessions", "queue", SESSION, "--mode", "steer", "--pause")
+        done = await palyra(*command, "--drop", RUN, "--first", "run_waiting", url=daemon.url)
+    asked = dict(daemon.requests)["session.queue"]
+    assert asked.pop("idempotency_key")
+    wanted = {"mode": "steer", "paused": True, "drop": [RUN], "order": ["run_waiting"]}
+    assert {"session_id": SESSION, **wanted} == asked
+    assert (0, True) == (done.code, "paused" in done.out)
+
+
+async def test_queue_without_options_only_looks() -> None:
+    """`sessions queue` alone changes nothing; --json shows the reply."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("session.queue", QUEUE)
+        shown = await palyra("sessions", "queue", SESSION, "--json", url=daemon.url)
+    assert {"session_id": SESSION} == dict(daemon.requests)["session.queue"]
+    assert QUEUE == json.loads(shown.out)
 
 
 @pytest.mark.parametrize(("state", "code"), [("done", 0), ("failed", 1), ("cancelled", 3)])

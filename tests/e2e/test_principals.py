@@ -80,7 +80,7 @@ async def test_lists_hold_what_is_ones_own(daemon: DaemonProcess) -> None:
         assert not (await bob.list_sessions()).sessions
         assert not await bob.list_approvals()
         assert not await bob.list_approvals(run_id=asked.run_id)
-        for way in (bob.get_session, bob.archive_session, bob.reset_session, bob.list_queue):
+        for way in (bob.get_session, bob.archive_session, bob.reset_session, bob.queue):
             await message_of(NotFound, lambda: way(asked.session_id))  # noqa: B023 - called at once
         await message_of(NotFound, lambda: bob.get_approval(asked.approval_id))
         await message_of(NotFound, lambda: bob.start_run("x", session_id=asked.session_id))

@@ -14,7 +14,9 @@ from palyra.actors.hub import Hub, hub
 from palyra.core.access import Caller
 from palyra.core.commands import (
     Cancelled,
+    ChangeQueue,
     Forked,
+    Queue,
     ReceiptKey,
     ResolveApproval,
     Resolved,
@@ -215,9 +217,18 @@ class FakeGateway:
     async def reset_session(self, caller: Caller, session_id: str) -> SessionRecord:
         return await self.resolve_session(caller, key=None, session_id=session_id)
 
-    def list_queue(self, caller: Caller, session_id: str) -> list[str]:
-        del caller
-        return [f"run_of_{session_id}"]
+    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
+        record = await self.get_session(caller, session_id)
+        if not change.is_look:
+            await self._effect("queue", None, Steered(seq=0))
+        return Queue(
+            session_id=record.session_id,
+            mode=change.mode or "followup",
+            paused=bool(change.paused),
+            waiting=[f"run_of_{session_id}"],
+            messages=1,
+            cap=20,
+        )
 
     async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue:
         del caller, agent

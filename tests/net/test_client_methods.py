@@ -61,7 +61,9 @@ CALLS: dict[str, Call] = {
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),
     "session.archive": lambda client: client.archive_session(SESSION),
     "session.reset": lambda client: client.reset_session(SESSION),
-    "session.queue": lambda client: client.list_queue(SESSION),
+    "session.queue": lambda client: client.queue(
+        SESSION, mode="steer", paused=True, drop=[RUN], order=[RUN]
+    ),
     "tool.list": lambda client: client.list_tools(),
     "policy.explain": lambda client: client.explain_policy("echo", {"text": "x"}),
     "token.create": lambda client: client.create_token(

@@ -181,6 +181,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "session.resolve": {"session_key": "k"},
     "session.archive": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
+    "session.queue": {"session_id": "ses_1", "paused": True},
     "token.create": {"principal": "ann", "role": "client", "name": "laptop"},
     "token.revoke": {"token_id": "id-of-tok-bob"},
 }

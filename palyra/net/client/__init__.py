@@ -9,6 +9,7 @@
 Imports only `core`, `errors` and its own package, and none of the daemon's heavy libraries.
 """
 
+from palyra.net.client.admin import QueueChange
 from palyra.net.client.client import Client, RunOptions
 from palyra.net.client.connect import connect
 from palyra.net.client.export import export_run
@@ -25,6 +26,7 @@ __all__ = [
     "Item",
     "Notice",
     "Progress",
+    "QueueChange",
     "Reset",
     "RunOptions",
     "RunView",

@@ -1,15 +1,16 @@
 """Typed methods about the daemon itself: sessions, tools, policy, proofs, tokens, health."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
 
+from palyra.core.commands import Queue
 from palyra.core.journal import VerifyReport
 from palyra.core.policy import PolicyDecision
-from palyra.core.records import Role, SessionRecord
+from palyra.core.records import QueueMode, Role, SessionRecord
 from palyra.net.client.replies import (
     ExportPage,
     Json,
     Pong,
-    Queue,
     SessionList,
     Status,
     Token,
@@ -17,6 +18,16 @@ from palyra.net.client.replies import (
     ToolList,
 )
 from palyra.net.client.requests import Requests
+
+
+class QueueChange(TypedDict, total=False):
+    """What `session.queue` may change."""
+
+    mode: QueueMode
+    paused: bool
+    drop: Sequence[str]
+    order: Sequence[str]
+    idempotency_key: str
 
 
 class Admin(Requests):
@@ -50,10 +61,15 @@ class Admin(Requests):
         """From now on the session begins anew: history and grants before no longer count."""
         return await self._mutate("session.reset", {"session_id": session_id}, SessionRecord)
 
-    async def list_queue(self, session_id: str) -> list[str]:
-        """The run ids that wait for their turn, next one first."""
-        queue = await self._ask("session.queue", {"session_id": session_id}, Queue)
-        return queue.waiting
+    async def queue(self, session_id: str, **change: Unpack[QueueChange]) -> Queue:
+        """What waits in the session, after the change if there is one; next run first.
+
+        All of the change happened, or a Conflict says why nothing did.
+        """
+        params = {"session_id": session_id, **change}
+        if not change:
+            return await self._ask("session.queue", params, Queue)
+        return await self._mutate("session.queue", params, Queue)
 
     # --- tools and policy ---
 

@@ -89,12 +89,6 @@ class TokenList(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[Token]
 
 
-class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `session.queue`."""
-
-    waiting: list[str]
-
-
 class ToolList(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to `tool.list`."""
 

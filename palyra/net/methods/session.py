@@ -4,11 +4,13 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.records import SessionRecord
+from palyra.core.commands import ChangeQueue, Queue
+from palyra.core.records import QueueMode, SessionRecord
 from palyra.errors import InvalidParams
 from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
 from palyra.net.params import Params
 
+MAX_NAMED = 1_000  # runs in one change of a queue
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
@@ -45,11 +47,14 @@ class Sessions(Result, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-class Queue(Result, frozen=True, kw_only=True):
-    """Runs that wait for their turn, next one first."""
+class SessionQueue(Mutation, frozen=True, kw_only=True):
+    """A session's queue; with nothing but its id a look, which needs sessions:read only."""
 
-    session_id: str
-    waiting: list[str]
+    session_id: Id
+    mode: QueueMode | None = None
+    paused: bool | None = None
+    drop: Annotated[tuple[Id, ...], msgspec.Meta(max_length=MAX_NAMED)] = ()
+    order: Annotated[tuple[Id, ...], msgspec.Meta(max_length=MAX_NAMED)] = ()
 
 
 async def resolve(call: Call, params: SessionResolve) -> SessionRecord:
@@ -90,11 +95,14 @@ async def reset(call: Call, params: SessionChange) -> SessionRecord:
     )
 
 
-async def queue(call: Call, params: SessionGet) -> Queue:
+async def queue(call: Call, params: SessionQueue) -> Queue:
+    change = ChangeQueue(
+        mode=params.mode, paused=params.paused, drop=params.drop, order=params.order
+    )
     gateway = call.services.gateway
-    await gateway.get_session(call.caller, params.session_id)
-    waiting = gateway.list_queue(call.caller, params.session_id)
-    return Queue(session_id=params.session_id, waiting=waiting)
+    return await call.once(
+        Queue, lambda: gateway.arrange_queue(call.caller, params.session_id, change)
+    )
 
 
 METHODS = (
@@ -103,5 +111,5 @@ METHODS = (
     Method("session.list", SessionList, Sessions, "sessions:read", list_),
     Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
     Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
-    Method("session.queue", SessionGet, Queue, "sessions:read", queue),
+    Method("session.queue", SessionQueue, Queue, "sessions:read", queue),
 )

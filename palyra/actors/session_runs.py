@@ -1,0 +1,181 @@
+"""The runs of one session: whose turn it is, what a run hears first, what follows its end.
+
+Owns: nothing; it is the half of the session actor (`actors.session`) that starts and ends the
+actors of runs, and keeps what it knows in the session's handle.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+import trio
+
+from palyra.actors.child import ChildSpec
+from palyra.actors.dynamic import DynamicSupervisor
+from palyra.actors.office import Office
+from palyra.actors.resume import Recovered, first_input, resume_run
+from palyra.actors.run import run_actor
+from palyra.actors.run_handle import RunHandle
+from palyra.actors.session_handle import SessionHandle
+from palyra.core.queue import plan_adoption
+from palyra.core.run_steps import Cancel
+from palyra.errors import ActorGone, Overloaded
+
+log = structlog.get_logger("palyra.session")
+RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
+MAX_LOST = 4  # lost actors of one run in one life of the daemon before it is left alone
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRuns:
+    """Touched by the session's own task only."""
+
+    handle: SessionHandle
+    office: Office
+    work: DynamicSupervisor
+
+    # --- turns
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all that waits is a run that collects, and its window is open."""
+        handle = self.handle
+        if handle.active is not None or handle.is_paused or len(handle.waiting) != 1:
+            return False
+        run = handle.waiting[0].run
+        is_collecting = run.state == "accepted" and run.accepted.queue_mode == "collect"
+        return is_collecting and trio.current_time() < handle.holds_until_s
+
+    def start_next(self) -> None:
+        """Give the next waiting run its turn when none is active."""
+        handle = self.handle
+        if handle.active is not None or handle.is_paused or not handle.waiting:
+            return
+        self.forget_void()
+        if handle.waiting and not self.is_held:
+            handle.active = handle.waiting.popleft()
+            self.begin(handle.active)
+
+    def forget_void(self) -> None:
+        """Drop waiting runs whose acceptance failed: whoever sent the message was told."""
+        handle = self.handle
+        for run in [run for run in handle.waiting if run.is_refused]:
+            handle.waiting.remove(run)
+            del self.office.directory.runs[run.run_id]
+            run.is_void = True
+            run.wake()
+
+    # --- lives
+
+    def begin(self, run: RunHandle) -> None:
+        """Start the run's actor, from the tape if memory is ahead of it."""
+        if run.is_ahead:
+            self._start(run, partial(resume_run, run, self.office))
+        else:
+            first = first_input(run, self.office)
+            self._start(run, partial(run_actor, run, self.office, first))
+
+    def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
+        self.work.spawn_child(
+            ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
+        )
+
+    def drop(self, run: RunHandle, cancel: Cancel) -> None:
+        """End a waiting run by giving it a life just long enough to say so."""
+        self.handle.waiting.remove(run)
+        self.handle.beside[run.run_id] = run
+        run.ending = cancel
+        self.begin(run)
+
+    def end(self, run: RunHandle, cancel: Cancel) -> None:
+        """End a run under way.  Should it have no time to hear, its next life begins with this."""
+        if run.ending is not None:
+            return
+        run.ending = cancel
+        try:
+            run.inbox.offer(cancel)
+        except ActorGone:
+            pass  # it is between two lives
+        except Overloaded:
+            self.work.cancel_child(f"run:{run.run_id}", cancel.reason)
+
+    def ended(self, run_id: str) -> None:
+        """A run's actor is gone: make room for the next run, or resume this one."""
+        directory, handle = self.office.directory, self.handle
+        run = directory.runs.get(run_id)
+        if run is None:
+            return
+        run.wake()
+        is_over = run.is_settled or run.is_void
+        if not is_over and run.lost < MAX_LOST:
+            self._resume(run)
+            return
+        if not is_over:
+            log.critical("a run is left alone after repeated crashes", run_id=run_id)
+            directory.stranded[run_id] = f"its actor was lost {run.lost + 1} times"
+        del directory.runs[run_id]
+        handle.beside.pop(run_id, None)
+        if handle.active is run:
+            handle.active = None
+
+    def _resume(self, lost: RunHandle) -> None:
+        """Another incarnation, from the tape, once the journal takes writes again."""
+        directory, handle = self.office.directory, self.handle
+        run = RunHandle(lost.run, lost=lost.lost + 1, is_recovering=True)
+        run.ending = lost.ending
+        directory.runs[run.run_id] = run
+        if handle.active is lost:
+            handle.active = run
+        else:
+            handle.beside[run.run_id] = run
+        self._start(run, partial(resume_run, run, self.office))
+
+    # --- after a restart
+
+    def adopt(self, recovered: tuple[Recovered, ...]) -> None:
+        """Take over the session's open runs, oldest first, after a restart of the daemon.
+
+        A message that was quicker than this keeps the place it has.
+        """
+        directory, handle = self.office.directory, self.handle
+        found = [each for each in recovered if each.run.run_id not in directory.runs]
+        runs = {each.run.run_id: _adopted(each) for each in found}
+        directory.runs.update(runs)
+        plan = plan_adoption(handle.record, [each.run for each in found])
+        for run_id, reason in plan.doomed.items():
+            runs[run_id].ending = Cancel(reason=reason, by=handle.record.principal)
+        for run_id in plan.beside:
+            handle.beside[run_id] = runs[run_id]
+            self.begin(runs[run_id])
+        self._line_up(
+            [runs[run_id] for run_id in plan.waiting],
+            runs[plan.first] if plan.first is not None else None,
+        )
+        self._hold_on(found)
+
+    def _line_up(self, waiting: list[RunHandle], first: RunHandle | None) -> None:
+        handle = self.handle
+        if first is not None and handle.active is not None:
+            waiting = [first, *waiting]
+        elif first is not None:
+            handle.active = first
+            self.begin(first)
+        handle.waiting = deque([*waiting, *handle.waiting])
+        handle.left = ()
+        for run in waiting:
+            if run.ending is not None:
+                self.drop(run, run.ending)
+
+    def _hold_on(self, found: list[Recovered]) -> None:
+        """What is left of the window of a run that collects."""
+        debounce_ms = self.office.debounce_ms
+        ends_ms = max((each.last_ms for each in found), default=0) + debounce_ms
+        left_ms = min(max(ends_ms - self.office.now_ms(), 0), debounce_ms)
+        holds_until_s = trio.current_time() + left_ms / 1000
+        self.handle.holds_until_s = max(self.handle.holds_until_s, holds_until_s)
+
+
+def _adopted(found: Recovered) -> RunHandle:
+    return RunHandle(found.run, found.prompts, is_recovering=found.run.state != "accepted")
