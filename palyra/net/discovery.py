@@ -10,11 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
-import platformdirs
 
+from palyra.config import find_paths
 from palyra.errors import InvalidParams, Unauthenticated, Unavailable
 
-HOME_VARIABLE = "PALYRA_HOME"
 TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - the name of a variable, not a token
 DISCOVERY_NAME = "daemon.json"
 TOKEN_PATH = Path("keys", "operator.token")
@@ -52,8 +51,7 @@ class Endpoint:
 
 def find_home(home: Path | str | None = None) -> Path:
     """The data directory: `home`, else $PALYRA_HOME, else the platform's place for user data."""
-    chosen = home or os.environ.get(HOME_VARIABLE)
-    return Path(chosen).expanduser() if chosen else platformdirs.user_data_path("palyra")
+    return find_paths(Path(home) if home else None).data_dir
 
 
 def write_discovery(home: Path, discovery: Discovery) -> None:
