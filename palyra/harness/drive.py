@@ -6,6 +6,7 @@ daemon.  The same command finds them again.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -120,7 +121,8 @@ class Drive:
                 lane = lanes[number % len(lanes)]
                 nursery.start_soon(self._serve, lane, receiver.clone())
             receiver.close()
-            with sender:
+            # Nobody takes jobs any more only when one of them raised: that is what counts.
+            with sender, suppress(trio.BrokenResourceError):
                 for work in self._extent.walk():
                     await self._hand_out(sender, work)
 

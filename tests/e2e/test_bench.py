@@ -281,3 +281,50 @@ async def test_replay_matches_what_was_recorded_and_finds_what_was_changed(tmp_p
     tape.write_bytes(tape.read_bytes().replace(b"answered", b"Answered"))
     replayed = await palyra("bench", "replay", str(out))
     assert (1, True) == (replayed.code, tape.stem in replayed.out)
+
+
+async def test_full_disk_stops_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """Results that do not fit end the command with the reason; afterwards nothing is run twice."""
+    cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(40))
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, 16_384)); "
+    with running(tmp_path) as daemon:
+        harness = Harness(tmp_path, cases, daemon.home)
+        with trio.fail_after(WITHIN_S):
+            full = await trio.run_process(
+                [*PROGRAM[:-1], limit + PROGRAM[-1], *harness.arguments],
+                env=environment(daemon.home),
+                check=False,
+                capture_stderr=True,
+            )
+        assert 1 == full.returncode, full.stderr
+        assert b"results.jsonl cannot be written" in full.stderr
+        assert 0 < harness.results < 40
+        async with harness.running() as process:
+            assert 0 == await process.wait()
+        check_complete(harness.out, 40, await list_runs(daemon.home))
+
+
+async def test_deadline_stops_in_order(tmp_path: Path) -> None:
+    """After the deadline the code is 4 and the rest is left for the next time."""
+    slow = {"id": "c0", "text": '/call sleep {"seconds": 60}'}
+    cases = write_cases(tmp_path / "cases.jsonl", [slow, {"id": "c1", "text": "hello"}])
+    with running(tmp_path) as daemon:
+        ran = await palyra(
+            *("--json", "bench", "run", str(cases), "--out", str(tmp_path / "out")),
+            *("--deadline", "1"),
+            home=daemon.home,
+        )
+        assert (4, True) == (ran.code, "the same command goes on" in ran.err)
+        assert (False, 1) == (ran.json["is_complete"], ran.json["results"])
+
+
+async def test_options_for_an_own_daemon_need_one(tmp_path: Path) -> None:
+    """--workspace beside a daemon that runs already is refused; --own takes another daemon."""
+    cases = write_cases(tmp_path / "cases.jsonl", [{"id": "c0", "text": "hello"}])
+    with running(tmp_path) as daemon:
+        command = ("bench", "run", str(cases), "--workspace", str(daemon.workspace), "--out")
+        refused = await palyra(*command, str(tmp_path / "a"), home=daemon.home)
+        assert (2, True) == (refused.code, "--own" in refused.err)
+        taken = await palyra(*command, str(tmp_path / "b"), "--own", home=daemon.home)
+        assert 0 == taken.code, taken.err
+        assert [] == await list_runs(daemon.home)

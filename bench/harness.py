@@ -1,0 +1,74 @@
+"""What `palyra bench run` drives: cases a second at 50 at once, one tool call each.
+
+Prints one JSON line.  Harness and its own daemon are processes of their own; each case is three
+requests (start, wait, export), two model turns, one tool call, a result and a tape on disk.
+`of_daemon` is how long the daemon had runs open, first acceptance to last end; `whole` also has
+the start of both processes and the drain.  Medians of several rounds.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CASES = 1_000
+AT_ONCE = (1, 8, 50, 200)
+ROUNDS = 3
+TEXT = '/call echo {"text": "hello"}'
+
+
+def write_cases(directory: Path) -> Path:
+    path = directory / "cases.jsonl"
+    lines = [json.dumps({"id": f"c{number}", "text": TEXT}) for number in range(CASES)]
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return path
+
+
+def measure(cases: Path, out: Path, at_once: int) -> tuple[float, float]:
+    """Cases a second: while the daemon had runs open, and from start to exit."""
+    kept = {key: text for key, text in os.environ.items() if not key.startswith("PALYRA_")}
+    command = [sys.executable, "-m", "palyra", "--json", "--home", str(out.parent / "nobody")]
+    arguments = ["bench", "run", str(cases), "--out", str(out), "--concurrency", str(at_once)]
+    limit = ["--limit", str(CASES if at_once > 1 else CASES // 5)]
+    began = time.perf_counter()
+    ran = subprocess.run(
+        [*command, *arguments, *limit], env=kept, check=True, capture_output=True, cwd=out.parent
+    )
+    took_s = time.perf_counter() - began
+    summary = json.loads(ran.stdout)
+    assert summary["is_complete"]
+    return summary["results"] / (summary["span_ms"] / 1e3), summary["results"] / took_s
+
+
+def main() -> None:
+    figures: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="palyra-bench-") as name:
+        directory = Path(name)
+        cases = write_cases(directory)
+        for at_once in AT_ONCE:
+            rounds = [
+                measure(cases, directory / f"out-{at_once}-{number}", at_once)
+                for number in range(ROUNDS)
+            ]
+            of_daemon, whole = zip(*rounds, strict=True)
+            figures[str(at_once)] = {
+                "of_daemon_per_s": round(statistics.median(of_daemon), 1),
+                "whole_per_s": round(statistics.median(whole), 1),
+            }
+    result = {
+        "bench": "harness",
+        "cases": CASES,
+        "at_once": figures,
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
