@@ -29,6 +29,7 @@ _SHOWN_CHARS = 80  # of a bad value in a message
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
+_Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
 
@@ -80,6 +81,9 @@ class Runs(Section, frozen=True, kw_only=True):
     max_turns: Annotated[_Count, _doc("Model turns of one run.")] = 256
     max_open: Annotated[_Count, _doc("Open runs at once.")] = 10_000
     queue_cap: Annotated[_Count, _doc("Messages that may wait in one session.")] = 20
+    debounce_ms: Annotated[
+        _Pause, _doc("How long a collected run waits for one more message; 0: not at all.")
+    ] = 500
     drain_ms: Annotated[_Millis, _doc("How long runs may finish when the daemon stops.")] = 10_000
 
 

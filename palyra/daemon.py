@@ -159,6 +159,7 @@ class Daemon:
             default_model=default_model(config, models),
             queue_cap=config.runs.queue_cap,
             max_open=config.runs.max_open,
+            debounce_ms=config.runs.debounce_ms,
         )
 
     def _build_services(self) -> Services:
@@ -322,7 +323,8 @@ class Daemon:
     async def wait_drained(self) -> None:
         """Return once a drain has begun and no run gets any further, or its time is up.
 
-        A run that waits for a person does not get further; it goes on after the restart.
+        A run that waits for a person, or for its turn, does not get further; it goes on after the
+        restart.
         """
         await self._draining.wait()
         with trio.move_on_after(self.config.runs.drain_ms / 1000):
@@ -330,7 +332,12 @@ class Daemon:
                 await trio.sleep(DRAIN_LOOK_S)
 
     def _is_busy(self) -> bool:
-        return any(not self.office.approvals.has_open(run) for run in self.directory.runs)
+        approvals = self.office.approvals
+        return any(
+            not approvals.has_open(run.run_id)
+            for session in self.directory.sessions.values()
+            for run in session.under_way
+        )
 
     def stop(self, reason: str) -> None:
         """Stop the tree in order; `run` returns."""

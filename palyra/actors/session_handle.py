@@ -119,6 +119,12 @@ class SessionHandle:
         """Whether nothing leaves the queue."""
         return self.record.paused_ms is not None
 
+    @property
+    def under_way(self) -> list[RunHandle]:
+        """The runs that have an actor."""
+        active = [self.active] if self.active is not None else []
+        return [*active, *self.beside.values()]
+
     def show_queue(self, cap: int) -> Queue:
         """The queue as it stands, possibly ahead of what is committed."""
         return Queue(
