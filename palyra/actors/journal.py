@@ -22,6 +22,7 @@ import trio
 from palyra.actors import blocking
 from palyra.actors.blocking import DedicatedThread
 from palyra.actors.child import ChildSpec
+from palyra.actors.gaps import Gaps
 from palyra.actors.mailbox import Mailbox, Receiver
 from palyra.core.journal import Change, OpenReport
 from palyra.core.ports import JournalStore, RunBlocking
@@ -228,6 +229,7 @@ class _Keeper:
         self._desk = desk
         self._thread = thread
         self._on_committed = on_committed
+        self._gaps = Gaps(MAX_WAITING)
         self._unsealed_rows = 0
         self._seal_at_s = inf  # never, while nothing new is committed
         self._probe_at_s = inf  # never, while writing works
@@ -284,6 +286,7 @@ class _Keeper:
             )
         except Unavailable as error:
             self._note_failure(error)
+            self._gaps.note(ticket.change for ticket in tickets)
             _settle_all(tickets, error)
         else:
             self._note_success(tickets, outcomes)
@@ -297,8 +300,8 @@ class _Keeper:
         """Everybody learns in the same step: nobody runs before this returns."""
         heads: dict[str, int] = {}
         for ticket, outcome in zip(tickets, outcomes, strict=True):
-            ticket.settle(outcome)
             rows = ticket.change.rows
+            ticket.settle(self._gaps.explain(ticket.change, outcome))
             if rows and outcome is None:
                 heads[rows[-1].run_id] = rows[-1].seq
                 self._unsealed_rows += len(rows)

@@ -369,6 +369,32 @@ async def test_a_full_disk_fails_the_whole_batch_and_no_more(
         assert [[("run_a", 0)]] == kit.heads
 
 
+async def test_what_follows_a_refused_change_is_refused_alike(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """A run that did not hear of it yet has not broken anything; one that goes on may."""
+    async with running(store) as kit:
+        store.fail_with = Unavailable("journal: commit: disk full")
+        assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", 0, 2))])
+        store.fail_with = None
+        assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", 2, 1))])
+        assert [None] == await outcomes([kit.handle.append(rows("run_a", 0, 1))])
+        assert [InvariantBroken] == await outcomes([kit.handle.append(rows("run_a", 2, 1))])
+
+
+async def test_few_torn_runs_are_remembered(
+    store: Store, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 1)
+    async with running(store) as kit:
+        store.fail_with = Unavailable("journal: commit: disk full")
+        for name in ("run_a", "run_b", "run_c"):
+            assert [Unavailable] == await outcomes([kit.handle.append(rows(name, 0, 1))])
+        store.fail_with = None
+        assert [InvariantBroken] == await outcomes([kit.handle.append(rows("run_a", 1, 1))])
+        assert [Unavailable] == await outcomes([kit.handle.append(rows("run_c", 1, 1))])
+
+
 async def test_a_failed_store_is_tried_again_by_itself(
     store: Store, autojump_clock: MockClock
 ) -> None:

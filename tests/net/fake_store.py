@@ -76,6 +76,9 @@ class FakeStore:
             signed_through_position=0,
         )
 
+    def find_run(self, run_id: str) -> RunRecord | None:
+        return self.runs.get(run_id)
+
     def list_open_runs(self) -> list[RunRecord]:
         return [run for run in self.runs.values() if not run.is_terminal]
 

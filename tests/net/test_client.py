@@ -24,6 +24,7 @@ from palyra.net.client import (
     connect,
     wait_any,
 )
+from palyra.net.client.feed import EventFrame, Feed
 from palyra.net.client.link import CLOSE_WITHIN_S
 from tests.net.fake_daemon import (
     RUN,
@@ -254,6 +255,27 @@ async def test_inbox_gets_other_notifications() -> None:
         await daemon.connections[0].notify("approval.requested", approval_id="apr_1")
         notice = await anext(inbox)
     assert ("approval.requested", {"approval_id": "apr_1"}) == (notice.method, notice.params)
+
+
+def test_the_cursor_does_not_pass_over_what_was_not_taken() -> None:
+    """Who leaves with events in the buffer gets them again from the cursor."""
+    subscription = Subscription(Feed(RUN, -1), progress=False, restart=lambda _: None)
+    for seq in range(3):
+        frame = EventFrame(
+            run_id=RUN, seq=seq, at_ms=1, kind="other", data=msgspec.Raw(b"{}"), committed=2
+        )
+        subscription.take_event(frame)
+    assert -1 == subscription.cursor
+    subscription._items.clear()
+    assert 2 == subscription.cursor
+
+
+def test_the_cursor_minds_a_buffered_drop() -> None:
+    """An event that a buffered `Dropped` takes back is not behind the cursor."""
+    news: list[Item] = [Dropped(run_id=RUN, after_seq=1)]
+    subscription = Subscription(Feed(RUN, 5), progress=False, restart=lambda _: None)
+    subscription._items.extend(news)
+    assert 1 == subscription.cursor
 
 
 async def test_uncommitted_tail_survives_a_mere_cut() -> None:

@@ -227,3 +227,24 @@ def test_end_in_doubt_is_no_end() -> None:
     feed.event(make_done())
     feed.opened(Opened(subscription="s", through=3), is_same_instance=False)
     assert (False, -1) == (feed.is_finished, feed.cursor)
+
+
+def test_a_cursor_at_the_end_has_nothing_to_wait_for() -> None:
+    """Nothing follows the last event of a run that has ended, so the stream is finished."""
+    feed = Feed(RUN, 4)
+    feed.opened(Opened(subscription="s", through=4, ended=True), is_same_instance=True)
+    assert not feed.is_finished
+    feed.caught_up(4)
+    assert feed.is_finished
+
+
+def test_an_end_that_is_known_is_still_delivered() -> None:
+    """A stream that is opened again waits for the rows that it missed."""
+    feed = Feed(RUN, -1)
+    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.caught_up(-1)
+    feed.opened(Opened(subscription="t", through=0, ended=True), is_same_instance=True)
+    assert not feed.is_finished
+    feed.event(make_done())
+    feed.commit(0)
+    assert feed.is_finished

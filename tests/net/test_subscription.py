@@ -50,6 +50,19 @@ def outline(peer: Peer) -> list[Any]:
 # --- one run ---
 
 
+async def test_a_run_that_has_ended_is_said_to(autojump_clock: Clock) -> None:
+    """Who has the last event already is not left waiting for another."""
+    async with open_daemon() as daemon:
+        fill(daemon, 3, kind="run.done")
+        daemon.store.runs[RUN] = run_record(RUN, state="done", head_seq=2)
+        peer = await daemon.connect()
+        reply = await peer.call("tape.subscribe", run_id=RUN, after_seq=2)
+        assert reply["ended"]
+        daemon.store.runs[RUN] = run_record(RUN, state="done", head_seq=3)  # just committed
+        reply = await peer.call("tape.subscribe", run_id=RUN, after_seq=2)
+        assert "ended" not in reply
+
+
 async def test_replay_then_live(autojump_clock: Clock) -> None:
     """The reply comes first, then the rows after the cursor, then caught_up, then what is new."""
     async with open_daemon() as daemon:

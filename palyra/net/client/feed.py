@@ -86,6 +86,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     subscription: str
     through: int  # committed head
     floor: int = 0
+    ended: bool = False  # and it is the run's last event
 
 
 Shown = tuple[int, str, bytes]  # at_ms, kind, payload: what makes two events the same
@@ -116,7 +117,7 @@ class Feed:
         """Whether nothing can follow: the end was delivered and is durable."""
         if self._terminal_seq is None or not self._is_caught_up or self._doubted:
             return False
-        return self.committed >= self._terminal_seq
+        return min(self.committed, self.delivered) >= self._terminal_seq
 
     def opened(self, reply: Opened, *, is_same_instance: bool) -> list[Item]:
         """Take note of a new subscription at `cursor`.
@@ -131,7 +132,10 @@ class Feed:
         is_lost = reply.through < (cursor if is_same_instance else self.delivered)
         self.committed = min(cursor, reply.through) if is_lost else self.committed
         self.commit(reply.through)
-        return self._rewind(reply.through) if is_lost else []
+        items = self._rewind(reply.through) if is_lost else []
+        if reply.ended:  # also for a cursor behind which nothing is left to be sent
+            self._terminal_seq = reply.through
+        return items
 
     def event(self, frame: EventFrame) -> list[Item]:
         """What the consumer gets for this frame: nothing for a repeat or beyond a gap."""

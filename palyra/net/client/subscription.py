@@ -5,6 +5,7 @@ subscription is given up and begun again from its cursor once the buffer is empt
 does the buffering.  Notifications are news; the oldest go first.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Self
@@ -13,7 +14,7 @@ import msgspec
 import trio
 
 from palyra.errors import PalyraError, ProtocolError
-from palyra.net.client.feed import EventFrame, Feed, Item, Opened, Progress, TapeEvent
+from palyra.net.client.feed import Dropped, EventFrame, Feed, Item, Opened, Progress, TapeEvent
 
 MAX_ITEMS = 2_048
 MAX_BUFFER_BYTES = 8_388_608
@@ -45,8 +46,12 @@ class Subscription:
 
     @property
     def cursor(self) -> int:
-        """The `after_seq` from which another client would continue."""
-        return self.feed.cursor
+        """The `after_seq` from which another client would continue.
+
+        What is buffered here and not taken yet is not lost by leaving: it comes again, and what
+        a buffered `Dropped` takes back comes as what took its place.
+        """
+        return min([self.feed.cursor, *map(_taken_before, self._items)])
 
     @property
     def has_item(self) -> bool:
@@ -194,6 +199,17 @@ class Inbox:
     def fail(self, error: PalyraError) -> None:
         self._failure = self._failure or error
         self._news.set()
+
+
+def _taken_before(item: Item) -> int:
+    """The highest seq that still stands before that item is taken."""
+    match item:
+        case TapeEvent():
+            return item.seq - 1
+        case Dropped():
+            return item.after_seq
+        case _:
+            return sys.maxsize
 
 
 def _size_bytes(item: Item) -> int:

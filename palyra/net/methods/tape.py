@@ -54,6 +54,7 @@ class Subscribed(Result, frozen=True, kw_only=True):
     from_: int = msgspec.field(name="from")
     through: int  # committed head now
     floor: int  # oldest seq still kept
+    ended: bool = False  # the event at `through` is the run's last: nothing follows it
 
 
 class TapeUnsubscribe(Params, frozen=True, kw_only=True):
@@ -127,8 +128,8 @@ async def _subscribe_run(
     next_seq = 0 if after_seq is None else after_seq + 1
     subscription, lane = call.subscriptions.open_run(run_id, next_seq, wanted)
     try:  # the lane is on the feed before the head is read: nothing can fall between the two
-        page = await call.services.journal.read(
-            lambda store: store.read_tape(run_id, after_seq=-1, limit=1)
+        page, record = await call.services.journal.read(
+            lambda store: (store.read_tape(run_id, after_seq=-1, limit=1), store.find_run(run_id))
         )
     except PalyraError:
         call.subscriptions.close(subscription.subscription_id)
@@ -141,6 +142,7 @@ async def _subscribe_run(
         from_=max(lane.next_seq, page.floor_seq),
         through=page.head_seq,
         floor=page.floor_seq,
+        ended=record is not None and record.is_terminal and record.head_seq == page.head_seq,
     )
 
 
