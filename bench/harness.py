@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-CASES = 1_000
-AT_ONCE = (1, 8, 50, 200)
+CASES = 400
+AT_ONCE = (1, 50, 200)
 ROUNDS = 3
 TEXT = '/call echo {"text": "hello"}'
 
@@ -34,10 +34,9 @@ def measure(cases: Path, out: Path, at_once: int) -> tuple[float, float]:
     kept = {key: text for key, text in os.environ.items() if not key.startswith("PALYRA_")}
     command = [sys.executable, "-m", "palyra", "--json", "--home", str(out.parent / "nobody")]
     arguments = ["bench", "run", str(cases), "--out", str(out), "--concurrency", str(at_once)]
-    limit = ["--limit", str(CASES if at_once > 1 else CASES // 5)]
     began = time.perf_counter()
     ran = subprocess.run(
-        [*command, *arguments, *limit], env=kept, check=True, capture_output=True, cwd=out.parent
+        [*command, *arguments], env=kept, check=True, capture_output=True, cwd=out.parent
     )
     took_s = time.perf_counter() - began
     summary = json.loads(ran.stdout)
