@@ -76,12 +76,15 @@ class InlineJournal:
         self.store = store
         self.hub = hub
         self.hold = False
+        self.keep: int | None = None  # changes that are still committed before it holds
         self.fail_with: PalyraError | None = None
         self.queued: list[tuple[Change, InlineTicket]] = []
         self.is_writable = True
         self.backlog = 0
 
     def append(self, change: Change) -> InlineTicket:
+        if self.keep is not None:
+            self.hold, self.keep = self.hold or self.keep == 0, max(0, self.keep - 1)
         ticket = InlineTicket()
         self.queued.append((change, ticket))
         if not self.hold:
@@ -171,7 +174,13 @@ class NamePolicy:
 class Kit:
     """The daemon's middle, and what a test needs to steer it."""
 
-    def __init__(self, store: JournalStore, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        store: JournalStore,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        *,
+        debounce_ms: int = 500,
+    ) -> None:
         self.hub = Hub(wire)
         self.journal = InlineJournal(store, self.hub)
         self.model = Model()
@@ -179,13 +188,13 @@ class Kit:
         self.approvals = Approvals()
         self.effects: list[str] = []  # what the `effect` tools did
         self.gate_open = trio.Event()  # `hang` waits for it
-        self.office = self.build_office(limits)
+        self.office = self.build_office(limits, debounce_ms)
         self.work = work_branch.build_work(self.directory, 1_000)
         self.sessions = Sessions(self.office, self.work)
         self.gateway = Gateway(self.office, self.sessions)
         self.recovered: int | None = None
 
-    def build_office(self, limits: Limits) -> Office:
+    def build_office(self, limits: Limits, debounce_ms: int) -> Office:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         gate = Gate(toolbox, NamePolicy(), self.approvals.count)
         redactor = Redactor([SECRET])
@@ -210,6 +219,7 @@ class Kit:
             default_model="scripted",
             queue_cap=3,
             max_open=100,
+            debounce_ms=debounce_ms,
         )
 
     def tools(self) -> list[Any]:
@@ -311,12 +321,13 @@ async def running(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     *,
     hold: bool = False,
+    debounce_ms: int = 500,
 ) -> AsyncGenerator[Kit]:
     """A kit whose actors live inside the block; leaving it is a crash for whatever is open.
 
     With `hold` nothing is committed before `kit.journal.release()`.
     """
-    kit = Kit(store, limits)
+    kit = Kit(store, limits, debounce_ms=debounce_ms)
     kit.journal.hold = hold
 
     def done(count: int) -> None:
