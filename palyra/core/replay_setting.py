@@ -18,6 +18,7 @@ from palyra.errors import InvariantBroken
 NO_LIMIT = 2**31
 # Denials that no replay can come to: they depended on what other runs did at that moment.
 _MOMENTARY = frozenset({"too_many_prompts"})
+_JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
 
 
 def setting_of_nobody() -> Setting:
@@ -135,12 +136,14 @@ class Answers:
 
     def _is_lost(self, call_id: str) -> bool:
         """Whether what the verdict was about is not on the tape; remembered for the report."""
-        seq = self.record.seq_of(ev.ToolProposed, call_id)
-        decided = self.record.find_of(ev.ToolDecided, call_id)
+        record = self.record
+        seqs = [record.seq_of(kind, call_id) for kind in _JUDGED]
+        decided = record.find_of(ev.ToolDecided, call_id)
+        is_redacted = any(seq is not None and record.rows[seq].redacted for seq in seqs)
         is_momentary = decided is not None and decided.reason_code in _MOMENTARY
-        if seq is None or not (self.record.rows[seq].redacted or is_momentary):
+        if seqs[0] is None or not (is_redacted or is_momentary):
             return False
-        self.unjudged.add(seq)
+        self.unjudged.add(seqs[0])
         return True
 
     def _recorded(self, call: ProposedCall) -> Preparation:

@@ -295,6 +295,15 @@ def test_a_call_whose_arguments_were_redacted_is_not_judged_again() -> None:
     assert (report.matched, report.unjudged) == (True, (seq,))
 
 
+def test_a_prompt_that_was_redacted_is_not_judged_again() -> None:
+    """A secret may be one only as it was shown to a person."""
+    tape = rows(story())
+    seq = find(tape, "approval.requested")
+    tape[seq] = msgspec.structs.replace(tape[seq], redacted=True)
+    report = replay(change(tape, seq, summary="[redacted:token]"), strict=True)
+    assert (report.matched, report.unjudged) == (True, (seq - 1,))
+
+
 def test_a_denial_for_want_of_room_is_not_judged_again() -> None:
     """How many prompts waited in other runs at that moment is on no tape."""
     tape = rows(story())
