@@ -21,6 +21,7 @@ from palyra.actors import page_check
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
+from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
 from palyra.actors.gateway import Gateway
@@ -135,6 +136,7 @@ class Daemon:
         self.policy = cedar_policy(config)
         approvals = Approvals()
         redactor = Redactor([operator_token])
+        agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = Limits(
             wall_ms=config.runs.wall_ms,
             approval_ms=config.runs.approval_ms,
@@ -146,7 +148,15 @@ class Daemon:
             toolbox=toolbox,
             gate=Gate(toolbox, self.policy, approvals.count),
             models=models,
-            agents=Agents(self.journal, toolbox, models, redactor, self.host.now_ms),
+            agents=agents,
+            channels=Channels(
+                self.journal,
+                agents,
+                redactor,
+                now_ms=self.host.now_ms,
+                new_id=self.host.new_id,
+                new_code=self.host.new_code,
+            ),
             approvals=approvals,
             directory=self.directory,
             redactor=redactor,
@@ -166,6 +176,8 @@ class Daemon:
         server = self.config.server
         return Services(
             gateway=self.gateway,
+            agents=self.office.agents,
+            channels=self.office.channels,
             hub=self.hub,
             journal=self.journal,
             receipts=Receipts(self.journal, self.host.now_ms),

@@ -5,6 +5,7 @@ Every message shows the offending value (redacted where it may be secret) and th
 can succeed later without a change.  Expected results are values, never exceptions.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -14,10 +15,17 @@ class PalyraError(Exception):
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        details: Mapping[str, str | int] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
+        self.details = details  # for programs; the message says the same
 
 
 class ProtocolError(PalyraError):
@@ -48,6 +56,10 @@ class Forbidden(Rejected):
     """The caller's token lacks the scope."""
 
     code = "forbidden"
+
+
+class Unpaired(Forbidden):
+    """The sender of a message must be paired with its channel first; the details hold the code."""
 
 
 class Unauthenticated(Rejected):

@@ -1,6 +1,7 @@
 """The parts of a daemon that its configuration decides, each made by one function."""
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from palyra.actors.ids import new_id
 from palyra.actors.journal import Thread
 from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
+from palyra.core.channels import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import NewId
 from palyra.core.ports import LanguageModel, NowMs, RunBlocking
 from palyra.core.redact import Redactor
@@ -34,12 +36,18 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def new_code() -> str:
+    """A fresh code for a sender that wants to be paired, 40 bits."""
+    return "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_CHARS))
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """What the daemon takes from the machine it runs on; a simulation hands in its own."""
 
     now_ms: NowMs = now_ms
     new_id: NewId = new_id
+    new_code: Callable[[], str] = new_code
     random: Callable[[], float] = random.random  # noqa: S311 - spreads retries, guards nothing
     run_blocking: RunBlocking = run_sync
     new_thread: Callable[[str], Thread] = DedicatedThread

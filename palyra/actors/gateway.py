@@ -76,12 +76,12 @@ class Gateway:
     ) -> Started:
         """The run that will answer the message, once the promise is committed.
 
-        Raises Overloaded, Draining, NotFound (session), Conflict, IllegalState, InvalidParams,
-        Unavailable.  Cancellation: the run may have been accepted; an idempotency key tells.
+        Raises Overloaded, Draining, NotFound (session, channel), Unpaired, Conflict, IllegalState,
+        InvalidParams, Unavailable.  Cancellation: the run may have been accepted; an idempotency key tells.
         """
         caller.require("runs:write")
         self._check_room()
-        chosen = await self._choose(command)
+        chosen = await self._choose(await self._office.channels.route(caller, command))
         return await submit(self._office, self._sessions, caller, chosen, receipt)
 
     def _check_room(self) -> None:

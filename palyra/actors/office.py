@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
+from palyra.actors.channels import Channels
 from palyra.actors.directory import Directory
 from palyra.actors.hub import HubHandle
 from palyra.actors.journal import JournalHandle
@@ -25,6 +26,7 @@ class Office:
     gate: Gate
     models: Mapping[str, LanguageModel]
     agents: Agents
+    channels: Channels
     approvals: Approvals
     directory: Directory
     redactor: Redactor

@@ -40,10 +40,10 @@ from palyra.actors.session_handle import (
 from palyra.actors.session_runs import SessionRuns
 from palyra.core import events as ev
 from palyra.core import queue as queue_rules
-from palyra.core.agents import DEFAULT_AGENT
 from palyra.core.branch import Branch
 from palyra.core.commands import Disposition, Forked, Started
 from palyra.core.journal import Change
+from palyra.core.promise import make_promise
 from palyra.core.queue import BESIDE, Standing, find_place, is_interrupt
 from palyra.core.records import Record, SessionRecord
 from palyra.core.run import accept, decide
@@ -136,7 +136,10 @@ class _SessionActor:
 
     def _place(self, message: Submit) -> Begun | Divert:
         """Find the message its place.  Raises what the client is told; then nothing changed."""
-        handle, accepted = self.handle, self._accepted(message)
+        handle, office = self.handle, self.office
+        accepted = make_promise(
+            message.command, message.caller, handle.record, office.default_model
+        )
         if handle.record.archived_ms is not None:
             raise IllegalState(f"{handle.session_id} is archived: start another session")
         if accepted.origin in BESIDE:
@@ -228,28 +231,6 @@ class _SessionActor:
         if active is not None:
             self.runs.end(active, cancel)
         return begun
-
-    def _accepted(self, message: Submit) -> ev.RunAccepted:
-        """The promise, from the command and who gave it."""
-        command, caller, session = message.command, message.caller, self.handle.record
-        return ev.RunAccepted(
-            principal=caller.principal,
-            role=caller.role,
-            session_id=session.session_id,
-            agent=command.agent or DEFAULT_AGENT.name,
-            agent_version=command.agent_version,
-            model=command.model or self.office.default_model,
-            origin=command.origin,
-            queue_mode=command.queue_mode or session.queue_mode,
-            approval_mode=command.approval_mode,
-            json_mode=command.json_mode,
-            budget=command.budget,
-            channel=command.channel,
-            conversation_id=command.conversation_id,
-            sender=command.sender,
-            parent_run_id=command.branch.run_id if command.branch is not None else None,
-            epoch=session.epoch,
-        )
 
     def _append(
         self,

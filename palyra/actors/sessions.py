@@ -13,9 +13,10 @@ from palyra.actors.resume import Recovered
 from palyra.actors.session import session_actor
 from palyra.actors.session_handle import Adopt, SessionHandle
 from palyra.core.access import Caller
-from palyra.core.commands import ChangeQueue, Queue
+from palyra.core.channels import check_identity
+from palyra.core.commands import ChangeQueue, Queue, StartRun
 from palyra.core.records import SessionRecord
-from palyra.errors import ActorGone, InvalidParams, NotFound, TooSlow
+from palyra.errors import ActorGone, InvalidParams, InvariantBroken, NotFound, TooSlow
 
 ANSWER_S = 30.0
 SESSION_GRACE_S = 2.0
@@ -28,15 +29,21 @@ class Sessions:
         self._office = office
         self._work = work  # the parent of all sessions and runs
 
-    async def reach(self, caller: Caller, session_id: str | None, key: str | None) -> SessionHandle:
-        """The session's actor, started if need be; a new session when neither is given.
+    async def reach(self, caller: Caller, command: StartRun) -> SessionHandle:
+        """The message's session, its actor started if need be; a new one when none is named.
 
-        Raises NotFound for an unknown or foreign id, Overloaded.
+        Raises NotFound for an unknown or foreign id, InvalidParams for one of another
+        conversation, Overloaded.
         """
+        session_id, key = command.session_id, command.session_key
         if session_id is not None and key is not None:
             raise InvalidParams("give session_id or session_key, not both", field="session_key")
         if session_id is not None:
-            return self._live(await self._get_own(caller, session_id))
+            record = await self._get_own(caller, session_id)
+            check_identity(record, command)
+            return self._live(record)
+        if command.channel is not None:
+            return await self._reach_conversation(caller, command)
         if key is None:
             return self._live(self._new_record(caller, None))
         self._check_key(key)
@@ -56,6 +63,23 @@ class Sessions:
         # Somebody else may have made it while we looked: whoever is in the directory wins.
         live = self._office.directory.keys.get((caller.principal, key))
         return live or self._live(found or self._new_record(caller, key))
+
+    async def _reach_conversation(self, caller: Caller, command: StartRun) -> SessionHandle:
+        new = msgspec.structs.replace(
+            self._new_record(caller, None),
+            agent=command.agent,
+            channel=command.channel,
+            conversation_id=command.conversation_id,
+        )
+        place = new.place
+        if place is None:
+            raise InvariantBroken("the message was not routed")
+        directory = self._office.directory
+        live = directory.find_conversation(place)
+        if live is None:
+            found = await self._office.journal.find(lambda store: store.find_conversation(*place))
+            live = directory.find_conversation(place) or self._live(found or new)
+        return live
 
     async def _find_by_key(self, caller: Caller, key: str) -> SessionRecord | None:
         return await self._office.journal.find(

@@ -57,7 +57,7 @@ async def _place(
 ) -> Begun | Divert:
     """Hand the message to its session; a session that just ended is made again."""
     while True:
-        session = await sessions.reach(caller, command.session_id, command.session_key)
+        session = await sessions.reach(caller, command)
         try:
             return await session.submit(command, caller, receipt, timeout_s=ANSWER_S)
         except ActorGone:

@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.branch import Branch
 from palyra.core.events import ApprovalMode, Budget
-from palyra.core.records import ApprovalScope, QueueMode, RunPhase, RunRecord, RunState
+from palyra.core.records import ApprovalScope, PairingMode, QueueMode, RunPhase, RunRecord, RunState
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
 
@@ -38,6 +38,16 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[dict[str, Any], ...] = ()
     origin: str = "interactive"
     branch: Branch | None = None  # of another run, to go on from; then the text may be empty
+
+
+class SetChannel(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is to answer a channel of that principal, or one conversation of it."""
+
+    principal: str
+    channel: str
+    conversation_id: str = ""
+    agent: str
+    pairing: PairingMode
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -77,6 +77,18 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     channel: str | None = None
     conversation_id: str | None = None
 
+    @property
+    def place(self) -> "Place | None":
+        """Where its messages come from; None without a channel, or once it is archived."""
+        if self.agent is None or self.channel is None or self.conversation_id is None:
+            return None
+        if self.archived_ms is not None:
+            return None
+        return self.principal, self.agent, self.channel, self.conversation_id
+
+
+Place = tuple[str, str, str, str]  # principal, agent, channel, conversation
+
 
 ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
 ApprovalScope = Literal["once", "session", "timeboxed"]

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol, TypeVar
 
 from palyra.core.access import Caller
+from palyra.core.agents import AgentChange
 from palyra.core.commands import (
     Cancelled,
     ChangeQueue,
@@ -13,13 +14,20 @@ from palyra.core.commands import (
     ResolveApproval,
     Resolved,
     RunView,
+    SetChannel,
     Started,
     StartRun,
 )
-from palyra.core.journal import Change, RunFilter
+from palyra.core.journal import Change, PairingFilter, RunFilter
 from palyra.core.policy import PolicyDecision
 from palyra.core.ports import JournalStore
-from palyra.core.records import ApprovalRecord, SessionRecord
+from palyra.core.records import (
+    AgentRecord,
+    ApprovalRecord,
+    ChannelRecord,
+    PairingRecord,
+    SessionRecord,
+)
 from palyra.core.replay_report import ReplayReport
 from palyra.core.tools import Catalogue
 
@@ -93,6 +101,47 @@ class Gateway(Protocol):
     async def explain_policy(
         self, caller: Caller, tool: str, arguments: dict[str, Any], agent: str | None = None
     ) -> PolicyDecision: ...
+
+
+class Agents(Protocol):
+    """The agents (`actors.agents`): like the gateway, checks scopes and answers after the commit."""
+
+    async def list_all(self, caller: Caller) -> list[AgentRecord]: ...
+    async def get(self, caller: Caller, name: str) -> AgentRecord: ...
+    async def create(
+        self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None
+    ) -> AgentRecord: ...
+    async def update(
+        self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None
+    ) -> AgentRecord: ...
+    async def delete(
+        self, caller: Caller, name: str, receipt: ReceiptKey | None = None
+    ) -> AgentRecord: ...
+
+
+class Channels(Protocol):
+    """The channels (`actors.channels`), alike."""
+
+    async def list_all(self, caller: Caller, principal: str | None) -> list[ChannelRecord]: ...
+    async def set(
+        self, caller: Caller, wanted: SetChannel, receipt: ReceiptKey | None = None
+    ) -> ChannelRecord: ...
+    async def delete(
+        self,
+        caller: Caller,
+        *,
+        principal: str,
+        channel: str,
+        conversation_id: str,
+        receipt: ReceiptKey | None = None,
+    ) -> ChannelRecord: ...
+    async def list_pairings(self, caller: Caller, wanted: PairingFilter) -> list[PairingRecord]: ...
+    async def approve(
+        self, caller: Caller, pairing_id: str, code: str, receipt: ReceiptKey | None = None
+    ) -> PairingRecord: ...
+    async def revoke(
+        self, caller: Caller, pairing_id: str, receipt: ReceiptKey | None = None
+    ) -> PairingRecord: ...
 
 
 Authenticate = Callable[[str], Awaitable[Caller]]  # raises Unauthenticated

@@ -251,6 +251,8 @@ def _error_data(error: PalyraError, rpc_code: int, message: str) -> dict[str, An
         data["retry_after_ms"] = error.retry_after_ms
     if error.field is not None:
         data["field"] = error.field
+    if error.details is not None:
+        data["details"] = error.details
     return data
 
 

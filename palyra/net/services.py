@@ -10,7 +10,7 @@ from palyra.core.ids import NewId
 from palyra.core.ports import NowMs, Sign
 from palyra.net.limits import Limits
 from palyra.net.pacer import Pacer
-from palyra.net.ports import Authenticate, Gateway, Journal
+from palyra.net.ports import Agents, Authenticate, Channels, Gateway, Journal
 from palyra.net.receipts import Receipts
 from palyra.net.rpc import Redact
 from palyra.net.wire import State
@@ -34,6 +34,8 @@ class Services:
     """The daemon, as its connections see it."""
 
     gateway: Gateway
+    agents: Agents
+    channels: Channels
     hub: Hub
     journal: Journal
     receipts: Receipts

@@ -43,7 +43,6 @@ from palyra.store.admission import Admission
 from palyra.store.keys import KeyRing
 from palyra.store.memory_registry import MemoryRegistry, R
 from palyra.store.memory_tapes import MemoryFile, MemoryTapes
-from palyra.store.records import place_of
 from palyra.store.roots import RootsFile
 from palyra.store.tapes import PAGE_BYTES
 from palyra.store.verification import verify_journal, verify_run
@@ -306,8 +305,8 @@ def _check_unique(other: Record, record: Record) -> None:
             other.key,
         ) == (record.principal, record.key):
             raise Conflict("sessions.principal, sessions.key is taken")
-        case SessionRecord(), SessionRecord() if None not in place_of(record) and (
-            (other.principal, *place_of(other)) == (record.principal, *place_of(record))
+        case SessionRecord(), SessionRecord() if (
+            record.place is not None and record.place == other.place
         ):
             raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is taken")
         case PairingRecord(), PairingRecord() if (

@@ -14,7 +14,6 @@ from palyra.core.records import (
     SessionRecord,
     TokenRecord,
 )
-from palyra.store.records import place_of
 
 R = TypeVar(
     "R",
@@ -44,7 +43,7 @@ class MemoryRegistry(ABC):
         """One that is not archived."""
         wanted = principal, agent, channel, conversation_id
         found = self._list(SessionRecord)
-        return next((s for s in found if (s.principal, *place_of(s)) == wanted), None)
+        return next((s for s in found if s.place == wanted), None)
 
     def find_agent(self, name: str, version: int | None = None) -> AgentRecord | None:
         """That version, or the newest, deleted or not."""

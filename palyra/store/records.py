@@ -44,12 +44,7 @@ def _table(name: str, key: str, columns: str, row: Callable[[Any, str], Row]) ->
     return Table(BulkInsert(name, (*key.split(), *rest), suffix), row)
 
 
-def place_of(session: SessionRecord) -> tuple[str | None, str | None, str | None]:
-    """Agent, channel and conversation; an archived session gives its place free."""
-    if session.archived_ms is not None:
-        return None, None, None
-    return session.agent, session.channel, session.conversation_id
-
+NO_PLACE = (None,) * 4
 
 TABLES: dict[type[Record], Table] = {
     RunRecord: _table(
@@ -62,7 +57,7 @@ TABLES: dict[type[Record], Table] = {
         "sessions",
         "session_id",
         "principal key agent channel conversation_id",
-        lambda r, text: (r.session_id, r.principal, r.key, *place_of(r), text),
+        lambda r, text: (r.session_id, r.principal, r.key, *(r.place or NO_PLACE)[1:], text),
     ),
     ApprovalRecord: _table(
         "approvals",

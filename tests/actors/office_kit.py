@@ -6,6 +6,7 @@ The store is the in-memory twin, called inline; while `hold` is set commits wait
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 import trio
@@ -13,6 +14,7 @@ import trio
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
+from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.gateway import Gateway
@@ -187,6 +189,7 @@ class Kit:
         self.directory = Directory()
         self.approvals = Approvals()
         self.effects: list[str] = []  # what the `effect` tools did
+        self.codes = count(2222)  # of pairings: CODE2222, CODE2223, …
         self.gate_open = trio.Event()  # `hang` waits for it
         self.office = self.build_office(limits, debounce_ms)
         self.work = work_branch.build_work(self.directory, 1_000)
@@ -207,6 +210,14 @@ class Kit:
             gate=gate,
             models=models,
             agents=agents,
+            channels=Channels(
+                self.journal,  # type: ignore[arg-type]  # the inline twin
+                agents,
+                redactor,
+                now_ms=now_ms,
+                new_id=new_id,
+                new_code=lambda: f"CODE{next(self.codes):04}",
+            ),
             approvals=self.approvals,
             directory=self.directory,
             redactor=redactor,

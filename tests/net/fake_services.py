@@ -42,6 +42,7 @@ from palyra.net.receipts import Receipts
 from palyra.net.services import Peer as PeerFacts
 from palyra.net.services import Services
 from palyra.net.tokens import authenticate, digest_token
+from tests.net.fake_registry import FakeAgents, FakeChannels
 from tests.net.fake_store import FakeJournal, FakeStore, run_record
 from tests.net.memory_peer import MemoryTransport, Peer
 
@@ -259,6 +260,8 @@ class Daemon:
         self.store = FakeStore()
         self.journal = FakeJournal(self.store)
         self.gateway = FakeGateway(self.store)
+        self.agents = FakeAgents()
+        self.channels = FakeChannels()
         self.hub = Hub(wire)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
@@ -271,6 +274,8 @@ class Daemon:
 
         self.services = Services(
             gateway=self.gateway,
+            agents=self.agents,
+            channels=self.channels,
             hub=self.hub,
             journal=self.journal,
             receipts=Receipts(self.journal, lambda: self.now_ms),

@@ -38,6 +38,7 @@ CALLS: dict[str, Call] = {
     "run.start": lambda client: client.start_run(
         "hi", session_key="k", agent="a", model="m", queue_mode="steer", approval_mode="deny",
         json_mode=True, origin="test", attachments=[{"name": "x"}], session_id=None,
+        channel="chat", conversation_id="1", sender="sam",
     ),
     "run.fork": lambda client: client.fork_run(RUN, 7, "again", idempotency_key="k"),
     "run.replay": lambda client: client.replay_run(RUN, strict=True),
@@ -64,8 +65,31 @@ CALLS: dict[str, Call] = {
     "session.queue": lambda client: client.queue(
         SESSION, mode="steer", paused=True, drop=[RUN], order=[RUN]
     ),
-    "tool.list": lambda client: client.list_tools(),
-    "policy.explain": lambda client: client.explain_policy("echo", {"text": "x"}),
+    "tool.list": lambda client: client.list_tools("scout"),
+    "agent.list": lambda client: client.list_agents(),
+    "agent.get": lambda client: client.get_agent("scout"),
+    "agent.create": lambda client: client.create_agent(
+        "scout", "Look.", model="m", tools=["echo"], labels=["a"], memory_scope="none"
+    ),
+    "agent.update": lambda client: client.update_agent(
+        "scout", instructions="Look.", model="", tools=["*"], labels=[]
+    ),
+    "agent.delete": lambda client: client.delete_agent("scout"),
+    "channel.list": lambda client: client.list_channels("p"),
+    "channel.set": lambda client: client.set_channel(
+        "chat", principal="p", conversation_id="1", agent="scout", pairing="open"
+    ),
+    "channel.delete": lambda client: client.delete_channel(
+        "chat", principal="p", conversation_id="1"
+    ),
+    "pairing.list": lambda client: client.list_pairings(
+        principal="p", channel="chat", state="pending", cursor="pai_1", limit=3
+    ),
+    "pairing.approve": lambda client: client.approve_pairing("pai_1", "CODE"),
+    "pairing.revoke": lambda client: client.revoke_pairing("pai_1"),
+    "policy.explain": lambda client: client.explain_policy(
+        "echo", {"text": "x"}, agent="scout"
+    ),
     "token.create": lambda client: client.create_token(
         principal="p", role="client", name="n", ttl_ms=5
     ),

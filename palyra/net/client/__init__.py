@@ -15,16 +15,20 @@ from palyra.net.client.connect import connect
 from palyra.net.client.export import export_run
 from palyra.net.client.feed import CaughtUp, Dropped, Item, Progress, Reset, TapeEvent
 from palyra.net.client.race import wait_any
+from palyra.net.client.registry import Agent, Channel, Pairing
 from palyra.net.client.replies import RunView, TapePage, Token
 from palyra.net.client.subscription import Inbox, Notice, Subscription
 
 __all__ = [
+    "Agent",
     "CaughtUp",
+    "Channel",
     "Client",
     "Dropped",
     "Inbox",
     "Item",
     "Notice",
+    "Pairing",
     "Progress",
     "QueueChange",
     "Reset",

@@ -7,6 +7,7 @@ from palyra.core.commands import Queue
 from palyra.core.journal import VerifyReport
 from palyra.core.policy import PolicyDecision
 from palyra.core.records import QueueMode, Role, SessionRecord
+from palyra.net.client.registry import Registry
 from palyra.net.client.replies import (
     ExportPage,
     Json,
@@ -17,7 +18,6 @@ from palyra.net.client.replies import (
     TokenList,
     ToolList,
 )
-from palyra.net.client.requests import Requests
 
 
 class QueueChange(TypedDict, total=False):
@@ -30,7 +30,7 @@ class QueueChange(TypedDict, total=False):
     idempotency_key: str
 
 
-class Admin(Requests):
+class Admin(Registry):
     """Everything that is not about one run."""
 
     async def ping(self) -> Pong:
@@ -73,13 +73,15 @@ class Admin(Requests):
 
     # --- tools and policy ---
 
-    async def list_tools(self) -> ToolList:
-        """Every tool a model could call now, and the hash of exactly that list."""
-        return await self._ask("tool.list", {}, ToolList)
+    async def list_tools(self, agent: str | None = None) -> ToolList:
+        """Every tool that agent could call now, and the hash of exactly that list."""
+        return await self._ask("tool.list", {"agent": agent}, ToolList)
 
-    async def explain_policy(self, tool: str, arguments: Json) -> PolicyDecision:
-        """What would happen to such a call, and why."""
-        params = {"tool": tool, "arguments": arguments}
+    async def explain_policy(
+        self, tool: str, arguments: Json, *, agent: str | None = None
+    ) -> PolicyDecision:
+        """What would happen to such a call of that agent, and why."""
+        params = {"tool": tool, "arguments": arguments, "agent": agent}
         return await self._ask("policy.explain", params, PolicyDecision)
 
     # --- proofs ---

@@ -40,6 +40,9 @@ class RunOptions(TypedDict, total=False):
     budget: Budget
     attachments: Sequence[Json]
     origin: str
+    channel: str | None
+    conversation_id: str | None
+    sender: str | None
     idempotency_key: str
 
 

@@ -20,6 +20,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     retry_after_ms: int | None = None
     field: str | None = None
+    details: dict[str, Any] | None = None
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,4 +142,4 @@ def to_exception(error: ErrorBody) -> PalyraError:
         return PalyraError(f"{fault.code}: {message}", field=fault.field)
     if issubclass(cls, errors.Overloaded):
         return cls(message, retry_after_ms=fault.retry_after_ms or 250)
-    return cls(message, field=fault.field)
+    return cls(message, field=fault.field, details=fault.details)

@@ -22,6 +22,9 @@ R = TypeVar("R", bound=msgspec.Struct)
 MAX_KEY_CHARS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+ChannelName = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+# What somebody else's program calls a conversation or a sender: printable, or nobody could read it.
+OutsideId = Annotated[str, msgspec.Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 IdempotencyKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]

@@ -9,7 +9,17 @@ from palyra.core.events import ApprovalMode, Budget
 from palyra.core.journal import RunFilter
 from palyra.core.records import QueueMode, RunPhase, RunState, Usage
 from palyra.core.replay_report import ReplayReport
-from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.methods.method import (
+    AgentName,
+    Call,
+    ChannelName,
+    Id,
+    Limit,
+    Method,
+    Mutation,
+    OutsideId,
+    Result,
+)
 from palyra.net.params import Params
 from palyra.net.subscription import Wanted
 
@@ -31,13 +41,16 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     session_id: Id | None = None
     session_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
     attachments: tuple[dict[str, Any], ...] = ()
-    agent: str | None = None
+    agent: AgentName | None = None
     queue_mode: QueueMode | None = None  # the session's
     model: str | None = None
     budget: Amounts = Amounts()
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False
     origin: str = "interactive"
+    channel: ChannelName | None = None
+    conversation_id: OutsideId | None = None
+    sender: OutsideId | None = None
     subscribe: bool = False
 
 
@@ -155,6 +168,9 @@ async def start(call: Call, params: RunStart) -> StartedRun:
         budget=Budget(**msgspec.structs.asdict(params.budget)),
         attachments=params.attachments,
         origin=params.origin,
+        channel=params.channel,
+        conversation_id=params.conversation_id,
+        sender=params.sender,
     )
     started = await call.once(
         Started,

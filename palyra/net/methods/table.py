@@ -1,9 +1,20 @@
 """The table of all methods."""
 
-from palyra.net.methods import approval, connect, run, session, system, tape, token, tool
+from palyra.net.methods import (
+    agent,
+    approval,
+    channel,
+    connect,
+    run,
+    session,
+    system,
+    tape,
+    token,
+    tool,
+)
 from palyra.net.methods.method import AnyMethod
 
-_GROUPS = (connect, system, run, tape, approval, session, tool, token)
+_GROUPS = (connect, system, run, tape, approval, session, agent, channel, tool, token)
 
 METHODS: dict[str, AnyMethod] = {
     method.name: method for group in _GROUPS for method in group.METHODS

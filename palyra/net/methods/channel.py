@@ -1,0 +1,209 @@
+"""channel.* and pairing.*: where messages come in from outside, and whose.  Operators only."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.commands import SetChannel
+from palyra.core.journal import PairingFilter
+from palyra.core.records import ChannelRecord, PairingMode, PairingRecord, PairingState
+from palyra.net.methods.method import (
+    AgentName,
+    Call,
+    ChannelName,
+    Id,
+    Limit,
+    Method,
+    Mutation,
+    OutsideId,
+    Result,
+)
+from palyra.net.params import Params
+
+Principal = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Code = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
+
+
+class ChannelList(Params, frozen=True, kw_only=True):
+    """Whose channels; everybody's without a principal."""
+
+    principal: Principal | None = None
+
+
+class ChannelSet(Mutation, frozen=True, kw_only=True):
+    """Who answers a channel, or one conversation of it; the caller's own without a principal."""
+
+    channel: ChannelName
+    principal: Principal | None = None
+    conversation_id: OutsideId | None = None
+    agent: AgentName = "default"
+    pairing: PairingMode = "required"
+
+
+class ChannelDelete(Mutation, frozen=True, kw_only=True):
+    """One channel, or one conversation of it, to be deleted."""
+
+    channel: ChannelName
+    principal: Principal | None = None
+    conversation_id: OutsideId | None = None
+
+
+class ChannelShown(Result, frozen=True, kw_only=True):
+    """Who answers; without `conversation_id`, every conversation that has none of its own."""
+
+    principal: str
+    channel: str
+    agent: str
+    pairing: PairingMode
+    created_ms: int
+    updated_ms: int
+    conversation_id: str = ""
+    deleted_ms: int | None = None
+
+
+class ChannelsShown(Result, frozen=True, kw_only=True):
+    """Channels by principal, name and conversation."""
+
+    channels: list[ChannelShown]
+
+
+class PairingList(Params, frozen=True, kw_only=True):
+    """Newest first; `cursor` is the `next_cursor` of the page before."""
+
+    principal: Principal | None = None
+    channel: ChannelName | None = None
+    state: PairingState | None = None
+    limit: Limit = 100
+    cursor: Id | None = None
+
+
+class PairingApprove(Mutation, frozen=True, kw_only=True):
+    """Let a sender in that has told its code."""
+
+    pairing_id: Id
+    code: Code
+
+
+class PairingRevoke(Mutation, frozen=True, kw_only=True):
+    """Let a sender in no more."""
+
+    pairing_id: Id
+
+
+class PairingShown(Result, frozen=True, kw_only=True):
+    """A sender and whether it is let in; its code is not here."""
+
+    pairing_id: str
+    principal: str
+    channel: str
+    sender: str
+    state: PairingState
+    requested_ms: int
+    expires_ms: int
+    attempts: int
+    by: str | None = None
+    decided_ms: int | None = None
+
+
+class Pairings(Result, frozen=True, kw_only=True):
+    """A page of pairings."""
+
+    pairings: list[PairingShown]
+    next_cursor: str | None = None
+
+
+async def list_(call: Call, params: ChannelList) -> ChannelsShown:
+    found = await call.services.channels.list_all(call.caller, params.principal)
+    return ChannelsShown(channels=[_show(channel) for channel in found])
+
+
+async def set_(call: Call, params: ChannelSet) -> ChannelShown:
+    wanted = SetChannel(
+        principal=params.principal or call.caller.principal,
+        channel=params.channel,
+        conversation_id=params.conversation_id or "",
+        agent=params.agent,
+        pairing=params.pairing,
+    )
+    channels = call.services.channels
+    return _show(
+        await call.once(
+            ChannelRecord,
+            lambda: channels.set(call.caller, wanted, call.key),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+async def delete(call: Call, params: ChannelDelete) -> ChannelShown:
+    channels = call.services.channels
+    return _show(
+        await call.once(
+            ChannelRecord,
+            lambda: channels.delete(
+                call.caller,
+                principal=params.principal or call.caller.principal,
+                channel=params.channel,
+                conversation_id=params.conversation_id or "",
+                receipt=call.key,
+            ),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+async def list_pairings(call: Call, params: PairingList) -> Pairings:
+    wanted = PairingFilter(
+        principal=params.principal,
+        channel=params.channel,
+        state=params.state,
+        before=params.cursor,
+        limit=params.limit,
+    )
+    found = await call.services.channels.list_pairings(call.caller, wanted)
+    next_cursor = found[-1].pairing_id if len(found) == params.limit else None
+    return Pairings(pairings=[_show_pairing(each) for each in found], next_cursor=next_cursor)
+
+
+async def approve(call: Call, params: PairingApprove) -> PairingShown:
+    channels = call.services.channels
+    return _show_pairing(
+        await call.once(
+            PairingRecord,
+            lambda: channels.approve(call.caller, params.pairing_id, params.code, call.key),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+async def revoke(call: Call, params: PairingRevoke) -> PairingShown:
+    channels = call.services.channels
+    return _show_pairing(
+        await call.once(
+            PairingRecord,
+            lambda: channels.revoke(call.caller, params.pairing_id, call.key),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+def _show(channel: ChannelRecord) -> ChannelShown:
+    fields = msgspec.structs.asdict(channel)
+    del fields["revision"]
+    return ChannelShown(**fields)
+
+
+def _show_pairing(pairing: PairingRecord) -> PairingShown:
+    fields = msgspec.structs.asdict(pairing)
+    del fields["revision"], fields["code_sha256"]
+    return PairingShown(**fields)
+
+
+METHODS = (
+    Method("channel.list", ChannelList, ChannelsShown, "channels:read", list_),
+    Method("channel.set", ChannelSet, ChannelShown, "channels:write", set_),
+    Method("channel.delete", ChannelDelete, ChannelShown, "channels:write", delete),
+    Method("pairing.list", PairingList, Pairings, "channels:read", list_pairings),
+    Method("pairing.approve", PairingApprove, PairingShown, "channels:write", approve),
+    Method("pairing.revoke", PairingRevoke, PairingShown, "channels:write", revoke),
+)

@@ -1,0 +1,108 @@
+"""Agents and channels as connections see them: one of each, and what was asked of them."""
+
+from typing import Any
+
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.agents import AgentChange
+from palyra.core.commands import ReceiptKey, SetChannel
+from palyra.core.journal import PairingFilter
+from palyra.core.records import AgentRecord, ChannelRecord, PairingRecord
+
+SCOUT = AgentRecord(
+    name="scout", version=2, instructions="Look round.", tools=("echo",), labels=("a",)
+)
+CHAT = ChannelRecord(principal="ann", channel="chat", agent="scout", created_ms=1, updated_ms=2)
+SAM = PairingRecord(
+    pairing_id="pai_1",
+    principal="ann",
+    channel="chat",
+    sender="sam",
+    state="pending",
+    code_sha256="secret hash",
+    requested_ms=1,
+    expires_ms=2,
+)
+
+
+class FakeAgents:
+    """One agent; changes are kept for the test and change nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def _answer(self, *asked: Any) -> AgentRecord:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(asked)
+        return SCOUT
+
+    async def list_all(self, caller: Caller) -> list[AgentRecord]:
+        return [await self._answer("list", caller.principal)]
+
+    async def get(self, caller: Caller, name: str) -> AgentRecord:
+        return await self._answer("get", caller.principal, name)
+
+    async def create(
+        self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None
+    ) -> AgentRecord:
+        return await self._answer("create", caller.principal, name, change, receipt)
+
+    async def update(
+        self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None
+    ) -> AgentRecord:
+        return await self._answer("update", caller.principal, name, change, receipt)
+
+    async def delete(
+        self, caller: Caller, name: str, receipt: ReceiptKey | None = None
+    ) -> AgentRecord:
+        return await self._answer("delete", caller.principal, name, receipt)
+
+
+class FakeChannels:
+    """One channel with one sender, alike."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def _note(self, *asked: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(asked)
+
+    async def list_all(self, caller: Caller, principal: str | None) -> list[ChannelRecord]:
+        await self._note("list", caller.principal, principal)
+        return [CHAT]
+
+    async def set(
+        self, caller: Caller, wanted: SetChannel, receipt: ReceiptKey | None = None
+    ) -> ChannelRecord:
+        await self._note("set", caller.principal, wanted, receipt)
+        return CHAT
+
+    async def delete(
+        self,
+        caller: Caller,
+        *,
+        principal: str,
+        channel: str,
+        conversation_id: str,
+        receipt: ReceiptKey | None = None,
+    ) -> ChannelRecord:
+        await self._note("delete", caller.principal, principal, channel, conversation_id, receipt)
+        return CHAT
+
+    async def list_pairings(self, caller: Caller, wanted: PairingFilter) -> list[PairingRecord]:
+        await self._note("pairings", caller.principal, wanted)
+        return [SAM]
+
+    async def approve(
+        self, caller: Caller, pairing_id: str, code: str, receipt: ReceiptKey | None = None
+    ) -> PairingRecord:
+        await self._note("approve", caller.principal, pairing_id, code, receipt)
+        return SAM
+
+    async def revoke(
+        self, caller: Caller, pairing_id: str, receipt: ReceiptKey | None = None
+    ) -> PairingRecord:
+        await self._note("revoke", caller.principal, pairing_id, receipt)
+        return SAM
