@@ -20,9 +20,9 @@ import structlog
 import trio
 
 from palyra.actors import blocking
-from palyra.actors.blocking import DedicatedThread
 from palyra.actors.child import ChildSpec
 from palyra.actors.gaps import Gaps
+from palyra.actors.journal_probe import Probe
 from palyra.actors.mailbox import Mailbox, Receiver
 from palyra.core.journal import Change, OpenReport
 from palyra.core.ports import JournalStore, RunBlocking
@@ -39,8 +39,6 @@ QUIET_TURNS = 3  # turns of the scheduler: a model that answers at once needs tw
 GROW_S = 0.001  # a batch waits no longer for what may join it
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
-PROBE_S = 0.5  # first pause before a disk that refused is tried again; doubles
-PROBE_LIMIT_S = 5.0
 CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
 
 OnCommitted = Callable[[list[tuple[str, int]]], None]  # (run_id, last committed seq)
@@ -182,7 +180,7 @@ class JournalHandle:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the last commit succeeded; a store that failed is tried again by itself."""
+        """Whether the store takes what it was last asked for; one that refused is tried again."""
         return self.desk.is_writable
 
 
@@ -194,7 +192,7 @@ async def journal(
     *,
     on_committed: OnCommitted,
     on_opened: OnOpened,
-    new_thread: Callable[[str], Thread] = DedicatedThread,
+    new_thread: Callable[[str], Thread] = blocking.DedicatedThread,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Commit what is appended until stopped; then what was queued before the stop, and close.
@@ -232,8 +230,7 @@ class _Keeper:
         self._gaps = Gaps(MAX_WAITING)
         self._unsealed_rows = 0
         self._seal_at_s = inf  # never, while nothing new is committed
-        self._probe_at_s = inf  # never, while writing works
-        self._pause_s = PROBE_S
+        self._probe = Probe()
 
     async def serve(self, messages: Receiver[Batch]) -> None:
         """Commit batches; seal and probe when it is time, also under steady load."""
@@ -250,7 +247,7 @@ class _Keeper:
         The others get a few turns before the batch is closed: what they are about to append often
         follows from the same message, and shares its sync.
         """
-        with trio.move_on_at(min(self._seal_at_s, self._probe_at_s)):
+        with trio.move_on_at(min(self._seal_at_s, self._probe.at_s)):
             batch = await messages.receive()
             with trio.CancelScope(shield=True):  # what was taken is kept
                 await _let_grow(batch)
@@ -276,20 +273,19 @@ class _Keeper:
         except Unavailable as error:
             log.warning("journal.not_closed_cleanly", error=error.message)
 
-    # --- effects ---------------------------------------------------------------------------------
-
     async def _commit(self, tickets: Sequence[Ticket]) -> None:
         """Write one batch, tell the hub, wake who waits: once for all."""
+        changes = [ticket.change for ticket in tickets]
         try:
-            outcomes = await self._thread.call(
-                self._store.commit, [ticket.change for ticket in tickets]
-            )
+            outcomes = await self._thread.call(self._store.commit, changes)
         except Unavailable as error:
-            self._note_failure(error)
-            self._gaps.note(ticket.change for ticket in tickets)
+            self._note_failure(error, changes)
+            self._gaps.note(changes)
             _settle_all(tickets, error)
         else:
             self._note_success(tickets, outcomes)
+            if not self._desk.is_writable and self._probe.is_answered_by(changes):
+                self._mark_writable()
         finally:
             _settle_all(tickets, ActorGone("the journal crashed with this change under way"))
             self._desk.waiting_rows -= sum(len(ticket.change.rows) for ticket in tickets)
@@ -307,29 +303,37 @@ class _Keeper:
                 self._unsealed_rows += len(rows)
         self._on_committed(list(heads.items()))
         self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
-        self._mark_writable()
 
-    def _note_failure(self, error: Unavailable) -> None:
+    def _note_failure(self, error: Unavailable, changes: Sequence[Change]) -> None:
         """Refuse nothing by itself: whoever appends is told by the store, as long as it fails."""
         if self._desk.is_writable:
             log.error("journal.not_writable", error=error.message)
         self._desk.is_writable = False
-        self._probe_at_s = trio.current_time() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, PROBE_LIMIT_S)
+        self._probe.note_refusal(changes, trio.current_time())
 
     def _mark_writable(self) -> None:
-        if not self._desk.is_writable:
-            log.info("journal.writable_again")
+        log.info("journal.writable_again")
         self._desk.is_writable = True
-        self._probe_at_s, self._pause_s = inf, PROBE_S
+        self._probe.end()
 
     async def _do_chores(self) -> None:
         """Probe a store that failed; sign what is new."""
         now_s = trio.current_time()
-        if now_s >= self._probe_at_s:
-            await self._commit([])
+        if now_s >= self._probe.at_s:
+            await self._try_again()
         if self._unsealed_rows >= SEAL_ROWS or now_s >= self._seal_at_s:
             await self._seal()
+
+    async def _try_again(self) -> None:
+        """Commit a probe; see `actors.journal_probe`."""
+        try:
+            (refusal,) = await self._thread.call(self._store.commit, [self._probe.padding()])
+        except Unavailable as error:
+            self._note_failure(error, ())
+            return
+        self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
+        if refusal is None:
+            self._mark_writable()
 
     async def _seal(self) -> None:
         self._unsealed_rows, self._seal_at_s = 0, inf
@@ -376,15 +380,12 @@ def report_opened(report: OpenReport) -> None:
         )
 
 
-# --- spec ----------------------------------------------------------------------------------------
-
-
 def child_spec(
     handle: JournalHandle,
     *,
     on_committed: OnCommitted,
     on_opened: OnOpened,
-    new_thread: Callable[[str], Thread] = DedicatedThread,
+    new_thread: Callable[[str], Thread] = blocking.DedicatedThread,
 ) -> ChildSpec:
     """The journal as the first child of the daemon."""
     start = partial(

@@ -30,6 +30,13 @@ from tests.store.kit import row, rows, seqs, sqlite_journal
 T = TypeVar("T")
 
 
+def size(changes: Sequence[Change]) -> int:
+    """Bytes of payloads and records, with a page for each change."""
+    payloads = sum(len(row.data) for change in changes for row in change.rows)
+    records = sum(len(msgspec.json.encode(change.records)) for change in changes)
+    return payloads + records + 4_096 * len(changes)
+
+
 class Store(MemoryJournal):
     """A store that notes its calls and fails when told to."""
 
@@ -39,15 +46,18 @@ class Store(MemoryJournal):
         self.seals_s: list[float] = []
         self.probes_s: list[float] = []
         self.fail_with: Exception | None = None
+        self.room_bytes: int | None = None  # a commit of more fails
         self.fail_seal = False
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
-        if changes:
+        if any(change.rows for change in changes):
             self.batches.append(list(changes))
         else:
             self.probes_s.append(trio.current_time())
         if self.fail_with is not None:
             raise self.fail_with
+        if self.room_bytes is not None and size(changes) > self.room_bytes:
+            raise Unavailable("journal: commit: disk full")
         return super().commit(changes)
 
     def seal(self) -> bool:
@@ -437,6 +447,39 @@ async def test_an_append_is_a_probe_too(store: Store, autojump_clock: MockClock)
         assert (True, []) == (kit.handle.is_writable, store.probes_s)
         await trio.sleep_until(trio.current_time() + 60)
         assert [] == store.probes_s
+
+
+async def test_a_nearly_full_disk_is_not_writable(store: Store, autojump_clock: MockClock) -> None:
+    """A commit that finds room proves nothing for a larger one that was refused."""
+    async with running(store) as kit:
+        store.room_bytes = 200_000
+        large = Change(rows=tuple(row("run_a", seq, data=b"x" * 30_000) for seq in range(10)))
+        assert [Unavailable] == await outcomes([kit.handle.append(large)])
+        assert not kit.handle.is_writable
+        await kit.handle.commit(rows("run_b", 0, 1))
+        assert not kit.handle.is_writable
+        await trio.sleep_until(trio.current_time() + 30)
+        assert len(store.probes_s) > 3
+        assert not kit.handle.is_writable
+        store.room_bytes = 400_000
+        await trio.sleep_until(trio.current_time() + 6)
+        writable = kit.handle.is_writable
+        await kit.handle.commit(large)
+        assert (True, True) == (writable, kit.handle.is_writable)
+
+
+async def test_a_probe_of_an_earlier_life_is_no_obstacle(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """A daemon that died after its probe had been committed is followed by one that probes."""
+    for seq in range(2):
+        async with running(store) as kit:
+            store.room_bytes = 10
+            refused = kit.handle.append(rows("run_a", 0, 100 + seq))
+            assert [Unavailable] == await outcomes([refused])
+            store.room_bytes = None
+            await trio.sleep_until(trio.current_time() + 6)
+            assert kit.handle.is_writable
 
 
 # --- the end -------------------------------------------------------------------------------------

@@ -180,15 +180,18 @@ class Case:
 
     async def start_until_refused(self, client: Client) -> None:
         """Use up what space there is: what was refused leaves room for something smaller."""
-        refusals = 0
+        refusals = self.figures["refused_while_writable"] = 0
         before = len(self.acknowledged)
         for _ in range(ATTEMPTS):
+            was_writable = (await client.status()).is_writable
             if not await self.is_start_refused(client):
                 refusals = 0
             elif refusals == REFUSALS:
                 break
-            elif not (await client.status()).is_writable:
+            elif not was_writable:  # it had said so
                 refusals += 1
+            else:
+                self.figures["refused_while_writable"] += 1
         assert refusals == REFUSALS, "the disk does not get full"
         self.figures["accepted_before_full"] = len(self.acknowledged) - before
 

@@ -8,6 +8,7 @@ happened as JSON; the exit code is 1 when anything acknowledged was lost, torn o
 
 import argparse
 import json
+import multiprocessing
 import random
 import sys
 import tempfile
@@ -201,15 +202,27 @@ def tell_many(seeds: range, synchronous: Synchronous) -> Counter[str]:
     return total
 
 
+def tell_in_parallel(seeds: range, synchronous: Synchronous, workers: int) -> Counter[str]:
+    """The same, shared among that many processes."""
+    shares = [seeds[first::workers] for first in range(workers)]
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        counts = pool.starmap(tell_many, [(share, synchronous) for share in shares])
+    total: Counter[str] = Counter(lost=0)
+    for share in counts:
+        total.update(share)
+    return total
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Power cuts on a simulated disk.")
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--synchronous", choices=("full", "normal"), default="full")
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     start_s = time.perf_counter()
     seeds = range(options.first, options.first + options.seeds)
-    counts = tell_many(seeds, options.synchronous)
+    counts = tell_in_parallel(seeds, options.synchronous, options.workers)
     elapsed_s = time.perf_counter() - start_s
     print(json.dumps({**dict(sorted(counts.items())), "seconds": round(elapsed_s, 1)}))  # noqa: T201 - its result
     return 1 if counts["lost"] else 0

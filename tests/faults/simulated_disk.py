@@ -182,14 +182,19 @@ class _PlainFile:
         pass
 
 
-@contextmanager
-def _as_sqlite() -> Generator[None, None, None]:
-    """Errors as SQLite knows them."""
-    try:
-        yield
-    except OSError as error:
-        kind = apsw.FullError if error.errno == errno.ENOSPC else apsw.IOError
-        raise kind(str(error)) from None
+class _AsSqlite:
+    """Errors as SQLite knows them; a class, because it is entered at every operation."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError):
+            kind = apsw.FullError if error.errno == errno.ENOSPC else apsw.IOError
+            raise kind(str(error)) from None
+
+
+_as_sqlite = _AsSqlite()
 
 
 class _Vfs(apsw.VFS):
@@ -206,7 +211,7 @@ class _Vfs(apsw.VFS):
         return _VfsFile(self._disk, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: FBT001, N802 - SQLite's shape
-        with _as_sqlite():
+        with _as_sqlite:
             self._disk.begin("delete")
         self._disk.files.pop(filename, None)
         super().xDelete(filename, syncdir)
@@ -229,19 +234,19 @@ class _VfsFile(apsw.VFSFile):
         super().__init__(_BASE, name, flags)
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802 - SQLite's name
-        with _as_sqlite():
+        with _as_sqlite:
             return self._disk.read(self._path, offset, amount)
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
-        with _as_sqlite():
+        with _as_sqlite:
             self._disk.write(self._path, offset, bytes(data))
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802 - SQLite's name
-        with _as_sqlite():
+        with _as_sqlite:
             self._disk.truncate(self._path, newsize)
 
     def xSync(self, flags: int) -> None:  # noqa: ARG002, N802 - SQLite's shape
-        with _as_sqlite():
+        with _as_sqlite:
             self._disk.sync(self._path)
 
     def xFileSize(self) -> int:  # noqa: N802 - SQLite's name

@@ -1,0 +1,63 @@
+"""Whether a store that refused a batch would take it now: when to try again, and with what.
+
+A commit that finds room proves nothing for a larger one.  So a probe commits as many bytes as the
+largest batch that was refused, as a receipt that has long run out: the next seal forgets it.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+from math import inf
+
+from msgspec import Raw
+
+from palyra.core.journal import Change
+from palyra.core.records import Receipt
+
+PROBE_S = 0.5  # first pause before a store that refused is tried again; doubles
+PROBE_LIMIT_S = 5.0
+PRINCIPAL = ""  # nobody's: no caller finds the padding
+BASE_BYTES = 65_536  # pages that any commit touches
+ITEM_BYTES = 1_024  # of a row or a record, beside its payload
+MOST_BYTES = 8_388_608
+
+
+class Probe:
+    """What a store still owes before it counts as writable; nothing while it works."""
+
+    def __init__(self) -> None:
+        self.at_s = inf  # when to try; never, while writing works
+        self._pause_s = PROBE_S
+        self._refused_bytes = 0
+        self._numbers = count(1)
+
+    def note_refusal(self, changes: Sequence[Change], now_s: float) -> None:
+        """A batch was refused, or a probe: wait longer each time."""
+        self._refused_bytes = max(self._refused_bytes, _measure(changes))
+        self.at_s = now_s + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PROBE_LIMIT_S)
+
+    def is_answered_by(self, changes: Sequence[Change]) -> bool:
+        """Whether the commit of these proves as much as a probe."""
+        return _measure(changes) >= self._refused_bytes
+
+    def end(self) -> None:
+        """Writing works."""
+        self.at_s, self._pause_s, self._refused_bytes = inf, PROBE_S, 0
+
+    def padding(self) -> Change:
+        """What to commit; under a new key each time, as one of an earlier life may be there."""
+        receipt = Receipt(
+            principal=PRINCIPAL,
+            key=f"probe-{next(self._numbers)}",
+            body_sha256="",
+            result=Raw(b'"%b"' % (b" " * self._refused_bytes)),
+            created_ms=0,
+        )
+        return Change(records=(receipt,))
+
+
+def _measure(changes: Sequence[Change]) -> int:
+    """Bytes that a commit takes at most, roughly."""
+    payloads = sum(len(row.data) for change in changes for row in change.rows)
+    items = sum(len(change.rows) + len(change.records) for change in changes)
+    return min(MOST_BYTES, BASE_BYTES + payloads + items * ITEM_BYTES)
