@@ -81,15 +81,16 @@ def _make_plan(order: Order, facts: InputFacts) -> Plan:
         approval=order.approval,
         seed=order.seed,
         daemon=daemon,
-        scripts_sha256=None if order.scripts is None else _hash(order.scripts),
+        scripts_sha256=_hash(order.scripts),
+        config_sha256=_hash(order.config),
     )
 
 
-def _hash(path: Path) -> str:
+def _hash(path: Path | None) -> str | None:
     try:
-        return sha256_hex(path.read_bytes())
+        return None if path is None else sha256_hex(path.read_bytes())
     except OSError as error:
-        raise InvalidParams(f"{path} cannot be read: {error.strerror}", field="scripts") from None
+        raise InvalidParams(f"{path} cannot be read: {error.strerror}") from None
 
 
 def choose_daemon(order: Order) -> str:

@@ -42,7 +42,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     approval: str
     seed: int
     daemon: str  # "own", or where the one is that is used
-    scripts_sha256: str | None
+    scripts_sha256: str | None = None
+    config_sha256: str | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -236,6 +237,7 @@ WORDS = {
     "seed": "--seed is not the one",
     "daemon": "the daemon is not the one",
     "scripts_sha256": "the scripts are not the ones",
+    "config_sha256": "the configuration is not the one",
 }
 
 

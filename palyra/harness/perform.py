@@ -62,9 +62,9 @@ class Performer:
             return _refused(work, error)
         try:
             view = await self._wait(lane, work, run_id)
-            export = await fetch_tape(lane, run_id)
         except NotFound as error:
             raise _other_daemon(error) from None
+        export = await fetch_tape(lane, run_id)
         self.directory.keep_tape(run_id, export.encode())
         return _conclude(work, view, export)
 
@@ -144,8 +144,11 @@ async def _allow(lane: Lane, run_id: str) -> None:
 
 
 async def fetch_tape(lane: Lane, run_id: str) -> str:
-    """The run's tape with its proof.  Raises NotFound."""
-    return await lane.ask(lambda client: export_run(client, run_id))
+    """The run's tape with its proof.  Raises Rejected when the daemon has no such run."""
+    try:
+        return await lane.ask(lambda client: export_run(client, run_id))
+    except NotFound as error:
+        raise _other_daemon(error) from None
 
 
 def _measure(client: Client, work: Work, options: RunOptions) -> int:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.real
 
 LOOK_EVERY_S = 0.01
 WITHIN_S = 90.0
-CASES = 90
+CASES = 60
 KILLS = 6
 MOST_RUNS = 500
 
@@ -328,3 +328,31 @@ async def test_options_for_an_own_daemon_need_one(tmp_path: Path) -> None:
         taken = await palyra(*command, str(tmp_path / "b"), "--own", home=daemon.home)
         assert 0 == taken.code, taken.err
         assert [] == await list_runs(daemon.home)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', "line 2: the id 'a' was used"),
+        (b'{"id": "a", "text": "x"}\n{"id": "b", "txet": "y"}\n', "line 2"),
+        (b"", "holds no case"),
+    ],
+)
+async def test_wrong_input_starts_nothing(tmp_path: Path, content: bytes, problem: str) -> None:
+    """Exit code 2, the line and the problem; no directory is made and no daemon started."""
+    cases = tmp_path / "cases.jsonl"
+    cases.write_bytes(content)
+    ran = await palyra("bench", "run", str(cases), "--out", str(tmp_path / "out"))
+    assert (2, True) == (ran.code, problem in ran.err)
+    assert not (tmp_path / "out").exists()
+
+
+async def test_results_of_another_daemon_are_noticed(tmp_path: Path) -> None:
+    """When the daemon's data is gone, runs are not quietly begun anew."""
+    path = write_cases(tmp_path / "cases.jsonl", [{"id": "c0", "text": "hello"}])
+    out = tmp_path / "out"
+    assert 0 == (await palyra("bench", "run", str(path), "--out", str(out))).code
+    (out / RESULTS).write_bytes(b"")
+    (out / DAEMON).rename(tmp_path / "gone")
+    ran = await palyra("bench", "run", str(path), "--out", str(out))
+    assert (1, True) == (ran.code, "is this the daemon that the results come from" in ran.err)

@@ -98,6 +98,7 @@ def test_broken_line_in_the_middle_is_refused(tmp_path: Path, name: str) -> None
         ("seed", 7),
         ("daemon", "home:/elsewhere"),
         ("scripts_sha256", "d" * 64),
+        ("config_sha256", "c" * 64),
     ],
 )
 def test_another_plan_is_refused(tmp_path: Path, name: str, value: object) -> None:
