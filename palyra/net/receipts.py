@@ -90,7 +90,8 @@ class Receipts:
                 result=msgspec.Raw(msgspec.json.encode(result)),
                 created_ms=self._now_ms(),
             )
-            await self._journal.commit(Change(records=(receipt,)))
+            with trio.CancelScope(shield=True):  # for the same reason
+                await self._journal.commit(Change(records=(receipt,)))
         return result
 
 

@@ -519,9 +519,11 @@ async def test_reset_below_the_floor_is_passed_on() -> None:
     assert Reset(reason="below_floor", floor=5) == reset
 
 
-async def test_busy_daemon_is_asked_again_later() -> None:
-    """A resubscription refused as overloaded is repeated, unseen by the consumer."""
-    refusals = [Refusal("rate_limited", "slower", retry_after_ms=1)] * 2
+@pytest.mark.parametrize("code", ["rate_limited", "unavailable"])
+async def test_busy_daemon_is_asked_again_later(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resubscription refused for the moment is repeated, unseen by the consumer."""
+    monkeypatch.setattr("palyra.net.client.line.RETRY_MS", 1)
+    refusals = [Refusal(code, "slower", retry_after_ms=1)] * 2
 
     def subscribe(connection: Connection, params: Json) -> object:
         if refusals:

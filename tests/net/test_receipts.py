@@ -46,6 +46,23 @@ class Inline:
             raise error
 
 
+class SlowInline(Inline):
+    """One whose commits take a second, whoever waits for them."""
+
+    async def commit(self, change: Change) -> None:
+        async def write() -> None:
+            await trio.sleep_until(done_s)
+            await Inline.commit(self, change)
+
+        done_s = trio.current_time() + 1.0
+        trio.lowlevel.spawn_system_task(write)
+        await trio.sleep_until(done_s + 1.0)
+
+    async def cancel_meanwhile(self, asker: trio.CancelScope) -> None:
+        await trio.sleep_until(trio.current_time() + 0.5)
+        asker.cancel()
+
+
 class Office:
     """A store, receipts over it, and an effect that counts."""
 
@@ -140,6 +157,20 @@ async def test_cancelled_request_frees_its_key(autojump_clock: Clock) -> None:
         await office.ask()
     office.gate.set()
     assert 1 == await office.ask()
+
+
+async def test_a_receipt_on_its_way_is_waited_for(autojump_clock: Clock) -> None:
+    """Who asked may hang up while the receipt is being written; a repeat finds it, not a race."""
+    office = Office()
+    journal = SlowInline(office.store)
+    office.receipts = Receipts(journal, lambda: office.now_ms)
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as first:
+            nursery.start_soon(journal.cancel_meanwhile, first)
+            await office.ask()
+        office.now_ms += 1
+        assert 1 == await office.ask()
+    assert 1 == office.effects
 
 
 async def test_receipts_expire(autojump_clock: Clock) -> None:

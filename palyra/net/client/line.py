@@ -22,6 +22,7 @@ from palyra.net.client.subscription import Inbox, Notice, Subscription
 from palyra.net.discovery import Endpoint
 
 BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
+RETRY_MS = 250  # before asking again a daemon whose journal is just coming back
 STEADY_S = 5.0  # a link that lived so long was a success: start counting failures anew
 
 
@@ -207,19 +208,22 @@ class Line:
                         decode(result, Opened), link.hello.instance_id
                     ),
                 )
-            except Overloaded as error:
+            except (Overloaded, Unavailable) as error:
                 await self._open_later(subscription, error)
             except PalyraError as error:
                 subscription.fail(error)
             if subscription not in self._subscriptions:
                 await _release(link, subscription)
 
-    async def _open_later(self, subscription: Subscription, error: Overloaded) -> None:
+    async def _open_later(
+        self, subscription: Subscription, error: Overloaded | Unavailable
+    ) -> None:
         """One that was open before is worth waiting for; a new one is the caller's decision."""
         if not subscription.was_opened:
             subscription.fail(error)
             return
-        await trio.sleep(error.retry_after_ms / 1000)
+        pause_ms = error.retry_after_ms if isinstance(error, Overloaded) else RETRY_MS
+        await trio.sleep(pause_ms / 1000)
         subscription.is_opening = False
         self._begin(subscription)
 
