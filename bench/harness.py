@@ -44,6 +44,17 @@ def measure(cases: Path, out: Path, at_once: int) -> tuple[float, float]:
     return summary["results"] / (summary["span_ms"] / 1e3), summary["results"] / took_s
 
 
+def calibrate() -> float:
+    """Milliseconds for a fixed piece of pure Python: how fast this machine is right now."""
+    took_ms = []
+    for _ in range(5):
+        began, total = time.perf_counter(), 0
+        for number in range(2_000_000):
+            total += number
+        took_ms.append((time.perf_counter() - began) * 1e3)
+    return round(statistics.median(took_ms), 1)
+
+
 def main() -> None:
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="palyra-bench-") as name:
@@ -63,6 +74,7 @@ def main() -> None:
         "bench": "harness",
         "cases": CASES,
         "at_once": figures,
+        "calibration_ms": calibrate(),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
     }
