@@ -19,11 +19,12 @@ def policy() -> None:
 @policy.command()
 @click.argument("tool")
 @click.argument("arguments", default="{}")
+@click.option("--agent", help="Who proposes it; else the default agent.")
 @shared_options
-def explain(options: Options, tool: str, arguments: str) -> None:
+def explain(options: Options, tool: str, arguments: str, agent: str | None) -> None:
     """Say what the rules answer to TOOL with ARGUMENTS (a JSON object), and why."""
     given = _parse(arguments)
-    decision = talk(options, lambda client: client.explain_policy(tool, given))
+    decision = talk(options, lambda client: client.explain_policy(tool, given, agent=agent))
     if options.as_json:
         print_json(decision)
         return

@@ -7,10 +7,11 @@ from palyra.cli.shell import Options, shared_options, talk
 
 
 @click.command()
+@click.option("--agent", help="Whose; else the default agent's, which are all there are.")
 @shared_options
-def tools(options: Options) -> None:
+def tools(options: Options, agent: str | None) -> None:
     """List what a model could call."""
-    found = talk(options, lambda client: client.list_tools())
+    found = talk(options, lambda client: client.list_tools(agent))
     if options.as_json:
         print_json(found)
         return

@@ -290,7 +290,7 @@ async def test_one_code_at_a_time(store: MemoryJournal, autojump_clock: MockCloc
         with pytest.raises(Unpaired, match="given before") as caught:
             await kit.start(**SAM)
         assert {"pairing_id": record.pairing_id} == caught.value.details
-        await trio.sleep(CODE_TTL_MS / 1000)
+        autojump_clock.jump(CODE_TTL_MS / 1000)
         with pytest.raises(IllegalState, match="expired"):
             await kit.office.channels.approve(OPERATOR, record.pairing_id, code)
         again, other = await ask_in(kit)
@@ -380,7 +380,7 @@ async def test_a_crowd_of_strangers_is_bounded(
             await kit.start(**SAM)
         assert None is caught.value.details
         assert MAX_PENDING == len(store.list_pairings(PairingFilter(limit=500)))
-        await trio.sleep(CODE_TTL_MS / 1000)
+        autojump_clock.jump(CODE_TTL_MS / 1000)
         await ask_in(kit)
 
 

@@ -102,6 +102,33 @@ VERIFIED: Json = {
     "signed_through_position": 3,
 }
 
+AGENT_SHOWN: Json = {
+    "name": "scout",
+    "version": 2,
+    "memory_scope": "principal",
+    "created_ms": 1,
+    "updated_ms": 2,
+    "instructions": "Look round.",
+    "tools": ["read_file", "echo"],
+}
+CHANNEL_SHOWN: Json = {
+    "principal": "ann",
+    "channel": "chat",
+    "agent": "scout",
+    "pairing": "required",
+    "created_ms": 1,
+    "updated_ms": 2,
+}
+PAIRING_SHOWN: Json = {
+    "pairing_id": "pai_1",
+    "principal": "ann",
+    "channel": "chat",
+    "sender": "sam",
+    "state": "pending",
+    "requested_ms": 1,
+    "expires_ms": 2,
+}
+
 LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("runs", "list"): ("run.list", {"runs": [RUN_RECORD]}, RUN),
     ("runs", "show", RUN): ("run.get", RUN_RECORD, RUN),
@@ -109,6 +136,10 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("approvals", "show", "apr_1"): ("approval.get", APPROVAL, "write_file"),
     ("sessions", "list"): ("session.list", {"sessions": [SESSION_RECORD]}, "daily"),
     ("tokens", "list"): ("token.list", {"tokens": [TOKEN_SHOWN]}, "laptop"),
+    ("agents", "list"): ("agent.list", {"agents": [AGENT_SHOWN]}, "read_file, echo"),
+    ("agents", "show", "scout"): ("agent.get", AGENT_SHOWN, "Look round."),
+    ("channels", "list"): ("channel.list", {"channels": [CHANNEL_SHOWN]}, "required"),
+    ("pairings", "list"): ("pairing.list", {"pairings": [PAIRING_SHOWN]}, "sam"),
     ("tools",): ("tool.list", {"tools": [TOOL], "hash": "h"}, "Say it again."),
     ("policy", "explain", "echo", "{}"): ("policy.explain", DECISION, "writing asks"),
     ("status",): ("system.status", STATUS, "ready"),
@@ -247,6 +278,18 @@ async def test_lost_secret_is_said() -> None:
         (("sessions", "archive", SESSION), "session.archive", SESSION_RECORD, "archived"),
         (("sessions", "reset", SESSION), "session.reset", SESSION_RECORD, "epoch 0"),
         (("tokens", "revoke", "tok_1"), "token.revoke", TOKEN_SHOWN, "revoked"),
+        (
+            ("agents", "create", "scout", "--instructions", "Look round."),
+            "agent.create",
+            AGENT_SHOWN,
+            "scout is made",
+        ),
+        (("agents", "update", "scout", "--no-tools"), "agent.update", AGENT_SHOWN, "version 2"),
+        (("agents", "delete", "scout"), "agent.delete", AGENT_SHOWN, "scout is deleted"),
+        (("channels", "set", "chat"), "channel.set", CHANNEL_SHOWN, "answered by scout"),
+        (("channels", "delete", "chat"), "channel.delete", CHANNEL_SHOWN, "is deleted"),
+        (("pairings", "approve", "pai_1", "c"), "pairing.approve", PAIRING_SHOWN, "may send"),
+        (("pairings", "revoke", "pai_1"), "pairing.revoke", PAIRING_SHOWN, "no more"),
     ],
 )
 async def test_change_is_confirmed(
@@ -425,3 +468,34 @@ async def test_client_imports_no_library_of_the_daemon() -> None:
         "print('heavy:', sorted(heavy & set(sys.modules)))"
     )
     assert "heavy: []" in await run_python(program)
+
+
+async def test_agent_options_become_fields(tmp_path: Path) -> None:
+    """What is not given is not sent; instructions may come from a file, an empty list is one."""
+    (tmp_path / "told.md").write_text("Look round.")
+    async with fake_daemon() as daemon:
+        daemon.reply_with("agent.update", AGENT_SHOWN)
+        file = f"@{tmp_path / 'told.md'}"
+        await palyra("agents", "update", "scout", "--instructions", file, url=daemon.url)
+        await palyra("agents", "update", "scout", "--no-tools", "--model", "", url=daemon.url)
+        await palyra("agents", "update", "scout", "--tool", "*", url=daemon.url)
+        sent = [params for method, params in daemon.requests if method == "agent.update"]
+    for params in sent:
+        del params["idempotency_key"]
+    assert [
+        {"name": "scout", "instructions": "Look round."},
+        {"name": "scout", "tools": [], "model": ""},
+        {"name": "scout", "tools": ["*"]},
+    ] == sent
+
+
+async def test_agent_options_that_make_no_sense() -> None:
+    """A file that is not there and tools beside none are refused before anything is sent."""
+    async with fake_daemon() as daemon:
+        lost = await palyra(
+            "agents", "create", "a", "--instructions", "@/nowhere/x", url=daemon.url
+        )
+        both = await palyra("agents", "update", "a", "--tool", "echo", "--no-tools", url=daemon.url)
+        assert [] == [name for name, _ in daemon.requests if name.startswith("agent.")]
+    assert ("/nowhere/x" in lost.err, 0) == (True, 0 if lost.code else 1)
+    assert "exclude each other" in both.err

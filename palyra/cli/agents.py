@@ -1,0 +1,133 @@
+"""`palyra agents`: who answers."""
+
+import click
+
+from palyra.cli.files import read_text
+from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.net.client import Agent
+from palyra.net.client.registry import AgentOptions
+
+COLUMNS = ("AGENT", "VERSION", "MODEL", "TOOLS", "LABELS", "CHANGED")
+
+
+@click.group()
+def agents() -> None:
+    """List, show, create, update and delete agents."""
+
+
+@agents.command("list")
+@shared_options
+def list_(options: Options) -> None:
+    """List agents, the default one first."""
+    found = talk(options, lambda client: client.list_agents())
+    if options.as_json:
+        print_json({"agents": found})
+        return
+    print_table(COLUMNS, [_row(agent) for agent in found], empty="no agents")
+
+
+def _row(agent: Agent) -> tuple[object, ...]:
+    tools = "all" if agent.tools is None else ", ".join(agent.tools) or "none"
+    return (
+        agent.name,
+        agent.version,
+        agent.model or "default",
+        tools,
+        ", ".join(agent.labels) or "-",
+        age(agent.updated_ms or None),
+    )
+
+
+@agents.command()
+@click.argument("name")
+@shared_options
+def show(options: Options, name: str) -> None:
+    """Show one agent and its instructions."""
+    agent = talk(options, lambda client: client.get_agent(name))
+    if options.as_json:
+        print_json(agent)
+        return
+    print_table(COLUMNS, [_row(agent)], empty="")
+    say(f"memory scope: {agent.memory_scope}", dim=True)
+    say(agent.instructions or "")
+
+
+_MODEL = click.option("--model", help="Name of the model; '' for the daemon's default.")
+_TOOLS = click.option(
+    "--tool", "tools", multiple=True, help="A tool it may call, once for each; '*' for all."
+)
+_NO_TOOLS = click.option("--no-tools", is_flag=True, help="It may call none.")
+_LABELS = click.option(
+    "--label", "labels", multiple=True, help="What policies know it by, once for each."
+)
+_MEMORY = click.option(
+    "--memory",
+    "memory_scope",
+    type=click.Choice(["principal", "session", "none"]),
+    help="What it may recall.",
+)
+
+
+@agents.command()
+@click.argument("name")
+@click.option("--instructions", required=True, help="What it is told; @FILE reads a file.")
+@_MODEL
+@_TOOLS
+@_NO_TOOLS
+@_LABELS
+@_MEMORY
+@shared_options
+def create(
+    options: Options, name: str, instructions: str, *, no_tools: bool, **wanted: object
+) -> None:
+    """Make an agent."""
+    given = _given(wanted, no_tools=no_tools)
+    text = read_text(instructions)
+    made = talk(options, lambda client: client.create_agent(name, text, **given))
+    _print_change(options, made, "is made")
+
+
+@agents.command()
+@click.argument("name")
+@click.option("--instructions", help="What it is told; @FILE reads a file.")
+@_MODEL
+@_TOOLS
+@_NO_TOOLS
+@_LABELS
+@_MEMORY
+@shared_options
+def update(
+    options: Options, name: str, instructions: str | None, *, no_tools: bool, **wanted: object
+) -> None:
+    """Change an agent; runs that were accepted before keep it as it was."""
+    given = _given(wanted, no_tools=no_tools)
+    text = None if instructions is None else read_text(instructions)
+    changed = talk(options, lambda client: client.update_agent(name, instructions=text, **given))
+    _print_change(options, changed, f"has version {changed.version}")
+
+
+@agents.command()
+@click.argument("name")
+@shared_options
+def delete(options: Options, name: str) -> None:
+    """Delete an agent; its open runs go on."""
+    gone = talk(options, lambda client: client.delete_agent(name))
+    _print_change(options, gone, "is deleted")
+
+
+def _given(wanted: dict[str, object], *, no_tools: bool) -> AgentOptions:
+    """The options that were given: what was not stays as it is."""
+    if no_tools and wanted["tools"]:
+        raise click.UsageError("--tool and --no-tools exclude each other")
+    given = {key: value for key, value in wanted.items() if value not in {None, ()}}
+    if no_tools:
+        given["tools"] = ()
+    return given  # type: ignore[return-value]  # click made them
+
+
+def _print_change(options: Options, agent: Agent, what: str) -> None:
+    if options.as_json:
+        print_json(agent)
+    else:
+        say(f"{agent.name} {what}")

@@ -1,0 +1,173 @@
+"""`palyra channels` and `palyra pairings`: what may come in from outside, and from whom."""
+
+from typing import get_args
+
+import click
+
+from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.records import PairingMode, PairingState
+from palyra.net.client import Channel, Pairing
+
+_PRINCIPAL = click.option("--principal", help="Whose channel; else your own.")
+_CONVERSATION = click.option(
+    "--conversation", "conversation_id", help="One conversation; else all that have no own."
+)
+
+
+@click.group()
+def channels() -> None:
+    """List, set and delete what messages may come in through."""
+
+
+@channels.command("list")
+@click.option("--principal", help="Whose channels; else everybody's.")
+@shared_options
+def list_(options: Options, principal: str | None) -> None:
+    """List channels and who answers them."""
+    found = talk(options, lambda client: client.list_channels(principal))
+    if options.as_json:
+        print_json({"channels": found})
+        return
+    columns = ("PRINCIPAL", "CHANNEL", "CONVERSATION", "AGENT", "PAIRING", "CHANGED")
+    print_table(columns, [_row(channel) for channel in found], empty="no channels")
+
+
+def _row(channel: Channel) -> tuple[object, ...]:
+    return (
+        channel.principal,
+        channel.channel,
+        channel.conversation_id or "all",
+        channel.agent,
+        channel.pairing,
+        age(channel.updated_ms),
+    )
+
+
+@channels.command("set")
+@click.argument("channel")
+@_PRINCIPAL
+@_CONVERSATION
+@click.option("--agent", help="Who answers; else the default agent.")
+@click.option("--pairing", type=click.Choice(get_args(PairingMode)), help="Default: required.")
+@shared_options
+def set_(
+    options: Options,
+    channel: str,
+    *,
+    principal: str | None,
+    conversation_id: str | None,
+    agent: str | None,
+    pairing: PairingMode | None,
+) -> None:
+    """Say who answers CHANNEL, and whether senders must be paired first."""
+    done = talk(
+        options,
+        lambda client: client.set_channel(
+            channel,
+            principal=principal,
+            conversation_id=conversation_id,
+            agent=agent,
+            pairing=pairing,
+        ),
+    )
+    _print_channel(options, done, f"is answered by {done.agent}, pairing {done.pairing}")
+
+
+@channels.command()
+@click.argument("channel")
+@_PRINCIPAL
+@_CONVERSATION
+@shared_options
+def delete(
+    options: Options, channel: str, *, principal: str | None, conversation_id: str | None
+) -> None:
+    """Let nothing in there any more."""
+    gone = talk(
+        options,
+        lambda client: client.delete_channel(
+            channel, principal=principal, conversation_id=conversation_id
+        ),
+    )
+    _print_channel(options, gone, "is deleted")
+
+
+def _print_channel(options: Options, channel: Channel, what: str) -> None:
+    if options.as_json:
+        print_json(channel)
+    else:
+        say(f"{channel.channel} of {channel.principal} {what}")
+
+
+@click.group()
+def pairings() -> None:
+    """List, approve and revoke senders."""
+
+
+@pairings.command("list")
+@click.option("--principal", help="Whose channels.")
+@click.option("--channel", help="One channel.")
+@click.option("--state", type=click.Choice(get_args(PairingState)))
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--after", "cursor", metavar="PAIRING_ID", help="Go on after this one.")
+@shared_options
+def list_pairings(
+    options: Options,
+    *,
+    principal: str | None,
+    channel: str | None,
+    state: PairingState | None,
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """List senders, newest first; never their codes."""
+    page = talk(
+        options,
+        lambda client: client.list_pairings(
+            principal=principal, channel=channel, state=state, limit=limit, cursor=cursor
+        ),
+    )
+    if options.as_json:
+        print_json(page)
+        return
+    columns = ("PAIRING", "PRINCIPAL", "CHANNEL", "STATE", "AGE", "SENDER")
+    rows = [
+        (
+            pairing.pairing_id,
+            pairing.principal,
+            pairing.channel,
+            pairing.state,
+            age(pairing.requested_ms),
+            pairing.sender,
+        )
+        for pairing in page.pairings
+    ]
+    print_table(columns, rows, empty="no senders")
+    if page.next_cursor:
+        say(f"more: --after {page.next_cursor}", dim=True)
+
+
+@pairings.command()
+@click.argument("pairing_id")
+@click.argument("code")
+@shared_options
+def approve(options: Options, pairing_id: str, code: str) -> None:
+    """Let a sender in who has told you CODE."""
+    paired = talk(options, lambda client: client.approve_pairing(pairing_id, code))
+    _print_pairing(options, paired, "may send")
+
+
+@pairings.command()
+@click.argument("pairing_id")
+@shared_options
+def revoke(options: Options, pairing_id: str) -> None:
+    """Let a sender in no more; what was started goes on."""
+    revoked = talk(options, lambda client: client.revoke_pairing(pairing_id))
+    _print_pairing(options, revoked, "may send no more")
+
+
+def _print_pairing(options: Options, pairing: Pairing, what: str) -> None:
+    if options.as_json:
+        print_json(pairing)
+    else:
+        say(f"{pairing.sender} {what} to {pairing.channel} of {pairing.principal}")
