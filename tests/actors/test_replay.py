@@ -47,8 +47,8 @@ async def settle() -> None:
 
 
 async def answer(kit: Kit, run_id: str, decision: str = "allow") -> None:
-    """Answer the run's open prompt."""
-    await settle()
+    """Answer the run's prompt once it is there."""
+    await kit.gateway.wait_run(OPERATOR, run_id, until="attention", timeout_s=60)
     (asked,) = await kit.gateway.list_approvals(OPERATOR, run_id=run_id, pending_only=True, limit=9)
     command = ResolveApproval(
         approval_id=asked.approval_id,
@@ -67,7 +67,6 @@ async def told(kit: Kit) -> str:
         say("all done"),
     ]
     run_id = await kit.start()
-    await trio.sleep(1)
     await answer(kit, run_id)
     await answer(kit, run_id, "deny")
     assert await kit.end(run_id) == "done"

@@ -206,6 +206,7 @@ def test_everything_else_matters() -> None:
 
 MUTATIONS: dict[str, dict[str, Any]] = {
     "run.start": {"text": "hi"},
+    "run.fork": {"run_id": RUN, "at_seq": 7, "text": "hi"},
     "run.steer": {"run_id": RUN, "text": "hi"},
     "run.cancel": {"run_id": RUN},
     "approval.resolve": {"approval_id": "apr_1", "decision": "allow", "digest": "d"},
