@@ -8,11 +8,12 @@ from palyra.actors.office import Office
 from palyra.actors.run import run_actor
 from palyra.actors.run_handle import RunHandle
 from palyra.core.fold import fold
+from palyra.core.journal import Change
 from palyra.core.ports import JournalStore
 from palyra.core.records import ApprovalRecord
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Begin, Cancel, Resume
-from palyra.errors import InvariantBroken
+from palyra.errors import InvariantBroken, Unavailable
 
 PAGE_ROWS = 1_000
 RETRY_S = 0.25  # between looks whether the journal takes writes again
@@ -66,11 +67,11 @@ async def resume_run(
 ) -> None:
     """A lost run's next incarnation: what the tape says, not what its last life believed.
 
-    Waits until the journal takes writes, because a resumed run begins with one.
+    Waits until what that life appended is written or refused, and the journal takes writes again.
     Cancellation: as for the run itself.
     """
     await trio.sleep(RETRY_S * handle.lost)
-    while not office.journal.is_writable:  # noqa: ASYNC110 - the journal tells nobody
+    while not await _is_through(office.journal):  # noqa: ASYNC110 - the journal tells nobody
         await trio.sleep(RETRY_S)
     recovered = await find_run(office.journal, handle.run_id)
     if recovered is None:
@@ -84,6 +85,15 @@ async def resume_run(
         handle.is_settled = True
         return
     await run_actor(handle, office, first_input(handle, office), task_status=task_status)
+
+
+async def _is_through(journal: JournalHandle) -> bool:
+    """Whether everything appended so far is settled and the journal takes writes."""
+    try:
+        await journal.commit(Change())
+    except Unavailable:
+        return False
+    return True
 
 
 def first_input(handle: RunHandle, office: Office) -> Begin | Resume | Cancel:

@@ -57,17 +57,19 @@ class Word:
 
 
 class MoodyModel:
-    """Answers after a while; sometimes calls a tool, fails, or has a bug."""
+    """Answers after a while; sometimes calls a tool, fails, or, once in a run, has a bug."""
 
     name = provider = "scripted"
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
+        self.crashed: set[str] = set()  # more would have the run left alone (`MAX_LOST`)
 
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:  # noqa: ARG002 - the port
         await trio.sleep(self.rng.choice((0, 0.001, 0.2, 2)))
         fate = self.rng.random()
-        if fate < 0.03:
+        if fate < 0.03 and request.run_id not in self.crashed:
+            self.crashed.add(request.run_id)
             raise RuntimeError("a bug")
         if fate < 0.08:
             raise ModelFailure("transient", "503")

@@ -172,7 +172,8 @@ async def test_a_message_that_was_not_committed_spoils_nothing(
         assert (await arrange(kit)).waiting == [first.run_id, third.run_id]
         wait.set()
         assert await kit.end(first.run_id) == await kit.end(third.run_id) == "done"
-        assert [heard(kit, -2), heard(kit, -1)] == [["one"], ["three"]]
+        assert [heard(kit, index) for index in (1, 2)] == [["one"], ["three"]]
+        assert len(kit.model.requests) == 3  # nobody began with what the tape does not have
 
 
 # --- steer ---------------------------------------------------------------------------------------
@@ -340,6 +341,46 @@ async def test_an_interrupt_survives_the_crash_of_what_it_ends(
         assert await kit.end(urgent[0].run_id) == await kit.end(queued.run_id) == "done"
         assert "run.recovered" not in kit.kinds(active.run_id)
         assert [heard(kit, 0), heard(kit, 1)] == [["stop"], ["queued"]]
+
+
+async def test_an_interrupt_holds_when_the_end_of_the_other_is_not_written(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The disk takes the message and refuses the cancel: the run's next life begins with it."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        kit.model.turns = [trio.Event()]
+        active = await send(kit, "busy")
+        await settle()
+        kit.journal.hold = True
+        nursery.start_soon(send, kit, "stop", "interrupt")
+        await settle()
+        later, kit.journal.queued = kit.journal.queued[1:], kit.journal.queued[:1]
+        kit.journal.flush()
+        kit.journal.queued, kit.journal.fail_with = later, Unavailable("disk full")
+        kit.journal.flush()
+        kit.journal.hold, kit.journal.fail_with = False, None
+        assert await kit.end(active.run_id) == "cancelled"
+        assert len(kit.events(active.run_id, "turn.started")) == 1
+
+
+async def test_a_crash_on_a_slow_disk_loses_no_message(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The run is resumed from what is on its way to the tape, too."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        kit.model.turns = [RuntimeError("a bug"), say("recovered")]
+        kit.journal.hold = True
+        started: list[Started] = []
+
+        async def start() -> None:
+            started.append(await send(kit, "slow"))
+
+        nursery.start_soon(start)
+        await trio.sleep(2)
+        kit.journal.release()
+        await settle()
+        with trio.fail_after(60):
+            assert await kit.end(started[0].run_id) == "done"
 
 
 # --- restart -------------------------------------------------------------------------------------
@@ -577,6 +618,7 @@ async def test_a_reset_holds_over_a_crash(store: MemoryJournal, autojump_clock: 
         old = [await send(kit, "busy"), await send(kit, "one")]
         await settle()
         session = kit.directory.keys["ann", "k"].session_id
+        await arrange(kit, paused=True)
         kit.journal.keep = 1
         with trio.move_on_after(1):
             await kit.gateway.reset_session(OPERATOR, session)
