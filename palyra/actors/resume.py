@@ -93,7 +93,7 @@ async def _is_through(journal: JournalHandle) -> bool:
         await journal.commit(Change())
     except Unavailable:
         return False
-    return True
+    return journal.is_writable  # what is nothing fits on a full disk
 
 
 def first_input(handle: RunHandle, office: Office) -> Begin | Resume | Cancel:
