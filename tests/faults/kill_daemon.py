@@ -23,16 +23,18 @@ import trio
 from palyra.core import events as ev
 from palyra.core.backoff import Backoff
 from palyra.net.client import Client, TapeEvent, line
-from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
+from tests.faults.crash_points import POINTS, CrashAt
 from tests.faults.effects import Renames
+from tests.faults.forked_daemon import ForkedDaemon
 from tests.faults.load import FOLDER, RULES, Ledger, Recipes, answer_prompts, start_runs
 
 CLIENTS, STARTERS = 3, 8  # connections, and runs of each at once
 EVENTS_A_LIFE = 400  # at most, before the next kill
 STARTING_S = 0.8  # how long a start takes, about
 WITHIN_S = 60.0  # for one life, and for the end
+CRASH_WITHIN_S, LOOK_S = 2.0, 0.005  # to come to the point of a crash, and between two looks
 QUICK = Backoff(base_s=0.02, cap_s=0.2)  # clients come back at once: a kill costs little time
 Tapes = dict[str, list[TapeEvent]]
 
@@ -40,8 +42,11 @@ Tapes = dict[str, list[TapeEvent]]
 class Storm:
     """One home, and what is done to its daemons."""
 
-    def __init__(self, base: Path, seed: int) -> None:
-        self.daemon = DaemonProcess(
+    def __init__(self, base: Path, seed: int, points: Sequence[str] = ()) -> None:
+        self.points = (
+            points  # where daemons kill themselves; anywhere from outside if there are none
+        )
+        self.daemon = ForkedDaemon(
             base,
             PALYRA_SERVER__REQUESTS_PER_S="100000",
             PALYRA_RUNS__MAX_OPEN="1000",
@@ -57,6 +62,8 @@ class Storm:
         self.ledger = Ledger()
         self.counts: Counter[str] = Counter()
         self.ready_ms: list[int] = []
+        self.crash: CrashAt | None = None  # of the daemon that runs
+        self.is_last = False  # the next daemon is to live
 
     async def rage(self, kills: int) -> Tapes:
         """So many lives under load, then one to the end; every tape."""
@@ -73,7 +80,8 @@ class Storm:
         async with trio.open_nursery() as starters:
             for _ in range(CLIENTS):
                 await starters.start(self.use)
-            for _ in range(kills):
+            for left in reversed(range(kills)):
+                self.is_last = left == 0
                 with trio.fail_after(WITHIN_S):
                     await self.kill_one()
             self.ledger.is_over = True
@@ -83,8 +91,25 @@ class Storm:
     async def start(self) -> None:
         """Start the daemon; how long it took to be ready counts."""
         began_s = trio.current_time()
-        await trio.to_thread.run_sync(self.daemon.start)
+        while True:
+            self.daemon.crash = crash = self.choose_crash()
+            try:
+                await trio.to_thread.run_sync(self.daemon.start)
+                break
+            except AssertionError:
+                if crash is None or self.daemon.process is not None:
+                    raise
+                self.counts["kills"] += 1
+                self.counts[f"at: {crash.point}"] += 1
+        self.crash = crash
         self.ready_ms.append(round(1000 * (trio.current_time() - began_s)))
+
+    def choose_crash(self) -> CrashAt | None:
+        """Where the next daemon kills itself."""
+        if not self.points or self.is_last or not self.ledger.started:
+            return None
+        point = self.rng.choice(self.points)
+        return CrashAt(point, self.rng.randint(1, POINTS[point].most))
 
     async def use(self, *, task_status: trio.TaskStatus[None]) -> None:
         """One connection with several starters."""
@@ -103,6 +128,10 @@ class Storm:
 
     async def kill_one(self) -> None:
         """Let the daemon work for a while, kill it, start the next one."""
+        if self.crash is not None:
+            await self.await_crash(self.crash)
+            await self.start()
+            return
         await self.ledger.wait_events(self.rng.randint(1, EVENTS_A_LIFE))
         await trio.sleep(self.rng.random() / 50)
         await trio.to_thread.run_sync(self.daemon.kill)
@@ -113,6 +142,18 @@ class Storm:
             await trio.to_thread.run_sync(self.daemon.kill)
             self.counts["kills_while_starting"] += 1
         await self.start()
+
+    async def await_crash(self, crash: CrashAt) -> None:
+        """Let the daemon work until it kills itself, or too long."""
+        with trio.move_on_after(CRASH_WITHIN_S):
+            while self.daemon.is_alive():  # noqa: ASYNC110 - a process tells nobody
+                await trio.sleep(LOOK_S)
+        point = "nowhere, so from outside"
+        if not self.daemon.is_alive():
+            point = crash.point
+        await trio.to_thread.run_sync(self.daemon.kill)
+        self.counts["kills"] += 1
+        self.counts[f"at: {point}"] += 1
 
     async def read_all(self) -> Tapes:
         """The tape of every run that was acknowledged, once it has ended."""
@@ -238,10 +279,10 @@ def _session_problems(tapes: Tapes) -> Iterator[str]:
 # --- the whole -----------------------------------------------------------------------------------
 
 
-def kill_many(kills: int, seed: int) -> dict[str, Any]:
-    """So many kills; sums of what happened, and what was wrong."""
+def kill_many(kills: int, seed: int, points: Sequence[str] = ()) -> dict[str, Any]:
+    """So many kills, from outside or at these points; sums of what happened, and what was wrong."""
     with tempfile.TemporaryDirectory() as name, patch.object(line, "BACKOFF", QUICK):
-        storm = Storm(Path(name), seed)
+        storm = Storm(Path(name), seed, points)
         try:
             with Renames(storm.folder) as renames:
                 tapes = trio.run(storm.rage, kills)
@@ -277,8 +318,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="kill -9 of a daemon at work.")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--points", action="store_true", help="at named points, by its own hand")
     options = parser.parse_args()
-    found = kill_many(options.kills, options.seed)
+    found = kill_many(options.kills, options.seed, list(POINTS) if options.points else ())
     sys.stdout.write(f"{json.dumps(found)}\n")
     return 1 if found["problems"] else 0
 

@@ -1,0 +1,94 @@
+"""Named places where a daemon under test kills itself: between any two of its effects.
+
+Nothing of this is in the daemon.  The process that is to serve replaces a method by one that ends
+in SIGKILL at the n-th call, before or after the real one, and only then begins to serve.
+"""
+
+import importlib
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+
+class Place(NamedTuple):
+    """A method, and whether to die before or after it."""
+
+    module: str
+    owner: str
+    name: str
+    when: Literal["before", "after"]
+    is_async: bool = False
+    most: int = 30  # the n-th call, at most
+
+
+STORE = ("palyra.store.journal", "SqliteJournal")
+ROOTS = ("palyra.store.roots", "RootsFile")
+TOOLS = ("palyra.tools.catalog", "Toolbox")
+MODEL = ("palyra.models.scripted", "Scripted")
+HUB = ("palyra.actors.hub", "Hub")
+SESSIONS = ("palyra.actors.sessions", "Sessions")
+OUTBOX = ("palyra.actors.journal", "Ticket")
+
+POINTS: dict[str, Place] = {
+    "on the wire, not on tape": Place(*HUB, "publish", "after", most=200),
+    "before a commit": Place(*STORE, "commit", "before"),
+    "committed, nobody told": Place(*STORE, "commit", "after"),
+    "told that it is committed": Place(*HUB, "committed", "after"),
+    "one ticket settled": Place(*OUTBOX, "settle", "after", most=200),
+    "before a model call": Place(*MODEL, "stream", "before", is_async=True, most=40),
+    "after a model call": Place(*MODEL, "stream", "after", is_async=True, most=40),
+    "before a tool": Place(*TOOLS, "execute", "before", is_async=True, most=20),
+    "after a tool": Place(*TOOLS, "execute", "after", is_async=True, most=20),
+    "before a root": Place(*ROOTS, "append", "before", most=2),
+    "after a root": Place(*ROOTS, "append", "after", most=2),
+    "journal open, nothing read": Place(*STORE, "open", "after", most=1),
+    "while runs are adopted": Place(*SESSIONS, "adopt", "before", most=20),
+    "one more run adopted": Place(*SESSIONS, "adopt", "after", most=20),
+    "looking for open runs": Place(*STORE, "list_open_runs", "after", most=1),
+}
+
+
+class CrashAt(Struct, frozen=True):
+    """Which point, and the how many-th time it is reached."""
+
+    point: str
+    count: int
+
+
+def arm(crash: CrashAt) -> None:
+    """Make this process kill itself there."""
+    place = POINTS[crash.point]
+    owner = getattr(importlib.import_module(place.module), place.owner)
+    real = getattr(owner, place.name)
+    setattr(owner, place.name, _wrap(real, place, crash.count))
+
+
+def _wrap(real: Callable[..., Any], place: Place, nth: int) -> Callable[..., Any]:
+    left = nth
+
+    def pass_by(when: str) -> None:
+        nonlocal left
+        left -= when == place.when
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @wraps(real)
+    def blocking(*args: Any, **named: Any) -> Any:
+        pass_by("before")
+        result = real(*args, **named)
+        pass_by("after")
+        return result
+
+    @wraps(real)
+    async def waiting(*args: Any, **named: Any) -> Any:
+        pass_by("before")
+        made: Awaitable[Any] = real(*args, **named)
+        result = await made
+        pass_by("after")
+        return result
+
+    return waiting if place.is_async else blocking
