@@ -151,6 +151,7 @@ class Daemon:
             agents=agents,
             channels=Channels(
                 self.journal,
+                self.hub,
                 agents,
                 redactor,
                 now_ms=self.host.now_ms,

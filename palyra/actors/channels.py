@@ -1,17 +1,19 @@
 """The channels: who answers what comes in from outside, and which senders are let in.
 
 Owns: nothing that a restart would miss; bindings and pairings are records of the journal.
-Talks to: the journal.  Written by: operators; a stranger's message writes a request for pairing.
+Talks to: the journal, the hub.  Written by: operators; a stranger's message writes a request for pairing.
 Never: starts anything for a sender that is not paired where the channel wants it, or keeps a code.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 import trio
 
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import receipt_for
+from palyra.actors.hub import HubHandle
 from palyra.actors.journal import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.channels import (
@@ -25,7 +27,7 @@ from palyra.core.channels import (
     revoke_pairing,
     try_code,
 )
-from palyra.core.commands import ReceiptKey, SetChannel, StartRun
+from palyra.core.commands import PairingRequested, ReceiptKey, SetChannel, StartRun
 from palyra.core.ids import NewId
 from palyra.core.journal import Change, PairingFilter
 from palyra.core.ports import JournalStore, NowMs
@@ -36,25 +38,17 @@ from palyra.errors import Conflict, InvalidParams, NotFound, TooLarge, Unpaired
 MOST_PAIRINGS = 500  # of one channel looked at for those that wait
 
 
+@dataclass(frozen=True, slots=True)
 class Channels:
     """The registry, for clients, and for messages on their way to a session."""
 
-    def __init__(
-        self,
-        journal: JournalHandle,
-        agents: Agents,
-        redactor: Redactor,
-        *,
-        now_ms: NowMs,
-        new_id: NewId,
-        new_code: Callable[[], str],
-    ) -> None:
-        self._journal = journal
-        self._agents = agents
-        self._redactor = redactor
-        self._now_ms = now_ms
-        self._new_id = new_id
-        self._new_code = new_code
+    journal: JournalHandle
+    hub: HubHandle
+    agents: Agents
+    redactor: Redactor
+    now_ms: NowMs
+    new_id: NewId
+    new_code: Callable[[], str]
 
     # --- for messages
 
@@ -69,7 +63,7 @@ class Channels:
         for field in ("channel", "conversation_id", "sender"):
             self._check_text(field, getattr(command, field))
         principal, channel = caller.principal, command.channel
-        found = await self._journal.find(lambda store: _find_binding(store, principal, command))
+        found = await self.journal.find(lambda store: _find_binding(store, principal, command))
         if found is None:
             raise NotFound(
                 f"no channel {channel!r} of {principal!r}: an operator sets it with "
@@ -83,21 +77,21 @@ class Channels:
 
     def _check_text(self, field: str, text: str | None) -> None:
         """These are stored and shown as they are."""
-        if text is not None and self._redactor.redact_text(text)[1]:
+        if text is not None and self.redactor.redact_text(text)[1]:
             raise InvalidParams(f"{field} holds a secret: choose another", field=field)
 
     async def _require_paired(self, principal: str, channel: str, sender: str | None) -> None:
         if sender is None:
             raise InvalidParams(f"the channel {channel!r} wants its senders named", field="sender")
-        known = await self._journal.find(lambda s: s.find_sender(principal, channel, sender))
+        known = await self.journal.find(lambda s: s.find_sender(principal, channel, sender))
         if known is not None and known.state == "paired":
             return
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         if known is not None and is_waiting(known, now_ms):
             raise _unpaired(known, None)
         await self._check_crowd(principal, channel, now_ms)
         blank = PairingRecord(
-            pairing_id=self._new_id("pai"),
+            pairing_id=self.new_id("pai"),
             principal=principal,
             channel=channel,
             sender=sender,
@@ -106,19 +100,32 @@ class Channels:
             requested_ms=now_ms,
             expires_ms=now_ms,
         )
-        code = self._new_code()
+        code = self.new_code()
         request = request_pairing(blank, known, code=code, now_ms=now_ms)
         try:
-            await self._journal.commit(Change(records=(request,)))
+            await self.journal.commit(Change(records=(request,)))
         except Conflict:  # another message of the sender came in between: its code is the one
             raise _unpaired(request, None) from None
+        self._tell(request)
         raise _unpaired(request, code)
+
+    def _tell(self, request: PairingRecord) -> None:
+        news = PairingRequested(
+            pairing_id=request.pairing_id,
+            principal=request.principal,
+            channel=request.channel,
+            sender=request.sender,
+            expires_ms=request.expires_ms,
+        )
+        self.hub.notify(
+            "pairing.requested", news, principal=request.principal, scope="channels:read"
+        )
 
     async def _check_crowd(self, principal: str, channel: str, now_ms: int) -> None:
         wanted = PairingFilter(
             principal=principal, channel=channel, state="pending", limit=MOST_PAIRINGS
         )
-        found = await self._journal.read(lambda store: store.list_pairings(wanted))
+        found = await self.journal.read(lambda store: store.list_pairings(wanted))
         waiting = sum(1 for pairing in found if is_waiting(pairing, now_ms))
         if waiting >= MAX_PENDING or len(found) >= MOST_PAIRINGS:
             raise Unpaired(
@@ -131,7 +138,7 @@ class Channels:
     async def list_all(self, caller: Caller, principal: str | None) -> list[ChannelRecord]:
         """By principal, channel and conversation."""
         caller.require("channels:read")
-        return await self._journal.read(lambda store: store.list_channels(principal))
+        return await self.journal.read(lambda store: store.list_channels(principal))
 
     async def set(
         self, caller: Caller, wanted: SetChannel, receipt: ReceiptKey | None = None
@@ -144,11 +151,11 @@ class Channels:
         caller.require("channels:write")
         for field in ("principal", "channel", "conversation_id"):
             self._check_text(field, getattr(wanted, field))
-        await self._agents.get_present(wanted.agent)
+        await self.agents.get_present(wanted.agent)
         before = await self._find(wanted.principal, wanted.channel, wanted.conversation_id)
         if before is None or before.deleted_ms is not None:
             await self._check_count()
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         record = ChannelRecord(
             principal=wanted.principal,
             channel=wanted.channel,
@@ -176,16 +183,14 @@ class Channels:
         found = await self._find(principal, channel, conversation_id)
         if found is None or found.deleted_ms is not None:
             raise NotFound(f"no channel {channel!r} of {principal!r}", field="channel")
-        gone = msgspec.structs.replace(
-            found, revision=found.revision + 1, deleted_ms=self._now_ms()
-        )
+        gone = msgspec.structs.replace(found, revision=found.revision + 1, deleted_ms=self.now_ms())
         await self._keep(gone, receipt)
         return gone
 
     async def list_pairings(self, caller: Caller, wanted: PairingFilter) -> list[PairingRecord]:
         """Newest first."""
         caller.require("channels:read")
-        return await self._journal.read(lambda store: store.list_pairings(wanted))
+        return await self.journal.read(lambda store: store.list_pairings(wanted))
 
     async def approve(
         self, caller: Caller, pairing_id: str, code: str, receipt: ReceiptKey | None = None
@@ -197,7 +202,7 @@ class Channels:
         """
         caller.require("channels:write")
         found = await self._get_pairing(pairing_id)
-        tried = try_code(found, code, by=caller.principal, now_ms=self._now_ms())
+        tried = try_code(found, code, by=caller.principal, now_ms=self.now_ms())
         if tried.state != "paired":
             await self._keep(tried, None)
             left = MAX_ATTEMPTS - tried.attempts
@@ -211,7 +216,7 @@ class Channels:
         """The sender is let in no more; what was started goes on."""
         caller.require("channels:write")
         found = await self._get_pairing(pairing_id)
-        revoked = revoke_pairing(found, by=caller.principal, now_ms=self._now_ms())
+        revoked = revoke_pairing(found, by=caller.principal, now_ms=self.now_ms())
         if revoked is not found:
             await self._keep(revoked, receipt)
         return revoked
@@ -219,17 +224,17 @@ class Channels:
     async def _find(
         self, principal: str, channel: str, conversation_id: str
     ) -> ChannelRecord | None:
-        return await self._journal.find(
+        return await self.journal.find(
             lambda store: store.find_channel(principal, channel, conversation_id)
         )
 
     async def _check_count(self) -> None:
-        found = await self._journal.read(lambda store: store.list_channels(None))
+        found = await self.journal.read(lambda store: store.list_channels(None))
         if len(found) >= MAX_CHANNELS:
             raise TooLarge(f"{len(found)} channels are set, the most a daemon keeps: delete one")
 
     async def _get_pairing(self, pairing_id: str) -> PairingRecord:
-        found = await self._journal.find(lambda store: store.find_pairing(pairing_id))
+        found = await self.journal.find(lambda store: store.find_pairing(pairing_id))
         if found is None:
             raise NotFound(f"no pairing {pairing_id!r}", field="pairing_id")
         return found
@@ -239,9 +244,9 @@ class Channels:
     ) -> None:
         records: list[Record] = [record]
         if receipt is not None:
-            records.append(receipt_for(receipt, record, self._now_ms()))
+            records.append(receipt_for(receipt, record, self.now_ms()))
         with trio.CancelScope(shield=True):  # done or refused, never unknown; bounded by the disk
-            await self._journal.commit(Change(records=tuple(records)))
+            await self.journal.commit(Change(records=tuple(records)))
 
 
 def _find_binding(store: JournalStore, principal: str, command: StartRun) -> ChannelRecord | None:

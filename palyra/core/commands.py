@@ -50,6 +50,16 @@ class SetChannel(msgspec.Struct, frozen=True, kw_only=True):
     pairing: PairingMode
 
 
+class PairingRequested(msgspec.Struct, frozen=True, kw_only=True):
+    """A sender waits for an operator: the news of it, without the code."""
+
+    pairing_id: str
+    principal: str
+    channel: str
+    sender: str
+    expires_ms: int
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The message is durable and belongs to this run."""
 

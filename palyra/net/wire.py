@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from palyra.actors.hub import Progress, ProgressKind
-from palyra.core.commands import Resolved
+from palyra.core.commands import PairingRequested, Resolved
 from palyra.core.records import ApprovalRecord, SessionRecord
 from palyra.core.tape import TapeRow
 from palyra.net.outbox import Piece
@@ -122,6 +122,7 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "approval.requested": ApprovalRecord,
     "approval.resolved": ApprovalResolvedNotice,
     "session.updated": SessionRecord,
+    "pairing.requested": PairingRequested,
     "system.draining": SystemDraining,
 }
 

@@ -212,6 +212,7 @@ class Kit:
             agents=agents,
             channels=Channels(
                 self.journal,  # type: ignore[arg-type]  # the inline twin
+                self.hub,
                 agents,
                 redactor,
                 now_ms=now_ms,

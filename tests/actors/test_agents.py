@@ -249,3 +249,17 @@ async def test_the_catalogue_is_the_agents(store: MemoryJournal, autojump_clock:
         assert "allow" == said.answer
         with pytest.raises(InvalidParams, match="tool list"):
             await kit.gateway.explain_policy(OPERATOR, "note", {}, "scout")
+
+
+async def test_what_is_known_is_bounded(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions and prefixes beyond the bound are read and built again; runs do not notice."""
+    monkeypatch.setattr("palyra.actors.agents.MAX_KNOWN", 1)
+    async with running(store) as kit:
+        for name in ("scout", "clerk"):
+            await make(kit, name)
+        for name in ("scout", "clerk", "scout"):
+            assert "done" == await kit.end(await kit.start(agent=name))
+            assert name == kit.model.requests[-1].agent
+        assert (1, 1) == (len(kit.office.agents._versions), len(kit.office.agents._prefixes))

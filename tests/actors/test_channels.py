@@ -6,9 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from palyra.core.access import Caller
 from palyra.core.agents import AgentChange
 from palyra.core.channels import CODE_TTL_MS, MAX_ATTEMPTS, MAX_PENDING
-from palyra.core.commands import SetChannel
+from palyra.core.commands import ReceiptKey, SetChannel
 from palyra.core.journal import PairingFilter, RunFilter
 from palyra.core.records import PairingRecord
 from palyra.errors import (
@@ -473,3 +474,50 @@ async def test_unknown_pairings_are_not_there(
             await kit.office.channels.approve(OPERATOR, "pai_x", "code")
         with pytest.raises(NotFound):
             await kit.office.channels.revoke(OPERATOR, "pai_x")
+
+
+class Inbox:
+    """A connection that keeps its notices."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.notices: list[bytes] = []
+
+    def notify(self, message: bytes) -> None:
+        self.notices.append(message)
+
+    def hang_up(self, code: int, reason: str) -> None:
+        raise AssertionError((code, reason))
+
+
+async def test_operators_hear_of_a_request(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """Once for each code, without it; nobody else hears of it."""
+    async with running(store) as kit:
+        inboxes = [Inbox(caller) for caller in (OPERATOR, STRANGER)]
+        for inbox in inboxes:
+            kit.hub.attach(inbox)
+        await bind(kit, principal="eve", pairing="required")
+        record, code = await ask_in(kit, caller=STRANGER)
+        with pytest.raises(Unpaired):
+            await kit.start(caller=STRANGER, **SAM)
+        (notice,) = inboxes[0].notices
+        assert b"pairing.requested" in notice
+        assert record.pairing_id.encode() in notice
+        assert code.replace("-", "").encode() not in notice
+        assert record.code_sha256.encode() not in notice
+        assert [] == inboxes[1].notices
+
+
+async def test_a_receipt_is_kept_with_each_change(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Approving is one commit with its receipt; revoking twice changes nothing further."""
+    async with running(store) as kit:
+        await bind(kit, pairing="required")
+        record, code = await ask_in(kit)
+        key = ReceiptKey(principal="ann", key="k", body_sha256="00")
+        await kit.office.channels.approve(OPERATOR, record.pairing_id, code, key)
+        assert None is not store.find_receipt("ann", "k", now_ms=0)
+        first = await kit.office.channels.revoke(OPERATOR, record.pairing_id)
+        assert first == await kit.office.channels.revoke(OPERATOR, record.pairing_id)
+        assert [first] == await kit.office.channels.list_pairings(OPERATOR, PairingFilter())
