@@ -48,10 +48,9 @@ class FakePerformer:
 
 @asynccontextmanager
 async def dial() -> AsyncGenerator[Client]:
-    try:
+    await trio.lowlevel.checkpoint()
+    with trio.CancelScope():
         yield cast("Client", None)
-    finally:
-        await trio.lowlevel.checkpoint()
 
 
 def write_cases(directory: Path, cases: list[Case]) -> Path:
