@@ -10,7 +10,6 @@ from functools import partial
 import msgspec
 
 from palyra.actors.approvals import receipt_for
-from palyra.actors.journal import Ticket
 from palyra.actors.office import Office
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session_handle import Begun, Divert
@@ -19,7 +18,7 @@ from palyra.core.access import Caller
 from palyra.core.commands import ReceiptKey, Started, StartRun
 from palyra.core.records import Receipt
 from palyra.core.run_steps import Steer
-from palyra.errors import ActorGone, IllegalState, InvariantBroken, Unavailable
+from palyra.errors import ActorGone, IllegalState
 
 
 async def submit(
@@ -45,7 +44,7 @@ async def submit(
             )
             placed = await _place(office, sessions, caller, waits, receipt)
     assert isinstance(placed, Begun)  # noqa: S101 - a followup is no word to anybody
-    await _committed(placed.ticket)
+    await placed.ticket.wait()
     return placed.started
 
 
@@ -107,19 +106,6 @@ async def tell(
     if session is not None and run in session.waiting:
         taken = await session.tell(run.run_id, word, receipt, timeout_s=ANSWER_S)
         if taken is not None:
-            await _committed(taken.ticket)
+            await taken.ticket.wait()
             return taken.seq
-    taken = await run.take(word, receipt=receipt, timeout_s=ANSWER_S)
-    await _committed(taken.ticket)
-    return taken.seq
-
-
-async def _committed(ticket: Ticket) -> None:
-    """Wait for the commit.  Raises what `Ticket.wait` does, Unavailable for a gap in the tape.
-
-    A gap means that an event before this one was not written and the run does not know it yet.
-    """
-    try:
-        await ticket.wait()
-    except InvariantBroken as gap:
-        raise Unavailable("the journal has just refused this run: send it again") from gap
+    return await run.hear(word, receipt=receipt, timeout_s=ANSWER_S)

@@ -17,6 +17,7 @@ from palyra.actors.approvals import Approvals
 from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
+from palyra.actors.gaps import Gaps
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.ids import new_id
@@ -80,6 +81,7 @@ class InlineJournal:
         self.hold = False
         self.keep: int | None = None  # changes that are still committed before it holds
         self.fail_with: PalyraError | None = None
+        self.gaps = Gaps(1_000)
         self.queued: list[tuple[Change, InlineTicket]] = []
         self.is_writable = True
         self.backlog = 0
@@ -97,7 +99,11 @@ class InlineJournal:
         """Commit, or fail, everything queued."""
         queued, self.queued = self.queued, []
         for change, ticket in queued:
-            ticket.error = self.fail_with or self.store.commit([change])[0]
+            ticket.error = self.fail_with or self.gaps.explain(
+                change, self.store.commit([change])[0]
+            )
+            if self.fail_with is not None:
+                self.gaps.note([change])
             if ticket.error is None and change.rows:
                 self.hub.committed([(change.rows[-1].run_id, change.rows[-1].seq)])
             ticket.done.set()
