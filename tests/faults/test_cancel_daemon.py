@@ -1,0 +1,22 @@
+"""Some cancels on every change, hundreds on demand."""
+
+import pytest
+
+from tests.faults.cancel_daemon import cancel_many
+
+pytestmark = [pytest.mark.real]
+
+
+def test_cancels_at_random_instants() -> None:
+    """One end each, nothing late, nothing left in the daemon."""
+    found = cancel_many(60, seed=1)
+    assert [] == found["problems"], found
+    assert found["ended cancelled"] > 15
+
+
+@pytest.mark.slow
+def test_hundreds_of_cancels() -> None:
+    """The same five hundred times."""
+    found = cancel_many(500, seed=2)
+    assert [] == found["problems"], found
+    assert found["ended cancelled"] > 150
