@@ -74,9 +74,10 @@ class JournalConfig(Section, frozen=True, kw_only=True):
 class Runs(Section, frozen=True, kw_only=True):
     """Bounds of runs."""
 
-    wall_ms: Annotated[_Millis, _doc("How long a run may take, waits for people excluded.")] = (
-        900_000
-    )
+    wall_ms: Annotated[_Millis, _doc("How long a run may take.")] = 900_000
+    wall_counts_approvals: Annotated[
+        bool, _doc("Whether time in which a person is asked counts as well.")
+    ] = False
     approval_ms: Annotated[_Millis, _doc("How long a person has to answer.")] = 900_000
     max_turns: Annotated[_Count, _doc("Model turns of one run.")] = 256
     max_open: Annotated[_Count, _doc("Open runs at once.")] = 10_000
@@ -321,6 +322,8 @@ def allowed_values(hint: object) -> str:
     match _type_of(hint):
         case inspect.IntType(ge=least, le=most):
             return f"a whole number from {least} to {most}"
+        case inspect.BoolType():
+            return "true or false"
         case inspect.LiteralType(values=values):
             return f"one of {', '.join(map(str, sorted(values, key=str)))}"
         case inspect.VarTupleType():

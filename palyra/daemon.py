@@ -139,6 +139,7 @@ class Daemon:
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = Limits(
             wall_ms=config.runs.wall_ms,
+            wall_counts_approvals=config.runs.wall_counts_approvals,
             approval_ms=config.runs.approval_ms,
             max_turns=config.runs.max_turns,
         )

@@ -11,6 +11,7 @@ import trio
 
 from palyra.actors.office import Office
 from palyra.core.agents import lost_agent
+from palyra.core.answer import find_flaw
 from palyra.core.context import assemble
 from palyra.core.events import RunAccepted
 from palyra.core.replay import Replay
@@ -77,5 +78,6 @@ class Replayer:
             office.setting,
             prepare=partial(office.gate.alone().prepare, prefix=prefix),
             assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
+            judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
             provider=model.provider if model is not None else "",
         )

@@ -27,6 +27,7 @@ from palyra.actors.tool_call import execute_call
 from palyra.actors.turn import ask_model
 from palyra.core import events as ev
 from palyra.core.agents import lost_agent
+from palyra.core.answer import find_flaw
 from palyra.core.approvals import first_outcome, pending_record, resolved_record
 from palyra.core.commands import Resolved
 from palyra.core.context import assemble
@@ -131,6 +132,7 @@ class _RunActor:
             office.setting,
             prepare=self.operands.prepare,
             assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
+            judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
             provider="" if model is None else model.provider,
         )
 
@@ -152,7 +154,8 @@ class _RunActor:
         """Step until the run is terminal or must be ended; turn and tools have ended on return."""
         ending: Cancel | Expire | None = Expire(wall_ms=self.wall_ms)  # unless listening ends first
         async with trio.open_nursery() as self.nursery:
-            self.wall.deadline = trio.current_time() + self.wall_ms / 1000
+            spent_ms = self.handle.run.spent_ms(with_people=self.counts_people)  # in earlier lives
+            self.wall.deadline = trio.current_time() + (self.wall_ms - spent_ms) / 1000
             self.step(first)
             self.handle.is_recovering = False
             ending = await self.listen(messages)
@@ -307,11 +310,18 @@ class _RunActor:
 
     @property
     def wall_ms(self) -> int:
-        """How long the run may take, people's time excluded."""
+        """How long the run may take."""
         return self.handle.run.accepted.budget.wall_ms or self.office.limits.wall_ms
 
+    @property
+    def counts_people(self) -> bool:
+        """Whether the time of people counts."""
+        return self.office.limits.wall_counts_approvals
+
     def stop_or_go_wall(self) -> None:
-        """The clock stands still while a person is asked."""
+        """The clock stands still while a person is asked, unless their time counts."""
+        if self.counts_people:
+            return
         if self.handle.prompts and self.wall_left_s is None:
             self.wall_left_s = self.wall.deadline - trio.current_time()
             self.wall.deadline = float("inf")

@@ -11,7 +11,7 @@ import msgspec
 
 from palyra.cli.screen import one_line, safe
 from palyra.core import events as ev
-from palyra.core.display import render_call, visible
+from palyra.core.display import describe_call
 from palyra.net.client import TapeEvent
 
 E = TypeVar("E", bound=ev.Event)
@@ -45,13 +45,6 @@ def to_json(item: TapeEvent) -> dict[str, object]:
         "kind": item.kind,
         "data": msgspec.Raw(item.data),
     }
-
-
-def describe_call(tool: str, arguments: object) -> str:
-    """One line that names a call, safe to show."""
-    if isinstance(arguments, dict):
-        return render_call(tool, arguments)
-    return visible(f"{tool}({msgspec.json.encode(arguments).decode()[:120]})")
 
 
 def _accepted(event: ev.RunAccepted) -> Line:
@@ -143,6 +136,14 @@ def _answer_rejected(event: ev.AnswerRejected) -> Line:
     return Line("✗", f"no answer yet: {event.reason}", "red")
 
 
+def _guard_warned(event: ev.GuardWarned) -> Line:
+    return Line("!", f"no progress: {event.call} ({event.rule}, {event.count} times)", "yellow")
+
+
+def _guard_blocked(event: ev.GuardBlocked) -> Line:
+    return Line("✗", f"stopped: {event.call} ({event.rule}, {event.count} times)", "red")
+
+
 def _message(event: ev.MessageCompleted) -> Line:
     return Line("«", one_line(event.text, 160))
 
@@ -155,7 +156,10 @@ def _recovered(event: ev.RunRecovered) -> Line:
 
 
 def _done(event: ev.RunDone) -> Line:
-    return Line("■", f"done: {event.reason}", "green")
+    if event.reason == "answered":
+        return Line("■", "done: answered", "green")
+    why = f": {event.missing}" if event.missing else ""
+    return Line("■", f"done: {event.reason}{why}", "yellow")
 
 
 def _failed(event: ev.RunFailed) -> Line:
@@ -185,6 +189,8 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.ToolAttested: _attested,
     ev.SteerReceived: _steered,
     ev.AnswerRejected: _answer_rejected,
+    ev.GuardWarned: _guard_warned,
+    ev.GuardBlocked: _guard_blocked,
     ev.MessageCompleted: _message,
     ev.RunRecovered: _recovered,
     ev.RunDone: _done,

@@ -33,6 +33,8 @@ SHOWN = (
     ev.ToolCompleted,
     ev.SteerReceived,
     ev.AnswerRejected,
+    ev.GuardWarned,
+    ev.GuardBlocked,
     ev.RunRecovered,
     ev.RunDone,
     ev.RunFailed,
@@ -73,6 +75,8 @@ class Story:
 
     streams: bool  # words as they come; else only the answer, once it is complete
     _streamed: dict[str, str] = field(default_factory=dict)  # by turn
+    _said: str = ""  # in the last turn, and in those that it went on from
+    _goes_on: bool = False  # the turn under way, with the text of the last one
     _is_mid_line: bool = False
 
     def tell(self, item: Item) -> None:
@@ -86,6 +90,7 @@ class Story:
                 self._end_line()
                 say("● the daemon restarted; its last words did not last", err=True, fg="cyan")
                 self._streamed.clear()
+                self._said = ""
             case _:
                 pass
 
@@ -98,10 +103,12 @@ class Story:
 
     def _tell_event(self, item: TapeEvent) -> None:
         match item.event:
-            case ev.TurnCompleted(text=text):
-                self._complete(text)
-            case ev.MessageCompleted(text=text) if not self.streams:
-                click.echo(safe(text))
+            case ev.TurnStarted(continues=continues):
+                self._goes_on = continues
+            case ev.TurnCompleted() if self.streams:
+                self._complete(item.event)
+            case ev.MessageCompleted(text=text):
+                self._conclude(text)
             case ev.Event() if isinstance(item.event, SHOWN):
                 self._end_line()
                 line = narrate(item)
@@ -109,18 +116,29 @@ class Story:
             case _:
                 pass
 
-    def _complete(self, text: str) -> None:
+    def _complete(self, event: ev.TurnCompleted) -> None:
         """Print what of a turn's text has not been streamed: deltas may be missing."""
-        if not self.streams:
-            return
-        so_far = "".join(self._streamed.values())
+        so_far, text = "".join(self._streamed.values()), event.text
         self._streamed.clear()
+        self._said = self._said + text if self._goes_on else text
         if text.startswith(so_far):
             text = text[len(so_far) :]
         else:
             self._end_line()
         click.echo(safe(text), nl=False)
         self._is_mid_line = self._is_mid_line or bool(text)
+        if event.finish_reason != "length":  # else the next turn goes on in this line
+            self._end_line()
+
+    def _conclude(self, text: str) -> None:
+        """Print what of the answer was not said in turns: all of it, if nothing was streamed."""
+        if text.startswith(self._said):
+            text = text[len(self._said) :]
+        else:
+            self._end_line()
+        if text:
+            click.echo(safe(text))
+            self._is_mid_line = False
         self._end_line()
 
     def _end_line(self) -> None:

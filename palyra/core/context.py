@@ -12,11 +12,22 @@ from typing import Any
 import msgspec
 
 from palyra.core.events import ContextAssembled
-from palyra.core.prompt import AssistantMessage, Message, ModelRequest, ToolMessage
+from palyra.core.prompt import (
+    AssistantMessage,
+    GuidanceMessage,
+    Message,
+    ModelRequest,
+    ToolMessage,
+)
 from palyra.core.records import AgentRecord
 from palyra.core.run_state import Run, transcript_with_results
 from palyra.core.tokens import estimate_tokens
 from palyra.core.tools import Catalogue
+
+CONTINUE = GuidanceMessage(
+    "Your last turn was cut off at the output limit. Go on exactly where it stopped: repeat "
+    "nothing and begin with the very next character."
+)
 
 
 class Prefix(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +62,12 @@ def assemble(
     """The request of one turn and the event that explains it.
 
     A further attempt of the same turn sees what the first one saw: words that came in between
-    wait for the next turn.
+    wait for the next turn.  A turn that goes on with a text that was cut off is told so; that is
+    part of this request only, so later turns see the text as one.
     """
     messages = transcript_with_results(run) if attempt == 1 else run.transcript
+    if run.continues(attempt):
+        messages = (*messages, CONTINUE)
     tokens = sum(_message_tokens(message) for message in messages)
     event = ContextAssembled(
         turn=turn,

@@ -45,6 +45,13 @@ def render_call(tool: str, arguments: Mapping[str, object]) -> str:
     return _cut(f"{visible(tool)}({shown})", SUMMARY_CHARS)
 
 
+def describe_call(tool: str, arguments: object) -> str:
+    """One line that names a call, whatever its arguments are."""
+    if isinstance(arguments, Mapping):
+        return render_call(tool, arguments)
+    return _cut(f"{visible(tool)}({_brief(arguments)})", SUMMARY_CHARS)
+
+
 def _brief(value: object) -> str:
     return _cut(visible(json.dumps(value, ensure_ascii=False, sort_keys=True)), _VALUE_CHARS)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from palyra.core.progress import Rule
 from palyra.core.prompt import FailureClass, FinishReason, Message, ProposedCall
 from palyra.core.records import ApprovalScope, QueueMode, Usage
 from palyra.core.tools import OutcomeStatus
@@ -104,6 +105,7 @@ class TurnStarted(Event, frozen=True, kw_only=True, gc=False):
     attempt: int
     provider: str
     model: str
+    continues: bool = False  # the text of the turn before, which was cut off
 
 
 class TurnCompleted(Event, frozen=True, kw_only=True, gc=False):
@@ -244,14 +246,34 @@ class SteerReceived(Event, frozen=True, kw_only=True, gc=False):
 
 
 class AnswerRejected(Event, frozen=True, kw_only=True, gc=False):
-    """The model's last text is not an answer."""
+    """The model's last text is not an answer; it is told so, once in a run."""
 
     KIND = "answer.rejected"
-    reason: str
+    reason: str  # a code (core.answer)
+    guidance: str = ""  # what the model is told
+
+
+class GuardWarned(Event, frozen=True, kw_only=True, gc=False):
+    """The run repeats itself; the model is told."""
+
+    KIND = "guard.warned"
+    rule: Rule
+    call: str  # which, as a person may read it
+    count: int
+    guidance: str  # what the model is told
+
+
+class GuardBlocked(Event, frozen=True, kw_only=True, gc=False):
+    """The run repeats itself and ends for that."""
+
+    KIND = "guard.blocked"
+    rule: Rule
+    call: str
+    count: int
 
 
 class MessageCompleted(Event, frozen=True, kw_only=True, gc=False):
-    """The answer."""
+    """The answer, whole or partial: the run's last event says which."""
 
     KIND = "message.completed"
     text: str
@@ -267,10 +289,12 @@ class RunRecovered(Event, frozen=True, kw_only=True, gc=False):
 
 
 class RunDone(Event, frozen=True, kw_only=True, gc=False):
-    """Ended with an answer."""
+    """Ended with an answer: `answered`, or `partial` with the cause and what is missing."""
 
     KIND = "run.done"
     reason: str
+    cause: str = ""  # a code
+    missing: str = ""  # the same as a sentence
 
 
 class RunFailed(Event, frozen=True, kw_only=True, gc=False):

@@ -10,7 +10,8 @@ from typing import Any, cast
 import msgspec
 
 from palyra.core import events as ev
-from palyra.core.prompt import AssistantMessage, ProposedCall, UserMessage
+from palyra.core.progress import observe, start_anew, told
+from palyra.core.prompt import AssistantMessage, Message, ProposedCall, UserMessage
 from palyra.core.records import Usage
 from palyra.core.run_state import (
     DENIED_BY_PERSON,
@@ -24,7 +25,14 @@ from palyra.errors import InvariantBroken
 
 def begin(run_id: str, event: ev.RunAccepted, at_ms: int) -> Run:
     """The state after `run.accepted`, the first event of every tape."""
-    return Run(run_id=run_id, state="accepted", accepted=event, created_ms=at_ms, next_seq=1)
+    return Run(
+        run_id=run_id,
+        state="accepted",
+        accepted=event,
+        created_ms=at_ms,
+        last_ms=at_ms,
+        next_seq=1,
+    )
 
 
 def apply(run: Run, event: ev.Event, at_ms: int) -> Run:
@@ -33,7 +41,7 @@ def apply(run: Run, event: ev.Event, at_ms: int) -> Run:
     if rule is None or run.is_terminal:
         raise InvariantBroken(f"{event.KIND} is not possible in state {run.state!r}")
     after = rule(run, event, at_ms)
-    return msgspec.structs.replace(after, next_seq=run.next_seq + 1)
+    return msgspec.structs.replace(after, next_seq=run.next_seq + 1, last_ms=at_ms)
 
 
 def fold(run_id: str, rows: Sequence[tuple[str, int, bytes]]) -> Run:
@@ -72,7 +80,8 @@ def _need(condition: bool, run: Run, event: ev.Event) -> None:  # noqa: FBT001 -
 @_rule(ev.ConversationInherited)
 def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: int) -> Run:
     _need(run.state == "accepted", run, event)
-    return _replace(run, transcript=(*run.transcript, *event.messages))
+    transcript = (*run.transcript, *event.messages)
+    return _replace(run, inherited=len(transcript), transcript=transcript)
 
 
 @_rule(ev.MessageReceived)
@@ -101,7 +110,7 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
     _need(run.state == "in_progress" and (is_retry or is_next), run, event)
     if is_retry:
         return _replace(run, attempt=event.attempt, turn_is_open=True)
-    _need(all(call.phase == "attested" for call in run.calls), run, event)
+    _need(_is_attested(run) and event.continues == run.is_cut, run, event)
     return _replace(
         run,
         turn=event.turn,
@@ -109,6 +118,8 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
         turn_is_open=True,
         calls=(),
         steers=(),
+        guidance=(),
+        continuations=run.continuations + 1 if event.continues else 0,
         transcript=transcript_with_results(run),
     )
 
@@ -128,9 +139,18 @@ def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Run:
         usage=used,
         recoveries=0,
         cost_usd_micros=run.cost_usd_micros + event.cost_usd_micros,
-        transcript=(*run.transcript, AssistantMessage(event.text, event.calls)),
+        transcript=_with_turn(run, event),
         calls=tuple(_named(call) for call in event.calls),
     )
+
+
+def _with_turn(run: Run, event: ev.TurnCompleted) -> tuple[Message, ...]:
+    """The conversation with what the model said; a text that goes on becomes one with its start."""
+    if not run.continuations:
+        return (*run.transcript, AssistantMessage(event.text, event.calls))
+    *before, last = run.transcript
+    start = cast("AssistantMessage", last)  # or the turn would not have continued it
+    return (*before, AssistantMessage(start.text + event.text, event.calls, start.turns + 1))
 
 
 def _named(call: ProposedCall) -> Call:
@@ -165,6 +185,7 @@ _ASKING: frozenset[CallPhase] = frozenset({"asking"})
 _GATED: frozenset[CallPhase] = frozenset({"proposed", "asking"})
 _ALLOWED: frozenset[CallPhase] = frozenset({"allowed"})
 _STARTED: frozenset[CallPhase] = frozenset({"started"})
+_CLOSED: frozenset[CallPhase] = frozenset({"named", "attested"})  # at the end of a run
 _ENDED: frozenset[CallPhase] = frozenset({"rejected", "denied", "allowed", "completed"})
 
 
@@ -193,8 +214,8 @@ def _tool_rejected(run: Run, event: ev.ToolRejected, _at_ms: int) -> Run:
 
 
 @_rule(ev.ApprovalRequested)
-def _approval_requested(run: Run, event: ev.ApprovalRequested, _at_ms: int) -> Run:
-    return _advance(
+def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Run:
+    after = _advance(
         run,
         event,
         _PROPOSED,
@@ -204,13 +225,17 @@ def _approval_requested(run: Run, event: ev.ApprovalRequested, _at_ms: int) -> R
         expires_ms=event.expires_ms,
         policy_version=event.policy_version,
     )
+    return _replace(after, asked_ms=at_ms)
 
 
 @_rule(ev.ApprovalResolved)
-def _approval_resolved(run: Run, event: ev.ApprovalResolved, _at_ms: int) -> Run:
+def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
     call = run.find_call(event.call_id)
     _need(call is not None and call.approval_id == event.approval_id, run, event)
-    return _advance(run, event, _ASKING)
+    _need(run.asked_ms is not None, run, event)
+    after = _advance(run, event, _ASKING)
+    waited_ms = max(0, at_ms - cast("int", run.asked_ms))
+    return _replace(after, asked_ms=None, people_ms=run.people_ms + waited_ms)
 
 
 @_rule(ev.ToolDecided)
@@ -256,43 +281,70 @@ def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Run:
 @_rule(ev.ToolAttested)
 def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Run:
     status = str(event.attestation.get("status", ""))
-    after = _advance(run, event, _ENDED, phase="attested", status=status)
-    return _replace(after, attestation_head=event.digest)
+    digest = str(event.attestation.get("output_sha256", ""))
+    after = _advance(run, event, _ENDED, phase="attested", status=status, output_sha256=digest)
+    progress = observe(run.progress, after.calls) if _is_attested(after) else run.progress
+    return _replace(after, attestation_head=event.digest, progress=progress)
 
 
 @_rule(ev.SteerReceived)
 def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Run:
-    return _replace(run, steers=(*run.steers, event.text))
+    return _replace(run, steers=(*run.steers, event.text), progress=start_anew(run.progress))
+
+
+def _is_attested(run: Run) -> bool:
+    return all(call.phase == "attested" for call in run.calls)
+
+
+def _is_between_turns(run: Run) -> bool:
+    return run.state == "in_progress" and not run.turn_is_open and _is_attested(run)
 
 
 @_rule(ev.AnswerRejected)
 def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Run:
-    _need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    _need(_is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
+    return _replace(run, guidance=(*run.guidance, event.guidance), rejections=run.rejections + 1)
+
+
+@_rule(ev.GuardWarned)
+def _guard_warned(run: Run, event: ev.GuardWarned, _at_ms: int) -> Run:
+    _need(_is_between_turns(run) and bool(run.calls), run, event)
+    return _replace(run, guidance=(*run.guidance, event.guidance), progress=told(run.progress))
+
+
+@_rule(ev.GuardBlocked)
+def _guard_blocked(run: Run, event: ev.GuardBlocked, _at_ms: int) -> Run:
+    _need(_is_between_turns(run) and bool(run.calls), run, event)
     return run
 
 
 @_rule(ev.MessageCompleted)
 def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Run:
-    _need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    _need(_is_between_turns(run), run, event)
     return run
 
 
 @_rule(ev.RunRecovered)
-def _run_recovered(run: Run, event: ev.RunRecovered, _at_ms: int) -> Run:
+def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Run:
     _need(event.attempt - run.recoveries in {0, 1}, run, event)
-    return _replace(run, recoveries=event.attempt, turn_is_open=False)  # an open turn is abandoned
+    stood_still = run.started_ms is None or run.asked_ms is not None
+    return _replace(
+        run,
+        recoveries=event.attempt,
+        turn_is_open=False,  # an open turn is abandoned
+        down_ms=run.down_ms + (0 if stood_still else max(0, at_ms - run.last_ms)),
+    )
 
 
 @_rule(ev.RunDone)
 def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Run:
-    _need(run.state == "in_progress", run, event)
-    _need(all(call.phase == "attested" for call in run.calls), run, event)
+    _need(_is_between_turns(run), run, event)
     return _replace(run, state="done", finished_ms=at_ms, reason=event.reason)
 
 
 @_rule(ev.RunFailed)
 def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Run:
-    _need(not run.pending_approvals, run, event)
+    _need(all(call.phase in _CLOSED for call in run.calls), run, event)
     return _replace(
         run, state="failed", finished_ms=at_ms, reason=f"{event.failure_class}: {event.reason}"
     )
@@ -300,5 +352,5 @@ def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Run:
 
 @_rule(ev.RunCancelled)
 def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Run:
-    _need(not run.pending_approvals, run, event)
+    _need(all(call.phase in _CLOSED for call in run.calls), run, event)
     return _replace(run, state="cancelled", finished_ms=at_ms, reason=event.reason)

@@ -43,6 +43,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, gc=False, tag="assistant", t
 
     text: str
     calls: tuple[ProposedCall, ...] = ()
+    turns: int = 1  # it took to write: more for a text that was cut off and gone on with
 
 
 class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="role"):
@@ -54,7 +55,13 @@ class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="
     output: str
 
 
-Message = UserMessage | AssistantMessage | ToolMessage
+class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag_field="role"):
+    """What the daemon tells the model about the run; nobody's words but the daemon's own."""
+
+    text: str
+
+
+Message = UserMessage | AssistantMessage | ToolMessage | GuidanceMessage
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):

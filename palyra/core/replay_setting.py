@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.answer import Flaw
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.prompt import ModelRequest, ProposedCall
 from palyra.core.redact import Redactor
@@ -71,6 +72,7 @@ class Answers:
         return {
             "sign": self._signature,
             "assemble": self._assemble,
+            "judge": self._judge,
             "provider": started.provider if started is not None else "",
             "limits": self._limits(),
         }
@@ -92,16 +94,18 @@ class Answers:
     def _limits(self) -> Limits:
         """As high as the run ever got, so that it ends for want of them only where it did."""
         record, last = self.record, self.record.last
-        failure = last.failure_class if isinstance(last, ev.RunFailed) else ""
+        match last:
+            case ev.RunFailed(failure_class=end) | ev.RunDone(cause=end):
+                pass
+            case _:
+                end = ""
         turns = [event.turn for event in record.find_all(ev.TurnStarted)]
         resumes = [event.attempt for event in record.find_all(ev.RunRecovered)]
         asked = record.find_next(ev.ApprovalRequested)
         return msgspec.structs.replace(
             self.now.limits,
-            max_turns=max(turns, default=0) if failure == "turn_cap" else NO_LIMIT,
-            max_recoveries=(
-                max(resumes, default=0) if failure == "recovery_exhausted" else NO_LIMIT
-            ),
+            max_turns=max(turns, default=0) if end == "turn_cap" else NO_LIMIT,
+            max_recoveries=(max(resumes, default=0) if end == "recovery_exhausted" else NO_LIMIT),
             model_retries=NO_LIMIT,
             approval_ms=asked.expires_ms - record.at_ms if asked is not None else 0,
         )
@@ -125,6 +129,18 @@ class Answers:
             messages=(),
         )
         return msgspec.structs.replace(event, turn=turn), request
+
+    def _judge(self, _run: Run) -> Flaw | None:
+        """What was said of the text of the turn that ends here."""
+        record = self.record
+        told = record.events[record.position + 1 : record.position + 3]
+        match told:
+            case [ev.AnswerRejected() as rejected, *_]:
+                return Flaw(rejected.reason, "", rejected.guidance)
+            case [_, ev.RunDone(reason="partial") as done] if done.cause != "too_large":
+                return Flaw(done.cause, done.missing, "")
+            case _:
+                return None
 
     # --- verdicts
 

@@ -5,7 +5,9 @@ and replay take the same path.  Rules:
 
 - Preparation is sequential in the model's order and stops at a call that waits for a person.
 - Execution begins when every call of the turn is prepared, in batches (`core.batches`).
-- The next turn begins when every call is attested; without calls the answer ends the run.
+- The next turn begins when every call is attested and the guard of `core.progress` has had its
+  say; without calls the text ends the run, if `core.answer` takes it for an answer.
+- A text that is none is sent back once; one that was cut off is gone on with, three times.
 - A terminal run ignores every input; so does a run that no longer expects it (a late outcome).
 """
 
@@ -13,8 +15,11 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from palyra.core import events as ev
+from palyra.core.answer import answer_text
 from palyra.core.batches import next_batch
-from palyra.core.call_steps import ask_again, attest, close_call, prepare_call
+from palyra.core.call_steps import ask_again, attest, prepare_call
+from palyra.core.end_steps import end_answered, end_failed, end_partial, end_told
+from palyra.core.partial import Ending
 from palyra.core.prompt import RETRYABLE
 from palyra.core.run_state import DENIED_BY_PERSON, Call, Run
 from palyra.core.run_steps import (
@@ -25,7 +30,6 @@ from palyra.core.run_steps import (
     Cancel,
     Execute,
     Expire,
-    Finish,
     Input,
     Report,
     Resume,
@@ -36,6 +40,10 @@ from palyra.core.run_steps import (
 )
 from palyra.core.step import Step, searched
 from palyra.errors import TooLarge
+
+MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
+MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
+PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
 
 
 def accept(
@@ -85,11 +93,9 @@ def _hear(step: Step, heard: Input) -> None:
         case CallEnded():
             _call_ended(step, heard)
         case Steer():
-            step.add(
-                ev.SteerReceived(text=heard.text, by=heard.by, attachments=heard.attachments)
-            )
+            step.add(ev.SteerReceived(text=heard.text, by=heard.by, attachments=heard.attachments))
         case Cancel() | Expire():
-            _end(step, heard)
+            end_told(step, heard)
         case _:
             assert_never(heard)
 
@@ -99,9 +105,6 @@ def _hear(step: Step, heard: Input) -> None:
 
 def _go_on(step: Step) -> None:
     """Whatever comes next between two inputs."""
-    run = step.run
-    if run.is_terminal or run.turn_is_open:
-        return
     _prepare_calls(step)
     phases = {call.phase for call in step.run.calls}
     if phases & {"asking", "started"}:
@@ -109,25 +112,44 @@ def _go_on(step: Step) -> None:
     if "allowed" in phases:
         _start_batch(step)
     else:
-        _next_turn(step)
+        _look_back(step)
+
+
+def _look_back(step: Step) -> None:
+    """Between two turns: does the run get further?"""
+    end = step.run.progress.end
+    if end is not None:
+        step.add(ev.GuardBlocked(rule=end.rule, call=end.call, count=end.count))
+        end_partial(step, Ending("no_progress", end.sentence))
+        return
+    for finding in step.run.progress.findings:
+        step.add(
+            ev.GuardWarned(
+                rule=finding.rule,
+                call=finding.call,
+                count=finding.count,
+                guidance=finding.guidance,
+            )
+        )
+    _next_turn(step)
 
 
 def _next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
     run, limits = step.run, step.setting.limits
     turn = run.turn + 1 if attempt == 1 else run.turn
     if turn > limits.max_turns:
-        _fail(
-            step,
-            "turn_cap",
-            f"no answer after {limits.max_turns} turns",
-            "raise runs.max_turns or ask for less at once",
-        )
+        sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
+        end_partial(step, Ending("turn_cap", sentence), answer_text(run) if run.is_cut else "")
         return
     assembled, request = step.setting.assemble(run, turn, attempt)
     step.add(assembled)
     step.add(
         ev.TurnStarted(
-            turn=turn, attempt=attempt, provider=step.setting.provider, model=request.model
+            turn=turn,
+            attempt=attempt,
+            provider=step.setting.provider,
+            model=request.model,
+            continues=run.continues(attempt),
         )
     )
     step.effects.append(CallModel(request=request, delay_ms=delay_ms))
@@ -142,7 +164,7 @@ def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
         _turn_broke(step, heard)
         return
     try:
-        _turn_finished(step, heard)
+        _add_turn(step, heard)
     except TooLarge as too_large:
         broke = TurnBroke(
             turn=heard.turn,
@@ -152,9 +174,11 @@ def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
             had_output=True,
         )
         _turn_broke(step, broke)
+    else:
+        _turn_finished(step)
 
 
-def _turn_finished(step: Step, heard: TurnFinished) -> None:
+def _add_turn(step: Step, heard: TurnFinished) -> None:
     result = heard.result
     step.add(
         ev.TurnCompleted(
@@ -165,15 +189,34 @@ def _turn_finished(step: Step, heard: TurnFinished) -> None:
             usage=result.usage,
             cost_usd_micros=result.cost_usd_micros,
             trace_ref=result.trace_ref,
-        )
+        ),
+        room_bytes=PROPOSAL_BYTES if result.calls else 0,
     )
-    if result.calls or step.run.steers:
+
+
+def _turn_finished(step: Step) -> None:
+    run = step.run
+    if run.calls or run.steers:
         _go_on(step)
-        return
-    step.add(ev.MessageCompleted(text=result.text))
-    is_whole = result.finish_reason == "stop" and bool(result.text.strip())
-    step.add(ev.RunDone(reason="answered" if is_whole else "partial"))
-    step.effects.append(Finish())
+    elif not run.is_cut:
+        _judge_answer(step)
+    elif run.continuations < MAX_CONTINUATIONS:
+        _next_turn(step)
+    else:
+        sentence = f"it was cut off at the model's output limit {run.continuations + 1} times"
+        end_partial(step, Ending("cut_off", sentence), answer_text(run))
+
+
+def _judge_answer(step: Step) -> None:
+    """Take the text for the answer, or send it back; what comes after that is the end."""
+    flaw = step.setting.judge(step.run)
+    if flaw is None:
+        end_answered(step)
+    elif step.run.rejections < MAX_REJECTIONS:
+        step.add(ev.AnswerRejected(reason=flaw.code, guidance=flaw.guidance))
+        _next_turn(step)
+    else:
+        end_partial(step, Ending(flaw.code, flaw.sentence))
 
 
 def _turn_broke(step: Step, heard: TurnBroke) -> None:
@@ -197,7 +240,7 @@ def _turn_broke(step: Step, heard: TurnBroke) -> None:
     if retry:
         _next_turn(step, heard.attempt + 1, delay_ms)
     else:
-        _fail(
+        end_failed(
             step,
             heard.failure_class,
             heard.detail,
@@ -299,7 +342,7 @@ def _call_ended(step: Step, heard: CallEnded) -> None:
     _go_on(step)
 
 
-# --- recovery and endings ------------------------------------------------------------------------
+# --- recovery ------------------------------------------------------------------------------------
 
 
 def _resume(step: Step) -> None:
@@ -311,7 +354,7 @@ def _resume(step: Step) -> None:
     only_waits = any(call.phase == "asking" for call in run.calls)
     attempt = run.recoveries if only_waits else run.recoveries + 1
     if attempt > limits.max_recoveries:
-        _fail(
+        end_failed(
             step,
             "recovery_exhausted",
             f"resumed {run.recoveries} times without getting further",
@@ -351,29 +394,3 @@ def _resume_call(step: Step, call: Call) -> None:
             "its outcome is unknown",
         )
     )
-
-
-def _end(step: Step, heard: Cancel | Expire) -> None:
-    if isinstance(heard, Expire):
-        _fail(
-            step,
-            "wall_clock",
-            f"the run took longer than {heard.wall_ms} ms",
-            "raise runs.wall_ms or the run's budget.wall_ms",
-        )
-        return
-    _close_all(step, heard.reason)
-    step.add(ev.RunCancelled(reason=heard.reason, by=heard.by))
-    step.effects.append(Finish())
-
-
-def _fail(step: Step, failure_class: str, reason: str, action: str) -> None:
-    _close_all(step, reason)
-    step.add(ev.RunFailed(failure_class=failure_class, reason=reason, action=action))
-    step.effects.append(Finish())
-
-
-def _close_all(step: Step, reason: str) -> None:
-    """Give every call that was proposed its end; a call only named by the model has none."""
-    for call in step.run.calls:
-        close_call(step, call, reason)

@@ -11,7 +11,14 @@ from typing import Any, Literal, cast
 import msgspec
 
 from palyra.core import events as ev
-from palyra.core.prompt import Message, ToolMessage, UserMessage
+from palyra.core.progress import Progress
+from palyra.core.prompt import (
+    AssistantMessage,
+    GuidanceMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+)
 from palyra.core.records import TERMINAL, RunPhase, RunRecord, RunState, Usage
 
 CallPhase = Literal[
@@ -51,6 +58,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     batch: int = 0
     status: str = ""
     output: str = ""
+    output_sha256: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -69,8 +77,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
+    inherited: int = 0  # messages at its beginning that are another run's
     steers: tuple[str, ...] = ()  # received, not yet shown to the model
+    guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""
+    continuations: int = 0  # turns that went on with the text of the one before, in a row
+    rejections: int = 0  # texts that were no answer
+    progress: Progress = Progress()
     usage: Usage = Usage()
     cost_usd_micros: int = 0
     tool_calls: int = 0
@@ -78,6 +91,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recoveries: int = 0  # since the run last got further
     attestation_head: str = ""  # SHA-256 of the last attestation, hex
     reason: str | None = None
+    last_ms: int = 0  # of the last event
+    asked_ms: int | None = None  # since when a person is asked
+    people_ms: int = 0  # spent waiting for people, up to the last answer
+    down_ms: int = 0  # between the last event before a restart and the first after it
 
     @property
     def is_terminal(self) -> bool:
@@ -88,6 +105,32 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def pending_approvals(self) -> int:
         """How many prompts wait for a person."""
         return sum(1 for call in self.calls if call.phase == "asking")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last turn is a text that stopped at the model's output limit."""
+        last = self.transcript[-1] if self.transcript else None
+        return (
+            self.finish_reason == "length"
+            and not (self.calls or self.steers or self.guidance or self.turn_is_open)
+            and isinstance(last, AssistantMessage)
+            and bool(last.text.strip())
+        )
+
+    def continues(self, attempt: int) -> bool:
+        """Whether the next turn, or that attempt at the open one, goes on with a cut text."""
+        return self.is_cut if attempt == 1 else self.continuations > 0
+
+    def spent_ms(self, *, with_people: bool = False) -> int:
+        """How long the daemon has worked on the run, up to its last event.
+
+        Time when no daemon ran does not count; time of people does only if asked for.
+        """
+        if self.started_ms is None:
+            return 0
+        waiting_ms = 0 if self.asked_ms is None else self.last_ms - self.asked_ms
+        idle_ms = 0 if with_people else self.people_ms + waiting_ms
+        return max(0, self.last_ms - self.started_ms - self.down_ms - idle_ms)
 
     def find_call(self, call_id: str) -> Call | None:
         """The call of the current turn with that id."""
@@ -138,6 +181,11 @@ def phase(run: RunRecord, *, is_recovering: bool = False, is_stranded: bool = Fa
 
 
 def transcript_with_results(run: Run) -> tuple[Message, ...]:
-    """The conversation the next turn sees: results in the model's order, then steers."""
+    """The conversation the next turn sees: results in the model's order, guidance, steers."""
     results = (ToolMessage(call.call_id, call.tool, call.status, call.output) for call in run.calls)
-    return (*run.transcript, *results, *(UserMessage(text) for text in run.steers))
+    return (
+        *run.transcript,
+        *results,
+        *(GuidanceMessage(text) for text in run.guidance),
+        *(UserMessage(text) for text in run.steers),
+    )

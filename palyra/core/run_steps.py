@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.answer import Flaw, find_flaw
 from palyra.core.events import ContextAssembled
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.ids import NewId
@@ -177,6 +178,7 @@ class Limits(_Data, frozen=True, kw_only=True):
     """Bounds of a run, from the configuration."""
 
     wall_ms: int = 900_000
+    wall_counts_approvals: bool = False  # whether the wall clock goes on while a person is asked
     approval_ms: int = 900_000
     max_turns: int = 256
     model_retries: int = 2
@@ -196,3 +198,4 @@ class Setting(_Data, frozen=True, kw_only=True):
     jitter_ms: Callable[[int], int]  # back-off before attempt n
     provider: str
     limits: Limits
+    judge: Callable[[Run], Flaw | None] = find_flaw  # the last turn's text as an answer

@@ -57,8 +57,8 @@ class Step:
         step.drafts.append(Draft(accepted.KIND, data, redacted))
         return step
 
-    def add(self, event: ev.Event) -> None:
-        """Redact, apply, keep.
+    def add(self, event: ev.Event, *, room_bytes: int = 0) -> None:
+        """Redact, apply, keep; with so much room left in the payload.
 
         Raises InvariantBroken when the state does not allow the event, TooLarge for one that no
         tape takes; neither changes anything.
@@ -71,10 +71,9 @@ class Step:
                 self._unsearched.append(data)
         if redacted:
             event = ev.decode_event(event.KIND, data)
-        if len(data) > MAX_PAYLOAD_BYTES:
-            raise TooLarge(
-                f"{event.KIND} has {len(data)} bytes; an event may have {MAX_PAYLOAD_BYTES}"
-            )
+        if len(data) > MAX_PAYLOAD_BYTES - room_bytes:
+            limit = MAX_PAYLOAD_BYTES - room_bytes
+            raise TooLarge(f"{event.KIND} has {len(data)} bytes; it may have {limit}")
         self.run = apply(self.run, event, self.now_ms)
         self.drafts.append(Draft(event.KIND, data, redacted))
 

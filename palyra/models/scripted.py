@@ -32,6 +32,7 @@ from palyra.core.prompt import (
     AssistantMessage,
     Delta,
     FinishReason,
+    GuidanceMessage,
     Message,
     ModelFailure,
     ModelRequest,
@@ -131,9 +132,11 @@ def find_place(messages: Sequence[Message]) -> Place:
             case UserMessage(text):
                 return Place(text, turn, tuple(reversed(results)))
             case AssistantMessage():
-                turn += 1
+                turn += message.turns
             case ToolMessage():
                 results.append(message)
+            case GuidanceMessage():
+                pass  # whatever it says, the script goes on
             case _:
                 assert_never(message)
     return Place("", turn, tuple(reversed(results)))
@@ -229,7 +232,7 @@ def _explain(directives: Directives) -> str:
 
 def _message_tokens(message: Message) -> int:
     match message:
-        case UserMessage(text):
+        case UserMessage(text) | GuidanceMessage(text):
             return estimate_tokens(text)
         case AssistantMessage(text, calls):
             return _answer_tokens(text, calls)

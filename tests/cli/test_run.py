@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from palyra.core import events as ev
-from palyra.core.prompt import ProposedCall
+from palyra.core.prompt import FinishReason, ProposedCall
 from palyra.core.records import Usage
 from palyra.net.client import Progress
 from tests.cli.command import WITHIN_S, palyra, start_palyra
@@ -75,9 +75,9 @@ def answered(decision: str) -> ev.ApprovalResolved:
     )
 
 
-def turn(text: str, *calls: ProposedCall) -> ev.TurnCompleted:
+def turn(text: str, *calls: ProposedCall, finish: FinishReason = "stop") -> ev.TurnCompleted:
     return ev.TurnCompleted(
-        turn=1, text=text, calls=calls, finish_reason="stop", usage=Usage(output_tokens=2)
+        turn=1, text=text, calls=calls, finish_reason=finish, usage=Usage(output_tokens=2)
     )
 
 
@@ -347,3 +347,59 @@ async def test_interrupt_cancels_the_run() -> None:
     assert RUN == next(
         params["run_id"] for method, params in daemon.requests if method == "run.cancel"
     )
+
+
+async def test_an_answer_in_pieces_is_shown_without_a_seam() -> None:
+    """A turn that goes on with the last one's text goes on in its line."""
+
+    async def script(person: Person, _process: trio.Process) -> None:
+        await daemon.watched.wait()
+        on = ev.TurnStarted(turn=2, attempt=1, provider="p", model="m", continues=True)
+        pieces = [
+            turn("alpha", finish="length"),
+            on,
+            turn("bet"),
+            ev.MessageCompleted(text="alphabet"),
+        ]
+        await daemon.publish(*pieces, ev.RunDone(reason="answered"))
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon:
+        play(daemon)
+        _, screen = await at_terminal(daemon, script)
+    assert 1 == screen.count("alphabet")
+
+
+@pytest.mark.parametrize("kept", ["", "alpha\n\n"])
+async def test_a_partial_answer_is_shown_after_the_turns(kept: str) -> None:
+    """What the daemon says at the end is no turn's text; what a turn said is not repeated."""
+
+    async def script(person: Person, _process: trio.Process) -> None:
+        await daemon.watched.wait()
+        text = f"{kept}[The answer stops here.]"
+        done = ev.RunDone(reason="partial", cause="cut_off", missing="it was cut off")
+        await daemon.publish(turn("alpha", finish="length"), ev.MessageCompleted(text=text), done)
+        await person.see("done: partial: it was cut off")
+
+    async with fake_daemon() as daemon:
+        play(daemon)
+        code, screen = await at_terminal(daemon, script)
+    assert 4 == code
+    assert (1, 1) == (screen.count("alpha"), screen.count("[The answer stops here.]"))
+
+
+async def test_guards_are_shown() -> None:
+    """A warning and the end that follows it, and why the answer is partial."""
+    warned = ev.GuardWarned(rule="same_read", call="read_file(a)", count=3, guidance="stop it")
+    blocked = ev.GuardBlocked(rule="same_read", call="read_file(a)", count=4)
+    done = ev.RunDone(reason="partial", cause="no_progress", missing="read_file(a) again")
+    async with fake_daemon() as daemon:
+        play(daemon, warned, blocked, ev.MessageCompleted(text="This is all."), done)
+        shown = await palyra("run", "hello", url=daemon.url)
+    assert (4, "This is all.\n") == (shown.code, shown.out)
+    for line in (
+        "no progress: read_file(a)",
+        "stopped: read_file(a)",
+        "partial: read_file(a) again",
+    ):
+        assert line in shown.err

@@ -1,6 +1,6 @@
 """Runs of every fate for properties: a list of numbers decides what happens to the run next."""
 
-from palyra.core.prompt import FailureClass
+from palyra.core.prompt import FailureClass, FinishReason
 from palyra.core.run_state import Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
@@ -20,6 +20,7 @@ from tests.core.run_world import World, turn
 TOOLS = ("allow", "deny", "ask", "refuse", "allow:effect", "allow:path_scoped", "ask:effect")
 FAILURES: tuple[FailureClass, ...] = ("transient", "auth", "malformed", "rate_limited")
 STATUSES = ("succeeded", "failed", "timed_out")
+FINISHES: tuple[FinishReason | None, ...] = (None, None, None, "length", "content_filter")
 
 
 def live(choices: list[int]) -> World:
@@ -70,7 +71,8 @@ def _likely(run: Run, choice: int) -> list[Input]:
 
 def _finished(run: Run, choice: int) -> TurnFinished:
     names = [TOOLS[(choice >> 2 * shift) % len(TOOLS)] for shift in range(choice % 5)]
-    result = turn(*names, text=f"text {choice}" if choice % 7 else "")
+    finish = FINISHES[choice // 5 % len(FINISHES)]
+    result = turn(*names, text=f"text {choice}" if choice % 7 else "", finish=finish)
     return TurnFinished(turn=run.turn, attempt=run.attempt, result=result)
 
 

@@ -7,7 +7,7 @@ from palyra.core import events as ev
 from palyra.core.context import Prefix, assemble, stable_prefix
 from palyra.core.fold import fold
 from palyra.core.gate import Allow, Deny, NeedsApproval
-from palyra.core.prompt import ModelTurn, ProposedCall
+from palyra.core.prompt import FinishReason, ModelTurn, ProposedCall
 from palyra.core.records import AgentRecord, Usage
 from palyra.core.run import accept, decide
 from palyra.core.run_state import Run
@@ -44,7 +44,7 @@ def prepare(_run: Run, call: ProposedCall) -> Preparation:
     )
 
 
-def setting(**limits: int) -> Setting:
+def setting(**limits: Any) -> Setting:
     """A setting whose clock ticks one millisecond a step and whose ids count up."""
     clock = itertools.count(1_000)
     ids = itertools.count(1)
@@ -64,13 +64,17 @@ def setting(**limits: int) -> Setting:
 class World:
     """One run, its tape and the effects so far."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, *, json_mode: bool = False, **limits: Any) -> None:
         self.setting = setting(**limits)
         self.tape: list[tuple[str, int, bytes]] = []
         self.states: list[Run] = []  # after each step
         self.effects: list[Any] = []
         accepted = ev.RunAccepted(
-            principal="ann", session_id="ses_1", agent="default", model="scripted"
+            principal="ann",
+            session_id="ses_1",
+            agent="default",
+            model="scripted",
+            json_mode=json_mode,
         )
         self.keep(accept("run_1", accepted, ev.MessageReceived(text="hello"), self.setting))
 
@@ -95,8 +99,8 @@ class World:
         return fold("run_1", self.tape)
 
 
-def turn(*tools: str, text: str = "") -> ModelTurn:
-    """A model's answer that calls these tools; ids are c1, c2 and so on."""
+def turn(*tools: str, text: str = "", finish: FinishReason | None = None) -> ModelTurn:
+    """A model's answer that calls these tools; ids are c1, c2 and so on, and so the digests."""
     calls = tuple(
         ProposedCall(call_id=f"c{index}", tool=tool, arguments={"n": index})
         for index, tool in enumerate(tools, 1)
@@ -104,6 +108,6 @@ def turn(*tools: str, text: str = "") -> ModelTurn:
     return ModelTurn(
         text=text,
         calls=calls,
-        finish_reason="tool_calls" if calls else "stop",
+        finish_reason=finish or ("tool_calls" if calls else "stop"),
         usage=Usage(input_tokens=1, output_tokens=2),
     )

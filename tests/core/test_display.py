@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core.display import SUMMARY_CHARS, render_call, render_json, visible
+from palyra.core.display import (
+    SUMMARY_CHARS,
+    describe_call,
+    render_call,
+    render_json,
+    visible,
+)
 
 TEXT = st.text(st.characters() | st.sampled_from("\u202e\u200b\ufeff\x1b\n\u0430a\uff41\U000e0041"))
 VALUES = st.recursive(
@@ -78,3 +84,12 @@ def test_a_long_call_says_that_it_is_cut() -> None:
     """A cut line tells how much is missing."""
     shown = render_call("echo", {f"name{n}": n for n in range(100)})
     assert shown[SUMMARY_CHARS:].startswith("… (+")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [({"a": 1}, "t(a=1)"), ([1, "\u202e"], 't([1, "\\u202e"])'), ("x" * 90, f'"{"x" * 59}…')],
+)
+def test_a_call_is_described_whatever_its_arguments_are(arguments: object, shown: str) -> None:
+    """A model may write anything where an object belongs."""
+    assert shown in describe_call("t", arguments)

@@ -1,0 +1,65 @@
+"""The steps that end a run: with an answer, with part of one, or without.
+
+Whatever the end, every call that was proposed is closed and attested before it.
+"""
+
+from palyra.core import events as ev
+from palyra.core.answer import answer_text
+from palyra.core.call_steps import close_call
+from palyra.core.excerpt import excerpt
+from palyra.core.partial import Ending, partial_answer
+from palyra.core.run_steps import Cancel, Expire, Finish
+from palyra.core.step import Step
+from palyra.errors import TooLarge
+
+KEPT_BYTES = 32_768  # of an answer that no event takes: its pieces stand on the tape as turns
+
+
+def end_answered(step: Step) -> None:
+    """The last turn's text is the answer."""
+    try:
+        step.add(ev.MessageCompleted(text=answer_text(step.run)))
+    except TooLarge as refused:
+        end_partial(step, Ending("too_large", refused.message), answer_text(step.run))
+        return
+    step.add(ev.RunDone(reason="answered"))
+    step.effects.append(Finish())
+
+
+def end_partial(step: Step, ending: Ending, kept: str = "") -> None:
+    """There is no more than this: what was done, what was not, and why."""
+    try:
+        step.add(ev.MessageCompleted(text=partial_answer(step.run, ending, kept)))
+    except TooLarge:
+        kept, _ = excerpt(kept, KEPT_BYTES)
+        step.add(ev.MessageCompleted(text=partial_answer(step.run, ending, kept)))
+    step.add(ev.RunDone(reason="partial", cause=ending.cause, missing=ending.sentence))
+    step.effects.append(Finish())
+
+
+def end_failed(step: Step, failure_class: str, reason: str, action: str) -> None:
+    """Something broke; `action` says what somebody can do about it."""
+    _close_all(step, reason)
+    step.add(ev.RunFailed(failure_class=failure_class, reason=reason, action=action))
+    step.effects.append(Finish())
+
+
+def end_told(step: Step, heard: Cancel | Expire) -> None:
+    """Somebody, or the wall clock, said so."""
+    if isinstance(heard, Expire):
+        end_failed(
+            step,
+            "wall_clock",
+            f"the run took longer than {heard.wall_ms} ms",
+            "raise runs.wall_ms or the run's budget.wall_ms",
+        )
+        return
+    _close_all(step, heard.reason)
+    step.add(ev.RunCancelled(reason=heard.reason, by=heard.by))
+    step.effects.append(Finish())
+
+
+def _close_all(step: Step, reason: str) -> None:
+    """Give every call that was proposed its end; a call only named by the model has none."""
+    for call in step.run.calls:
+        close_call(step, call, reason)

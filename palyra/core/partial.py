@@ -1,0 +1,102 @@
+"""The partial answer: what a run that ends without an answer still has to say.
+
+Computed from what the calls came to, never from what the model says of them: what was done, what
+was not, and why there is no more.  In JSON mode it is a JSON object, so whoever parses answers
+can parse this one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from palyra.core.display import describe_call, visible
+from palyra.core.prompt import AssistantMessage, Message, ProposedCall, ToolMessage
+from palyra.core.run_state import Run, transcript_with_results
+
+MAX_LISTED = 20  # calls in each list; more are counted
+_DETAIL_CHARS = 160  # of what a tool said
+_SAYS = {
+    "failed": "failed",
+    "denied": "denied",
+    "rejected": "malformed",
+    "timed_out": "stopped at its deadline",
+    "cancelled": "stopped",
+    "unknown": "it is unknown whether it took effect",
+}
+
+
+class Ending(NamedTuple):
+    """Why a run ends without a whole answer."""
+
+    cause: str  # a code for programs
+    sentence: str  # the same for people
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run got done and what not; the JSON of it is the partial answer in JSON mode."""
+
+    partial: bool = True
+    cause: str
+    reason: str
+    done: list[str]
+    not_done: list[str]
+
+
+def partial_answer(run: Run, ending: Ending, kept: str = "") -> str:
+    """The partial answer; `kept` is the beginning of an answer that was cut off."""
+    done, not_done = _sort_calls(transcript_with_results(run)[run.inherited :])
+    if run.accepted.json_mode:
+        account = Account(cause=ending.cause, reason=ending.sentence, done=done, not_done=not_done)
+        return msgspec.json.encode(account).decode()
+    if kept:
+        lines = [kept, "", f"[The answer stops here: {ending.sentence}.]"]
+    else:
+        lines = [f"This run ended without a full answer: {ending.sentence}."]
+    lines += [*_section("Done", done), *_section("Not done", not_done)]
+    if not (done or not_done):
+        lines += ["", "No tool was called."]
+    return "\n".join(lines)
+
+
+def _section(title: str, entries: Sequence[str]) -> list[str]:
+    return ["", f"{title}:", *(f"- {entry}" for entry in entries)] if entries else []
+
+
+def _sort_calls(messages: Iterable[Message]) -> tuple[list[str], list[str]]:
+    """What succeeded, and what at its last try did not, in the order of the first try."""
+    succeeded: dict[str, int] = {}
+    missed: dict[str, str] = {}
+    for call, result in _results(messages):
+        named = describe_call(call.tool, call.arguments)
+        if result.status == "succeeded":
+            succeeded[named] = succeeded.get(named, 0) + 1
+            missed.pop(named, None)
+        else:
+            missed[named] = f"{named}: {_why(result)}"
+    done = [
+        f"{named} ({count} times)" if count > 1 else named for named, count in succeeded.items()
+    ]
+    return _cut(done), _cut(list(missed.values()))
+
+
+def _results(messages: Iterable[Message]) -> Iterator[tuple[ProposedCall, ToolMessage]]:
+    """Each call with its result; ids repeat from turn to turn."""
+    calls: dict[str, ProposedCall] = {}
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            calls = {call.call_id: call for call in message.calls}
+        elif isinstance(message, ToolMessage) and message.call_id in calls:
+            yield calls[message.call_id], message
+
+
+def _why(result: ToolMessage) -> str:
+    line = visible(" ".join(result.output.split()))
+    said = line if len(line) <= _DETAIL_CHARS else f"{line[:_DETAIL_CHARS]}…"
+    status = _SAYS.get(result.status, result.status)
+    return f"{status} ({said})" if said else status
+
+
+def _cut(entries: list[str]) -> list[str]:
+    more = len(entries) - MAX_LISTED
+    return [*entries[:MAX_LISTED], f"… and {more} more"] if more > 0 else entries
