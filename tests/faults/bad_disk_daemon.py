@@ -128,7 +128,7 @@ def play_with(fail_at: int | None) -> tuple[SimulatedDisk, Counter[str], list[st
             session.counts["not started"] += 1
         except* trio.TooSlowError:
             problems.append("it does not come to its end")
-        operations = disk.operations
+        operations, disk.fail_at = disk.operations, None  # the look is not part of the session
         problems += session.check(mounted)
         disk.operations = operations
     return disk, session.counts, [f"{fail_at}: {problem}" for problem in problems]

@@ -1,0 +1,83 @@
+"""The journal's actor crashes inside a daemon: everything above it begins anew from the tapes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from palyra.config import load
+from palyra.core.commands import StartRun
+from palyra.core.events import TERMINAL_KINDS
+from palyra.core.journal import Change
+from palyra.daemon import Daemon
+from palyra.errors import ActorGone, PalyraError, Unavailable
+from palyra.store.memory_journal import MemoryJournal
+from tests.faults.bad_disk_daemon import OPERATOR
+from tests.store.kit import KEYS
+
+pytestmark = pytest.mark.real
+RUNS = 6
+WITHIN_S = 20.0
+
+
+class Fragile(MemoryJournal):
+    """Its n-th commit of events ends in a bug, before or after the events are there."""
+
+    def __init__(self, crash_at: int, *, is_late: bool) -> None:
+        super().__init__()
+        self.left = crash_at
+        self.is_late = is_late
+
+    def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
+        self.left -= any(change.rows for change in changes)
+        if self.left == 0:
+            self.left = -1
+            if self.is_late:
+                super().commit(changes)
+            raise RuntimeError("a bug in the store")
+        return super().commit(changes)
+
+
+async def start_some(daemon: Daemon) -> list[str]:
+    """Runs that were acknowledged; it is tried again while the tree restarts."""
+    started: list[str] = []
+    while len(started) < RUNS:
+        command = StartRun(text=f'/call echo {{"text": "{len(started)}"}}')
+        try:
+            started.append((await daemon.gateway.start_run(OPERATOR, command)).run_id)
+        except (ActorGone, Unavailable):
+            await trio.lowlevel.checkpoint()
+    return started
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("crash_at", [1, 2, 3, 5])
+async def test_a_daemon_outlives_a_crash_of_its_journal(
+    tmp_path: Path, crash_at: int, *, is_late: bool
+) -> None:
+    """What was acknowledged goes on to its one end, and new runs are taken again."""
+    for folder in ("home", "workspace"):
+        (tmp_path / folder).mkdir(mode=0o700)
+    config = load(
+        home=tmp_path / "home", overrides={"tools.workspace": str(tmp_path / "workspace")}
+    )
+    store = Fragile(crash_at, is_late=is_late)
+    daemon = Daemon(config, keys=KEYS, operator_token="operator-token", store=store)
+    with capture_logs(), trio.fail_after(WITHIN_S):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(daemon.run)
+            await daemon.wait_ready()
+            started = await start_some(daemon)
+            for run_id in started:
+                await daemon.gateway.wait_run(
+                    OPERATOR, run_id, until="terminal", timeout_s=WITHIN_S
+                )
+            (journal,) = [c for c in daemon.snapshot().children if c.id == "journal"]
+            daemon.stop("seen enough")
+    assert 1 == journal.restarts
+    store.open()
+    for run_id in started:
+        kinds = [row.kind for row in store.read_tape(run_id, after_seq=-1, limit=100).rows]
+        assert ["run.done"] == [kind for kind in kinds if kind in TERMINAL_KINDS] == kinds[-1:]
