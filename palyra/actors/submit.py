@@ -35,13 +35,11 @@ async def submit(
     """
     placed = await _place(office, sessions, caller, command, receipt)
     if isinstance(placed, Divert):
-        session_id = placed.run.run.accepted.session_id
         try:
             placed = await _steer(office, placed.run, caller, command, receipt)
         except (IllegalState, ActorGone):  # it is ending, or crashed before it took the word
-            waits = msgspec.structs.replace(
-                command, session_id=session_id, session_key=None, queue_mode="followup"
-            )
+            # By the name it came with: a session whose first commit failed has no record.
+            waits = msgspec.structs.replace(command, queue_mode="followup")
             placed = await _place(office, sessions, caller, waits, receipt)
     assert isinstance(placed, Begun)  # noqa: S101 - a followup is no word to anybody
     await placed.ticket.wait()

@@ -1,14 +1,24 @@
 """Queues as they live: every mode through the gateway, on virtual time and over restarts."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from palyra.actors.run_handle import RunHandle
 from palyra.core.commands import ChangeQueue, Queue, ReceiptKey, Started, StartRun
 from palyra.core.prompt import UserMessage
-from palyra.errors import Conflict, Forbidden, IllegalState, NotFound, Overloaded, Unavailable
+from palyra.core.records import SessionRecord
+from palyra.errors import (
+    ActorGone,
+    Conflict,
+    Forbidden,
+    IllegalState,
+    NotFound,
+    Overloaded,
+    Unavailable,
+)
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.office_kit import OPERATOR, STRANGER, Kit, call, running, say
 from tests.actors.test_runs import settle
@@ -196,6 +206,25 @@ async def test_a_steer_is_a_word_to_the_active_run(
         kit.gate_open.set()
         await kit.end(active.run_id)
         assert heard(kit) == ["work", "be brief"]
+
+
+async def test_a_word_that_no_run_takes_waits_under_the_name_it_came_with(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session whose first commit failed has no record: by its id it would not be found."""
+
+    async def lose(run: RunHandle, *_: Any, **__: Any) -> NoReturn:
+        await trio.lowlevel.checkpoint()
+        kit.directory.remove_session(kit.directory.sessions[run.run.accepted.session_id])
+        store._records[SessionRecord].clear()
+        raise ActorGone("the run was lost with its session")
+
+    async with running(store) as kit:
+        kit.model.turns = [call(("hang", {}))]
+        await send(kit, "work")
+        await settle()
+        monkeypatch.setattr(RunHandle, "take", lose)
+        assert (await send(kit, "be brief", "steer")).disposition == "started"
 
 
 async def test_a_steer_on_a_session_at_rest_starts_a_run(
