@@ -5,7 +5,7 @@ The store is the in-memory twin, called inline; while `hold` is set commits wait
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -206,7 +206,7 @@ class Kit:
     def build_office(self, limits: Limits, debounce_ms: int) -> Office:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         gate = Gate(toolbox, NamePolicy(), self.approvals.count)
-        redactor = Redactor([SECRET])
+        redactor = shared_redactor()
         models = {"scripted": self.model}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)  # type: ignore[arg-type]  # the inline twin
         return Office(
@@ -301,6 +301,12 @@ def spec(name: str, tool_class: Any = "effect") -> ToolSpec:
         risk="low",
         parameters={"type": "object", "properties": {"text": {"type": "string"}}},
     )
+
+
+@cache
+def shared_redactor() -> Redactor:
+    """It keeps no state, and its rules take longer to compile than most tests to run."""
+    return Redactor([SECRET])
 
 
 def blank_setting(redactor: Redactor, limits: Limits) -> Setting:
