@@ -10,7 +10,7 @@ PYTEST_ARGS ?= -n 2
 CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check cover torture bench lock clean
+.PHONY: help run test lint types check cover torture simulate bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -39,6 +39,12 @@ cover: $(VENV)/test.stamp  ## the suite with branch coverage; core must reach 10
 
 torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks
 	$(BIN)/python -m pytest -m slow --timeout=1800
+
+SEEDS ?= 1000
+START ?= 0
+
+simulate: $(VENV)/test.stamp  ## the whole daemon on virtual time (SEEDS=n, from START=k)
+	$(BIN)/python -m tests.simulate --seeds $(SEEDS) --start $(START)
 
 # A benchmark is a script in bench/ that prints its result as one line of JSON; names that
 # begin with an underscore are shared code.

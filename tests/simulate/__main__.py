@@ -1,0 +1,59 @@
+"""Many seeds: `python -m tests.simulate --seeds 1000 --start 0`, or `make simulate SEEDS=1000`.
+
+Prints one line of JSON with what was simulated; for each seed that failed the invariant, the last
+lines of its story and the command that tells it again.  The exit code is 1 when any failed.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+
+from tests.simulate.many import describe, tell_many
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The whole daemon, simulated.")
+    parser.add_argument("--seeds", type=int, default=1_000)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    begun_s = time.perf_counter()
+    faults: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    failed: list[int] = []
+    virtual_s = 0.0
+    for report in tell_many(
+        range(options.start, options.start + options.seeds), max(1, options.jobs)
+    ):
+        if report.failed is not None:
+            failed.append(report.seed)
+            print(describe(report), file=sys.stderr)  # noqa: T201 - its result
+        faults.update(report.counts)
+        total.update(
+            steps=report.steps,
+            effects=report.effects,
+            lives=report.lives,
+            runs=report.runs,
+            events=report.rows,
+        )
+        virtual_s += report.virtual_s
+    real_s = time.perf_counter() - begun_s
+    summary = {
+        "seeds": options.seeds,
+        "failed": sorted(failed),
+        "seconds": round(real_s, 1),
+        "seeds_per_s": round(options.seeds / real_s, 1),
+        "virtual_hours": round(virtual_s / 3_600, 1),
+        "virtual_hours_per_minute": round(virtual_s / 60 / real_s, 1),
+        **total,
+        "faults": dict(sorted(faults.items())),
+    }
+    print(json.dumps(summary))  # noqa: T201 - its result
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

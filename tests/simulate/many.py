@@ -1,0 +1,31 @@
+"""Many seeds, in as many processes as there are cores, and how a failed one is told."""
+
+import multiprocessing
+from collections.abc import Iterator
+
+from tests.simulate.seed import Report, simulate
+
+CHUNK = 10
+
+
+def tell(seed: int) -> Report:
+    """One seed; an error of the simulation itself is a failure too."""
+    try:
+        return simulate(seed)
+    except Exception as error:  # noqa: BLE001 - the seed must be named
+        return Report(seed=seed, failed="the simulation itself", detail=repr(error))
+
+
+def describe(report: Report) -> str:
+    """Everything somebody needs who has to mend it."""
+    lines = [f"seed {report.seed} broke: {report.failed}", f"  {report.detail}", *report.tail]
+    return "\n".join([*lines, f"make simulate START={report.seed} SEEDS=1", ""])
+
+
+def tell_many(seeds: range, jobs: int) -> Iterator[Report]:
+    """All of them, in whatever order they end."""
+    if jobs == 1 or len(seeds) == 1:
+        yield from map(tell, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(tell, seeds, chunksize=CHUNK)

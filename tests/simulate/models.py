@@ -1,0 +1,84 @@
+"""The scripted model, and what providers do to it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from palyra.core.prompt import (
+    FAILURE_CLASSES,
+    Delta,
+    FinishReason,
+    ModelFailure,
+    ModelRequest,
+    ModelTurn,
+    ProposedCall,
+)
+from palyra.core.records import Usage
+from palyra.models.scripted import Scripted
+from tests.simulate.trace import Planted
+
+if TYPE_CHECKING:
+    from tests.simulate.life import Life
+
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3  # a form that the redactor knows
+STALL_S = (5.0, 2_000.0)
+
+
+class SimulatedModel:
+    """A `LanguageModel` that does as the text says, unless it strikes."""
+
+    name = provider = "scripted"
+
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+        self._rng = life.world.chance.stream("model")
+        self._scripted = Scripted(life.world.new_id)
+
+    async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
+        life = self._life
+        weather = life.world.weather
+        await life.reach(f"model {request.run_id[-4:]} {request.turn}.{request.attempt}")
+        if weather.strikes("model stalls"):
+            await trio.sleep(weather.draw_s(*STALL_S))
+        if weather.strikes("model fails"):
+            await self._say(on_delta, self._rng.choice(("", "", "half an ans")))
+            raise ModelFailure(self._rng.choice(FAILURE_CLASSES), "the simulated provider fails")
+        if weather.strikes("model crashes"):
+            raise Planted("model adapter")
+        if weather.strikes("model talks nonsense"):
+            return self._nonsense()
+        turn = await self._scripted.stream(request, on_delta)
+        if self._rng.random() < 0.1:
+            await self._say(on_delta, f" and the key is {SECRET}.")
+            turn = msgspec.structs.replace(turn, text=f"{turn.text} {SECRET}.")
+        await life.reach("model answers")
+        return turn
+
+    async def _say(self, on_delta: Callable[[Delta], None], text: str) -> None:
+        """In pieces of any size."""
+        while text:
+            size = self._rng.randint(1, 9)
+            on_delta(Delta("text", text[:size]))
+            text = text[size:]
+            await trio.lowlevel.checkpoint()
+
+    def _nonsense(self) -> ModelTurn:
+        """What models really do: unknown tools, arguments that are none, empty and cut answers."""
+        rng, new_id = self._rng, self._life.world.new_id
+        pick = rng.randrange(6)
+        calls: tuple[ProposedCall, ...] = ()
+        if pick == 0:
+            calls = (ProposedCall(call_id=new_id("call"), tool="no_such_tool", arguments={}),)
+        elif pick == 1:
+            calls = (ProposedCall(call_id=new_id("call"), tool="mark", arguments=["text", 1]),)
+        elif pick == 2:
+            calls = tuple(
+                ProposedCall(call_id=new_id("call"), tool="peek", arguments='{"text": "x"')
+                for _ in range(7)
+            )
+        text = rng.choice(("", " ", '<tool_call>{"name": "mark"}</tool_call>', "cut in the mid"))
+        reasons: tuple[FinishReason, ...] = ("stop", "length", "content_filter")
+        reason: FinishReason = "tool_calls" if calls else rng.choice(reasons)
+        return ModelTurn(text=text, calls=calls, finish_reason=reason, usage=Usage())

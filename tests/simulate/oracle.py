@@ -1,0 +1,233 @@
+"""The oracle: reads every committed row and record as they land, and says what they may not be.
+
+It keeps its own fold of every tape, so that a daemon that believes something else is found at the
+step where it begins to.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.canonical import digest_of_any
+from palyra.core.fold import apply, begin
+from palyra.core.gate import execution_digest
+from palyra.core.journal import Change
+from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
+from palyra.core.run_state import Run
+from palyra.core.run_state import record as record_of
+from palyra.core.tape import TapeRow
+from palyra.core.tools import ToolCall
+from palyra.errors import InvariantBroken, PalyraError
+from tests.simulate.models import SECRET
+
+if TYPE_CHECKING:
+    from tests.simulate.life import Life
+
+MAX_RECOVERIES = 3
+Fail = Callable[[str, str], None]
+
+
+def _is_probe(change: Change) -> bool:
+    """Whether the journal only tries whether writing works; under a key of an earlier life, no."""
+    return not change.rows and any(
+        isinstance(record, Receipt) and record.key.startswith("probe-") for record in change.records
+    )
+
+
+class CallFacts:
+    """What the tape says of one call."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+        self.digest = ""
+        self.approval: ev.ApprovalRequested | None = None
+        self.answer: ev.ApprovalResolved | None = None
+        self.may_rerun = False
+
+
+class Oracle:
+    """What is durable, and what follows from it."""
+
+    def __init__(self, fail: Fail) -> None:
+        self._fail = fail
+        self.tapes: dict[str, list[TapeRow]] = {}
+        self.runs: dict[str, Run] = {}
+        self.calls: dict[str, CallFacts] = {}
+        self.sessions: dict[str, SessionRecord] = {}
+        self.approvals: dict[str, ApprovalRecord] = {}
+        self.receipts: dict[tuple[str, str], Receipt] = {}
+        self.records: dict[str, RunRecord] = {}
+        self.tasks: dict[str, str] = {}  # first line of a message -> its run
+        self.effects: Counter[str] = Counter()
+        self.executions: Counter[str] = Counter()
+        self.left_alone: set[str] = set()  # runs that crashed too often, as the log says
+        self.dirty: dict[str, None] = {}  # runs that committed since the last step
+
+    # --- what is committed
+
+    def committed(
+        self,
+        changes: Sequence[Change],
+        outcomes: Sequence[PalyraError | None],
+        torn: set[str],
+    ) -> None:
+        """One batch is durable; what follows a refused change of a `torn` run is refused too."""
+        for change, refused in zip(changes, outcomes, strict=True):
+            if refused is not None:
+                if not _is_probe(change) and (not change.rows or change.rows[0].run_id not in torn):
+                    self._fail("the journal refuses nothing sound", repr(refused))
+                continue
+            for row in change.rows:
+                self._row(row)
+            if not _is_probe(change):
+                for record in change.records:
+                    self._record(record)
+
+    def head(self, run_id: str) -> int:
+        """The last durable seq; -1 for a run that is not there."""
+        return len(self.tapes.get(run_id, ())) - 1
+
+    def open_runs(self) -> list[str]:
+        """Runs that are not over."""
+        return [run_id for run_id, run in self.runs.items() if not run.is_terminal]
+
+    def _row(self, row: TapeRow) -> None:
+        tape = self.tapes.setdefault(row.run_id, [])
+        if row.seq < len(tape):  # a repeat is a no-op, if it is one
+            if tape[row.seq] != row:
+                self._fail("what is committed never changes", f"{row.run_id} {row.seq}")
+            return
+        if row.seq != len(tape):
+            self._fail("seq is dense", f"{row.run_id}: {row.seq} after {len(tape) - 1}")
+        tape.append(row)
+        self.dirty[row.run_id] = None
+        if SECRET.encode() in row.data:
+            self._fail("no secret reaches the tape", f"{row.run_id} {row.seq} {row.kind}")
+        event = ev.decode_event(row.kind, row.data)
+        self._fold(row, event)
+        self._note_call(row, event)
+
+    def _fold(self, row: TapeRow, event: ev.Event) -> None:
+        run = self.runs.get(row.run_id)
+        if isinstance(event, ev.RunStarted):
+            self._check_alone(row)
+        if isinstance(event, ev.RunRecovered) and event.attempt > MAX_RECOVERIES:
+            self._fail("at most three recoveries", f"{row.run_id}: {event.attempt}")
+        if isinstance(event, ev.MessageReceived):
+            self._check_once(row.run_id, event.text)
+        try:
+            if run is None:
+                self.runs[row.run_id] = begin(row.run_id, cast("ev.RunAccepted", event), row.at_ms)
+            else:
+                self.runs[row.run_id] = apply(run, event, row.at_ms)
+        except (InvariantBroken, AttributeError, TypeError) as broken:
+            self._fail("every committed prefix folds", f"{row.run_id} {row.seq}: {broken}")
+
+    def _check_once(self, run_id: str, text: str) -> None:
+        """A message with a key of its own is accepted once, however often it was sent."""
+        task = text.partition("\n")[0]
+        first = self.tasks.setdefault(task, run_id)
+        if first != run_id and task.startswith("task "):
+            self._fail("one key, one effect", f"{task} is in {first} and {run_id}")
+
+    def _check_alone(self, row: TapeRow) -> None:
+        """One run of a session is active at a time."""
+        for other in self.runs.values():
+            if (
+                other.accepted.session_id == row.session_id
+                and other.state == "in_progress"
+                and other.run_id not in self.left_alone
+            ):
+                self._fail("one active run a session", f"{row.run_id} beside {other.run_id}")
+
+    def _note_call(self, row: TapeRow, event: ev.Event) -> None:
+        """The order within a call, and one answer to each question."""
+        call_id = getattr(event, "call_id", None)
+        if call_id is None:
+            return
+        call = self.calls.setdefault(call_id, CallFacts())
+        if row.kind in call.kinds:
+            self._fail("each step of a call happens once", f"{call_id}: {row.kind}")
+        call.kinds.append(row.kind)
+        match event:
+            case ev.ToolProposed():
+                call.digest, call.may_rerun = event.digest, event.may_rerun
+            case ev.ApprovalRequested():
+                call.approval = event
+            case ev.ApprovalResolved():
+                call.answer = event
+            case ev.ToolStarted() if call.approval is not None:
+                if call.answer is None or call.answer.decision != "allow":
+                    self._fail("only what was approved starts", call_id)
+            case _:
+                pass
+
+    def _record(self, record: msgspec.Struct) -> None:
+        match record:
+            case RunRecord():
+                self._check_run(record)
+                self.records[record.run_id] = record
+            case ApprovalRecord():
+                known = self.approvals.get(record.approval_id)
+                if known is not None and known.state != "pending" and known != record:
+                    self._fail("an approval is answered once", record.approval_id)
+                self.approvals[record.approval_id] = record
+            case Receipt():
+                receipt = self.receipts.setdefault((record.principal, record.key), record)
+                if receipt != record:
+                    self._fail("a receipt never changes", record.key)
+            case SessionRecord():
+                self.sessions[record.session_id] = record
+            case _:
+                pass
+
+    def _check_run(self, record: RunRecord) -> None:
+        before = self.records.get(record.run_id)
+        if before is not None and before.is_terminal and before != record:
+            self._fail("a terminal state never changes", record.run_id)
+        if record != record_of(self.runs[record.run_id]):
+            self._fail("a record is the fold of its tape", record.run_id)
+
+    # --- what runs
+
+    def is_executed(self, call: ToolCall, life: "Life") -> None:
+        """A call is handed to its tool."""
+        facts, run = self.calls.get(call.call_id), self.runs.get(call.run_id)
+        if facts is None or run is None or "tool.started" not in facts.kinds:
+            self._fail("no tool before its start is committed", call.call_id)
+            return
+        if run.is_terminal or "tool.completed" in facts.kinds:
+            self._fail("nothing starts after the end", f"{call.call_id} of {call.run_id}")
+        if digest_of_any(call.arguments) != facts.digest:
+            self._fail("what runs is what was proposed", call.call_id)
+        if facts.approval is not None:
+            digest = execution_digest(call, life.daemon.office.gate.policy_version)
+            if digest != facts.approval.digest:
+                self._fail("what runs is what was approved", call.call_id)
+        if call.tool == "never":
+            self._fail("a denial always denies", call.call_id)
+        self.executions[call.call_id] += 1
+        if not facts.may_rerun and self.executions[call.call_id] > 1:
+            self._fail("what may not be repeated is not", call.call_id)
+
+    def took_effect(self, call: ToolCall) -> None:
+        """A tool changed the world."""
+        self.effects[call.call_id] += 1
+        if self.effects[call.call_id] > 1 and not self.calls[call.call_id].may_rerun:
+            self._fail("an effect happens once", call.call_id)
+
+    # --- what the daemon believes
+
+    def check_live(self, life: "Life") -> None:
+        """After a step: the live state of what was just committed is the fold of its tape."""
+        for run_id in self.dirty:
+            handle = life.daemon.directory.runs.get(run_id)
+            if handle is None:
+                continue
+            live, durable = handle.run, self.runs[run_id]
+            if live.next_seq == durable.next_seq and live != durable:
+                self._fail("the live state is the fold of the tape", run_id)
+        self.dirty.clear()

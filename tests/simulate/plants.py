@@ -1,0 +1,184 @@
+"""Planted bugs: what a careless change might do, and which invariant has to notice.
+
+Each is a context manager; inside, the daemon has the bug.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from palyra.actors import approvals, journal, run, tool_call
+from palyra.actors.hub import Hub
+from palyra.actors.journal import Ticket
+from palyra.actors.run_handle import RunHandle
+from palyra.core import run as core_run
+from palyra.core.access import Caller
+from palyra.core.journal import Change
+from palyra.core.redact import Redactor
+from palyra.core.run_state import Call
+from palyra.net.lane import Lane
+from palyra.net.receipts import Receipts
+
+Plant = AbstractContextManager[Any]
+
+
+def drop_an_event() -> Plant:
+    """The hub loses every event of one kind on the way to a reader."""
+    put = Lane._put
+
+    def careless(self: Lane, frames: Any) -> None:
+        put(self, frames)
+
+    def deliver(self: Lane, frames: Any) -> None:
+        kept = [frame for frame in frames if frame.kind != "turn.started"]
+        if kept and self._is_live:
+            self.next_seq = kept[0].seq
+            careless(self, kept)
+
+    return patch.object(Lane, "deliver", deliver)
+
+
+def acknowledge_early() -> Plant:
+    """The journal says yes before the disk did."""
+    commit = journal._Keeper._commit
+
+    async def early(self: Any, tickets: Any) -> None:
+        for ticket in tickets:
+            ticket.settle(None)
+        await commit(self, tickets)
+
+    return patch.object(journal._Keeper, "_commit", early)
+
+
+def execute_early() -> Plant:
+    """A tool does not wait until its start is committed."""
+    execute = tool_call.execute_call
+    done = Ticket(Change())
+    done.settle(None)
+
+    async def early(handle: Any, office: Any, call: Any, approved: Any, _ticket: Any) -> None:
+        await execute(handle, office, call, approved, done)
+
+    return patch.object(run, "execute_call", early)
+
+
+def repeat_effects() -> Plant:
+    """After a restart every call without an outcome is simply started again."""
+    resume = core_run._resume_call
+
+    def careless(step: Any, call: Call) -> None:
+        resume(step, msgspec.structs.replace(call, may_rerun=True))
+
+    return patch.object(core_run, "_resume_call", careless)
+
+
+def take_any_digest() -> Plant:
+    """An answer counts whatever it was given to."""
+    return patch.object(approvals, "check_answer", lambda *_: None)
+
+
+def show_everything() -> Plant:
+    """A client sees what belongs to others."""
+    return patch.object(Caller, "sees", lambda _self, _principal: True)
+
+
+def keep_secrets_in() -> Plant:
+    """Nothing is redacted."""
+    return patch.object(Redactor, "redact_bytes", lambda _self, data: (data, False))
+
+
+def forget_receipts() -> Plant:
+    """The same key is another effect."""
+
+    async def careless(_self: Any, _key: Any, _kind: Any, effect: Any, **_: Any) -> Any:
+        return await effect()
+
+    return patch.object(Receipts, "once", careless)
+
+
+def call_it_committed() -> Plant:
+    """The wire is told more than the disk has."""
+    committed = Hub.committed
+
+    def boast(self: Hub, heads: Any) -> None:
+        committed(self, [(run_id, seq + 1) for run_id, seq in heads])
+
+    return patch.object(Hub, "committed", boast)
+
+
+def stray_from_the_tape() -> Plant:
+    """The live state is not what the tape says."""
+    emit = run._RunActor.emit
+
+    def careless(self: Any, step: Any, *rest: Any) -> None:
+        emit(self, step, *rest)
+        stray = msgspec.structs.replace(self.handle.run, tool_calls=99)
+        self.handle.run = stray
+
+    return patch.object(run._RunActor, "emit", careless)
+
+
+def wake_nobody() -> Plant:
+    """Who waits for a run is not told of its end."""
+    return patch.object(RunHandle, "wake", lambda _self: None)
+
+
+def crash_now_and_then() -> Plant:
+    """A part that nobody expects to fail does."""
+    count = 0
+    publish = Hub.publish
+
+    def careless(self: Hub, rows: Any) -> None:
+        nonlocal count
+        count += 1
+        if count % 20 == 0:
+            raise KeyError(count)
+        publish(self, rows)
+
+    return patch.object(Hub, "publish", careless)
+
+
+# The bug, and the invariants of which one has to break.
+PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
+    (
+        drop_an_event,
+        {
+            "a stream has no gap and no repeat",
+            "a reader sees every event once",
+            "a stream ends with its run",
+            "nobody waits for ever",
+        },
+    ),
+    (
+        acknowledge_early,
+        {
+            "an accepted message is durable",
+            "no tool before its start is committed",
+            "a person is asked what is committed",
+            "an end that is told is durable",
+        },
+    ),
+    (execute_early, {"no tool before its start is committed"}),
+    (repeat_effects, {"what may not be repeated is not", "an effect happens once"}),
+    (take_any_digest, {"an answer needs the right digest"}),
+    (show_everything, {"nothing crosses principals"}),
+    (keep_secrets_in, {"no secret reaches the tape", "no secret reaches the wire"}),
+    (
+        forget_receipts,
+        {
+            "one key, one effect",
+            "the same key gets the same receipt",
+            "the journal refuses nothing sound",
+        },
+    ),
+    (call_it_committed, {"committed is durable"}),
+    (
+        stray_from_the_tape,
+        {"the live state is the fold of the tape", "a record is the fold of its tape"},
+    ),
+    (wake_nobody, {"nobody waits for ever", "every run ends", "nothing outlives its grace"}),
+    (crash_now_and_then, {"nothing crashes by itself"}),
+]

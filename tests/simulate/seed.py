@@ -1,0 +1,87 @@
+"""One seed, told from its beginning to its end."""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import msgspec
+import structlog
+import trio
+
+from palyra import daemon
+from palyra.net.client import dial
+from tests.simulate.chance import scheduled_by
+from tests.simulate.standing import redactor, rules
+from tests.simulate.world import World
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What came of one seed."""
+
+    seed: int
+    digest: str = ""
+    virtual_s: float = 0.0
+    real_s: float = 0.0
+    steps: int = 0  # of the scheduler
+    effects: int = 0  # what the daemon did to disk, network, models and tools
+    lives: int = 0
+    runs: int = 0
+    rows: int = 0
+    counts: dict[str, int] = {}
+    failed: str | None = None  # the invariant
+    detail: str = ""
+    tail: list[str] = []
+
+
+@contextmanager
+def _listening_to(world: World) -> Generator[None]:
+    """The daemon's log goes to the world, from warnings up."""
+    before = structlog.get_config()
+
+    def note(_logger: object, level: str, event: dict[str, object]) -> dict[str, object]:
+        world.logged(level, event)
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[note],  # type: ignore[list-item]
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Report:
+    """Tell the story of one seed; `is_thorough` traces every step of the scheduler too."""
+    begun_s = time.perf_counter()
+    world = World(seed, is_thorough=is_thorough)
+    if keep:
+        world.trace.whole = []
+    with (
+        scheduled_by(seed),
+        _listening_to(world),
+        patch.object(dial, "open_stream", world.network.open_stream),
+        patch.object(dial, "upgrade", world.network.upgrade),
+        patch.object(daemon, "cedar_policy", rules),
+        patch.object(daemon, "Redactor", redactor),
+    ):
+        trio.run(world.tell, clock=world.clock, instruments=[world.pulse])
+    failure = world.failure
+    return Report(
+        seed=seed,
+        digest=world.trace.digest,
+        virtual_s=world.clock.current_time(),
+        real_s=time.perf_counter() - begun_s,
+        steps=world.pulse.steps,
+        effects=world.effects,
+        lives=world.lives,
+        runs=len(world.oracle.runs),
+        rows=sum(map(len, world.oracle.tapes.values())),
+        counts=dict(world.trace.counts),
+        failed=None if failure is None else failure.name,
+        detail="" if failure is None else failure.detail,
+        tail=world.trace.whole or list(world.trace.tail),
+    )

@@ -1,0 +1,49 @@
+"""What is the same in every world: configuration, keys, rules and redactor, each made once."""
+
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from palyra.config import Config, Paths, PolicyConfig, Tools
+from palyra.core.redact import Redactor
+from palyra.parts import cedar_policy
+from palyra.store.keys import KeyRing
+from palyra.tools.policy import CedarPolicy
+
+KEYS = KeyRing(bytes(range(32)))
+OPERATOR_TOKEN = "pal_" + "operator" * 5 + "abc"
+
+
+@cache
+def config() -> Config:
+    """The configuration of every simulated daemon; its directories stay empty."""
+    nowhere = Path(tempfile.gettempdir()) / "palyra-simulated"
+    (nowhere / "work").mkdir(parents=True, exist_ok=True)
+    paths = Paths(config_file=nowhere / "palyra.toml", data_dir=nowhere / "data")
+    rules = Path(__file__).parent / "policies"
+    return Config(
+        paths=paths,
+        policy=PolicyConfig(dir=str(rules)),
+        tools=Tools(workspace=str(nowhere / "work")),
+    )
+
+
+@cache
+def _parsed_rules() -> CedarPolicy:
+    return cedar_policy(config())
+
+
+def rules(_config: Config) -> CedarPolicy:
+    """The rules, parsed once for all lives of all worlds."""
+    return _parsed_rules()
+
+
+@cache
+def _compiled_redactor(secrets: tuple[str, ...]) -> Redactor:
+    return Redactor(secrets)
+
+
+def redactor(secrets: Sequence[str]) -> Redactor:
+    """The redactor, compiled once likewise."""
+    return _compiled_redactor(tuple(secrets))

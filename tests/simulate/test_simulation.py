@@ -1,0 +1,58 @@
+"""The simulation: hundreds of seeds hold, a seed is a story, and planted bugs are found."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.simulate.many import describe, tell
+from tests.simulate.plants import PLANTS, Plant
+from tests.simulate.seed import simulate
+
+ROOT = Path(__file__).parents[2]
+SEEDS_A_TEST = 25
+PLANT_WITHIN_SEEDS = 60
+DIGESTS = """
+import json
+from tests.simulate.seed import simulate
+print(json.dumps([simulate(seed, is_thorough=True).digest for seed in (3, 4, 5)]))
+"""
+
+
+@pytest.mark.parametrize("start", range(0, 300, SEEDS_A_TEST))
+def test_every_promise_is_kept(start: int) -> None:
+    """300 stories, with every kind of fault among them."""
+    for seed in range(start, start + SEEDS_A_TEST):
+        report = tell(seed)
+        assert report.failed is None, describe(report)
+
+
+def test_a_seed_is_a_story() -> None:
+    """The same seed gives the same events in the same order, step by step, in any process."""
+    here = [simulate(seed, is_thorough=True).digest for seed in (3, 4, 5)]
+    assert len(set(here)) == len(here)
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", DIGESTS],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            check=True,
+        )
+        assert here == json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("plant", "invariants"), PLANTS)
+def test_a_planted_bug_is_found(plant: Callable[[], Plant], invariants: set[str]) -> None:
+    """Within few seeds, and by an invariant that names it."""
+    found: str | None = None
+    with plant():
+        for seed in range(PLANT_WITHIN_SEEDS):
+            found = tell(seed).failed
+            if found is not None:
+                break
+    assert found in invariants

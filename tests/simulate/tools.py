@@ -1,0 +1,90 @@
+"""Tools whose effects are counted, and the watch on what the daemon runs."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.daemon import Daemon
+from palyra.tools.catalog import Arguments, AsyncTool, ThreadTool, Tool
+from tests.simulate.models import SECRET
+from tests.simulate.trace import Planted
+
+if TYPE_CHECKING:
+    from tests.simulate.life import Life
+
+CALL: ContextVar[ToolCall] = ContextVar("CALL")
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "seconds": {"type": "number", "minimum": 0, "maximum": 60},
+    },
+    "required": ["text"],
+}
+
+
+def _spec(name: str, tool_class: Any, *, is_idempotent: bool = False) -> ToolSpec:
+    return ToolSpec(
+        name=name,
+        version="1",
+        description=f"{name}, simulated",
+        parameters=PARAMETERS,
+        tool_class=tool_class,
+        risk="low",
+        is_idempotent=is_idempotent,
+        deadline_s=5.0,
+    )
+
+
+def simulated_tools(life: "Life") -> list[Tool]:
+    """One of each kind: harmless, with effect, idempotent, in a thread, to be asked about."""
+
+    async def act(arguments: Arguments, on_output: Callable[[str], None]) -> ToolOutput:
+        weather = life.world.weather
+        on_output(f"about to {arguments['text']}\n")
+        if weather.strikes("tool hangs"):
+            await trio.sleep_forever()
+        await trio.sleep(arguments.get("seconds", 0) / 2)
+        if weather.strikes("tool fails"):
+            raise ToolFailure(f"not today; by the way, {SECRET}")
+        if weather.strikes("tool crashes"):
+            raise Planted("tool")
+        await life.reach(f"tool {CALL.get().tool}")
+        life.world.oracle.took_effect(CALL.get())
+        await life.reach("tool is done")
+        await trio.sleep(arguments.get("seconds", 0) / 2)
+        return ToolOutput(text=f"did {arguments['text']}")
+
+    def press(arguments: Arguments) -> ToolOutput:
+        life.effect("tool press")
+        life.world.oracle.took_effect(CALL.get())
+        life.effect("tool is done")
+        return ToolOutput(text=f"pressed {arguments['text']}")
+
+    return [
+        AsyncTool(_spec("peek", "read_only_safe"), act),
+        AsyncTool(_spec("mark", "effect"), act),
+        AsyncTool(_spec("again", "effect", is_idempotent=True), act),
+        AsyncTool(_spec("approve_mark", "effect"), act),
+        AsyncTool(_spec("approve_again", "effect", is_idempotent=True), act),
+        AsyncTool(_spec("never", "effect"), act),
+        ThreadTool(_spec("press", "effect"), press),
+    ]
+
+
+def watch_calls(life: "Life", daemon: Daemon) -> None:
+    """Look at every call that is about to be executed."""
+    toolbox: Any = daemon.office.toolbox
+    execute = toolbox.execute
+
+    async def watched(call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
+        await life.reach(f"execute {call.tool} {call.call_id[-4:]}")
+        CALL.set(call)
+        life.world.oracle.is_executed(call, life)
+        output: ToolOutput = await execute(call, on_output)
+        return output
+
+    toolbox.execute = watched

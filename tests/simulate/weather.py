@@ -1,0 +1,58 @@
+"""How bad the world is: which faults there are in a seed, how often each strikes."""
+
+from random import Random
+
+from tests.simulate.trace import Trace
+
+# Fault -> the highest probability with which it strikes at one occasion.
+WORST: dict[str, float] = {
+    "commit slow": 0.3,
+    "commit refused": 0.03,
+    "journal crash before commit": 0.01,
+    "journal crash after commit": 0.01,
+    "open refused": 0.3,
+    "read slow": 0.2,
+    "model stalls": 0.05,
+    "model fails": 0.1,
+    "model talks nonsense": 0.1,
+    "model crashes": 0.02,
+    "tool fails": 0.1,
+    "tool hangs": 0.05,
+    "tool crashes": 0.02,
+    "message slow": 0.3,
+    "connection torn": 0.01,
+    "connection silent": 0.003,
+    "reader stalls": 0.01,
+}
+LIKELY = 0.5  # that a seed has a fault of a kind at all
+
+
+class Weather:
+    """The faults of one seed."""
+
+    def __init__(self, rng: Random, trace: Trace) -> None:
+        self._rng = rng
+        self._trace = trace
+        self._rates = {
+            fault: worst * rng.random() for fault, worst in WORST.items() if rng.random() < LIKELY
+        }
+        self.is_calm = False
+        self.disk_full_until_s = -1.0
+
+    def strikes(self, fault: str) -> bool:
+        """Whether it happens now; counted when it does."""
+        rate = self._rates.get(fault)
+        if self.is_calm or rate is None or self._rng.random() >= rate:
+            return False
+        self._trace.counts[fault] += 1
+        self._trace.add("weather", fault)
+        return True
+
+    def draw_s(self, shortest_s: float, longest_s: float) -> float:
+        """A duration; short ones are as likely as long ones, whatever the scale."""
+        return float(shortest_s * (longest_s / shortest_s) ** self._rng.random())
+
+    def calm(self) -> None:
+        """No more faults."""
+        self.is_calm = True
+        self.disk_full_until_s = -1.0

@@ -1,0 +1,345 @@
+"""A world: one seed, one story of a daemon, its people and everything that goes wrong."""
+
+import itertools
+from collections.abc import Callable
+
+import trio
+import trio.testing
+
+from palyra.core.ids import Prefix
+from palyra.core.journal import Change
+from palyra.net.tokens import token_record
+from palyra.store.memory_journal import MemoryJournal
+from tests.simulate.chance import Chance
+from tests.simulate.life import LIFE, Life
+from tests.simulate.network import Network
+from tests.simulate.officials import Approver, Operator, Pry
+from tests.simulate.oracle import Oracle
+from tests.simulate.people import Person, Worker
+from tests.simulate.standing import KEYS, OPERATOR_TOKEN, config
+from tests.simulate.trace import InvariantFailed, Planted, Trace
+from tests.simulate.weather import Weather
+from tests.simulate.wiretap import Wiretap
+
+EPOCH_MS = 1_800_000_000_000
+OVER_WITHIN_S = 12 * 3_600.0  # after the last fault; silence of a person costs a quarter hour each
+STOP_WITHIN_S = 180.0
+STORY_WITHIN_S = 40 * 3_600.0
+PACES = (1, 1, 10, 60)  # of people and troubles: stories of minutes, and of half a day
+GOOD_HOUR_S, LOOK_S = 3_600.0, 1.0
+MAX_STANDSTILLS = 10
+STEPS_PER_INSTANT = 200_000  # of the scheduler, without any time passing
+NUISANCES = ("power cut", "power cut", "power cut at an effect", "power cut at a step", "restart")
+TROUBLES = (*NUISANCES, "tear everything", "disk full", "clock jump", "a good hour")
+
+
+class _Pulse(trio.abc.Instrument):
+    """Counts the scheduler's steps, and looks after each."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.steps = 0
+        self._now_s = -1.0
+        self._since = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if self.world.is_thorough:
+            self.world.trace.fold_in(task.name)
+
+    def after_task_step(self, _task: trio.lowlevel.Task) -> None:
+        self.steps += 1
+        world = self.world
+        world.after_step()
+        now_s = world.clock.current_time()
+        if now_s != self._now_s:
+            self._now_s, self._since = now_s, self.steps
+        elif self.steps - self._since == STEPS_PER_INSTANT:
+            world.fail("time goes on", f"{STEPS_PER_INSTANT} steps at {now_s}")
+
+
+def _jumping_clock(on_standstill: Callable[[], None]) -> trio.testing.MockClock:
+    """A clock that jumps to the next deadline; where there is none, everybody waits for ever."""
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    jump = clock._autojump
+
+    def look_and_jump() -> None:
+        if trio.lowlevel.current_statistics().seconds_to_next_deadline == float("inf"):
+            on_standstill()
+        jump()
+
+    clock._autojump = look_and_jump  # type: ignore[method-assign]
+    return clock
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, *, is_thorough: bool = False) -> None:
+        self.seed = seed
+        self.is_thorough = is_thorough
+        self.chance = Chance(seed)
+        self.clock = _jumping_clock(self._stand_still)
+        self.trace = Trace()
+        self.weather = Weather(self.chance.stream("weather"), self.trace)
+        self.config, self.keys, self.operator_token = config(), KEYS, OPERATOR_TOKEN
+        self.durable = MemoryJournal(KEYS, now_ms=self.now_ms)
+        self.oracle = Oracle(self.fail)
+        self.network = Network(self.weather, self.trace)
+        self.people: list[Person] = []
+        self.known_runs: list[str] = []  # that were acknowledged
+        self.starters: set[str] = set()
+        self.refused_openings = 0
+        self.standstills = 0
+        self.effects = 0
+        self.life: Life | None = None
+        self.lives = 0
+        self.ghosts: list[Life] = []
+        self.pace = self.chance.stream("story").choice(PACES)
+        self.is_over = False  # no more faults, no more tasks
+        self.is_settled = False  # and every run has ended
+        self.is_closing = False
+        self.failure: InvariantFailed | None = None
+        self.everything = trio.CancelScope()
+        self._offset_ms = 0
+        self._ids = itertools.count()
+        self._id_rng = self.chance.stream("ids")
+        self.pulse = _Pulse(self)
+
+    # --- what the daemon takes from its host
+
+    def now_ms(self) -> int:
+        """The wall clock, which jumps."""
+        return EPOCH_MS + self._offset_ms + round(self.clock.current_time() * 1_000)
+
+    def new_id(self, prefix: Prefix) -> str:
+        """A UUIDv7 by this world's clock and chance."""
+        stamp = f"{self.now_ms():012x}"
+        low, rest = next(self._ids) % 4_096, f"{self._id_rng.getrandbits(60):015x}"
+        return f"{prefix}_{stamp[:8]}-{stamp[8:]}-7{low:03x}-8{rest[:3]}-{rest[3:]}"
+
+    # --- failing
+
+    def fail(self, name: str, detail: str) -> None:
+        """A promise is broken: the first one is what the story is about."""
+        if self.failure is None:
+            self.trace.add("FAILED", f"{name}: {detail[:300]}")
+            self.failure = InvariantFailed(name, detail)
+            self.everything.cancel()
+
+    def _stand_still(self) -> None:
+        """Nobody can go on, and no time will help."""
+        self.standstills += 1
+        if self.standstills > MAX_STANDSTILLS:
+            raise AssertionError(f"seed {self.seed} hangs: {_describe_tasks()}")
+        self.fail("nobody waits for ever", _describe_tasks())
+        for life in self.ghosts:
+            life.cut_power("at a standstill")
+
+    def after_step(self) -> None:
+        """Between two steps of the scheduler."""
+        life = self.life
+        if life is None or not life.is_on:
+            return
+        if self.oracle.dirty:
+            self.oracle.check_live(life)
+        if life.steps_left is not None:
+            life.steps_left -= 1
+            if life.steps_left <= 0:
+                life.cut_power("at a step")
+
+    def logged(self, level: str, event: dict[str, object]) -> None:
+        """A line of the daemon's log: crashes that nobody planted are bugs."""
+        life = LIFE.get()
+        if life is None or not life.is_on:
+            return
+        text = str(event.get("event"))
+        if text == "a run is left alone after repeated crashes":
+            self.oracle.left_alone.add(str(event["run_id"]))
+        error = event.get("exc_info")
+        if text == "child crashed" and isinstance(error, BaseException):
+            if not _is_planted(error):
+                self.fail("nothing crashes by itself", f"{event['child']}: {error!r}")
+            self.trace.counts["actor crashes"] += 1
+        self.trace.add("log", f"{level} {text} {event.get('child', event.get('run_id', ''))}")
+
+    # --- the story
+
+    async def tell(self) -> None:
+        """All of it."""
+        self._hire()
+        self._give_tokens()
+        with self.everything:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_daemon, nursery)
+                nursery.start_soon(self._lose_patience)
+                await self._let_live()
+                await self._close()
+                nursery.cancel_scope.cancel()
+
+    async def _let_live(self) -> None:
+        """Until everybody has seen how it ends."""
+        async with trio.open_nursery() as crowd:
+            for person in self.people:
+                crowd.start_soon(person.live, name=person.name)
+            crowd.start_soon(self._go_through)
+
+    def _hire(self) -> None:
+        rng = self.chance.stream("story")
+        tasks = rng.choice((1, 2, 4, 8))
+        workers = [
+            Worker(self, "ann", "client", tasks),
+            Worker(self, "bob", "client", rng.randint(0, tasks)),
+            Worker(self, "oda", "operator", rng.randint(0, 2)),
+        ]
+        self.starters = {worker.name for worker in workers}
+        self.people = [
+            *workers,
+            Approver(self, "carol"),
+            Approver(self, "dave"),
+            Pry(self, "eve", "client"),
+            Operator(self, "olga", "operator"),
+        ]
+
+    def _give_tokens(self) -> None:
+        """Everybody's token is in the journal from the beginning."""
+        callers = {person.token: person.caller for person in self.people}
+        tap = Wiretap(self.oracle, callers, self.fail)
+        self.network.on_request, self.network.on_reply = tap.on_request, tap.on_reply
+        records = [
+            token_record(
+                token,
+                token_id=caller.token_id,
+                principal=caller.principal,
+                role=caller.role,
+                name=caller.principal,
+                now_ms=0,
+            )
+            for token, caller in callers.items()
+        ]
+        self.durable.open()
+        self.durable.commit([Change(records=tuple(records))])
+
+    async def _keep_daemon(self, nursery: trio.Nursery) -> None:
+        """What starts the daemon again whenever it ends."""
+        while not self.is_closing:
+            self.lives += 1
+            life = self.life = Life(self, self.lives)
+            self.ghosts.append(life)
+            self.trace.add("life", f"{life.number} begins")
+            nursery.start_soon(life.live)
+            nursery.start_soon(life.open_door)
+            await life.ended.wait()
+            if not self.is_closing:
+                await trio.sleep(self.chance.stream("story").choice((0, 0.01, 1, 10)))
+
+    async def _go_through(self) -> None:
+        """Trouble after trouble, then peace, then the end of every run."""
+        rng = self.chance.stream("story")
+        for _ in range(rng.choice((0, 1, 2, 4, 6))):
+            await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
+            await self._suffer(rng.choice(TROUBLES))
+        await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
+        self.is_over = True
+        self.weather.calm()
+        self.trace.add("world", "peace")
+        await self._restart()
+        with trio.move_on_after(OVER_WITHIN_S) as patience:
+            while self.starters or self.oracle.open_runs():  # noqa: ASYNC110 - runs tell nobody
+                await trio.sleep(LOOK_S)
+        if patience.cancelled_caught:
+            self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.open_runs()}")
+        self.is_settled = True
+
+    async def _suffer(self, trouble: str) -> None:
+        rng, life = self.chance.stream("story"), self.life
+        self.trace.add("world", trouble)
+        self.trace.counts[trouble] += 1
+        match trouble:
+            case "power cut" if life is not None:
+                life.cut_power("from outside")
+            case "power cut at an effect" if life is not None:
+                life.effects_left = rng.randint(1, 40)
+            case "power cut at a step" if life is not None:
+                life.steps_left = rng.randint(1, 2_000)
+            case "restart":
+                await self._restart()
+            case "tear everything":
+                self.network.cut_all()
+            case "disk full":
+                length_s = self.weather.draw_s(0.1, 60)
+                self.weather.disk_full_until_s = trio.current_time() + length_s
+            case "clock jump":
+                self._offset_ms += rng.choice((-1, 1)) * rng.choice((10, 5_000, 3_600_000))
+            case _:
+                await trio.sleep(GOOD_HOUR_S)
+
+    async def _lose_patience(self) -> None:
+        """No story takes this long, unless somebody waits for what will never come."""
+        await trio.sleep(STORY_WITHIN_S)
+        self.fail("nobody waits for ever", _describe_tasks())
+
+    async def _restart(self) -> None:
+        """Stop the daemon in order, if there is one; it is started again."""
+        life = self.life
+        if life is None or not life.is_on or life.ended.is_set():
+            return
+        await self._stop(life)
+
+    async def _stop(self, life: Life) -> None:
+        with trio.move_on_after(self.weather.draw_s(0.01, 30)):
+            await life.daemon.wait_ready()
+        life.drain()
+        with trio.move_on_after(STOP_WITHIN_S) as patience:
+            await life.ended.wait()
+        if patience.cancelled_caught:
+            self.fail("stopping is bounded", f"life {life.number}")
+
+    async def _close(self) -> None:
+        """The last stop; nothing may be left."""
+        self.is_closing = True
+        if self.life is not None and self.life.is_on:
+            await self._stop(self.life)
+        with trio.move_on_after(STOP_WITHIN_S) as patience:
+            for life in self.ghosts:
+                await life.gone.wait()
+        if patience.cancelled_caught:
+            self.fail("no task is left behind", "a ghost")
+        self._check_rest()
+
+    def _check_rest(self) -> None:
+        """What must be true when everything has stopped."""
+        life = self.life
+        if (
+            life is not None
+            and not life.was_cut
+            and (life.daemon.office.approvals._open or life.daemon.hub._watchers)
+        ):
+            self.fail("no task is left behind", "an open prompt or a watcher")
+        self.durable.open()
+        if self.durable.verify().breaks:
+            self.fail("the chain holds", "it does not verify")
+        for run_id, run in self.oracle.runs.items():
+            if not run.is_terminal:
+                self.fail("every run ends", run_id)
+            stored = self.durable.find_run(run_id)
+            if stored != self.oracle.records.get(run_id):
+                self.fail("a record is the fold of its tape", run_id)
+
+
+def _describe_tasks() -> str:
+    """Where everybody is; for who has to find out why."""
+    names = []
+    tasks = [trio.lowlevel.current_root_task()]
+    while tasks:
+        task = tasks.pop()
+        if task is not None:
+            frames = [frame.f_code.co_qualname for frame, _ in task.iter_await_frames()]
+            names.append(f"{task.name}: {' > '.join(frames[-6:])}")
+            tasks += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return "; ".join(names)
+
+
+def _is_planted(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_planted(inner) for inner in error.exceptions)
+    return isinstance(error, Planted)
