@@ -232,7 +232,7 @@ MISSES = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=50)
 @given(st.lists(st.lists(MISSES, min_size=1, max_size=3), min_size=19, max_size=19))
 def test_a_run_that_only_fails_ends(turns: list[list[Call]]) -> None:
     """Two tools can fail in six countable ways, each three times at the most before the end."""

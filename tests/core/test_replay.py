@@ -254,6 +254,15 @@ def test_partial_ends_replay(text: str, *, strict: bool) -> None:
 # --- what diverges -------------------------------------------------------------------------------
 
 
+def test_a_tape_cut_before_a_context_diverges_at_its_end() -> None:
+    """What a lenient replay would take from the tape is not there any more."""
+    tape = rows(story())
+    end = find(tape, "context.assembled", 2)
+    found = replay(tape[:end]).first_divergence
+    assert found is not None
+    assert (found.seq, found.found) == (end, "context.assembled")
+
+
 def test_a_changed_answer_is_the_first_divergence() -> None:
     """The answer on the tape is not the model's: its event is named, with both texts."""
     tape = rows(story())
