@@ -13,7 +13,6 @@ import msgspec
 from palyra.actors import approvals, journal, run, tool_call
 from palyra.actors.hub import Hub
 from palyra.actors.journal import Ticket
-from palyra.actors.run_handle import RunHandle
 from palyra.core import run as core_run
 from palyra.core.access import Caller
 from palyra.core.journal import Change
@@ -121,11 +120,6 @@ def stray_from_the_tape() -> Plant:
     return patch.object(run._RunActor, "emit", careless)
 
 
-def wake_nobody() -> Plant:
-    """Who waits for a run is not told of its end."""
-    return patch.object(RunHandle, "wake", lambda _self: None)
-
-
 def crash_now_and_then() -> Plant:
     """A part that nobody expects to fail does."""
     count = 0
@@ -179,6 +173,5 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
         stray_from_the_tape,
         {"the live state is the fold of the tape", "a record is the fold of its tape"},
     ),
-    (wake_nobody, {"nobody waits for ever", "every run ends", "nothing outlives its grace"}),
     (crash_now_and_then, {"nothing crashes by itself"}),
 ]
