@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import msgspec
 import trio
 
+from palyra.actors.approvals import receipt_for
 from palyra.core.access import Caller
 from palyra.core.agents import AgentChange
 from palyra.core.commands import ReceiptKey, SetChannel
-from palyra.core.journal import PairingFilter
+from palyra.core.journal import Change, PairingFilter
 from palyra.core.records import AgentRecord, ChannelRecord, PairingRecord
+from tests.net.fake_store import FakeStore
 
 SCOUT = AgentRecord(
     name="scout", version=2, instructions="Look round.", tools=("echo",), labels=("a",)
@@ -26,15 +29,26 @@ SAM = PairingRecord(
 )
 
 
-class FakeAgents:
-    """One agent; changes are kept for the test and change nothing."""
+class Asked:
+    """Keeps what was asked, and the receipt of a change as the real ones do."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: FakeStore) -> None:
+        self.store = store
         self.asked: list[Any] = []
 
-    async def _answer(self, *asked: Any) -> AgentRecord:
+    async def note(self, result: msgspec.Struct, *asked: Any) -> None:
         await trio.lowlevel.checkpoint()
         self.asked.append(asked)
+        if asked and isinstance(asked[-1], ReceiptKey):
+            kept = receipt_for(asked[-1], result, 0)
+            self.store.write(Change(records=(kept,)))
+
+
+class FakeAgents(Asked):
+    """One agent; changes are kept for the test and change nothing."""
+
+    async def _answer(self, *asked: Any) -> AgentRecord:
+        await self.note(SCOUT, *asked)
         return SCOUT
 
     async def list_all(self, caller: Caller) -> list[AgentRecord]:
@@ -59,24 +73,17 @@ class FakeAgents:
         return await self._answer("delete", caller.principal, name, receipt)
 
 
-class FakeChannels:
+class FakeChannels(Asked):
     """One channel with one sender, alike."""
 
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
-
-    async def _note(self, *asked: Any) -> None:
-        await trio.lowlevel.checkpoint()
-        self.asked.append(asked)
-
     async def list_all(self, caller: Caller, principal: str | None) -> list[ChannelRecord]:
-        await self._note("list", caller.principal, principal)
+        await self.note(CHAT, "list", caller.principal, principal)
         return [CHAT]
 
     async def set(
         self, caller: Caller, wanted: SetChannel, receipt: ReceiptKey | None = None
     ) -> ChannelRecord:
-        await self._note("set", caller.principal, wanted, receipt)
+        await self.note(CHAT, "set", caller.principal, wanted, receipt)
         return CHAT
 
     async def delete(
@@ -88,21 +95,23 @@ class FakeChannels:
         conversation_id: str,
         receipt: ReceiptKey | None = None,
     ) -> ChannelRecord:
-        await self._note("delete", caller.principal, principal, channel, conversation_id, receipt)
+        await self.note(
+            CHAT, "delete", caller.principal, principal, channel, conversation_id, receipt
+        )
         return CHAT
 
     async def list_pairings(self, caller: Caller, wanted: PairingFilter) -> list[PairingRecord]:
-        await self._note("pairings", caller.principal, wanted)
+        await self.note(SAM, "pairings", caller.principal, wanted)
         return [SAM]
 
     async def approve(
         self, caller: Caller, pairing_id: str, code: str, receipt: ReceiptKey | None = None
     ) -> PairingRecord:
-        await self._note("approve", caller.principal, pairing_id, code, receipt)
+        await self.note(SAM, "approve", caller.principal, pairing_id, code, receipt)
         return SAM
 
     async def revoke(
         self, caller: Caller, pairing_id: str, receipt: ReceiptKey | None = None
     ) -> PairingRecord:
-        await self._note("revoke", caller.principal, pairing_id, receipt)
+        await self.note(SAM, "revoke", caller.principal, pairing_id, receipt)
         return SAM

@@ -260,8 +260,8 @@ class Daemon:
         self.store = FakeStore()
         self.journal = FakeJournal(self.store)
         self.gateway = FakeGateway(self.store)
-        self.agents = FakeAgents()
-        self.channels = FakeChannels()
+        self.agents = FakeAgents(self.store)
+        self.channels = FakeChannels(self.store)
         self.hub = Hub(wire)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000

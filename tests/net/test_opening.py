@@ -50,6 +50,7 @@ async def test_connect_tells_who_one_is(autojump_clock: Clock) -> None:
             "principal": "oscar",
             "role": "observer",
             "scopes": [
+                "agents:read",
                 "approvals:read",
                 "runs:read",
                 "sessions:read",

@@ -17,7 +17,7 @@ from palyra.net.methods.run import RunStart
 from palyra.net.methods.table import METHODS
 from palyra.net.receipts import Receipts, digest_body
 from palyra.store.memory_journal import MemoryJournal
-from tests.net.fake_services import RUN, open_daemon
+from tests.net.fake_services import RUN, Daemon, open_daemon
 from tests.net.fake_store import run_record
 
 Clock = trio.testing.MockClock
@@ -216,12 +216,25 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "session.queue": {"session_id": "ses_1", "paused": True},
     "token.create": {"principal": "ann", "role": "client", "name": "laptop"},
     "token.revoke": {"token_id": "id-of-tok-bob"},
+    "agent.create": {"name": "scout", "instructions": "Look."},
+    "agent.update": {"name": "scout"},
+    "agent.delete": {"name": "scout"},
+    "channel.set": {"channel": "chat"},
+    "channel.delete": {"channel": "chat"},
+    "pairing.approve": {"pairing_id": "pai_1", "code": "c"},
+    "pairing.revoke": {"pairing_id": "pai_1"},
 }
 
 
 def test_every_mutation_is_covered() -> None:
     """The list above has exactly the methods that take an idempotency key."""
     assert {name for name, method in METHODS.items() if method.is_mutating} == set(MUTATIONS)
+
+
+def effects_of(daemon: Daemon) -> list[Any]:
+    """What has happened in the daemon."""
+    asked = [*daemon.agents.asked, *daemon.channels.asked]
+    return [*daemon.gateway.effects, *asked, len(daemon.store.tokens)]
 
 
 @pytest.mark.parametrize("method", MUTATIONS)
@@ -232,10 +245,10 @@ async def test_mutations_are_idempotent(autojump_clock: Clock, method: str) -> N
         first, second = [await daemon.connect("tok-operator") for _ in range(2)]
         params = MUTATIONS[method] | {"idempotency_key": "once"}
         answer = await first.call(method, **params)
-        effects = [*daemon.gateway.effects], len(daemon.store.tokens)
+        effects = effects_of(daemon)
         daemon.now_ms += 1
         again = await second.call(method, **params)
-        assert effects == ([*daemon.gateway.effects], len(daemon.store.tokens))
+        assert effects == effects_of(daemon)
         answer.pop("token", None)  # shown once
         assert answer == again
         other = "run.start" if method != "run.start" else "run.cancel"
