@@ -140,8 +140,8 @@ async def watch_a_run(
     client: Client, views: dict[str, list[TapeEvent]], under_way: trio.Event
 ) -> None:
     """Start a run of several turns and follow it to its durable end."""
-    call = '/call echo {"text": "x"}'
-    started = await client.start_run("\n/then\n".join([call] * 12))
+    calls = [f'/call echo {{"text": "x{n}"}}' for n in range(12)]
+    started = await client.start_run("\n/then\n".join(calls))
     view = views[started.run_id] = []
     async with client.events(started.run_id) as items:
         async for item in items:

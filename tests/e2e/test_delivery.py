@@ -17,8 +17,12 @@ from tests.net.peers import TEXT, frame
 
 pytestmark = pytest.mark.real
 
-MANY_CALLS = "\n/then\n".join(['/call echo {"text": "x"}'] * 40)  # some 320 events
-BIG_RESULTS = "\n/then\n".join(['/call read_file {"path": "big.txt"}'] * 120)  # 2 MB
+MANY_CALLS = "\n/then\n".join(
+    f'/call echo {{"text": "x{n}"}}' for n in range(40)
+)  # some 320 events
+BIG_RESULTS = "\n/then\n".join(  # 2 MB
+    f'/call read_file {{"path": "big.txt", "offset": {n}}}' for n in range(1, 121)
+)
 HALF_A_FRAME = frame(TEXT, b'{"jsonrpc": "2.0"}')
 TOLD_WITHIN_S = 0.5  # 50 ms are promised, and measured where the machine is idle
 LATE_S = 2.0

@@ -116,7 +116,8 @@ def _take(seen: list[TapeEvent], item: Item) -> None:
 
 async def test_client_follows_through_a_kill(mortal: DaemonProcess) -> None:
     """The client library delivers each event of a run once and in order, across a kill."""
-    text = "\n/then\n".join(['/call echo {"text": "x"}'] * 20 + ["/delay 500\n/say end"])
+    calls = [f'/call echo {{"text": "x{n}"}}' for n in range(20)]
+    text = "\n/then\n".join([*calls, "/delay 500\n/say end"])
     seen: list[TapeEvent] = []
     async with mortal.follow() as client:
         started = await client.start_run(text)

@@ -33,7 +33,9 @@ from tests.e2e.tapes import check_tape, read_whole
 RECEIVE_BYTES = 65_536
 WITHIN_S = 30.0  # for one session
 QUICK = Backoff(base_s=0.01, cap_s=0.05)
-TEXT = "\n/then\n".join(['/call echo {"text": "x"}'] * 3 + ["/delay 2\n/tokens 10"])
+TEXT = "\n/then\n".join(
+    [*(f'/call echo {{"text": "x{n}"}}' for n in range(3)), "/delay 2\n/tokens 10"]
+)
 GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 Direction = Literal["down", "up"]  # to the client, to the daemon
 
