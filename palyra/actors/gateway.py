@@ -51,6 +51,7 @@ from palyra.errors import (
     NotFound,
     Overloaded,
     TooSlow,
+    Unavailable,
 )
 
 ANSWER_S = 30.0  # a session, run or prompt that takes longer to take a message is in trouble
@@ -81,6 +82,7 @@ class Gateway:
         """
         caller.require("runs:write")
         self._check_room()
+        await self._wait_complete()
         chosen = await self._choose(await self._office.channels.route(caller, command))
         return await submit(self._office, self._sessions, caller, chosen, receipt)
 
@@ -95,6 +97,14 @@ class Gateway:
             )
         if office.journal.backlog > MAX_BACKLOG_ROWS:
             raise Overloaded("the journal is behind", retry_after_ms=500)
+
+    async def _wait_complete(self) -> None:
+        """Until open runs are with their sessions: a new message must not overtake them."""
+        with trio.move_on_after(ANSWER_S):
+            while not self._office.directory.is_complete:  # noqa: ASYNC110 - recovery tells nobody
+                await trio.sleep(RECOVERING_LOOK_S)
+            return
+        raise Unavailable("the runs of before are still being found: try again in a moment")
 
     async def _choose(self, command: StartRun) -> StartRun:
         """The command with the agent as it is now, and the model the run is to have."""

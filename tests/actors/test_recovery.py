@@ -1,6 +1,7 @@
 """What a start makes of the tapes it finds: each rule on virtual time, real actors."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import trio
@@ -9,16 +10,18 @@ from trio.testing import MockClock
 
 from palyra.actors.gateway import Gateway
 from palyra.core import events as ev
+from palyra.core.commands import StartRun
 from palyra.core.journal import Change, RunFilter
 from palyra.core.prompt import ToolMessage, UserMessage
 from palyra.core.records import RunRecord, RunState, SessionRecord
 from palyra.core.run_steps import Limits
 from palyra.core.tape import TapeRow
-from palyra.errors import IllegalState
+from palyra.errors import IllegalState, Unavailable
 from palyra.store.memory_journal import MemoryJournal
-from tests.actors.office_kit import OPERATOR, Kit, call, running, say
+from tests.actors.office_kit import OPERATOR, InlineJournal, Kit, call, running, say
 from tests.actors.test_runs import answer, prompt_of, reach, settle
 
+LOOK_S = 1.0
 APPROVAL_S = Limits().approval_ms / 1000
 
 
@@ -286,3 +289,37 @@ async def test_a_run_without_a_session_is_seen(
     async with running(store) as kit:
         await settle()
         assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_alone")).phase
+
+
+async def test_a_new_message_does_not_overtake_the_runs_of_before(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come before its session has its open runs back; then it waits for them."""
+    read = InlineJournal.read
+
+    async def read_slowly(self: InlineJournal, query: Any) -> Any:
+        await trio.sleep(LOOK_S)
+        return await read(self, query)
+
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        await kit.start(session_key="k")
+        await settle()
+    monkeypatch.setattr(InlineJournal, "read", read_slowly)
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        assert not kit.directory.is_complete
+        command = StartRun(text="and then", session_key="k")
+        started = await kit.gateway.start_run(OPERATOR, command)
+        assert (started.disposition, started.position) == ("queued", 1)
+
+
+async def test_a_message_is_put_off_while_recovery_takes_too_long(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The client is told to try again; nothing of the message is kept."""
+    async with running(store) as kit:
+        await settle()
+        kit.directory.is_complete = False
+        with pytest.raises(Unavailable, match="being found"):
+            await kit.start()

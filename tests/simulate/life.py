@@ -87,7 +87,7 @@ class Life:
         try:
             with self._scope:
                 await self.daemon.run([edge.child_spec(), drain])
-        except* (Unavailable, Escalated) as group:
+        except* (Unavailable, Escalated, ActorGone) as group:  # gone: it crashed at the start
             self._judge(group)
         finally:
             self.is_on = False
