@@ -119,7 +119,7 @@ class Story:
             await kit.gateway.arrange_queue(OPERATOR, session.session_id, ChangeQueue(paused=False))
         for record in self.store.list_open_runs():
             await kit.end(record.run_id)
-        await trio.sleep(5)
+        await trio.sleep_until(trio.current_time() + 5)
         assert ({}, {}) == (kit.directory.runs, kit.directory.sessions)
 
     async def disk(self, kit: Kit) -> None:

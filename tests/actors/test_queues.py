@@ -67,7 +67,7 @@ async def test_messages_are_collected_into_one_run_with_their_provenance(
         kit.model.turns = [wait]
         active = await send(kit, "busy")
         first = await send(kit, "one", "collect")
-        await trio.sleep(0.1)
+        await trio.sleep_until(trio.current_time() + 0.1)
         second = await send(kit, "two", "collect")
         assert (first.disposition, first.position) == ("queued", 1)
         assert (second.disposition, second.run_id) == ("merged", first.run_id)
@@ -88,7 +88,7 @@ async def test_a_collected_run_lets_half_a_second_pass_after_the_last_message(
     async with running(store) as kit:
         began_s = trio.current_time()
         first = await send(kit, "one", "collect")
-        await trio.sleep(0.4)
+        await trio.sleep_until(trio.current_time() + 0.4)
         assert (await send(kit, "two", "collect")).disposition == "merged"
         assert await kit.end(first.run_id) == "done"
         assert trio.current_time() - began_s == pytest.approx(0.9, abs=0.01)
@@ -405,7 +405,7 @@ async def test_a_crash_on_a_slow_disk_loses_no_message(
             started.append(await send(kit, "slow"))
 
         nursery.start_soon(start)
-        await trio.sleep(2)
+        await trio.sleep_until(trio.current_time() + 2)
         kit.journal.release()
         await settle()
         with trio.fail_after(60):
@@ -429,7 +429,7 @@ async def test_order_pause_and_mode_survive_a_restart(
         await settle()
     async with running(store) as kit:
         assert await kit.end(active.run_id) == "done"  # it had its turn
-        await trio.sleep(60)
+        await trio.sleep_until(trio.current_time() + 60)
         found = await arrange(kit)
         assert (found.waiting, found.paused, found.mode) == (after.waiting, True, "steer")
         assert [(await kit.gateway.get_run(OPERATOR, run_id)).phase for run_id in ids] == [
@@ -449,7 +449,7 @@ async def test_a_window_goes_on_where_it_was(
         first = await send(kit, "one", "collect")
         await send(kit, "two", "collect")
         began_s = trio.current_time()
-        await trio.sleep(0.3)
+        await trio.sleep_until(trio.current_time() + 0.3)
     async with running(store) as kit:
         await settle()
         third = await send(kit, "three", "collect")
@@ -465,7 +465,7 @@ async def test_a_window_that_closed_meanwhile_is_not_opened_again(
     """After a longer stop the collected run starts at once."""
     async with running(store) as kit:
         first = await send(kit, "one", "collect")
-    await trio.sleep(10)
+    await trio.sleep_until(trio.current_time() + 10)
     began_s = trio.current_time()
     async with running(store) as kit:
         assert await kit.end(first.run_id) == "done"
@@ -505,7 +505,7 @@ async def test_a_paused_queue_takes_messages_and_starts_none(
             await send(kit, "now or never", "reject")
         urgent = await send(kit, "first", "interrupt")
         assert (urgent.disposition, urgent.position) == ("queued", 1)
-        await trio.sleep(60)
+        await trio.sleep_until(trio.current_time() + 60)
         assert (await kit.gateway.get_run(OPERATOR, queued.run_id)).phase == "queued"
         await arrange(kit, paused=False)
         assert await kit.end(queued.run_id) == await kit.end(urgent.run_id) == "done"
