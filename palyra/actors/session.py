@@ -74,6 +74,7 @@ async def session_actor(
                 actor.hear(message)
             actor.runs.start_next()  # a window may have closed
             actor.note_queue()
+            await actor.settle()
     office.directory.remove_session(handle)
 
 
@@ -85,6 +86,7 @@ class _SessionActor:
     office: Office
     runs: SessionRuns
     has_heard: bool = False
+    latest: Ticket | None = None  # of the record
 
     @property
     def is_idle(self) -> bool:
@@ -98,6 +100,12 @@ class _SessionActor:
         with trio.move_on_at(self.handle.holds_until_s if self.runs.is_held else inf):
             return await messages.drain()
         return []
+
+    async def settle(self) -> None:
+        """Before the end: until the record is written, or whoever looks for its key makes another."""
+        if self.is_idle and self.latest is not None and not self.latest.is_settled:
+            with suppress(PalyraError):
+                await self.latest.wait()
 
     def hear(self, message: Message) -> None:
         """One message; never waits.  Who comes next is settled before the next one is heard."""
@@ -354,6 +362,7 @@ class _SessionActor:
         if rows:
             office.hub.publish(rows)
         ticket = office.journal.append(Change(rows=rows, records=(after, *(records or ()))))
+        self.latest = ticket
         if is_news:
             office.hub.notify(
                 "session.updated", after, principal=after.principal, scope="sessions:read"

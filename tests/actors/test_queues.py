@@ -412,6 +412,27 @@ async def test_a_crash_on_a_slow_disk_loses_no_message(
             assert await kit.end(started[0].run_id) == "done"
 
 
+async def test_a_session_is_made_once_on_a_slow_disk(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Whoever comes before the record of a new session is written finds the same session."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        kit.journal.hold = True
+        nursery.start_soon(arrange, kit)
+        await settle()
+        started: list[Started] = []
+
+        async def start() -> None:
+            started.append(await send(kit, "hello"))
+
+        nursery.start_soon(start)
+        await settle()
+        kit.journal.release()
+        await settle()
+        assert await kit.end(started[0].run_id) == "done"
+        assert len(store.list_sessions(None, before=None, limit=9)) == 1
+
+
 # --- restart -------------------------------------------------------------------------------------
 
 
