@@ -105,16 +105,22 @@ class Story:
         match item.event:
             case ev.TurnStarted(continues=continues):
                 self._goes_on = continues
+                if not continues:  # else it goes on in the line of the turn before
+                    self._narrate(item)
             case ev.TurnCompleted() if self.streams:
                 self._complete(item.event)
             case ev.MessageCompleted(text=text):
                 self._conclude(text)
             case ev.Event() if isinstance(item.event, SHOWN):
-                self._end_line()
-                line = narrate(item)
-                say(f"{line.mark} {line.text}", err=True, fg=line.colour)
+                self._narrate(item)
             case _:
                 pass
+
+    def _narrate(self, item: TapeEvent) -> None:
+        """One step, one line."""
+        self._end_line()
+        line = narrate(item)
+        say(f"{line.mark} {line.text}", err=True, fg=line.colour)
 
     def _complete(self, event: ev.TurnCompleted) -> None:
         """Print what of a turn's text has not been streamed: deltas may be missing."""
