@@ -11,7 +11,6 @@ order and settings are concerned, in the session's record (`core.queue.plan_adop
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
 from typing import assert_never
 
 import msgspec
@@ -97,7 +96,9 @@ class _SessionActor:
 
     async def receive(self, messages: Receiver[Message]) -> list[Message]:
         """What came in; nothing when a collected run may start first."""
-        with trio.move_on_at(self.handle.holds_until_s if self.runs.is_held else inf):
+        if not self.runs.is_held:
+            return await messages.drain()
+        with trio.move_on_at(self.handle.holds_until_s):
             return await messages.drain()
         return []
 
