@@ -3,6 +3,10 @@
 Every call that was proposed ends in exactly one attestation, whatever happened in between.
 """
 
+from collections.abc import Sequence
+
+import msgspec
+
 from palyra.core import events as ev
 from palyra.core.attest import Attestation, seal_attestation
 from palyra.core.canonical import sha256_hex
@@ -13,6 +17,22 @@ from palyra.core.run_steps import AskPerson, CallEnded, Preparation, Refusal
 from palyra.core.step import Step
 from palyra.core.tools import OutcomeStatus
 from palyra.errors import InvariantBroken
+
+
+def equal_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
+    """Which two calls of a turn would have one id on the tape, where secrets are redacted.
+
+    They are named by their places: an id of the provider's may be long, or hold a secret.
+    """
+    if len(calls) < 2:  # noqa: PLR2004 - there is nothing to be equal to
+        return None
+    places: dict[str, int] = {}
+    written, _ = step.setting.redact(msgspec.json.encode([call.call_id for call in calls]))
+    for place, call_id in enumerate(msgspec.json.decode(written, type=list[str]), 1):
+        first = places.setdefault(call_id, place)
+        if first != place:
+            return f"calls {first} and {place} of the turn have the same id"
+    return None
 
 
 def prepare_call(step: Step, call: Call) -> None:

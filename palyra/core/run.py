@@ -7,6 +7,7 @@ and replay take the same path.  Rules:
 - Execution begins when every call of the turn is prepared, in batches (`core.batches`).
 - The next turn begins when every call is attested and the guard of `core.progress` has had its
   say; without calls the text ends the run, if `core.answer` takes it for an answer.
+- A turn with two equal call ids, or too large for the tape, is malformed: it ends the run.
 - A text that is none is sent back once; one that was cut off is gone on with, three times.
 - A terminal run ignores every input; so does a run that no longer expects it (a late outcome).
 """
@@ -17,7 +18,7 @@ from typing import assert_never
 from palyra.core import events as ev
 from palyra.core.answer import answer_text
 from palyra.core.batches import next_batch
-from palyra.core.call_steps import ask_again, attest, prepare_call
+from palyra.core.call_steps import ask_again, attest, equal_ids, prepare_call
 from palyra.core.end_steps import end_answered, end_failed, end_partial, end_told
 from palyra.core.partial import Ending
 from palyra.core.prompt import RETRYABLE
@@ -163,35 +164,37 @@ def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
     if isinstance(heard, TurnBroke):
         _turn_broke(step, heard)
         return
-    try:
-        _add_turn(step, heard)
-    except TooLarge as too_large:
-        broke = TurnBroke(
-            turn=heard.turn,
-            attempt=heard.attempt,
-            failure_class="malformed",
-            detail=too_large.message,
-            had_output=True,
-        )
-        _turn_broke(step, broke)
-    else:
+    unfit = equal_ids(step, heard.result.calls) or _add_turn(step, heard)
+    if unfit is None:
         _turn_finished(step)
-
-
-def _add_turn(step: Step, heard: TurnFinished) -> None:
-    result = heard.result
-    step.add(
-        ev.TurnCompleted(
-            turn=heard.turn,
-            text=result.text,
-            calls=result.calls,
-            finish_reason=result.finish_reason,
-            usage=result.usage,
-            cost_usd_micros=result.cost_usd_micros,
-            trace_ref=result.trace_ref,
-        ),
-        room_bytes=PROPOSAL_BYTES if result.calls else 0,
+        return
+    broke = TurnBroke(
+        turn=heard.turn,
+        attempt=heard.attempt,
+        failure_class="malformed",
+        detail=unfit,
+        had_output=True,
     )
+    _turn_broke(step, broke)
+
+
+def _add_turn(step: Step, heard: TurnFinished) -> str | None:
+    """Put the turn on the tape; why no tape takes it, if none does."""
+    result = heard.result
+    completed = ev.TurnCompleted(
+        turn=heard.turn,
+        text=result.text,
+        calls=result.calls,
+        finish_reason=result.finish_reason,
+        usage=result.usage,
+        cost_usd_micros=result.cost_usd_micros,
+        trace_ref=result.trace_ref,
+    )
+    try:
+        step.add(completed, room_bytes=PROPOSAL_BYTES if result.calls else 0)
+    except TooLarge as too_large:
+        return too_large.message
+    return None
 
 
 def _turn_finished(step: Step) -> None:

@@ -1,5 +1,6 @@
 """Bounds of runs: what is too large, who waits together, and a run that never came to be."""
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -76,6 +77,22 @@ async def test_a_turn_too_large_fails_the_run_with_its_size(
         assert await kit.end(run_id) == "failed"
         failed = kit.events(run_id, "run.failed")[0]
         assert (failed.failure_class, "262144" in failed.reason) == ("malformed", True)
+
+
+async def test_a_turn_with_two_equal_call_ids_fails_the_run_and_no_more(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A provider that numbers its calls badly crashes nothing: the next run works."""
+    async with running(store) as kit:
+        twice = call(("echo", {"text": "a"}), ("echo", {"text": "b"}))
+        same = tuple(msgspec.structs.replace(named, call_id="call_1") for named in twice.calls)
+        kit.model.turns = [msgspec.structs.replace(twice, calls=same)]
+        run_id = await kit.start(session_key="k")
+        assert await kit.end(run_id) == "failed"
+        assert kit.events(run_id, "run.failed")[0].failure_class == "malformed"
+        assert not {"run.recovered", "tool.proposed"} & set(kit.kinds(run_id))
+        assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+        assert await kit.end(await kit.start(session_key="k")) == "done"
 
 
 async def test_a_run_that_was_never_accepted_is_forgotten(

@@ -251,6 +251,18 @@ def test_partial_ends_replay(text: str, *, strict: bool) -> None:
     assert replay(rows(world), strict=strict).matched
 
 
+@BOTH
+def test_a_malformed_turn_replays(*, strict: bool) -> None:
+    """A turn whose calls could not be told apart is on the tape as the failure it was."""
+    world = World()
+    world.hear(Begin(instance_id="i1"))
+    result = turn("allow", "allow")
+    same = msgspec.structs.replace(result, calls=(result.calls[0], result.calls[0]))
+    world.hear(TurnFinished(turn=1, attempt=1, result=same))
+    assert world.run.state == "failed"
+    assert replay(rows(world), strict=strict).matched
+
+
 # --- what diverges -------------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """The guards of a run's loop: progress, answers, continuation, the cap; and honest ends."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -394,6 +396,35 @@ def test_a_turn_whose_calls_would_not_fit_is_malformed() -> None:
     kinds = world.hear(TurnFinished(turn=1, attempt=1, result=result))
     assert kinds == ["turn.failed", "run.failed"]
     assert world.drafts("run.failed")[0].failure_class == "malformed"
+
+
+@pytest.mark.parametrize("tool", ["allow", "ask", "refuse"])
+def test_a_turn_with_two_equal_call_ids_is_malformed(tool: str) -> None:
+    """Calls that cannot be told apart are never begun; the tape says which, and folds again."""
+    world = begun()
+    result = turn("deny", tool, tool)
+    first, second, third = result.calls
+    third = msgspec.structs.replace(third, call_id=second.call_id)
+    result = msgspec.structs.replace(result, calls=(first, second, third))
+    kinds = world.hear(TurnFinished(turn=1, attempt=1, result=result))
+    assert kinds == ["turn.failed", "run.failed"]
+    (failed,) = world.drafts("turn.failed")
+    assert (failed.failure_class, failed.retry) == ("malformed", False)
+    assert "calls 2 and 3" in failed.detail
+    assert world.refold() == world.run
+
+
+def test_call_ids_that_redaction_makes_equal_are_malformed() -> None:
+    """What counts is the id as the tape will have it."""
+    world = begun()
+    world.setting = msgspec.structs.replace(world.setting, redact=_redact_digits_of_ids)
+    kinds = world.hear(TurnFinished(turn=1, attempt=1, result=turn("allow", "allow")))
+    assert kinds == ["turn.failed", "run.failed"]
+
+
+def _redact_digits_of_ids(data: bytes) -> tuple[bytes, bool]:
+    redacted = re.sub(rb'"c[0-9]"', b'"secret"', data)
+    return redacted, redacted != data
 
 
 # --- the cap -------------------------------------------------------------------------------------
