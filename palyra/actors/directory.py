@@ -4,6 +4,7 @@ Plain dictionaries touched by one trio thread between checkpoints; entries are m
 the actors they stand for, so a look-up followed by an `offer` without a checkpoint is safe.
 """
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +12,8 @@ import msgspec
 from palyra.core.records import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from palyra.actors.run_handle import RunHandle
     from palyra.actors.session_handle import SessionHandle
 
@@ -25,6 +28,7 @@ class Directory:
         self.stranded: dict[str, str] = {}  # open runs that cannot go on in this life, and why
         self.is_complete = False  # recovery has been through: every open run is in `runs` or there
         self.conversations: dict[Place, SessionHandle] = {}
+        self._watches: list[list[SessionHandle]] = []
 
     def clear(self) -> None:
         """Nothing has an actor: the supervisor of sessions and runs begins anew."""
@@ -48,8 +52,20 @@ class Directory:
         handle = self.conversations.get(place)
         return handle if handle is not None and handle.record.place == place else None
 
+    @contextmanager
+    def noting_ended(self) -> "Generator[list[SessionHandle]]":
+        """The sessions whose actor ends inside the block: a look at the journal may be older."""
+        ended: list[SessionHandle] = []
+        self._watches.append(ended)
+        try:
+            yield ended
+        finally:
+            self._watches = [watch for watch in self._watches if watch is not ended]
+
     def remove_session(self, handle: "SessionHandle") -> None:
-        """The session has no actor any more."""
+        """The session has no actor any more; all it decided is committed, or refused."""
+        for ended in self._watches:
+            ended.append(handle)
         self.sessions.pop(handle.session_id, None)
         if handle.record.key is not None:
             self.keys.pop((handle.record.principal, handle.record.key), None)

@@ -15,6 +15,7 @@ from palyra.actors.session_handle import Adopt, SessionHandle
 from palyra.core.access import Caller
 from palyra.core.channels import check_identity
 from palyra.core.commands import ChangeQueue, Queue, StartRun
+from palyra.core.ports import JournalStore
 from palyra.core.records import SessionRecord
 from palyra.errors import ActorGone, InvalidParams, InvariantBroken, NotFound, TooSlow
 
@@ -59,7 +60,10 @@ class Sessions:
         live = self._office.directory.keys.get((caller.principal, key))
         if live is not None:
             return live
-        found = await self._find_by_key(caller, key)
+        found = await self._look_up(
+            lambda store: store.find_session_by_key(caller.principal, key),
+            lambda record: (record.principal, record.key) == (caller.principal, key),
+        )
         # Somebody else may have made it while we looked: whoever is in the directory wins.
         live = self._office.directory.keys.get((caller.principal, key))
         return live or self._live(found or self._new_record(caller, key))
@@ -77,14 +81,27 @@ class Sessions:
         directory = self._office.directory
         live = directory.find_conversation(place)
         if live is None:
-            found = await self._office.journal.find(lambda store: store.find_conversation(*place))
+            found = await self._look_up(
+                lambda store: store.find_conversation(*place),
+                lambda record: record.place == place,
+            )
             live = directory.find_conversation(place) or self._live(found or new)
         return live
 
-    async def _find_by_key(self, caller: Caller, key: str) -> SessionRecord | None:
-        return await self._office.journal.find(
-            lambda store: store.find_session_by_key(caller.principal, key)
-        )
+    async def _look_up(
+        self,
+        query: Callable[[JournalStore], SessionRecord | None],
+        is_wanted: Callable[[SessionRecord], bool],
+    ) -> SessionRecord | None:
+        """The record as the last actor of the session left it.
+
+        One that ended while we looked may have written after the look: then look again.
+        """
+        while True:
+            with self._office.directory.noting_ended() as ended:
+                found = await self._office.journal.find(query)
+            if not any(is_wanted(handle.record) for handle in ended):
+                return found
 
     def _new_record(self, caller: Caller, key: str | None) -> SessionRecord:
         now_ms = self._office.now_ms()
@@ -134,7 +151,10 @@ class Sessions:
         record = (
             live.record
             if live is not None
-            else await self._office.journal.find(lambda store: store.find_session(session_id))
+            else await self._look_up(
+                lambda store: store.find_session(session_id),
+                lambda record: record.session_id == session_id,
+            )
         )
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no session {session_id!r}", field="session_id")

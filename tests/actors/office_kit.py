@@ -3,8 +3,8 @@
 The store is the in-memory twin, called inline; while `hold` is set commits wait for the test.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
 from itertools import count
 from typing import Any, TypeVar
@@ -85,6 +85,8 @@ class InlineJournal:
         self.queued: list[tuple[Change, InlineTicket]] = []
         self.is_writable = True
         self.backlog = 0
+        self._answers = trio.Event()  # to look-ups, which have looked by then
+        self._answers.set()
 
     def append(self, change: Change) -> InlineTicket:
         if self.keep is not None:
@@ -116,8 +118,20 @@ class InlineJournal:
     async def commit(self, change: Change) -> None:
         await self.append(change).wait()
 
+    @contextmanager
+    def slow_look(self) -> Generator[trio.Event]:
+        """Look-ups begun inside the block have their answers once the event is set."""
+        before, self._answers = self._answers, trio.Event()
+        try:
+            yield self._answers
+        finally:
+            self._answers = before
+
     async def find(self, query: Callable[[JournalStore], T]) -> T:
-        return await self.read(query)
+        await trio.lowlevel.checkpoint()
+        found = query(self.store)
+        await self._answers.wait()
+        return found
 
     async def read(self, query: Callable[[JournalStore], T]) -> T:
         await trio.lowlevel.checkpoint()

@@ -433,6 +433,47 @@ async def test_a_session_is_made_once_on_a_slow_disk(
         assert len(store.list_sessions(None, before=None, limit=9)) == 1
 
 
+async def test_a_look_that_a_session_overtakes_is_repeated(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Who looked before a session was made, and hears of it after its end, comes to the same."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        started: list[Started] = []
+
+        async def start() -> None:
+            started.append(await send(kit, "second"))
+
+        with kit.journal.slow_look() as answers:
+            nursery.start_soon(start)
+            await settle()
+        first = await send(kit, "first")
+        await kit.end(first.run_id)
+        await settle()
+        assert not kit.directory.sessions
+        answers.set()
+        await settle()
+        assert [first.session_id] == [second.session_id for second in started]
+        assert await kit.end(started[0].run_id) == "done"
+
+
+async def test_a_change_that_another_overtakes_builds_on_it(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Who looked before a session was changed changes what it has become."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        session = await kit.gateway.resolve_session(OPERATOR, key="k", session_id=None)
+        await settle()
+        with kit.journal.slow_look() as answers:
+            nursery.start_soon(kit.gateway.reset_session, OPERATOR, session.session_id)
+            await settle()
+        await kit.gateway.reset_session(OPERATOR, session.session_id)
+        await settle()
+        answers.set()
+        await settle()
+        record = await kit.gateway.get_session(OPERATOR, session.session_id)
+        assert 2 == record.epoch
+
+
 # --- restart -------------------------------------------------------------------------------------
 
 
