@@ -45,7 +45,6 @@ from palyra.core.run_steps import (
     Effect,
     Execute,
     Expire,
-    Finish,
     Input,
     Report,
     Resume,
@@ -286,8 +285,6 @@ class _RunActor:
                 self.nursery.start_soon(execute_call, handle, office, call, approved, self.ticket)
             case Report():
                 log.error("a run needs attention", run_id=handle.run_id, detail=effect.text)
-            case Finish():
-                pass  # the run is terminal: the loop ends by itself
 
     def tool_call(self, call_id: str) -> ToolCall:
         """What will run: the operands as gated or, after a restart, as the tape has them."""

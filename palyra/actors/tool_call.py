@@ -31,7 +31,7 @@ from palyra.core.policy import PolicyDecision
 from palyra.core.ports import Policy, Toolbox
 from palyra.core.prompt import ProposedCall
 from palyra.core.run_state import Run
-from palyra.core.run_steps import CallEnded, Preparation, Refusal
+from palyra.core.run_steps import CallEnded, Preparation
 from palyra.core.tools import OutcomeStatus, ToolCall, ToolFailure, ToolSpec
 from palyra.errors import InvalidParams
 
@@ -89,7 +89,7 @@ class Gate:
             digest=digest_of_any(proposed.arguments),
             tool_class="unknown" if spec is None else spec.tool_class,
             arguments=proposed.arguments,
-            verdict=Refusal(reason=refused.reason, repair_hint=refused.repair_hint),
+            verdict=refused,
         )
 
     def alone(self) -> "Gate":

@@ -11,9 +11,10 @@ from palyra.core import events as ev
 from palyra.core.attest import Attestation, seal_attestation
 from palyra.core.canonical import sha256_hex
 from palyra.core.gate import Allow, Deny, NeedsApproval
+from palyra.core.intake import Refused
 from palyra.core.prompt import ProposedCall
 from palyra.core.run_state import Call
-from palyra.core.run_steps import AskPerson, CallEnded, Preparation, Refusal
+from palyra.core.run_steps import AskPerson, CallEnded, Preparation
 from palyra.core.step import Step
 from palyra.core.tools import OutcomeStatus
 from palyra.errors import InvariantBroken
@@ -54,10 +55,10 @@ def prepare_call(step: Step, call: Call) -> None:
         )
     )
     match prepared.verdict:
-        case Refusal() as refusal:
+        case Refused() as refused:
             step.add(
                 ev.ToolRejected(
-                    call_id=call.call_id, reason=refusal.reason, repair_hint=refusal.repair_hint
+                    call_id=call.call_id, reason=refused.reason, repair_hint=refused.repair_hint
                 )
             )
             attest(step, call.call_id, "rejected")
@@ -98,26 +99,12 @@ def _ask(step: Step, call: Call, prepared: Preparation, asks: NeedsApproval) -> 
         policy_version=asks.version,
     )
     step.add(prompt)
-    step.effects.append(
-        AskPerson(
-            approval_id=prompt.approval_id,
-            call_id=call.call_id,
-            digest=prompt.digest,
-            expires_ms=prompt.expires_ms,
-        )
-    )
+    step.effects.append(AskPerson(approval_id=prompt.approval_id))
 
 
 def ask_again(step: Step, call: Call) -> None:
     """The same prompt after a restart: same id, same digest, same deadline."""
-    step.effects.append(
-        AskPerson(
-            approval_id=call.approval_id or "",
-            call_id=call.call_id,
-            digest=call.approval_digest,
-            expires_ms=call.expires_ms,
-        )
-    )
+    step.effects.append(AskPerson(approval_id=call.approval_id or ""))
 
 
 def close_call(step: Step, call: Call, reason: str) -> None:

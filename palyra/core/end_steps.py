@@ -8,7 +8,7 @@ from palyra.core.answer import answer_text
 from palyra.core.call_steps import close_call
 from palyra.core.excerpt import excerpt
 from palyra.core.partial import Ending, partial_answer
-from palyra.core.run_steps import Cancel, Expire, Finish
+from palyra.core.run_steps import Cancel, Expire
 from palyra.core.step import Step
 from palyra.errors import TooLarge
 
@@ -23,7 +23,6 @@ def end_answered(step: Step) -> None:
         end_partial(step, Ending("too_large", refused.message), answer_text(step.run))
         return
     step.add(ev.RunDone(reason="answered"))
-    step.effects.append(Finish())
 
 
 def end_partial(step: Step, ending: Ending, kept: str = "") -> None:
@@ -34,14 +33,12 @@ def end_partial(step: Step, ending: Ending, kept: str = "") -> None:
         kept, _ = excerpt(kept, KEPT_BYTES)
         step.add(ev.MessageCompleted(text=partial_answer(step.run, ending, kept)))
     step.add(ev.RunDone(reason="partial", cause=ending.cause, missing=ending.sentence))
-    step.effects.append(Finish())
 
 
 def end_failed(step: Step, failure_class: str, reason: str, action: str) -> None:
     """Something broke; `action` says what somebody can do about it."""
     _close_all(step, reason)
     step.add(ev.RunFailed(failure_class=failure_class, reason=reason, action=action))
-    step.effects.append(Finish())
 
 
 def end_told(step: Step, heard: Cancel | Expire) -> None:
@@ -56,7 +53,6 @@ def end_told(step: Step, heard: Cancel | Expire) -> None:
         return
     _close_all(step, heard.reason)
     step.add(ev.RunCancelled(reason=heard.reason, by=heard.by))
-    step.effects.append(Finish())
 
 
 def _close_all(step: Step, reason: str) -> None:

@@ -222,7 +222,6 @@ def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Ru
         phase="asking",
         approval_id=event.approval_id,
         approval_digest=event.digest,
-        expires_ms=event.expires_ms,
         policy_version=event.policy_version,
     )
     return _replace(after, asked_ms=at_ms)

@@ -20,7 +20,7 @@ from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.canonical import digest_of, sha256_hex
 from palyra.core.display import render_call, render_json, visible
 from palyra.core.events import ApprovalMode
-from palyra.core.intake import Refused, check_arguments
+from palyra.core.intake import Refused, check_arguments, refusal
 from palyra.core.paths import normal_path
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import ProposedCall
@@ -118,8 +118,8 @@ def admit(proposal: ProposedCall, catalogue: Catalogue) -> Admitted | Refused:
 def _unknown_tool(name: str, catalogue: Catalogue) -> Refused:
     shown = visible(name[:64])
     near = get_close_matches(name[:64], catalogue.tools, n=1)
-    return Refused(
-        reason=f"{shown!r} is not in this run's catalogue; the agent's tool list decides that",
+    return refusal(
+        f"{shown!r} is not in this run's catalogue; the agent's tool list decides that",
         position="tool",
         expected=f"{near[0]!r}" if near else _tools_text(catalogue),
     )

@@ -36,16 +36,15 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, where, and what would be right."""
+    """What is wrong, and what would be right: for the model, which may repair it."""
 
     reason: str
-    position: str  # `edits[0].path`; `arguments` for the whole
-    expected: str
+    repair_hint: str
 
-    @property
-    def repair_hint(self) -> str:
-        """One sentence for the model."""
-        return f"at {self.position}: expected {self.expected}"
+
+def refusal(reason: str, position: str, expected: str) -> Refused:
+    """What is expected where: `edits[0].path`, or `arguments` for the whole."""
+    return Refused(reason=reason, repair_hint=f"at {position}: expected {expected}")
 
 
 def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:
@@ -56,7 +55,7 @@ def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:
         checked = checker.check_fields(spec.parameters, proposed, ())
         canonical = _canonical(checked, spec.input_cap_bytes)
     except _Mismatch as found:
-        return Refused(reason=found.reason, position=found.position, expected=found.expected)
+        return refusal(found.reason, found.position, found.expected)
     return Accepted(arguments=checked, canonical=canonical, coercions=tuple(checker.coercions))
 
 

@@ -9,11 +9,12 @@ import msgspec
 from palyra.core import events as ev
 from palyra.core.answer import Flaw
 from palyra.core.gate import Allow, Deny, NeedsApproval
+from palyra.core.intake import Refused
 from palyra.core.prompt import ModelRequest, ProposedCall
 from palyra.core.redact import Redactor
 from palyra.core.replay_record import Record
 from palyra.core.run_state import Run
-from palyra.core.run_steps import Limits, Preparation, Refusal, Setting
+from palyra.core.run_steps import Limits, Preparation, Setting
 from palyra.errors import InvariantBroken
 
 NO_LIMIT = 2**31
@@ -167,7 +168,7 @@ class Answers:
         proposed = self.record.find_of(ev.ToolProposed, call.call_id)
         asked = self.record.find_of(ev.ApprovalRequested, call.call_id)
         if proposed is None:
-            unknown = Refusal(reason="not on the tape", repair_hint="")
+            unknown = Refused(reason="not on the tape", repair_hint="")
             return Preparation(
                 digest="", tool_class="unknown", arguments=call.arguments, verdict=unknown
             )
@@ -186,11 +187,11 @@ class Answers:
 
     def _verdict(
         self, call_id: str, asked: ev.ApprovalRequested | None
-    ) -> Refusal | Allow | Deny | NeedsApproval:
+    ) -> Refused | Allow | Deny | NeedsApproval:
         rejected = self.record.find_of(ev.ToolRejected, call_id)
         decided = self.record.find_of(ev.ToolDecided, call_id)
         if rejected is not None:
-            return Refusal(reason=rejected.reason, repair_hint=rejected.repair_hint)
+            return Refused(reason=rejected.reason, repair_hint=rejected.repair_hint)
         if asked is not None:
             return NeedsApproval(
                 reason_code="",
@@ -202,7 +203,7 @@ class Answers:
                 rendered="",
             )
         if decided is None:
-            return Refusal(reason="no verdict on the tape", repair_hint="")
+            return Refused(reason="no verdict on the tape", repair_hint="")
         kind = Allow if decided.verdict == "allow" else Deny
         return kind(
             reason_code=decided.reason_code,

@@ -392,7 +392,6 @@ def _resume_call(step: Step, call: Call) -> None:
     attest(step, call.call_id, "unknown")
     step.effects.append(
         Report(
-            severity="critical",
             text=f"{call.tool} ({call.call_id}) was running when the daemon stopped: "
             "its outcome is unknown",
         )

@@ -48,7 +48,6 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     digest: str = ""  # of the canonical arguments
     approval_id: str | None = None
     approval_digest: str = ""
-    expires_ms: int = 0
     policy_version: str = ""
     started_ms: int = 0
     executor: str = "none"

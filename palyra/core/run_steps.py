@@ -13,6 +13,7 @@ from palyra.core.answer import Flaw, find_flaw
 from palyra.core.events import ContextAssembled
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.ids import NewId
+from palyra.core.intake import Refused
 from palyra.core.prompt import FailureClass, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import ApprovalScope
 from palyra.core.run_state import Run
@@ -124,9 +125,6 @@ class AskPerson(_Data, frozen=True, kw_only=True):
     """Put the prompt before people, once it is committed."""
 
     approval_id: str
-    call_id: str
-    digest: str
-    expires_ms: int
 
 
 class Execute(_Data, frozen=True, kw_only=True):
@@ -139,24 +137,12 @@ class Execute(_Data, frozen=True, kw_only=True):
 class Report(_Data, frozen=True, kw_only=True):
     """Tell the operator of something that must not pass unnoticed."""
 
-    severity: Literal["warning", "critical"]
     text: str
 
 
-class Finish(_Data, frozen=True, kw_only=True):
-    """The run is over, once its terminal event is committed."""
-
-
-Effect = CallModel | AskPerson | Execute | Report | Finish
+Effect = CallModel | AskPerson | Execute | Report
 
 # --- what a step may ask for ---------------------------------------------------------------------
-
-
-class Refusal(_Data, frozen=True, kw_only=True):
-    """The call is malformed; the model may repair it."""
-
-    reason: str
-    repair_hint: str
 
 
 class Preparation(_Data, frozen=True, kw_only=True):
@@ -165,7 +151,7 @@ class Preparation(_Data, frozen=True, kw_only=True):
     digest: str  # SHA-256 of the canonical arguments
     tool_class: str
     arguments: Any  # after coercion
-    verdict: Refusal | Allow | Deny | NeedsApproval
+    verdict: Refused | Allow | Deny | NeedsApproval
     coercions: tuple[str, ...] = ()
     execution_digest: str = ""  # SHA-256 of the canonical execution object
     executor: str = "none"

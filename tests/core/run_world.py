@@ -7,11 +7,12 @@ from palyra.core import events as ev
 from palyra.core.context import Prefix, assemble, stable_prefix
 from palyra.core.fold import fold
 from palyra.core.gate import Allow, Deny, NeedsApproval
+from palyra.core.intake import Refused
 from palyra.core.prompt import FinishReason, ModelTurn, ProposedCall
 from palyra.core.records import AgentRecord, Usage
 from palyra.core.run import accept, decide
 from palyra.core.run_state import Run
-from palyra.core.run_steps import Input, Limits, Preparation, Refusal, Setting
+from palyra.core.run_steps import Input, Limits, Preparation, Setting
 from palyra.core.step import Step
 from palyra.core.tools import Catalogue
 
@@ -32,7 +33,7 @@ def prepare(_run: Run, call: ProposedCall) -> Preparation:
         "allow": Allow(**_WORDS),
         "deny": Deny(**_WORDS),
         "ask": NeedsApproval(**_WORDS, risk="medium", summary="s", rendered="{}"),
-        "refuse": Refusal(reason="bad", repair_hint="good"),
+        "refuse": Refused(reason="bad", repair_hint="good"),
     }
     return Preparation(
         digest=f"digest of {call.call_id}",

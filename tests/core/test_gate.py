@@ -63,7 +63,7 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
     """Only the exact name is in the catalogue; a near miss is told what there is."""
     refused = admit(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
-    assert ("tool", expected) == (refused.position, refused.expected)
+    assert refused.repair_hint == f"at tool: expected {expected}"
     assert "catalogue" in refused.reason
 
 

@@ -104,8 +104,7 @@ def test_a_value_outside_its_schema_is_refused(
 ) -> None:
     """The refusal names position, what was expected and the kind of what came."""
     found = refused({"x": schema}, {"x": value})
-    assert found == Refused(reason=f"x: got {got}", position="x", expected=expected)
-    assert found.repair_hint == f"at x: expected {expected}"
+    assert found == Refused(reason=f"x: got {got}", repair_hint=f"at x: expected {expected}")
 
 
 COERCED = [
@@ -135,9 +134,9 @@ def test_nothing_is_coerced_where_the_text_is_the_point(
 ) -> None:
     """A path, command, URL, body or secret is taken as written or refused, at any depth."""
     del expected, text
-    assert refused({"x": schema}, {"x": value}, never_coerced=("x",)).position == "x"
+    assert refused({"x": schema}, {"x": value}, never_coerced=("x",)).reason.startswith("x: ")
     inner = {"type": "array", "items": schema}
-    assert refused({"x": inner}, {"x": [value]}, never_coerced=("x",)).position == "x[0]"
+    assert refused({"x": inner}, {"x": [value]}, never_coerced=("x",)).reason.startswith("x[0]: ")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +152,7 @@ def test_nothing_is_coerced_where_the_text_is_the_point(
 )  # fmt: skip
 def test_no_coercion_has_two_readings(kind: str, value: object) -> None:
     """What is not plainly the wanted scalar is refused, not guessed."""
-    assert refused({"x": {"type": kind}}, {"x": value}).position == "x"
+    assert refused({"x": {"type": kind}}, {"x": value}).reason.startswith("x: ")
 
 
 def test_missing_field() -> None:
@@ -167,21 +166,21 @@ def test_unknown_field() -> None:
     """An unknown field is refused, with the nearest known one."""
     found = refused({"offset": {"type": "integer"}}, {"ofset": 1})
     assert found.reason == 'arguments: got the field "ofset"'
-    assert found.expected == "only the fields offset (did you mean offset?)"
+    assert "only the fields offset (did you mean offset?)" in found.repair_hint
 
 
 def test_unknown_field_of_a_tool_without_any() -> None:
     """A tool without parameters takes none."""
     found = refused({}, {"\u202ex": 1})
     assert found.reason == 'arguments: got the field "\\u202ex"'
-    assert found.expected == "only the fields none"
+    assert found.repair_hint == "at arguments: expected only the fields none"
 
 
 def test_positions_inside() -> None:
     """The position leads through objects and arrays."""
     edit = {"type": "object", "properties": {"line": {"type": "integer"}}}
     found = refused({"edits": {"type": "array", "items": edit}}, {"edits": [{}, {"line": "?"}]})
-    assert found.position == "edits[1].line"
+    assert found.repair_hint.startswith("at edits[1].line: ")
 
 
 def test_coercions_inside() -> None:
@@ -194,7 +193,7 @@ def test_coercions_inside() -> None:
 def test_arguments_must_be_an_object(arguments: object) -> None:
     """Anything but an object is refused as a whole."""
     found = refused({}, arguments)
-    assert ("arguments", "a JSON object") == (found.position, found.expected)
+    assert found.repair_hint == "at arguments: expected a JSON object"
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -211,36 +210,38 @@ OPEN = {"type": "object", "additionalProperties": True}
 def test_depth_is_bounded() -> None:
     """The deepest allowed nesting passes, one more level does not, and neither do thousands."""
     assert accepted({"x": OPEN}, {"x": nested(MAX_DEPTH - 1)})
-    assert "levels" in refused({"x": OPEN}, {"x": nested(MAX_DEPTH)}).expected
-    assert "levels" in refused({"x": OPEN}, {"x": nested(5000)}).expected
+    assert "levels" in refused({"x": OPEN}, {"x": nested(MAX_DEPTH)}).repair_hint
+    assert "levels" in refused({"x": OPEN}, {"x": nested(5000)}).repair_hint
 
 
 def test_number_of_values_is_bounded() -> None:
     """As many values as allowed pass, one more does not."""
     array = {"type": "array"}
     assert accepted({"x": array}, {"x": [0] * (MAX_NODES - 2)})
-    assert "values" in refused({"x": array}, {"x": [0] * (MAX_NODES - 1)}).expected
+    assert "values" in refused({"x": array}, {"x": [0] * (MAX_NODES - 1)}).repair_hint
 
 
 def test_size_is_bounded_by_the_tool() -> None:
     """Canonical arguments of exactly the cap pass, one byte more does not."""
     assert accepted({"x": {"type": "string"}}, {"x": "a" * 92}, input_cap_bytes=100)
     found = refused({"x": {"type": "string"}}, {"x": "a" * 93}, input_cap_bytes=100)
-    assert (found.reason, found.expected) == ("arguments: got 101 bytes", "at most 100 bytes")
+    assert found.reason == "arguments: got 101 bytes"
+    assert found.repair_hint == "at arguments: expected at most 100 bytes"
 
 
 @pytest.mark.parametrize("arguments", [{"x": "a" * 101}, {"x": {"a" * 101: 1}}])
 def test_size_is_bounded_before_anything_is_built(arguments: object) -> None:
     """Long texts and long names are refused by their length alone."""
     found = refused({"x": OPEN}, arguments, input_cap_bytes=100)
-    assert (found.reason, found.expected) == ("arguments: got more", "at most 100 bytes")
+    assert found.reason == "arguments: got more"
+    assert found.repair_hint == "at arguments: expected at most 100 bytes"
 
 
 @pytest.mark.parametrize("value", [2**53, float("nan"), "\ud800", {"a": [1e400]}])
 def test_what_cannot_be_said_exactly_is_refused(value: object) -> None:
     """Unsafe numbers and broken Unicode never reach a tool."""
     schema = {"type": "array"}
-    assert "Unicode" in refused({"x": schema}, {"x": [value]}).expected
+    assert "Unicode" in refused({"x": schema}, {"x": [value]}).repair_hint
 
 
 def test_values_are_never_repeated() -> None:
