@@ -129,7 +129,8 @@ class Mailbox(Generic[M]):
 
         Raises what the answerer put with `fail`; ActorGone as soon as nobody will answer; TooSlow
         after `timeout_s`, which covers both the wait for room and the wait for the answer.
-        Cancellation: the message may have been acted on.
+        Cancellation, and TooSlow: what was done before stays done; from then on the reply
+        `is_abandoned`, and an actor that looks does nothing for it.
         """
         answer: Answer[T] = Answer(self.name)
         try:

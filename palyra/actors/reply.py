@@ -17,21 +17,23 @@ T = TypeVar("T")
 class Answer(Generic[T]):
     """The asker's side of one question: written once, read once."""
 
-    __slots__ = ("_error", "_event", "_name", "_token", "_value", "is_settled")
+    __slots__ = ("_asker", "_error", "_name", "_token", "_value", "is_abandoned", "is_settled")
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._event = trio.Event()
+        self._asker: trio.lowlevel.Task | None = None
         self._token = trio.lowlevel.current_trio_token()
         self._value: T | None = None
         self._error: PalyraError | None = None
         self.is_settled = False
+        self.is_abandoned = False  # the asker left without it
 
     def settle(self, value: T | None, error: PalyraError | None) -> None:
         if not self.is_settled:
             self.is_settled = True
             self._value, self._error = value, error
-            self._event.set()
+            if self._asker is not None:
+                trio.lowlevel.reschedule(self._asker)
 
     def settle_gone(self) -> None:
         self.settle(None, ActorGone(f"{self._name} took the question and ended without an answer"))
@@ -42,10 +44,20 @@ class Answer(Generic[T]):
             self._token.run_sync_soon(self.settle_gone)
 
     async def wait(self) -> T:
-        await self._event.wait()
+        """The answer.  Cancellation: it is abandoned from that very step; one that is there wins."""
+        if self.is_settled:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        else:
+            self._asker = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._abandon)
         if self._error is not None:
             raise self._error
         return cast("T", self._value)
+
+    def _abandon(self, _: object) -> trio.lowlevel.Abort:
+        """Between an asker's cancel and its next step nobody may act on the question any more."""
+        self.is_settled = self.is_abandoned = True
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Reply(Generic[T]):
@@ -55,6 +67,11 @@ class Reply(Generic[T]):
 
     def __init__(self, answer: Answer[T]) -> None:
         self._answer = answer
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the asker gave up: it may ask again, so what it asked for should not happen."""
+        return self._answer.is_abandoned
 
     def put(self, value: T) -> None:
         """Answer; a second or late answer changes nothing."""

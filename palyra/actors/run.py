@@ -208,6 +208,8 @@ class _RunActor:
             if isinstance(message, TurnFinished):
                 self.operands.keep(message.result.calls)
             self.step(message)
+        elif message.reply.is_abandoned:
+            pass  # it may be asked again, under the same key
         elif self._takes(message.input):
             self._step_for(message)
         else:

@@ -111,7 +111,8 @@ class _SessionActor:
     def hear(self, message: Message) -> None:
         """One message; never waits.  Who comes next is settled before the next one is heard."""
         self.has_heard = True
-        self._perform(message)
+        if isinstance(message, Adopt | Withdraw | Ended) or not message.reply.is_abandoned:
+            self._perform(message)
         self.runs.start_next()
 
     def _perform(self, message: Message) -> None:

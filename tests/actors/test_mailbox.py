@@ -228,6 +228,21 @@ async def test_cancelled_asker_leaves_its_question_to_the_answerer(
         assert "?" == question.text
 
 
+async def test_a_question_is_abandoned_with_its_asker(autojump_clock: MockClock) -> None:
+    """From the step of the cancel on; one that is answered in that step keeps its answer."""
+    inbox = Mailbox[Question]("ask", 2)
+    with trio.CancelScope() as scope:
+        async with asking(inbox) as late, asking(inbox) as lucky:
+            with inbox.receiver() as messages:
+                first, second = await messages.drain()
+                seen = [first.reply.is_abandoned]
+                first.reply.put("yes")
+                scope.cancel()
+                seen += [first.reply.is_abandoned, second.reply.is_abandoned]
+    assert [False, False, True] == seen
+    assert ["yes", None] == sorted([late.answer, lucky.answer], key=str, reverse=True)
+
+
 # ---- fairness
 
 

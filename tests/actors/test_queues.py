@@ -17,6 +17,7 @@ from palyra.errors import (
     IllegalState,
     NotFound,
     Overloaded,
+    TooSlow,
     Unavailable,
 )
 from palyra.store.memory_journal import MemoryJournal
@@ -272,6 +273,32 @@ async def test_a_steer_keeps_its_receipt(store: MemoryJournal, autojump_clock: M
         assert receipt is not None
         assert b"steered" in bytes(receipt.result)
         assert active.run_id.encode() in bytes(receipt.result)
+
+
+async def test_a_word_that_was_given_up_is_said_once(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A run that waits for the disk hears of two attempts under one key: only the second counts."""
+    async with running(store) as kit:
+        wait = trio.Event()
+        kit.model.turns = [wait]
+        run = await send(kit, "work")
+        await settle()
+        kit.journal.is_writable, kit.journal.fail_with = False, Unavailable("the disk is full")
+        with pytest.raises(Unavailable):
+            await kit.gateway.steer_run(OPERATOR, run.run_id, "lost")
+        await settle()
+        key = ReceiptKey(principal="ann", key="k1", body_sha256="b")
+        with pytest.raises(TooSlow):
+            await kit.gateway.steer_run(OPERATOR, run.run_id, "once", key)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kit.gateway.steer_run, OPERATOR, run.run_id, "once", key)
+            await settle()
+            kit.journal.is_writable, kit.journal.fail_with = True, None
+        wait.set()
+        assert await kit.end(run.run_id) == "done"
+        assert ["once"] == [event.text for event in kit.events(run.run_id, "steer.received")]
+        assert 1 == len(kit.events(run.run_id, "run.recovered"))
 
 
 async def test_a_word_to_a_waiting_run_is_on_its_tape_at_once(
