@@ -282,12 +282,14 @@ class Gateway:
             if mailbox is None:
                 return recorded_outcome(record)
         try:
-            return await mailbox.ask(
-                lambda reply: Answer(command, caller.principal, reply, receipt),
-                timeout_s=ANSWER_S,
-            )
+            with trio.CancelScope(shield=True):  # won or not, never unknown; bounded by the disk
+                outcome: Resolved = await mailbox.ask(
+                    lambda reply: Answer(command, caller.principal, reply, receipt),
+                    timeout_s=ANSWER_S,
+                )
         except ActorGone:
             return recorded_outcome(await self.get_approval(caller, command.approval_id))
+        return outcome
 
     async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
         """One approval.  Raises NotFound, also for somebody else's."""

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
+import trio
 
 from palyra.actors.approvals import receipt_for
+from palyra.actors.journal import Ticket
 from palyra.actors.office import Office
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session_handle import Begun, Divert
@@ -42,7 +44,7 @@ async def submit(
             waits = msgspec.structs.replace(command, queue_mode="followup")
             placed = await _place(office, sessions, caller, waits, receipt)
     assert isinstance(placed, Begun)  # noqa: S101 - a followup is no word to anybody
-    await placed.ticket.wait()
+    await _settle(placed.ticket)
     return placed.started
 
 
@@ -104,6 +106,14 @@ async def tell(
     if session is not None and run in session.waiting:
         taken = await session.tell(run.run_id, word, receipt, timeout_s=ANSWER_S)
         if taken is not None:
-            await taken.ticket.wait()
+            await _settle(taken.ticket)
             return taken.seq
-    return await run.hear(word, receipt=receipt, timeout_s=ANSWER_S)
+    taken = await run.take(word, receipt=receipt, timeout_s=ANSWER_S)
+    await _settle(taken.ticket)
+    return taken.seq
+
+
+async def _settle(ticket: Ticket) -> None:
+    """As `Ticket.wait`, but done or refused, never unknown: a cancel waits for the disk, too."""
+    with trio.CancelScope(shield=True):
+        await ticket.wait()

@@ -3,6 +3,10 @@
 Owns: the keys whose request is under way right now; everything older is in the journal.  Where
 the effect is an event, the receipt is committed in the same transaction by whoever makes it
 (`is_kept_by_effect`), so no crash can separate the two.
+
+Whoever comes next with a key waits for the commit under way and finds its receipt: what is being
+committed is waited for although its sender hangs up, here as in the effects that keep their own.
+Before that a cancel leaves nothing behind.
 """
 
 import hashlib
@@ -78,10 +82,7 @@ class Receipts:
         )
 
     async def _perform(self, key: ReceiptKey, effect: Effect[R], *, is_kept_by_effect: bool) -> R:
-        # Whoever comes next with this key waits for the commit and finds its receipt: an effect
-        # that begins to be committed is not left half-way because its sender hangs up.
-        with trio.CancelScope(shield=is_kept_by_effect):
-            result = await effect()
+        result = await effect()
         if not is_kept_by_effect:
             receipt = Receipt(
                 principal=key.principal,
@@ -90,7 +91,7 @@ class Receipts:
                 result=msgspec.Raw(msgspec.json.encode(result)),
                 created_ms=self._now_ms(),
             )
-            with trio.CancelScope(shield=True):  # for the same reason
+            with trio.CancelScope(shield=True):  # see the top; bounded by the disk
                 await self._journal.commit(Change(records=(receipt,)))
         return result
 

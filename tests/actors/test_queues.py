@@ -301,6 +301,35 @@ async def test_a_word_that_was_given_up_is_said_once(
         assert 1 == len(kit.events(run.run_id, "run.recovered"))
 
 
+@pytest.mark.parametrize("mode", ["followup", "steer", None])
+async def test_what_is_being_committed_is_waited_for(
+    store: MemoryJournal, autojump_clock: MockClock, mode: str | None
+) -> None:
+    """A sender that hangs up leaves once its message is done or refused: then a repeat can tell."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        kit.model.turns = [trio.Event()]
+        run = await send(kit, "work")
+        await settle()
+        kit.journal.hold = True
+        sender, gone = trio.CancelScope(), trio.Event()
+
+        async def say_it() -> None:
+            with sender:
+                if mode is None:
+                    await kit.gateway.steer_run(OPERATOR, run.run_id, "word")
+                else:
+                    await send(kit, "word", mode)
+            gone.set()
+
+        nursery.start_soon(say_it)
+        await settle()
+        sender.cancel()
+        await settle()
+        assert not gone.is_set()
+        kit.journal.release()
+        await gone.wait()
+
+
 async def test_a_word_to_a_waiting_run_is_on_its_tape_at_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

@@ -88,9 +88,11 @@ class Office:
         self.effects += 1
         return Steered(seq=self.effects)
 
-    async def ask(self, key: str = "k", *, body: str = "b", principal: str = "ann") -> int:
+    async def ask(
+        self, key: str = "k", *, body: str = "b", principal: str = "ann", keeps: bool = False
+    ) -> int:
         receipt = ReceiptKey(principal=principal, key=key, body_sha256=body)
-        kept = await self.receipts.once(receipt, Steered, self.effect, is_kept_by_effect=False)
+        kept = await self.receipts.once(receipt, Steered, self.effect, is_kept_by_effect=keeps)
         return kept.seq
 
 
@@ -149,12 +151,20 @@ async def test_failed_effect_leaves_no_receipt(autojump_clock: Clock) -> None:
     assert 1 == await office.ask()
 
 
-async def test_cancelled_request_frees_its_key(autojump_clock: Clock) -> None:
-    """A request that is given up does not block those behind it."""
+async def _open_at(at_s: float, gate: trio.Event) -> None:
+    await trio.sleep_until(at_s)
+    gate.set()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_cancelled_request_frees_its_key(autojump_clock: Clock, *, keeps: bool) -> None:
+    """A request that is given up blocks neither those behind it nor the stop of its connection."""
     office = Office()
     office.gate = trio.Event()
+    trio.lowlevel.spawn_system_task(_open_at, trio.current_time() + 60, office.gate)
     with trio.move_on_after(1):
-        await office.ask()
+        await office.ask(keeps=keeps)
+    assert 1 == trio.current_time()
     office.gate.set()
     assert 1 == await office.ask()
 
