@@ -64,7 +64,7 @@ def prepare_call(step: Step, call: Call) -> None:
             attest(step, call.call_id, "rejected")
         case NeedsApproval() as asks:
             _ask(step, call, prepared, asks)
-        case Allow() | Deny() as verdict:
+        case verdict:
             _decided(step, call, verdict)
 
 

@@ -12,6 +12,7 @@ from palyra.core import events as ev
 from palyra.core.queue import add_message
 from palyra.core.replay import Replay
 from palyra.core.replay_report import ReplayReport
+from palyra.core.replay_setting import setting_of_nobody
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
@@ -400,6 +401,75 @@ def test_an_event_of_another_version_is_a_divergence() -> None:
     assert found is not None
     assert found.seq == seq
     assert "newer version" in found.expected
+
+
+def inserted(tape: list[TapeRow], at: int, row: TapeRow) -> list[TapeRow]:
+    """The tape with one more row, numbered anew."""
+    longer = [*tape[:at], msgspec.structs.replace(row, at_ms=tape[at].at_ms), *tape[at:]]
+    return [msgspec.structs.replace(row, seq=seq) for seq, row in enumerate(longer)]
+
+
+def test_an_input_of_another_version_is_a_divergence() -> None:
+    """So is one with which a step would begin."""
+    tape = rows(story())
+    seq = find(tape, "turn.completed")
+    tape[seq] = msgspec.structs.replace(tape[seq], kind="turn.dreamt")
+    found = replay(tape).first_divergence
+    assert found is not None
+    assert (found.seq, found.expected) == (seq, "")
+    assert "newer version" in found.found
+
+
+def test_an_input_that_the_state_does_not_allow_is_a_divergence() -> None:
+    """A run that starts twice is named with what forbids it."""
+    tape = rows(story())
+    seq = find(tape, "turn.failed")
+    found = replay(inserted(tape, seq, tape[find(tape, "run.started")])).first_divergence
+    assert found is not None
+    assert (found.seq, found.kind, found.expected) == (seq, "run.started", "run.started")
+    assert "not possible" in found.found
+
+
+@pytest.mark.parametrize("kind", ["context.assembled", "tool.completed"])
+def test_an_event_that_nothing_could_have_made_is_a_divergence(kind: str) -> None:
+    """A consequence without its input, and an outcome that the run does not wait for."""
+    tape = rows(story())
+    seq = find(tape, "turn.failed")
+    found = replay(inserted(tape, seq, tape[find(tape, kind)])).first_divergence
+    assert found is not None
+    assert (found.seq, found.kind) == (seq, kind)
+    assert found.found == "nothing that could happen here"
+
+
+def test_a_changed_signature_is_a_divergence() -> None:
+    """What is no signature at all is not taken from the tape."""
+    tape = rows(story())
+    seq = find(tape, "tool.attested")
+    found = replay(change(tape, seq, signature="?")).first_divergence
+    assert found is not None
+    assert (found.seq, found.field, found.expected) == (seq, "signature", "?")
+
+
+@pytest.mark.parametrize(
+    ("last", "missing"),
+    [("turn.completed", "tool.proposed"), ("tool.proposed", "tool.rejected")],
+)
+def test_a_tape_cut_inside_a_verdict_diverges_at_its_end(last: str, missing: str) -> None:
+    """A call of which the tape says no more is refused, and so differs."""
+    tape = rows(story())
+    end = find(tape, last) + 1
+    found = replay(tape[:end]).first_divergence
+    assert found is not None
+    assert (found.seq, found.found) == (end, missing)
+
+
+def test_without_a_daemon_only_a_lenient_replay_is_possible() -> None:
+    """What nobody can say is a divergence of a strict replay, which names the way out."""
+    tape = rows(story())
+    assert replay(tape, now=setting_of_nobody()).matched
+    found = replay(tape, now=setting_of_nobody(), strict=True).first_divergence
+    assert found is not None
+    assert "lenient replay" in found.found
 
 
 def test_nothing_before_the_promise_and_no_gap() -> None:

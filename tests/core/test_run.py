@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core import events as ev
+from palyra.core.call_steps import attest
 from palyra.core.fold import apply, fold
 from palyra.core.prompt import FailureClass, FinishReason
-from palyra.core.run import decide
+from palyra.core.run import accept, decide
 from palyra.core.run_state import phase, record
 from palyra.core.run_steps import (
     ApprovalAnswered,
@@ -27,8 +28,9 @@ from palyra.core.run_steps import (
     TurnBroke,
     TurnFinished,
 )
+from palyra.core.step import Step
 from palyra.errors import InvariantBroken
-from tests.core.run_world import World, turn
+from tests.core.run_world import World, setting, turn
 
 BEGIN = Begin(instance_id="i1")
 CANCEL = Cancel(reason="enough", by="ann")
@@ -495,3 +497,28 @@ def test_call_model_carries_the_turn() -> None:
     effect = world.effects[-1]
     assert isinstance(effect, CallModel)
     assert (effect.request.turn, effect.request.attempt) == (1, 1)
+
+
+# --- edges ----------------------------------------------------------------------------------------
+
+
+def test_a_secret_in_the_promise_is_redacted() -> None:
+    """The first event is looked at like any other, before state, wire and tape see it."""
+    redacts = msgspec.structs.replace(
+        setting(), redact=lambda data: (data.replace(b"hunter2", b"*"), b"hunter2" in data)
+    )
+    accepted = ev.RunAccepted(
+        principal="ann", session_id="ses_1", agent="default", model="scripted", sender="hunter2"
+    )
+    step = accept("run_1", accepted, ev.MessageReceived(text="hello"), redacts)
+    assert step.run.accepted.sender == "*"
+    assert step.drafts[0].redacted
+    assert b"hunter2" not in step.drafts[0].data
+
+
+def test_a_call_of_another_turn_is_not_attested() -> None:
+    """An attestation is about a call of the turn at hand."""
+    world = World()
+    step = Step(world.run, world.setting, is_careful=False)
+    with pytest.raises(InvariantBroken, match="c9"):
+        attest(step, "c9", "denied")

@@ -1,0 +1,22 @@
+"""Identifiers: what is one, and of which kind."""
+
+import pytest
+
+from palyra.core.ids import is_id
+
+UUID7 = "018f3c5e-7d2a-7b11-9c3d-0123456789ab"
+
+
+def test_an_id_is_its_prefix_and_a_uuid7() -> None:
+    """An id is of one kind."""
+    assert is_id(f"run_{UUID7}", "run")
+    assert not is_id(f"run_{UUID7}", "ses")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", UUID7, f"run_{UUID7}\n", f"run_{UUID7.upper()}", f"run_{UUID7.replace('-7b', '-4b')}"],
+)
+def test_what_only_looks_like_one(text: str) -> None:
+    """Another version, another case or anything round it is no id."""
+    assert not is_id(text, "run")
