@@ -1,7 +1,7 @@
 """The daemon as a process: lock, keys, log, signals, discovery, exit code.
 
 Exit codes: 0 drained and stopped, 69 the data directory or the port is taken, 70 the supervision
-tree gave up.  A second SIGTERM or SIGINT cuts the drain short.
+tree gave up or did not get up.  A second SIGTERM or SIGINT cuts the drain short.
 """
 
 import os
@@ -20,7 +20,7 @@ from palyra.config import Config
 from palyra.core.access import Caller
 from palyra.core.redact import Redactor
 from palyra.daemon import Daemon
-from palyra.errors import PalyraError, Unavailable
+from palyra.errors import ActorGone, PalyraError, Unavailable
 from palyra.net import stdio
 from palyra.net.discovery import DISCOVERY_NAME, Discovery, write_discovery
 from palyra.net.edge import Edge
@@ -49,7 +49,7 @@ async def serve(config: Config, *, ready: OnReady | None = None, is_stdio: bool 
         await _serve(config, ready, is_stdio=is_stdio)
     except* Unavailable as group:
         code = _report(group, EX_UNAVAILABLE)
-    except* Escalated as group:
+    except* (Escalated, ActorGone) as group:  # gone: what the first start needs crashed
         code = _report(group, EX_SOFTWARE)
     return code
 

@@ -1,0 +1,32 @@
+"""The process ends with a reason and a code that a service manager can act on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from palyra import daemon
+from palyra.config import load
+from palyra.core.journal import Change
+from palyra.serve import EX_SOFTWARE, serve
+from palyra.store.memory_journal import MemoryJournal
+
+pytestmark = pytest.mark.real
+
+
+class CrashingStore(MemoryJournal):
+    """A store with a bug: its first commit takes the journal's actor down."""
+
+    def commit(self, changes: Sequence[Change]) -> NoReturn:
+        raise RuntimeError(f"a bug in the store, met with {len(changes)} changes")
+
+
+async def test_a_journal_that_crashes_at_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The operator reads why, and gets no traceback out of the process."""
+    monkeypatch.setattr(daemon, "sqlite_journal", lambda *_: CrashingStore())
+    config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
+    assert EX_SOFTWARE == await serve(config)
+    assert "cannot go on" in capfd.readouterr().err
