@@ -334,6 +334,8 @@ class _Keeper:
         self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
         if refusal is None:
             self._mark_writable()
+        else:
+            self._probe.note_refusal((), trio.current_time())
 
     async def _seal(self) -> None:
         self._unsealed_rows, self._seal_at_s = 0, inf

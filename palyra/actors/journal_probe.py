@@ -5,8 +5,8 @@ largest batch that was refused, as a receipt that has long run out: the next sea
 """
 
 from collections.abc import Sequence
-from itertools import count
 from math import inf
+from secrets import token_hex
 
 from msgspec import Raw
 
@@ -28,7 +28,6 @@ class Probe:
         self.at_s = inf  # when to try; never, while writing works
         self._pause_s = PROBE_S
         self._refused_bytes = 0
-        self._numbers = count(1)
 
     def note_refusal(self, changes: Sequence[Change], now_s: float) -> None:
         """A batch was refused, or a probe: wait longer each time."""
@@ -45,10 +44,10 @@ class Probe:
         self.at_s, self._pause_s, self._refused_bytes = inf, PROBE_S, 0
 
     def padding(self) -> Change:
-        """What to commit; under a new key each time, as one of an earlier life may be there."""
+        """What to commit; under a key nobody used, as those of earlier lives may still be there."""
         receipt = Receipt(
             principal=PRINCIPAL,
-            key=f"probe-{next(self._numbers)}",
+            key=f"probe-{token_hex(8)}",
             body_sha256="",
             result=Raw(b'"%b"' % (b" " * self._refused_bytes)),
             created_ms=0,

@@ -8,14 +8,17 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 import trio
+from msgspec import Raw
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors import journal as module
 from palyra.actors.journal import JournalHandle, Ticket, child_spec
+from palyra.actors.journal_probe import Probe
 from palyra.actors.supervisor import Supervisor
 from palyra.core.journal import Break, Change, OpenReport, VerifyReport
 from palyra.core.ports import JournalStore
+from palyra.core.records import Receipt
 from palyra.errors import (
     ActorGone,
     InvariantBroken,
@@ -478,8 +481,29 @@ async def test_a_probe_of_an_earlier_life_is_no_obstacle(
             refused = kit.handle.append(rows("run_a", 0, 100 + seq))
             assert [Unavailable] == await outcomes([refused])
             store.room_bytes = None
+            store.probes_s.clear()
             await trio.sleep_until(trio.current_time() + 6)
             assert kit.handle.is_writable
+            assert 1 == len(store.probes_s)
+
+
+async def test_a_probe_that_is_refused_is_not_repeated_at_once(
+    store: Store, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the store has against a probe: the next one comes after the pause."""
+    taken = Receipt(principal="", key="taken", body_sha256="a", result=Raw(b"1"), created_ms=0)
+    other = msgspec.structs.replace(taken, body_sha256="b")
+    monkeypatch.setattr(Probe, "padding", lambda _: Change(records=(other,)))
+    async with running(store) as kit:
+        await kit.handle.commit(Change(records=(taken,)))
+        store.probes_s.clear()
+        store.room_bytes = 10
+        assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", 0, 100))])
+        store.room_bytes = None
+        start_s = trio.current_time()
+        await trio.sleep_until(start_s + 4)
+        assert not kit.handle.is_writable
+        assert [0.5, 1.5, 3.5] == [at_s - start_s for at_s in store.probes_s]
 
 
 # --- the end -------------------------------------------------------------------------------------
