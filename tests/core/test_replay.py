@@ -295,6 +295,15 @@ def test_a_changed_model_turn_shows_in_the_answer() -> None:
     assert (found.kind, found.found) == ("message.completed", "something else")
 
 
+def test_a_difference_inside_a_list_is_named_by_its_place() -> None:
+    """The path of a divergence leads through lists, too."""
+    tape = rows(story())
+    seq = find(tape, "approval.requested")
+    found = replay(change(tape, seq, scopes=["session"])).first_divergence
+    assert found is not None
+    assert (found.field, found.expected, found.found) == ("scopes.0", "session", "once")
+
+
 @BOTH
 def test_a_changed_output_shows_in_its_attestation(*, strict: bool) -> None:
     """A tool's output that is not what was attested diverges at the attestation."""
