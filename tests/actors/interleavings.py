@@ -103,14 +103,24 @@ class Story:
 
     async def live(self, *, until_quiet: bool) -> None:
         """One life of the daemon; leaving it is a crash for whatever is open."""
-        async with running(self.store, LIMITS) as kit:
+        async with running(self.store, LIMITS) as kit, trio.open_nursery() as life:
             kit.office.models["scripted"] = MoodyModel(self.rng)  # type: ignore[index]  # a dict
+            life.start_soon(self.end, kit)
             async with trio.open_nursery() as nursery:
                 for _ in range(PERSONS):
                     nursery.start_soon(self.person, kit)
                 nursery.start_soon(self.disk, kit)
             if until_quiet:
                 await self.come_to_rest(kit)
+            life.cancel_scope.cancel()
+
+    @staticmethod
+    async def end(kit: Kit) -> None:
+        """The journal falls with its daemon: who waits for a commit waits no longer."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            kit.journal.fall()
 
     async def come_to_rest(self, kit: Kit) -> None:
         """Nothing is paused, and nothing is left."""

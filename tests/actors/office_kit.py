@@ -39,7 +39,7 @@ from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolOutput, ToolSpec
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import ActorGone, InvariantBroken, PalyraError
 from palyra.net import wire
 from palyra.tools.basic import basic_tools
 from palyra.tools.catalog import AsyncTool, InlineTool, Toolbox
@@ -81,6 +81,7 @@ class InlineJournal:
         self.hold = False
         self.keep: int | None = None  # changes that are still committed before it holds
         self.fail_with: PalyraError | None = None
+        self.is_down = False
         self.gaps = Gaps(1_000)
         self.queued: list[tuple[Change, InlineTicket]] = []
         self.is_writable = True
@@ -93,9 +94,19 @@ class InlineJournal:
             self.hold, self.keep = self.hold or self.keep == 0, max(0, self.keep - 1)
         ticket = InlineTicket()
         self.queued.append((change, ticket))
-        if not self.hold:
+        if self.is_down:
+            self.fall()
+        elif not self.hold:
             self.flush()
         return ticket
+
+    def fall(self) -> None:
+        """End like the real one: whoever waits, or comes later, is told that nothing is known."""
+        self.is_down = True
+        queued, self.queued = self.queued, []
+        for _, ticket in queued:
+            ticket.error = ActorGone("the journal is not running")
+            ticket.done.set()
 
     def flush(self) -> None:
         """Commit, or fail, everything queued."""
