@@ -1,0 +1,112 @@
+"""Which addresses a request made for a model may go to: a deny list of our own.
+
+`ipaddress.is_global` is no such list: it lets NAT64, IPv4-compatible, site-local and multicast
+addresses pass, and its answer changes between patch releases of Python.  Sources: the IANA special
+purpose registries (RFC 6890 and what updates it) and the metadata services of the clouds.
+
+Everything here is refused.  What a range is decides whether a configuration may open it for one
+host and port: private networks yes, anything else (metadata services above all) never.
+"""
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
+
+Address = IPv4Address | IPv6Address
+
+
+class Range(NamedTuple):
+    """Addresses that are refused."""
+
+    network: IPv4Network | IPv6Network
+    name: str
+    is_openable: bool = False  # by an explicit host and port of the configuration
+
+
+# --- The list: the first range that holds an address names it --------------------------------------
+
+_METADATA = (
+    "169.254.169.254/32",  # AWS, Azure, Google, Oracle, DigitalOcean, OpenStack
+    "169.254.170.2/32",  # AWS container credentials
+    "169.254.170.23/32",  # AWS pod identity
+    "169.254.42.42/32",  # Scaleway
+    "100.100.100.200/32",  # Alibaba
+    "168.63.129.16/32",  # Azure's wire server; otherwise a public address
+    "192.0.0.192/32",  # Oracle
+    "fd00:ec2::254/128",  # AWS
+    "fd00:ec2::23/128",  # AWS pod identity
+    "fd20:ce::254/128",  # Google
+    "fd00:c1::a9fe:a9fe/128",  # Oracle
+    "fd00:42::42/128",  # Scaleway
+)
+
+_OPENABLE = {
+    "10.0.0.0/8": "private",
+    "172.16.0.0/12": "private",
+    "192.168.0.0/16": "private",
+    "fc00::/7": "private",
+    "127.0.0.0/8": "loopback",
+    "::1/128": "loopback",
+    "100.64.0.0/10": "carrier-grade NAT",
+}
+
+_CLOSED = {
+    "0.0.0.0/8": "this network",
+    "169.254.0.0/16": "link-local",
+    "192.0.0.0/24": "protocol assignments",
+    "192.0.2.0/24": "documentation",
+    "192.88.99.0/24": "6to4 relay",
+    "198.18.0.0/15": "benchmark",
+    "198.51.100.0/24": "documentation",
+    "203.0.113.0/24": "documentation",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved",
+    "::/128": "unspecified",
+    "::/96": "IPv4-compatible",
+    "::ffff:0:0/96": "IPv4-mapped",
+    "::ffff:0:0:0/96": "IPv4-translated",
+    "64:ff9b::/96": "NAT64",
+    "64:ff9b:1::/48": "local-use NAT64",
+    "100::/64": "discard-only",
+    "2001::/32": "Teredo",
+    "2001:2::/48": "benchmark",
+    "2001:10::/28": "ORCHID",
+    "2001:20::/28": "ORCHID",
+    "2001:db8::/32": "documentation",
+    "2001::/23": "protocol assignments",
+    "2002::/16": "6to4",
+    "3fff::/20": "documentation",
+    "5f00::/16": "segment routing",
+    "fe80::/10": "link-local",
+    "fec0::/10": "site-local",
+    "ff00::/8": "multicast",
+    # Global unicast is 2000::/3 and nothing else; the two halves round it.
+    "::/3": "reserved",
+    "4000::/2": "reserved",
+    "8000::/1": "reserved",
+}
+
+RANGES: tuple[Range, ...] = (
+    *(Range(ip_network(text), "metadata service") for text in _METADATA),
+    *(Range(ip_network(text), name, is_openable=True) for text, name in _OPENABLE.items()),
+    *(Range(ip_network(text), name) for text, name in _CLOSED.items()),
+)
+
+
+def find_range(address: Address) -> Range | None:
+    """The refused range an address is in; None when it may be contacted."""
+    return next((found for found in RANGES if address in found.network), None)
+
+
+def find_refusal(text: str, *, is_opened: bool) -> str | None:
+    """Why an address, as a resolver writes it, is not contacted; None when it may be.
+
+    `is_opened`: the configuration opens private networks for the host and port in question.
+    """
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return "it is no address"
+    found = find_range(address)
+    if found is None or (found.is_openable and is_opened):
+        return None
+    return f"{found.name} addresses are not contacted"
