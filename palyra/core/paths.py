@@ -81,4 +81,6 @@ def path_marks(path: str) -> frozenset[PathMark]:
 
 def _folded(path: str) -> str:
     """The path as a file system that folds case or Unicode forms would take it."""
+    if path.isascii():  # the same, five times faster: a walk asks for every name
+        return path.lower()
     return unicodedata.normalize("NFKC", path).casefold()

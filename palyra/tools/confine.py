@@ -25,6 +25,7 @@ from palyra.tools import openat2
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 # O_NONBLOCK: a FIFO without a writer, or a device, must not hold the thread.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+READ_FLAGS = _READ | os.O_NOFOLLOW | os.O_CLOEXEC  # of one name below a descriptor that is held
 _RETRIES = 8  # of an open that a concurrent rename made uncertain
 _REFUSED = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO, errno.EAGAIN})
 _PATH_CHARS = 200  # of a path, in a failure
