@@ -1,7 +1,7 @@
 """Records: one row per thing, written in the transaction of the events they follow from.
 
 A record is a projection (a fold of the tape gives it again) or, for sessions, receipts, tokens,
-agents, channels and pairings, a small durable fact of its own.  The wire shows them as they are.
+agents, channels, pairings and grants, a small durable fact of its own.  The wire shows them as they are.
 """
 
 from typing import Literal
@@ -90,6 +90,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 Place = tuple[str, str, str, str]  # principal, agent, channel, conversation
 
 
+NOTHING = msgspec.Raw(b"null")
 ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
 ApprovalScope = Literal["once", "session", "timeboxed"]
 
@@ -116,6 +117,48 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     by: str | None = None
     reason: str | None = None
     resolved_ms: int | None = None
+    agent: str = ""
+    grant_key: str = ""  # what an answer beyond once would hold for; "": it cannot
+    covers: tuple[str, ...] = ()  # further calls of the turn, identical, that the answer is for
+    inspection: msgspec.Raw = NOTHING  # what the call would meet, redacted
+    uses: int = 0  # calls that have started on it: each at most once
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call may still start on it."""
+        return self.state == "allowed" and self.uses <= len(self.covers)
+
+
+GrantScope = Literal["session", "timeboxed"]
+
+
+class GrantRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An answer that holds for more than one call: of one agent's calls of one tool with one key.
+
+    One with the scope `session` holds in that session until it is reset; one that is timeboxed
+    holds for the principal until it expires.
+    """
+
+    grant_id: str
+    principal: str
+    agent: str
+    tool: str
+    key: str
+    decision: Literal["allow", "deny"]
+    scope: GrantScope
+    session_id: str
+    epoch: int  # of the session
+    approval_id: str  # the question that was answered so
+    by: str
+    granted_ms: int
+    expires_ms: int | None = None
+    reason: str = ""
+    ended_ms: int | None = None  # before it expired
+    ended_by: str | None = None
+
+    def is_live(self, at_ms: int) -> bool:
+        """Whether it holds then."""
+        return self.ended_ms is None and (self.expires_ms is None or at_ms < self.expires_ms)
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -211,5 +254,6 @@ Record = (
     | AgentRecord
     | ChannelRecord
     | PairingRecord
+    | GrantRecord
 )
 RECEIPT_TTL_MS = 86_400_000

@@ -9,6 +9,8 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
+import msgspec
+
 from palyra.core.chain import merkle_root
 from palyra.core.journal import (
     ChainedRow,
@@ -24,6 +26,7 @@ from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     ChannelRecord,
+    GrantRecord,
     PairingRecord,
     Receipt,
     Record,
@@ -59,6 +62,7 @@ _KEYS: dict[type[Record], tuple[str, ...]] = {
     AgentRecord: ("name", "version"),
     ChannelRecord: ("principal", "channel", "conversation_id"),
     PairingRecord: ("pairing_id",),
+    GrantRecord: ("grant_id",),
 }
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
@@ -283,8 +287,12 @@ def _check_successor(before: Record, record: Record) -> None:
     match before, record:
         case RunRecord(), RunRecord() if before.is_terminal and record.state != before.state:
             raise Conflict("the run has ended; a terminal state never changes")
-        case ApprovalRecord(), ApprovalRecord() if before.state != "pending" and record != before:
+        case ApprovalRecord(), ApprovalRecord() if not _may_follow(before, record):
             raise Conflict("the approval is answered; the first answer stands")
+        case GrantRecord(), GrantRecord() if record != before and (
+            before.ended_ms is not None or _unended(record) != _unended(before)
+        ):
+            raise Conflict("a grant can only end, and its end stands")
         case Receipt(), Receipt() if (
             record.created_ms - before.created_ms < RECEIPT_TTL_MS and record != before
         ):
@@ -295,6 +303,19 @@ def _check_successor(before: Record, record: Record) -> None:
             raise Conflict("the channel was changed meanwhile; the first change stands")
         case PairingRecord(), PairingRecord() if record.revision != before.revision + 1:
             raise Conflict("the pairing was changed meanwhile; the first change stands")
+
+
+def _may_follow(before: ApprovalRecord, record: ApprovalRecord) -> bool:
+    """What is answered can only be used, at most once for each call it is for."""
+    if before.state == "pending" or record == before:
+        return True
+    unused = msgspec.structs.replace(record, uses=before.uses)
+    is_use = before.uses < record.uses <= 1 + len(before.covers)
+    return before.state == "allowed" and is_use and unused == before
+
+
+def _unended(grant: GrantRecord) -> GrantRecord:
+    return msgspec.structs.replace(grant, ended_ms=None, ended_by=None)
 
 
 def _check_unique(other: Record, record: Record) -> None:

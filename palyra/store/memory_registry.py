@@ -8,6 +8,7 @@ from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     ChannelRecord,
+    GrantRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -25,6 +26,7 @@ R = TypeVar(
     AgentRecord,
     ChannelRecord,
     PairingRecord,
+    GrantRecord,
 )
 
 
@@ -89,3 +91,18 @@ class MemoryRegistry(ABC):
             and (wanted.before is None or pairing.pairing_id < wanted.before)
         ]
         return found[::-1][: wanted.limit]
+
+    def find_grant(self, grant_id: str) -> GrantRecord | None:
+        return self._find(GrantRecord, grant_id)
+
+    def list_grants(
+        self, *, principal: str | None, live_at_ms: int | None, limit: int
+    ) -> list[GrantRecord]:
+        """Newest first; with `live_at_ms` only those that hold then."""
+        found = [
+            grant
+            for grant in self._list(GrantRecord)
+            if principal in {None, grant.principal}
+            and (live_at_ms is None or grant.is_live(live_at_ms))
+        ]
+        return found[::-1][:limit]

@@ -11,6 +11,7 @@ from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     ChannelRecord,
+    GrantRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -29,6 +30,7 @@ R = TypeVar(
     AgentRecord,
     ChannelRecord,
     PairingRecord,
+    GrantRecord,
 )
 
 NO_LIMIT = -1  # SQLite's word for it
@@ -129,6 +131,20 @@ def list_approvals(
         return query.read(connection, ApprovalRecord, "approval_id DESC", limit)
     order = "state = 'pending' DESC, approval_id DESC"
     return query.read(connection, ApprovalRecord, order, limit)
+
+
+def find_grant(connection: apsw.Connection, grant_id: str) -> GrantRecord | None:
+    return Query("grants").where("grant_id = ?", grant_id).find(connection, GrantRecord)
+
+
+def list_grants(
+    connection: apsw.Connection, *, principal: str | None, live_at_ms: int | None, limit: int
+) -> list[GrantRecord]:
+    """Newest first; with `live_at_ms` only those that hold then."""
+    query = Query("grants").where("principal = ?", principal)
+    if live_at_ms is not None:
+        query.where("ended_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?)", live_at_ms)
+    return query.read(connection, GrantRecord, "grant_id DESC", limit)
 
 
 def find_receipt(

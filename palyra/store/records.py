@@ -15,6 +15,7 @@ from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     ChannelRecord,
+    GrantRecord,
     PairingRecord,
     Receipt,
     Record,
@@ -62,8 +63,10 @@ TABLES: dict[type[Record], Table] = {
     ApprovalRecord: _table(
         "approvals",
         "approval_id",
-        "run_id principal state",
-        lambda r, text: (r.approval_id, r.run_id, r.principal, r.state, text),
+        "run_id principal state covers uses",
+        lambda r, text: (
+            r.approval_id, r.run_id, r.principal, r.state, 1 + len(r.covers), r.uses, text,
+        ),
     ),
     Receipt: _table(
         "receipts",
@@ -94,6 +97,14 @@ TABLES: dict[type[Record], Table] = {
         "principal channel sender state expires_ms revision",
         lambda r, text: (
             r.pairing_id, r.principal, r.channel, r.sender, r.state, r.expires_ms, r.revision, text,
+        ),
+    ),
+    GrantRecord: _table(
+        "grants",
+        "grant_id",
+        "principal session_id expires_ms ended_ms",
+        lambda r, text: (
+            r.grant_id, r.principal, r.session_id, r.expires_ms, r.ended_ms, text,
         ),
     ),
 }  # fmt: skip

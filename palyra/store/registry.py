@@ -7,7 +7,13 @@ from typing import TypeVar
 import apsw
 
 from palyra.core.journal import PairingFilter
-from palyra.core.records import AgentRecord, ChannelRecord, PairingRecord, SessionRecord
+from palyra.core.records import (
+    AgentRecord,
+    ChannelRecord,
+    GrantRecord,
+    PairingRecord,
+    SessionRecord,
+)
 from palyra.store import projections
 
 T = TypeVar("T")
@@ -56,3 +62,15 @@ class SqliteRegistry(ABC):
     def list_pairings(self, wanted: PairingFilter) -> list[PairingRecord]:
         """Newest first."""
         return self._read(lambda c: projections.list_pairings(c, wanted))
+
+    def find_grant(self, grant_id: str) -> GrantRecord | None:
+        return self._read(lambda c: projections.find_grant(c, grant_id))
+
+    def list_grants(
+        self, *, principal: str | None, live_at_ms: int | None, limit: int
+    ) -> list[GrantRecord]:
+        return self._read(
+            lambda c: projections.list_grants(
+                c, principal=principal, live_at_ms=live_at_ms, limit=limit
+            )
+        )

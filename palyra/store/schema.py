@@ -148,10 +148,37 @@ CREATE UNIQUE INDEX sessions_by_conversation
     ON sessions (principal, agent, channel, conversation_id) WHERE channel IS NOT NULL;
 """
 
+_GRANTS = """
+CREATE TABLE grants (
+    grant_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    expires_ms INTEGER,
+    ended_ms INTEGER,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX grants_live ON grants (grant_id) WHERE ended_ms IS NULL;
+CREATE TRIGGER grant_only_ends BEFORE UPDATE ON grants
+    WHEN new.record <> old.record AND (old.ended_ms IS NOT NULL
+        OR json_remove(new.record, '$.ended_ms', '$.ended_by')
+            <> json_remove(old.record, '$.ended_ms', '$.ended_by'))
+    BEGIN SELECT RAISE(ABORT, 'a grant can only end, and its end stands'); END;
+
+ALTER TABLE approvals ADD COLUMN covers INTEGER NOT NULL DEFAULT 1; -- calls it is for
+ALTER TABLE approvals ADD COLUMN uses INTEGER NOT NULL DEFAULT 0;   -- calls started on it
+DROP TRIGGER approval_is_answered_once;
+CREATE TRIGGER approval_is_answered_once BEFORE UPDATE ON approvals
+    WHEN old.state <> 'pending' AND new.record <> old.record
+        AND (old.state <> 'allowed' OR new.uses <= old.uses OR new.uses > old.covers
+            OR json_remove(new.record, '$.uses') <> json_remove(old.record, '$.uses'))
+    BEGIN SELECT RAISE(ABORT, 'the approval is answered; the first answer stands'); END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
     _AGENTS_AND_CHANNELS,
+    _GRANTS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

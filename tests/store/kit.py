@@ -14,6 +14,7 @@ from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     ChannelRecord,
+    GrantRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -132,6 +133,26 @@ def approval(approval_id: str, **fields: Any) -> ApprovalRecord:
             "policy_reason": "asks",
             "requested_ms": 1,
             "expires_ms": 2,
+            **fields,
+        }
+    )
+
+
+def grant(grant_id: str, **fields: Any) -> GrantRecord:
+    return GrantRecord(
+        **{
+            "grant_id": grant_id,
+            "principal": "alice",
+            "agent": "default",
+            "tool": "shell",
+            "key": "git status",
+            "decision": "allow",
+            "scope": "session",
+            "session_id": "ses_a",
+            "epoch": 0,
+            "approval_id": "apr_a",
+            "by": "bob",
+            "granted_ms": 1,
             **fields,
         }
     )

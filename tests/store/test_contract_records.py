@@ -11,6 +11,7 @@ from tests.store.kit import (
     agent,
     approval,
     channel,
+    grant,
     pairing,
     receipt,
     row,
@@ -172,6 +173,55 @@ def test_an_approval_is_answered_once(store: JournalStore) -> None:
     assert [None, None, "Conflict", None] == put(store, approval("apr_1"), allowed, denied, allowed)
     assert ["Conflict", "Conflict"] == put(store, approval("apr_1"), denied)
     assert allowed == store.find_approval("apr_1")
+
+
+def test_an_approval_is_used_once_for_each_call_it_is_for(store: JournalStore) -> None:
+    """What was allowed can be used; never twice, never with another word changed."""
+    allowed = approval("apr_1", state="allowed", by="bob", covers=("call_b",))
+    used = approval("apr_1", state="allowed", by="bob", covers=("call_b",), uses=1)
+    again = approval("apr_1", state="allowed", by="bob", covers=("call_b",), uses=2)
+    third = approval("apr_1", state="allowed", by="bob", covers=("call_b",), uses=3)
+    assert [None, None] == put(store, allowed, used)
+    assert ["Conflict"] == put(store, allowed)
+    assert ["Conflict"] == put(store, approval("apr_1", state="allowed", by="eve", uses=2))
+    assert [None, "Conflict"] == put(store, again, third)
+    assert again == store.find_approval("apr_1")
+
+
+def test_what_was_not_allowed_cannot_be_used(store: JournalStore) -> None:
+    """A denial stays unused."""
+    put(store, approval("apr_1", state="denied"))
+    assert ["Conflict"] == put(store, approval("apr_1", state="denied", uses=1))
+
+
+def test_grants_are_listed_newest_first(store: JournalStore) -> None:
+    """All of a principal, or those that hold at a moment."""
+    put(
+        store,
+        grant("grt_1"),
+        grant("grt_2", scope="timeboxed", expires_ms=5),
+        grant("grt_3", principal="bob"),
+        grant("grt_4", ended_ms=3, ended_by="bob"),
+    )
+    found = [
+        store.list_grants(principal=None, live_at_ms=None, limit=9),
+        store.list_grants(principal="alice", live_at_ms=4, limit=9),
+        store.list_grants(principal="alice", live_at_ms=5, limit=9),
+        store.list_grants(principal=None, live_at_ms=0, limit=1),
+    ]
+    assert ["4321", "21", "1", "3"] == [
+        "".join(record.grant_id[-1] for record in records) for records in found
+    ]
+    assert (grant("grt_1"), None) == (store.find_grant("grt_1"), store.find_grant("x"))
+
+
+def test_a_grant_can_only_end(store: JournalStore) -> None:
+    """Nothing of it changes but its end, and that stands."""
+    ended = grant("grt_1", ended_ms=5, ended_by="bob")
+    wider = grant("grt_1", key="")
+    assert [None, "Conflict", None] == put(store, grant("grt_1"), wider, ended)
+    assert ["Conflict", None] == put(store, grant("grt_1"), ended)
+    assert ended == store.find_grant("grt_1")
 
 
 def test_a_receipt_is_given_once(store: JournalStore) -> None:

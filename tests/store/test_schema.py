@@ -34,7 +34,7 @@ def test_a_fresh_file_gets_the_newest_schema() -> None:
         connection.pragma("user_version"),
         connection.pragma("application_id"),
     )
-    tables = "owner tape runs sessions approvals receipts tokens agents channels pairings"
+    tables = "owner tape runs sessions approvals receipts tokens agents channels pairings grants"
     assert set(tables.split()) == {
         name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type='table'")
     }

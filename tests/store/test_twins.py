@@ -17,6 +17,7 @@ from tests.store.kit import (
     agent,
     approval,
     channel,
+    grant,
     memory_journal,
     pairing,
     receipt,
@@ -48,7 +49,11 @@ def a_session(draw: st.DrawFn, number: int, variant: int) -> Record:
 
 def an_approval(draw: st.DrawFn, number: int, _variant: int) -> Record:
     state = draw(st.sampled_from(["pending", "allowed", "denied"]))
-    return approval(f"apr_{number}", run_id=draw(run_ids), state=state)
+    return approval(f"apr_{number}", run_id="run_a", state=state, uses=draw(few))
+
+
+def a_grant(draw: st.DrawFn, number: int, variant: int) -> Record:
+    return grant(f"grt_{number}", key=f"{variant // 2}", expires_ms=7, ended_ms=draw(maybe))
 
 
 def an_agent(draw: st.DrawFn, number: int, variant: int) -> Record:
@@ -69,7 +74,7 @@ def a_pairing(draw: st.DrawFn, number: int, variant: int) -> Record:
 def a_record(draw: st.DrawFn) -> Record:
     """A record that often meets another of the same key."""
     number, variant = draw(few), draw(few)
-    kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, None, None]
+    kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, a_grant, None, None]
     make = draw(st.sampled_from(kinds))
     if make is not None:
         return make(draw, number, variant)
@@ -168,6 +173,8 @@ class Twins(RuleBasedStateMachine):
             store.list_sessions(None, before=None, limit=9),
             [store.find_session_by_key("alice", key) for key in ("work", "home")],
             store.list_approvals(principal=None, run_id=None, pending_only=False, limit=9),
+            store.list_grants(principal="alice", live_at_ms=None, limit=9),
+            [store.list_grants(principal=None, live_at_ms=at, limit=9) for at in (6, 7)],
             [store.find_receipt("alice", f"key_{n}", now_ms=Clock().now_ms) for n in range(3)],
             [store.find_token(f"sha_{n}") for n in range(3)],
             store.list_tokens(),
