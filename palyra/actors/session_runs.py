@@ -6,6 +6,7 @@ actors of runs, and keeps what it knows in the session's handle.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -78,9 +79,9 @@ class SessionRuns:
             self._start(run, partial(run_actor, run, self.office, first))
 
     def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
-        self.work.spawn_child(
-            ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
-        )
+        spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
+        with suppress(ActorGone):  # the branch stops, and its session with it: the tape waits
+            self.work.spawn_child(spec)
 
     def drop(self, run: RunHandle, cancel: Cancel) -> None:
         """End a waiting run by giving it a life just long enough to say so."""

@@ -4,6 +4,7 @@ from typing import Any, NoReturn
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from palyra.actors.run_handle import RunHandle
@@ -426,6 +427,28 @@ async def test_an_interrupt_survives_the_crash_of_what_it_ends(
         assert await kit.end(urgent[0].run_id) == await kit.end(queued.run_id) == "done"
         assert "run.recovered" not in kit.kinds(active.run_id)
         assert [heard(kit, 0), heard(kit, 1)] == [["stop"], ["queued"]]
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_session_starts_nothing_in_a_branch_that_stops(
+    store: MemoryJournal, steps: int, autojump_clock: MockClock
+) -> None:
+    """Whenever a run ends while everything stops, its session leaves the rest to the next start."""
+    async with running(store) as kit:
+        answer = trio.Event()
+        kit.model.turns = [answer]
+        await send(kit, "busy")
+        queued = await send(kit, "queued")
+        await settle()
+        answer.set()
+        with capture_logs() as logs:
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            kit.work.stop("everything stops")
+            await settle()
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == []
+    async with running(store) as kit:
+        assert await kit.end(queued.run_id) == "done"
 
 
 async def test_an_interrupt_holds_when_the_end_of_the_other_is_not_written(
