@@ -11,6 +11,7 @@ What is approved is the digest of the execution object: the executor builds the 
 the call it is about to run and compares.
 """
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
@@ -25,7 +26,7 @@ from palyra.core.paths import normal_path
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import ProposedCall
 from palyra.core.risk import compute_risk, is_sensitive
-from palyra.core.tools import Catalogue, Risk, ToolCall, ToolSpec
+from palyra.core.tools import NO_FACETS, Catalogue, Facets, Risk, ToolCall, ToolSpec, path_facets
 
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
 _UNATTENDED = frozenset({"background", "compat"})  # origins where nobody is there to ask
@@ -79,17 +80,18 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # SHA-256 of the canonical arguments
     size_bytes: int  # of the canonical arguments
     coercions: tuple[str, ...] = ()
+    facets: Facets = NO_FACETS
 
     @property
     def path_key(self) -> str | None:
-        """The path this call works on, as its conflict key; "" is the workspace root."""
-        return (normal_path(self.paths[0]) or "") if self.paths else None
+        """The path this call works on, as its conflict key; "" is the workspace root.
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The path arguments as proposed; one left out means the workspace root."""
-        name = self.spec.path_argument
-        return () if name is None else (str(self.arguments.get(name, "")),)
+        A call that works on several has the whole workspace to itself.
+        """
+        paths = self.facets.paths
+        if len(paths) > 1:
+            return ""
+        return (normal_path(paths[0]) or "") if paths else None
 
     @property
     def proposal(self) -> tuple[str, str]:
@@ -97,7 +99,12 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec.name, self.digest
 
 
-def admit(proposal: ProposedCall, catalogue: Catalogue) -> Admitted | Refused:
+FindFacets = Callable[[ToolSpec, dict[str, Any]], Facets]  # of checked arguments
+
+
+def admit(
+    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
+) -> Admitted | Refused:
     """The proposal with checked arguments, or what the model would have to repair."""
     spec = catalogue.tools.get(proposal.tool)
     if spec is None:
@@ -112,6 +119,7 @@ def admit(proposal: ProposedCall, catalogue: Catalogue) -> Admitted | Refused:
         digest=sha256_hex(checked.canonical),
         size_bytes=len(checked.canonical),
         coercions=checked.coercions,
+        facets=find_facets(spec, checked.arguments),
     )
 
 
@@ -158,8 +166,9 @@ def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
     """The question to the rules."""
     spec = admitted.spec
     return PolicyRequest(
-        action="tool.execute",
+        action="skill.execute" if spec.name.startswith("wasm:") else "tool.execute",
         principal=facts.principal,
+        owner=facts.principal,
         role=facts.role,
         agent=facts.agent,
         agent_labels=facts.agent_labels,
@@ -170,10 +179,9 @@ def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
         tool_class=spec.tool_class,
         risk=compute_risk(spec, is_tainted=facts.is_tainted),
         capabilities=spec.capabilities,
-        arguments=admitted.arguments,
         is_tainted=facts.is_tainted,
         depth=facts.depth,
-        paths=admitted.paths,
+        facets=admitted.facets,
         size_bytes=admitted.size_bytes,
     )
 

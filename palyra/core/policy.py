@@ -1,17 +1,20 @@
 """What the gate asks of the rules and what the rules answer."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from palyra.core.tools import NO_FACETS, Facets
+
 Answer = Literal["allow", "ask", "deny"]
+Action = Literal["tool.execute", "skill.execute", "approval.decide"]
+Standing = Literal["none", "granted"]  # of a person's earlier word
 
 
 class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One question: may this principal's run do this with this tool, with these arguments?"""
+    """One question: may this principal do this with this tool's call?"""
 
-    action: str  # tool.execute, approval.decide, …
+    action: Action
     principal: str
     role: str
     agent: str
@@ -22,12 +25,17 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_class: str
     risk: str
     capabilities: tuple[str, ...]
-    arguments: Mapping[str, Any]
+    owner: str  # the principal the run belongs to
     agent_labels: tuple[str, ...] = ()
     is_tainted: bool = False
     depth: int = 0
-    paths: tuple[str, ...] = ()  # the path arguments, as proposed
+    facets: Facets = NO_FACETS
     size_bytes: int = 0  # of the canonical arguments
+    in_scope: bool = True  # False: a tool that the parent run did not hand down
+    approval: Standing = "none"
+    now_ms: int = 0
+    decision: Literal["allow", "deny"] | None = None  # approval.decide: what is answered
+    scope: str | None = None  # approval.decide: for how long
 
 
 class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 `actors` imports these and nothing of the packages that implement them; `daemon.py` wires the two.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar, TypeVarTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from palyra.core.journal import (
     ChainedRow,
@@ -21,13 +21,14 @@ from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     ChannelRecord,
+    GrantRecord,
     PairingRecord,
     Receipt,
     RunRecord,
     SessionRecord,
     TokenRecord,
 )
-from palyra.core.tools import Catalogue, ToolCall, ToolOutput
+from palyra.core.tools import Catalogue, Facets, Inspection, ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
 
 
 class Registry(Protocol):
-    """Who answers, and what may come in where: agents, channels, pairings, conversations."""
+    """Who answers, what may come in where, what holds: agents, channels, pairings, grants."""
 
     def find_conversation(
         self, principal: str, agent: str, channel: str, conversation_id: str
@@ -52,6 +53,10 @@ class Registry(Protocol):
     def find_pairing(self, pairing_id: str) -> PairingRecord | None: ...
     def find_sender(self, principal: str, channel: str, sender: str) -> PairingRecord | None: ...
     def list_pairings(self, wanted: PairingFilter) -> list[PairingRecord]: ...
+    def find_grant(self, grant_id: str) -> GrantRecord | None: ...
+    def list_grants(
+        self, *, principal: str | None, live_at_ms: int | None, limit: int
+    ) -> list[GrantRecord]: ...
 
 
 class JournalStore(Registry, Protocol):
@@ -134,6 +139,18 @@ class Toolbox(Protocol):
 
     def catalogue(self) -> Catalogue:
         """A snapshot of what can be called now, with its hash."""
+
+    def facets(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
+        """What the rules may look at in these checked arguments."""
+
+    def inspects(self, tool: str) -> bool:
+        """Whether calls of that tool are inspected before they are gated."""
+
+    async def inspect(self, call: ToolCall) -> Inspection | None:
+        """What the world says about the call now; None when its tool does not look.
+
+        Raises ToolFailure for a call that could not run.  Cancellation: the look runs to its end.
+        """
 
     async def execute(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         """Run one allowed call to its end.  Raises ToolFailure with a text for the model.

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.canonical import digest_of
+from palyra.core.trust import Trust
 from palyra.errors import PalyraError
 
 ToolClass = Literal[
@@ -60,6 +61,36 @@ def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
     return Catalogue(tools=tools, hash=digest_of(listed))
 
 
+class Facets(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rules may look at in a call's arguments, besides the arguments; pure, no I/O."""
+
+    paths: tuple[str, ...] = ()  # every path the call names, as proposed
+    executable: str = ""
+    subcommand: str = ""  # of git, npm, pip, cargo, docker
+    host: str = ""  # where the first request goes
+    secrets: tuple[str, ...] = ()  # names of what would be taken from the vault
+    grant_key: str = ""  # what a grant beyond once is keyed by; "": there is none to be had
+
+
+NO_FACETS = Facets()
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What the world says about a call, before anybody is asked and again before it runs."""
+
+    binary: str = ""  # the executable, resolved
+    cwd: str = ""
+    environment: Mapping[str, str] = {}
+    operands: Mapping[str, str] = {}  # files named as operands: path to SHA-256, hex
+    profile: str = ""  # of the sandbox
+
+
+def path_facets(spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
+    """The facets of a tool that says nothing else: its path argument; left out, the root."""
+    name = spec.path_argument
+    return NO_FACETS if name is None else Facets(paths=(str(arguments.get(name, "")),))
+
+
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One allowed call, as the executor gets it: nothing in here may change after the gate."""
 
@@ -70,15 +101,18 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     tool_version: str
     arguments: Mapping[str, Any]
+    inspection: Inspection | None = None  # of tools that inspect
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool gave back."""
 
-    text: str
-    is_truncated: bool = False
-    executor: str = "inline"  # inline | thread | process | wasm | mcp
-    enforcement: str = "none"  # which walls stood round it
+    text: str  # whole; what of it the model is shown, the caller decides
+    is_truncated: bool = False  # even so: the tool itself left something out
+    is_failure: bool = False  # the call failed, and the text tells how: a command's exit code, say
+    trust: Trust = "workspace"
+    executor: str = ""  # inline | thread | async | process | wasm | mcp; "": as its spec says
+    enforcement: str = ""  # which walls stood round it; "": as its spec says
 
 
 class ToolFailure(PalyraError):

@@ -6,17 +6,16 @@ A reload swaps the whole rule set at once; a user file that is broken leaves the
 force, and where there is none yet, only calls without any capability go through.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import cedarpy
-import msgspec
 
 from palyra.core.canonical import sha256_hex
-from palyra.core.paths import normal_path, path_marks
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
+from palyra.tools.policy_question import build_entities, facts, question
 from palyra.tools.policy_rules import (
     PolicyFile,
     Rule,
@@ -27,7 +26,7 @@ from palyra.tools.policy_rules import (
 )
 from palyra.tools.policy_text import BrokenPolicy
 
-_ENTITY_SETS = 512  # (principal, tool) pairs kept parsed
+_ENTITY_SETS = 512  # (principal, agent, tool) kept parsed
 _ERROR_CHARS = 300
 
 
@@ -47,10 +46,12 @@ class CedarPolicy:
     `decide` is for one thread; `reload` may be called from another one meanwhile.
     """
 
-    def __init__(self, user_folder: Path | None = None) -> None:
+    def __init__(self, user_folder: Path | None = None, state: Iterable[Path] = ()) -> None:
+        """`state` are the daemon's own places, which no call may name."""
         self._user_folder = user_folder
+        self._state = tuple(str(place) for place in state)
         self._shipped = shipped_files()
-        self._entities = lru_cache(maxsize=_ENTITY_SETS)(_build_entities)
+        self._entities = lru_cache(maxsize=_ENTITY_SETS)(build_entities)
         self._force = self._first_force()
 
     @property
@@ -75,15 +76,14 @@ class CedarPolicy:
     def decide(self, request: PolicyRequest) -> PolicyDecision:
         """Allow, ask or deny; every error inside is a deny with the reason."""
         force = self._force
-        if force.is_degraded and (request.capabilities or request.tool_class != "read_only_safe"):
+        if force.is_degraded and _is_sensitive(request):
             reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
             return _decision("deny", "policy_broken", reason, (), force.version)
         rules = force.rules
         try:
-            entities = self._entities(*_facts(request))
-            result = cedarpy.is_authorized(
-                _question(request), rules.policies, entities, rules.schema
-            )
+            asked = question(request, self._state)
+            entities = self._entities(*facts(request))
+            result = cedarpy.is_authorized(asked, rules.policies, entities)
         except ValueError as error:  # an id or a facet that the engine cannot take
             return _error(str(error), force.version)
         if result.diagnostics.errors:
@@ -112,61 +112,9 @@ def _keep(force: _Force, broken: BrokenPolicy) -> _Force:
     return _Force(force.rules, force.version, force.is_degraded, (broken.message,))
 
 
-# --- the question --------------------------------------------------------------------------------
-
-
-def _question(request: PolicyRequest) -> dict[str, Any]:
-    """The request in Cedar's terms; ids as objects, never as text that would be parsed."""
-    marks = {mark for path in request.paths for mark in path_marks(path)}
-    context: dict[str, Any] = {
-        "agent": request.agent,
-        "agent_labels": request.agent_labels,
-        "session": request.session_id,
-        "run": {
-            "id": request.run_id,
-            "origin": request.origin,
-            "taint": request.is_tainted,
-            "depth": request.depth,
-        },
-        "path_marks": sorted(marks),
-        "size_bytes": request.size_bytes,
-    }
-    path = normal_path(request.paths[0]) if len(request.paths) == 1 else None
-    if path is not None:
-        context["path"] = path
-    return {
-        "principal": {"type": "Principal", "id": request.principal},
-        "action": {"type": "Action", "id": request.action},
-        "resource": {"type": "Tool", "id": request.tool},
-        "context": msgspec.json.encode(context).decode(),
-    }
-
-
-_Facts = tuple[str, str, str, str, str, tuple[str, ...]]
-
-
-def _facts(request: PolicyRequest) -> _Facts:
-    return (
-        request.principal, request.role,
-        request.tool, request.tool_class, request.risk, request.capabilities,
-    )  # fmt: skip
-
-
-def _build_entities(*facts: *_Facts) -> cedarpy.Entities:
-    """Everything with attributes that a question mentions, parsed."""
-    principal, role, tool, tool_class, risk, capabilities = facts
-    tool_attributes = {
-        "name": tool, "class": tool_class, "risk": risk, "capabilities": capabilities,
-    }  # fmt: skip
-    entities = [
-        _entity("Principal", principal, {"role": role}),
-        _entity("Tool", tool, tool_attributes),
-    ]
-    return cedarpy.Entities.from_json_str(msgspec.json.encode(entities).decode())
-
-
-def _entity(kind: str, name: str, attributes: dict[str, Any]) -> dict[str, Any]:
-    return {"uid": {"type": kind, "id": name}, "attrs": attributes, "parents": []}
+def _is_sensitive(request: PolicyRequest) -> bool:
+    """Whether a broken rule of the user could have been about it."""
+    return bool(request.capabilities) or request.tool_class != "read_only_safe"
 
 
 # --- the answer ----------------------------------------------------------------------------------
@@ -195,7 +143,7 @@ def _permitted(request: PolicyRequest, permits: list[Rule], version: str) -> Pol
     top = max(rule.rank for rule in permits)
     speaking = [rule for rule in permits if rule.rank == top]
     names = _names(speaking)
-    if any(rule.asks for rule in speaking):
+    if request.action != "approval.decide" and any(rule.asks for rule in speaking):
         reason = (
             f"{', '.join(names)} wants a person's approval; a permit for {request.tool} "
             "among the user policies would change that"

@@ -23,6 +23,7 @@ from palyra.core.gate import (
     tool_call,
 )
 from palyra.core.intake import Refused
+from palyra.core.tools import Facets
 from tests.core.tool_samples import FACTS, a_call, a_catalogue, a_decision, a_spec, an_admitted
 
 
@@ -86,7 +87,7 @@ def test_path_key(arguments: dict[str, Any], expected: str) -> None:
 def test_a_tool_without_path_has_no_key() -> None:
     """Without a path argument there is nothing to conflict over."""
     admitted = an_admitted({"path": "a"})
-    assert (None, ()) == (admitted.path_key, admitted.paths)
+    assert (None, ()) == (admitted.path_key, admitted.facets.paths)
 
 
 # --- the question to the rules -------------------------------------------------------------------
@@ -102,8 +103,9 @@ def test_the_rules_hear_of_run_tool_and_paths() -> None:
         "action": "tool.execute", "principal": "alice", "role": "client", "agent": "default",
         "agent_labels": (), "session_id": "ses_1", "run_id": "run_1", "origin": "delegated", "tool": "probe",
         "tool_class": "path_scoped", "risk": "high", "capabilities": ("fs.write",),
-        "arguments": {"path": "a"}, "is_tainted": True, "depth": 2, "paths": ("a",),
-        "size_bytes": 12,
+        "owner": "alice", "is_tainted": True, "depth": 2, "facets": Facets(paths=("a",)),
+        "size_bytes": 12, "in_scope": True, "approval": "none", "now_ms": 0, "decision": None,
+        "scope": None,
     }  # fmt: skip
 
 

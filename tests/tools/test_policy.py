@@ -15,16 +15,24 @@ from palyra.tools.policy import CedarPolicy
 from palyra.tools.policy_rules import MAX_FILES
 from tests.core.tool_samples import FACTS, an_admitted
 
+FACETS = {"paths", "executable", "subcommand", "host", "secrets"}
 EVERYTHING = "permit (principal, action, resource);"
 
 
 def ask_for(tool: str = "shell", **changes: object) -> PolicyRequest:
-    """A request for a tool with effects, but for the changes."""
+    """A request for a tool with effects, but for the changes; those of facets go there."""
     request = policy_request(an_admitted(), FACTS)
     plain: dict[str, object] = {
         "tool": tool, "tool_class": "effect", "capabilities": ("process",), "risk": "high",
     }  # fmt: skip
-    return msgspec.structs.replace(request, **(plain | changes))
+    return changed(request, **(plain | changes))
+
+
+def changed(request: PolicyRequest, **changes: object) -> PolicyRequest:
+    """The request with other facts or facets."""
+    found = {name: changes.pop(name) for name in list(changes) if name in FACETS}
+    facets = msgspec.structs.replace(request.facets, **found)
+    return msgspec.structs.replace(request, facets=facets, **changes)
 
 
 def with_rules(folder: Path, **files: str) -> CedarPolicy:
@@ -75,23 +83,84 @@ def test_reasons_name_rule_and_remedy() -> None:
     )
 
 
-PATHS = [
-    ("../x", "outside"),
-    ("/etc/passwd", "outside"),
-    (".ssh/id_rsa", "private"),
-    ("src/.ENV", "private"),
+READ = {"tool": "read_file", "capabilities": ("fs.read",)}
+SHUT: list[tuple[dict[str, object], str]] = [
+    (READ | {"paths": ("../x",)}, "outside"),
+    (READ | {"paths": ("/etc/passwd",)}, "outside"),
+    (READ | {"paths": (".ssh/id_rsa",)}, "private"),
+    (READ | {"paths": ("src/.ENV",)}, "private"),
+    (READ | {"paths": ("a", "src/.netrc")}, "private"),
+    ({"paths": ("/home/alice/.ssh/id_rsa",)}, "private"),
+    ({"paths": ("a/../.aws",)}, "private"),
+    ({"paths": ("/srv/palyra/journal.sqlite3",)}, "state"),
+    ({"paths": ("/srv/x/../palyra",)}, "state"),
+    ({"host": "169.254.169.254"}, "metadata"),
+    ({"host": "[fd00:ec2::254]"}, "metadata"),
+    ({"host": "Metadata.Google.Internal."}, "metadata"),
+    ({"in_scope": False}, "delegation"),
+    ({"owner": "bob"}, "foreign"),
+    ({"action": "approval.decide"}, "authority"),
+    ({"action": "approval.decide", "role": "observer"}, "authority"),
 ]
 
 
-@pytest.mark.parametrize(("path", "rule"), PATHS)
+@pytest.mark.parametrize(("facts", "rule"), SHUT)
 def test_built_in_forbids_hold_against_a_permit_for_everything(
-    tmp_path: Path, path: str, rule: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, object], rule: str
 ) -> None:
-    """No user rule opens what is shut for good."""
-    policy = with_rules(tmp_path, all=EVERYTHING)
-    request = ask_for("read_file", capabilities=("fs.read",), paths=(path,))
+    """No user rule opens what is shut for good; without the built-in rules it would be open."""
+    (tmp_path / "all.cedar").write_text(EVERYTHING)
+    policy = CedarPolicy(tmp_path, state=[Path("/srv/palyra")])
+    request = ask_for(**facts)
     assert answers(policy, request) == ("deny", "denied", (f"builtin/{rule}",))
     assert policy.decide(request).reason.startswith(f"forbidden by builtin/{rule}: ")
+    monkeypatch.setattr("palyra.tools.policy.shipped_files", list)
+    bare = CedarPolicy(tmp_path, state=[Path("/srv/palyra")])
+    assert answers(bare, request) == ("allow", "allowed", ("user/all/0",))
+
+
+OPEN: list[dict[str, object]] = [
+    {"paths": ("/usr/bin/env",)},  # a process sees what its sandbox shows it
+    {"paths": ("/srv/palyra2/x",)},
+    {"paths": ("/home/alice/.sshd",)},
+    {"host": "10.0.0.1"},  # whether it may be contacted the fetching decides
+    {"host": "metadata.example.org"},
+    {"host": "93.184.216.34"},
+    {"action": "approval.decide", "role": "approver", "owner": "bob"},
+]
+
+
+@pytest.mark.parametrize("facts", OPEN)
+def test_what_only_resembles_the_forbidden_is_left_to_the_rules(
+    tmp_path: Path, facts: dict[str, object]
+) -> None:
+    """A built-in forbid shuts what it names and nothing else."""
+    (tmp_path / "all.cedar").write_text(EVERYTHING)
+    policy = CedarPolicy(tmp_path, state=[Path("/srv/palyra")])
+    assert answers(policy, ask_for(**facts))[0] == "allow"
+
+
+def test_a_rule_may_forbid_to_answer(tmp_path: Path) -> None:
+    """Four eyes: nobody approves a critical call of their own run; a question is no obstacle."""
+    rule = """forbid (principal, action == Action::"approval.decide", resource) when {
+        resource.risk == "critical" && context.run.owner == principal
+        && context has decision && context.decision == "allow" };
+        @approval("required") permit (principal, action, resource);"""
+    policy = with_rules(tmp_path, eyes=rule)
+    own = ask_for(action="approval.decide", role="operator", risk="critical", decision="allow")
+    assert answers(policy, own)[0] == "deny"
+    assert answers(policy, changed(own, owner="bob"))[0] == "allow"
+    assert answers(policy, changed(own, decision="deny"))[0] == "allow"
+    assert answers(policy, changed(own, risk="high"))[0] == "allow"
+
+
+def test_a_skill_is_an_action_of_its_own(tmp_path: Path) -> None:
+    """A permit for tools does not reach skills; what is harmless by name is not, as a skill."""
+    policy = with_rules(
+        tmp_path, a='permit (principal, action == Action::"tool.execute", resource);'
+    )
+    assert answers(policy, ask_for("wasm:a.b", action="skill.execute"))[0] == "ask"
+    assert answers(policy, ask_for("echo", action="skill.execute"))[0] == "ask"
 
 
 def test_configuration_is_forbidden_to_write_only(tmp_path: Path) -> None:
@@ -140,8 +209,9 @@ def test_a_user_forbid_wins_over_everything(tmp_path: Path) -> None:
 CONDITIONS = [
     ('principal == Principal::"alice"', {"principal": "bob"}),
     ('principal.role == "client"', {"role": "clients"}),
-    ('context.agent == "default"', {"agent": "default2"}),
-    ('!context.agent_labels.contains("outside")', {"agent_labels": ("a", "outside")}),
+    ('context.agent == Agent::"default"', {"agent": "default2"}),
+    ('context.agent.name == "default"', {"agent": "default2"}),
+    ('!context.agent.labels.contains("outside")', {"agent_labels": ("a", "outside")}),
     ('context.session == "ses_1"', {"session_id": "ses_2"}),
     ('context.run.id == "run_1"', {"run_id": "run_2"}),
     ('context.run.origin == "interactive"', {"origin": "background"}),
@@ -152,6 +222,17 @@ CONDITIONS = [
     ('resource.risk == "high"', {"risk": "critical"}),
     ('resource.capabilities == ["process"]', {"capabilities": ("process", "network")}),
     ("context.size_bytes <= 2", {"size_bytes": 3}),
+    ('action == Action::"tool.execute"', {"action": "skill.execute"}),
+    ('context.approval == "none"', {"approval": "granted"}),
+    ('context.now < datetime("2026-01-02")', {"now_ms": 1_767_312_000_000}),
+    ('context.now.toTime() < duration("9h")', {"now_ms": 9 * 3_600_000}),
+    ('context has executable && context.executable == "git"', {"executable": "gitk"}),
+    ('context has executable && context.executable == "git"', {"executable": ""}),
+    ('context has subcommand && context.subcommand == "log"', {"subcommand": "push"}),
+    ('context has host && context.host == "example.org"', {"host": "example.org.evil.test"}),
+    ('context has host && !context.host_marks.contains("internal")', {"host": "10.0.0.1"}),
+    ('context.secrets == ["deploy"]', {"secrets": ("deploy", "root")}),
+    ('context.paths == ["src/a"]', {"paths": ("src/a", "src/b")}),
     ('context has path && context.path like "src/*"', {"paths": ("srcs/a",)}),
     ('context has path && context.path like "src/*"', {"paths": ("src/../etc",)}),
     ('context has path && context.path like "src/*"', {"paths": ("src/a", "src/b")}),
@@ -167,10 +248,13 @@ def test_every_fact_can_be_decided_by(
     policy = with_rules(
         tmp_path, team=f"permit (principal, action, resource) when {{{condition}}};"
     )
-    match = ask_for(paths=("./src//a",))
+    match = ask_for(
+        paths=("./src//a",), executable="git", subcommand="log", host="example.org",
+        secrets=("deploy",),
+    )  # fmt: skip
     assert policy.problems == ()
     assert policy.decide(match).answer == "allow"
-    assert policy.decide(msgspec.structs.replace(match, **miss)).answer != "allow"
+    assert policy.decide(changed(match, **miss)).answer != "allow"
 
 
 def test_rules_and_names_belong_together(tmp_path: Path) -> None:
@@ -195,7 +279,7 @@ def test_odd_ids_are_just_ids(tmp_path: Path) -> None:
     """An id is a value: quotes, newlines and operators in it change nothing."""
     policy = with_rules(tmp_path, all='permit (principal == Principal::"alice", action, resource);')
     odd = 'alice" || true || "\n\\'
-    assert policy.decide(ask_for(principal=odd, agent=odd, session_id=odd)).answer == "ask"
+    assert policy.decide(ask_for(principal=odd, owner=odd, agent=odd, session_id=odd)).answer == "ask"
 
 
 # --- no in every doubt ---------------------------------------------------------------------------
@@ -210,7 +294,7 @@ def test_an_erroring_forbid_denies(tmp_path: Path) -> None:
     assert answers(policy, ask_for(size_bytes=0))[1] == "denied"
 
 
-@pytest.mark.parametrize("action", ["tool.executes", "tool", "", "Tool.execute", "approval.decide"])
+@pytest.mark.parametrize("action", ["tool.executes", "tool", "", "Tool.execute", "memory.add"])
 def test_an_unknown_action_is_denied(tmp_path: Path, action: str) -> None:
     """An action the schema does not know is denied, whatever is permitted."""
     policy = with_rules(tmp_path, all=EVERYTHING)
