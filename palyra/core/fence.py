@@ -117,13 +117,21 @@ def neutralise(text: str) -> str:
     return _HIDDEN.sub(_escape, "".join(_broken(text)))
 
 
+def find_fences(text: str) -> Iterator[tuple[int, int]]:
+    """Where something begins that a reader may take for a fence: the characters of its sign."""
+    return (
+        opening.span()
+        for opening in _OPENING.finditer(text)
+        if _reads_as_fence(text, opening.end())
+    )
+
+
 def _broken(text: str) -> Iterator[str]:
     done = 0
-    for opening in _OPENING.finditer(text):
-        if _reads_as_fence(text, opening.end()):
-            yield text[done : opening.start()]
-            yield _escape(opening)
-            done = opening.end()
+    for start, end in find_fences(text):
+        yield text[done:start]
+        yield f"\\u{ord(text[start]):04x}"
+        done = end
     yield text[done:]
 
 
