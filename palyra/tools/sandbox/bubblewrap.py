@@ -1,0 +1,118 @@
+"""The words that make bubblewrap build a jail.  Pure but for a look at the host's system folders.
+
+What holds: namespaces of its own for users, processes, network, messages, host name and control
+groups; no capability at all (without `--cap-drop ALL` a jail that root starts can make its
+read-only binds writable); no further user namespace; the end of its parent is its end; a session
+of its own; an environment of chosen names only.  Source: bwrap(1).
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from palyra.tools.sandbox.command import Command
+from palyra.tools.sandbox.inside import HOME
+from palyra.tools.sandbox.masks import Mask
+
+LAUNCHER = "/run/launch"  # see `launcher`
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+JAILED_ID = 65_534  # nobody, inside
+
+_WALLS = (
+    "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+    "--unshare-cgroup-try", "--uid", str(JAILED_ID), "--gid", str(JAILED_ID), "--cap-drop", "ALL",
+    "--disable-userns", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "jail",
+)  # fmt: skip
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# Of /etc only what programs cannot do without; accounts and hosts are made up below.
+_ETC = ("/etc/alternatives",)
+_ETC_NETWORK = ("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted")
+_ETC_COPIED = ("/etc/ld.so.cache", "/etc/localtime")  # a copy is cheaper than a mount
+MADE_UP: Mapping[str, bytes] = {
+    "/etc/passwd": f"palyra:x:{JAILED_ID}:{JAILED_ID}::{HOME}:/bin/sh\n".encode(),
+    "/etc/group": f"palyra:x:{JAILED_ID}:\n".encode(),
+    "/etc/hosts": b"127.0.0.1 localhost jail\n",
+    "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the command's folders lie for the user who starts the jail."""
+
+    workspace: str
+    binds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """What bubblewrap is handed, by number; the daemon's side of each is its own."""
+
+    info: int  # it writes who the jail's first process is
+    gate: int  # it starts the command when this can be read
+    filter: int
+    copies: Sequence[tuple[str, int]]  # path in the jail, content that becomes a file there
+    files: Sequence[tuple[str, int]]  # the same, but laid over what is there
+
+
+def render_options(
+    command: Command, sources: Sources, masks: Iterable[Mask], fds: Descriptors
+) -> list[str]:
+    """All options, without the program; for `--args`, so that no environment shows in a list."""
+    words = [*_WALLS, *_system(has_network=command.network is not None)]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for path, fd in fds.copies:
+        words += ["--perms", "0555", "--file", str(fd), path]
+    size = str(command.limits.temporary_bytes)
+    for place in ("/dev/shm", "/tmp", HOME):  # noqa: S108 - inside
+        words += ["--perms", "1777" if place != HOME else "0700", "--size", size, "--tmpfs", place]
+    for bind, source in zip(command.binds, sources.binds, strict=True):
+        words += ["--ro-bind", source, bind.place]
+    if command.workspace is not None:
+        words += ["--bind" if command.is_writable else "--ro-bind", sources.workspace,
+                  str(command.workspace)]  # fmt: skip
+        words += _masks(command, sources.workspace, masks)
+    for path, fd in fds.files:
+        words += ["--perms", "0555", "--ro-bind-data", str(fd), path]
+    words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", command.cwd]
+    for name, value in environment_of(command).items():
+        words += ["--setenv", name, value]
+    return [*words, "--info-fd", str(fds.info), "--block-fd", str(fds.gate),
+            "--seccomp", str(fds.filter)]  # fmt: skip
+
+
+def environment_of(command: Command) -> dict[str, str]:
+    """Every variable the program finds."""
+    known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TERM": "dumb"}
+    proxy = command.network.environment if command.network else {}
+    return {**known, **proxy, **command.environment}
+
+
+def _masks(command: Command, source: str, masks: Iterable[Mask]) -> Iterator[str]:
+    for mask in masks:
+        inside = f"{command.workspace}/{mask.path}"
+        yield from mask.words(f"{source}/{mask.path}", inside)
+
+
+@cache
+def _system(*, has_network: bool) -> tuple[str, ...]:
+    """The host's programs and libraries, read-only."""
+    words: list[str] = []
+    for path in _SYSTEM:
+        if os.path.islink(path):  # noqa: PTH114 - as text
+            words += ["--symlink", os.readlink(path), path]  # noqa: PTH115
+        elif Path(path).is_dir():
+            words += ["--ro-bind", path, path]
+    for path in _ETC + _ETC_NETWORK * has_network:
+        if Path(path).exists():
+            words += ["--ro-bind", path, path]
+    return ("--perms", "0755", "--dir", "/etc", "--perms", "0755", "--dir", "/home", *words)
+
+
+@cache
+def system_copies() -> Mapping[str, bytes]:
+    """The small files of the system, made up or copied."""
+    found = {path: Path(path).read_bytes() for path in _ETC_COPIED if Path(path).is_file()}
+    return {**MADE_UP, **found}

@@ -1,0 +1,119 @@
+"""A jailed command while it runs: its streams, its first process, its end."""
+
+import os
+import signal
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+
+import trio
+
+from palyra.tools.sandbox.command import SandboxFailure
+from palyra.tools.sandbox.start import Pipes
+
+DEATH_S = 10.0  # how long a killed jail may take to be gone; a disk can hold a process
+_SIGNAL_BASE = 128  # how shells, and bubblewrap, tell a signal in an exit code
+_SIGNALS = frozenset(signal.Signals)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a command ended."""
+
+    exit_code: int | None  # None: by a signal
+    signal: str = ""  # SIGKILL …
+
+
+class Child:
+    """One command.  Made by `Sandbox.open`, which also ends it."""
+
+    def __init__(self, pid: int, pipes: Pipes) -> None:
+        """`pid`: of bubblewrap, the parent of everything in the jail; a child of this process."""
+        self.pid = pid
+        self.init_pid = 0  # of the jail's first process; 0: there is none yet
+        self.enforcement = ""
+        self.stdin = None if pipes.stdin is None else trio.lowlevel.FdStream(pipes.stdin)
+        self.stdout: trio.abc.ReceiveStream = trio.lowlevel.FdStream(pipes.stdout)
+        self.stderr = None if pipes.stderr is None else trio.lowlevel.FdStream(pipes.stderr)
+        self.egress = None if pipes.egress is None else _socket(pipes.egress)
+        self.info = trio.lowlevel.FdStream(pipes.info)
+        self._gate = pipes.gate  # closed last: a closed gate is an open one
+        self._pidfd = os.pidfd_open(pid)
+        self._init_pidfd: int | None = None
+        self._ending: Ending | None = None
+        self._watching = trio.Lock()
+
+    def meet_init(self, pid: int) -> None:
+        """From now on the jail's first process is known: its end is everybody's end."""
+        self.init_pid = pid
+        self._init_pidfd = os.pidfd_open(pid)
+
+    def begin(self) -> None:
+        """Let the command begin."""
+        os.write(self._gate, b"1")
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended; None as long as nobody has waited for it."""
+        return self._ending
+
+    async def wait(self) -> Ending:
+        """How it ended.  Any number of tasks may wait.
+
+        Cancellation: it goes on running, until its block is left.
+        """
+        while self._ending is None:
+            async with self._watching:
+                if self._ending is None:
+                    await trio.lowlevel.wait_readable(self._pidfd)
+                    self._collect()
+        return self._ending
+
+    def kill(self) -> None:
+        """Kill everything of it."""
+        for fd in (self._init_pidfd, self._pidfd):
+            if fd is not None and fd >= 0:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(fd, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Kill, and return when nothing of it is alive and every descriptor is closed.
+
+        The kernel lets the jail's first process go only after all others.  Raises SandboxFailure
+        if that takes longer than DEATH_S.  Cancellation: not heard.
+        """
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(DEATH_S) as scope:
+                self.kill()
+                if self._init_pidfd is not None:
+                    await trio.lowlevel.wait_readable(self._init_pidfd)
+                await self.wait()
+            await self._close()
+        if scope.cancelled_caught:
+            raise SandboxFailure(f"process {self.init_pid or self.pid} cannot be killed: see dmesg")
+
+    async def _close(self) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr, self.info):
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
+        if self.egress is not None:
+            self.egress.close()
+        for fd in (self._gate, self._pidfd, self._init_pidfd):
+            if fd is not None:
+                os.close(fd)
+
+    def _collect(self) -> None:
+        found, status = os.waitpid(self.pid, os.WNOHANG)
+        if found:
+            self._ending = _read_status(status)
+
+
+def _socket(fd: int) -> trio.socket.SocketType:
+    return trio.socket.from_stdlib_socket(socket.socket(fileno=fd))
+
+
+def _read_status(status: int) -> Ending:
+    code = os.waitstatus_to_exitcode(status)
+    number = -code if code < 0 else code - _SIGNAL_BASE
+    name = signal.Signals(number).name if number in _SIGNALS else ""
+    return Ending(None if name else code, name)

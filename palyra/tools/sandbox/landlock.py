@@ -1,0 +1,62 @@
+"""Landlock: the second wall, in case the first has a hole.
+
+A process names the folders it will still use, and the kernel refuses it everything else: other
+files, every TCP port, sockets without a name in the file system, signals to others.
+Source: landlock(7).
+"""
+
+import ctypes
+import struct
+from collections.abc import Iterator, Mapping
+
+from palyra.tools.sandbox.launcher import Call
+
+_CREATE_RULESET = 444  # the same number everywhere
+_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
+TRUNCATE, IOCTL_DEVICE = 1 << 14, 1 << 15
+READ = EXECUTE | READ_FILE | READ_DIR
+DEVICE = READ | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
+# Everything but making devices and sockets.
+WRITE = (
+    READ | WRITE_FILE | TRUNCATE
+    | 1 << 4 | 1 << 5  # remove folders and files
+    | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 12  # make folders, files, FIFOs, links
+    | 1 << 13  # move and link between folders
+)  # fmt: skip
+# What each version of the interface can handle: all rights on files, on TCP, scopes.
+_HANDLED = {
+    1: (0x1FFF, 0, 0), 2: (0x3FFF, 0, 0), 3: (0x7FFF, 0, 0), 4: (0x7FFF, 3, 0),
+    5: (0xFFFF, 3, 0), 6: (0xFFFF, 3, 3),
+}  # fmt: skip
+SCOPED_ABI = 6  # from here on it stands between a program and foreign sockets and signals
+_OPEN_PATH = 0o12000000  # O_PATH | O_CLOEXEC
+_HERE = -100  # AT_FDCWD
+_PATH_BENEATH = 1
+_RULESET, _OPENED = 3, 4  # descriptors, with 0 to 2 in use and nothing else
+
+
+def find_abi() -> int:
+    """The kernel's version of Landlock; 0 where there is none."""
+    return max(0, int(_LIBC.syscall(ctypes.c_long(_CREATE_RULESET), None, 0, _VERSION)))
+
+
+def restrict(abi: int, rights: Mapping[str, int], *, has_network: bool) -> Iterator[Call]:
+    """The calls that leave exactly these rights: path to what may be done at and below it.
+
+    A path that is not there is passed over.  Needs no_new_privs, and descriptors 3 and up free.
+    """
+    files, ports, scopes = _HANDLED[min(abi, max(_HANDLED))]
+    ports = 0 if has_network else ports
+    words = (files,) if abi < 4 else (files, ports) if abi < SCOPED_ABI else (files, ports, scopes)  # noqa: PLR2004 - as the interface grew
+    attributes = struct.pack(f"={len(words)}Q", *words)
+    yield Call("landlock_create_ruleset", (attributes, len(attributes), 0))
+    for path, right in rights.items():
+        rule = struct.pack("=Qi", right & files, _OPENED)
+        yield Call("openat", (_HERE, path.encode() + b"\0", _OPEN_PATH, 0), skips=2)
+        yield Call("landlock_add_rule", (_RULESET, _PATH_BENEATH, rule, 0))
+        yield Call("close", (_OPENED,))
+    yield Call("landlock_restrict_self", (_RULESET, 0))
+    yield Call("close", (_RULESET,))

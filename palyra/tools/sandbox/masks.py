@@ -1,0 +1,174 @@
+"""What a writable workspace still does not let go: configuration and places for secrets.
+
+What other programs take their orders from (`core.paths.is_configuration`) the command may read and
+not change; places for secrets it finds empty.  What is not there yet, it may not make: a mount can
+only lie on something, so an empty file or folder is put there for as long as jails run, and taken
+away afterwards (`Placeholders`).
+
+All functions block.
+"""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from palyra.core.paths import is_configuration, is_private
+
+Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
+
+# What is obeyed as soon as somebody enters, opens or looks at the folder: at the top of the
+# workspace, there or not.
+FILES = (
+    ".envrc", ".cursorrules", ".mcp.json", "AGENTS.md", "CLAUDE.md", "GEMINI.md", "PALYRA.md",
+)  # fmt: skip
+FOLDERS = (
+    ".git", ".hg", ".vscode", ".idea", ".devcontainer", ".cursor", ".claude", ".codex", ".gemini",
+)  # fmt: skip
+# Within a repository of its own the command may commit; what git runs or obeys it may not change.
+GIT_FILES = ("config", "config.worktree")
+GIT_FOLDERS = ("hooks", "modules", "worktrees")
+MAX_LOOKED_AT = 20_000  # entries of a workspace; what lies deeper is protected by nothing here
+_ALWAYS_ASIDE = frozenset({"node_modules", "__pycache__"})  # thousands of folders, none obeyed
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """One path of the workspace, and what the program finds there."""
+
+    path: str  # relative to the workspace
+    kind: Kind
+    is_missing: bool = False  # needs a placeholder
+
+    def words(self, source: str, inside: str) -> Iterator[str]:
+        """What bubblewrap is told."""
+        match self.kind:
+            case "pinned":  # writable, but cannot be renamed: masks below it would go with it
+                yield from ("--bind", source, inside)
+            case "read-only":
+                yield from ("--ro-bind", source, inside)
+            case "no-file":
+                yield from ("--ro-bind", "/dev/null", inside)
+            case "no-folder":
+                yield from ("--perms", "0555", "--size", "4096", "--tmpfs", inside)
+
+
+def find_masks(root: str) -> list[Mask]:
+    """The masks of a workspace, outer before inner."""
+    masks: list[Mask] = []
+    masks += (_top(root, name, "no-file") for name in FILES)
+    masks += (_top(root, name, "no-folder") for name in FOLDERS)
+    masks += _in_repository(root)
+    known = {mask.path for mask in masks}
+    masks += (mask for mask in _present(root) if mask.path not in known)
+    return masks
+
+
+def _top(root: str, name: str, absent: Kind) -> Mask:
+    """The mask of a name at the top; links cannot be mounted on and are left (see `Mask`)."""
+    mode = _mode(root, name)
+    if mode is None:
+        return Mask(name, absent, is_missing=True)
+    if name == ".git" and stat.S_ISDIR(mode):
+        return Mask(name, "pinned")
+    return Mask(name, "read-only" if not is_private(name) else _emptied(mode))
+
+
+def _in_repository(root: str) -> Iterator[Mask]:
+    if not stat.S_ISDIR(_mode(root, ".git") or 0):
+        return
+    for name in GIT_FILES:
+        yield _below(root, f".git/{name}", "no-file")
+    for name in GIT_FOLDERS:
+        yield _below(root, f".git/{name}", "no-folder")
+
+
+def _below(root: str, path: str, absent: Kind) -> Mask:
+    if _mode(root, path) is None:
+        return Mask(path, absent, is_missing=True)
+    return Mask(path, "read-only")
+
+
+def _present(root: str) -> Iterator[Mask]:
+    """Configuration and secrets further down, nearest first."""
+    left, folders = MAX_LOOKED_AT, [""]
+    while folders and left > 0:
+        folder = folders.pop(0)
+        for path, is_folder in _list(root, folder):
+            left -= 1
+            if is_private(path):
+                yield Mask(path, "no-folder" if is_folder else "no-file")
+            elif is_configuration(path):
+                yield Mask(path, "read-only")
+            elif is_folder and path.rpartition("/")[2] not in _ALWAYS_ASIDE:
+                folders.append(path)
+
+
+def _list(root: str, folder: str) -> list[tuple[str, bool]]:
+    """The entries that are files or folders; links lead elsewhere and are not followed."""
+    with suppress(OSError), os.scandir(f"{root}/{folder}") as entries:
+        return [
+            (f"{folder}/{entry.name}".lstrip("/"), entry.is_dir(follow_symlinks=False))
+            for entry in entries
+            if not entry.is_symlink()
+        ]
+    return []
+
+
+def _mode(root: str, path: str) -> int | None:
+    with suppress(FileNotFoundError):
+        return os.lstat(f"{root}/{path}").st_mode
+    return None
+
+
+def _emptied(mode: int) -> Kind:
+    return "no-folder" if stat.S_ISDIR(mode) else "no-file"
+
+
+class Placeholders:
+    """What lies in workspaces only to be mounted on, and how many jails need it.
+
+    bubblewrap makes them, so they belong to whom the workspace belongs to.
+    """
+
+    def __init__(self) -> None:
+        self._users: Counter[str] = Counter()
+
+    def take(self, root: str, masks: Iterable[Mask]) -> list[str]:
+        """The paths that will be there only because of these masks; hand them to `leave`."""
+        paths = [
+            f"{root}/{mask.path}"
+            for mask in masks
+            if mask.is_missing or f"{root}/{mask.path}" in self._users
+        ]
+        self._users.update(paths)
+        return paths
+
+    def leave(self, paths: Iterable[str]) -> None:
+        """Remove those that no jail needs any more, if they are still empty."""
+        for path in paths:
+            self._users[path] -= 1
+            if self._users[path] <= 0:
+                del self._users[path]
+                remove_placeholder(path)
+
+
+def remove_placeholder(path: str) -> None:
+    """Remove it if it is an empty folder or an empty file that nobody may write."""
+    with suppress(OSError):
+        folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)  # noqa: PTH120
+        try:
+            _remove_empty(folder, os.path.basename(path))  # noqa: PTH119 - as text
+        finally:
+            os.close(folder)
+
+
+def _remove_empty(folder: int, name: str) -> None:
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        os.rmdir(name, dir_fd=folder)
+    elif stat.S_ISREG(found.st_mode) and not found.st_size and not found.st_mode & 0o222:
+        os.unlink(name, dir_fd=folder)

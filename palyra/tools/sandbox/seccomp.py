@@ -1,0 +1,202 @@
+"""The system calls a jailed program may not make, as a filter the kernel runs.
+
+What is taken away is what leads out of a jail or into rarely used parts of the kernel: sockets,
+namespaces and mounts, other processes' memory, keyrings, io_uring, bpf, modules, clocks.  Calls
+younger than this list do not exist for the program.  Source: seccomp(2); the numbers are those of
+asm/unistd_64.h and asm-generic/unistd.h.
+"""
+
+import errno
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from palyra.tools.sandbox.bpf import (
+    ARCHITECTURE,
+    NUMBER,
+    JumpIf,
+    Line,
+    Load,
+    Place,
+    Return,
+    argument,
+    assemble,
+)
+from palyra.tools.sandbox.command import SandboxFailure
+
+KILL_PROCESS = 0x80000000
+ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+
+# name: (x86_64, aarch64); None where the architecture has no such call.
+Numbers = dict[str, tuple[int | None, int | None]]
+
+REFUSED: Numbers = {
+    # other processes
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "kcmp": (312, 272), "pidfd_getfd": (438, 438), "process_madvise": (440, 440),
+    # the kernel itself
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
+    "syslog": (103, 116), "acct": (163, 89), "swapon": (167, 224), "swapoff": (168, 225),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "iopl": (172, None), "ioperm": (173, None),
+    "modify_ldt": (154, None), "uselib": (134, None), "sysfs": (139, None),
+    "nfsservctl": (180, 42), "lookup_dcookie": (212, 18), "vhangup": (153, 58),
+    "fanotify_init": (300, 262), "fanotify_mark": (301, 263), "memfd_secret": (447, 447),
+    # keyrings
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    # namespaces and mounts
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
+    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "unshare": (272, 97), "setns": (308, 268),
+    "sethostname": (170, 161), "setdomainname": (171, 162),
+    # files by number instead of by name
+    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264),
+    # clocks
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266),
+}  # fmt: skip
+# A program that finds these missing falls back on what can be looked at: clone, open, poll.
+UNKNOWN: Numbers = {
+    "clone3": (435, 435), "openat2": (437, 437), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+}  # fmt: skip
+LAST_KNOWN = 451  # cachestat; what came later, among it fchmodat2, does not exist
+SOCKET: Numbers = {"socket": (41, 198)}
+# Without a socket to call them on these are idle; with one they lead to sockets lying in files.
+NETWORK: Numbers = {
+    "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
+    "accept4": (288, 242),
+}  # fmt: skip
+SOCKETPAIR: Numbers = {"socketpair": (53, 199)}
+CLONE: Numbers = {"clone": (56, 220)}
+IOCTL: Numbers = {"ioctl": (16, 29)}
+# A file that runs as its owner would outlive the jail; with where the mode is among the arguments.
+MODES: tuple[tuple[Numbers, int], ...] = (
+    ({"chmod": (90, None), "fchmod": (91, 52), "creat": (85, None), "mknod": (133, None)}, 1),
+    ({"fchmodat": (268, 53), "mknodat": (259, 33)}, 2),
+)
+# The same for what only sometimes makes a file, with where the flags are; the mode follows them.
+OPENS: tuple[tuple[Numbers, int], ...] = (
+    ({"open": (2, None)}, 1),
+    ({"openat": (257, 56)}, 2),
+)
+_MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE
+_SET_ID = 0o6000
+# CLONE_NEWTIME NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
+_NEW_NAMESPACES = 0x7E020080
+_UNIX, _INET, _INET6 = 1, 2, 10
+_STREAM = 1
+_TYPE_FLAGS = 0o2004000  # SOCK_NONBLOCK, SOCK_CLOEXEC
+_PUSH_BACK_INPUT, _PASTE = 0x5412, 0x541C  # TIOCSTI, TIOCLINUX: typing on the terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One kind of processor the filter is written for."""
+
+    name: str
+    audit: int  # AUDIT_ARCH_*
+    column: int  # in the tables above
+    x32_bit: int | None  # calls with it belong to another interface
+
+
+ARCHITECTURES = {
+    "x86_64": Architecture("x86_64", 0xC000003E, 0, 0x40000000),
+    "aarch64": Architecture("aarch64", 0xC00000B7, 1, None),
+}
+
+
+def build_filter(*, has_network: bool, machine: str | None = None) -> bytes:
+    """The filter for this machine.  Raises SandboxFailure for a processor it does not know."""
+    architecture = ARCHITECTURES.get(machine or platform.machine())
+    if architecture is None:
+        raise SandboxFailure("the system call filter knows x86_64 and aarch64 only")
+    return assemble(list(_lines(architecture, has_network=has_network)))
+
+
+def _lines(here: Architecture, *, has_network: bool) -> Iterator[Line]:
+    yield Load(ARCHITECTURE)
+    yield JumpIf("==", here.audit, otherwise="kill")
+    yield Load(NUMBER)
+    if here.x32_bit is not None:
+        yield JumpIf(">=", here.x32_bit, to="kill")
+    yield JumpIf(">", LAST_KNOWN, to="unknown")
+    yield from _each(here, UNKNOWN, "unknown")
+    yield from _each(here, REFUSED, "refuse")
+    yield from _each(here, CLONE, "clone")
+    yield from _each(here, IOCTL, "ioctl")
+    yield from _each(here, SOCKET, "socket")
+    yield from _each(here, SOCKETPAIR, "socketpair")
+    if not has_network:
+        yield from _each(here, NETWORK, "refuse")
+    for calls, index in MODES:
+        yield from _each(here, calls, f"mode{index}")
+    for calls, index in OPENS:
+        yield from _each(here, calls, f"open{index}")
+    yield Return(ALLOW)
+    yield from _looked_at(has_network=has_network)
+    yield Place("refuse")
+    yield Return(_ERRNO | errno.EPERM)
+    yield Place("unknown")
+    yield Return(_ERRNO | errno.ENOSYS)
+    yield Place("family")
+    yield Return(_ERRNO | errno.EAFNOSUPPORT)
+    yield Place("kill")
+    yield Return(KILL_PROCESS)
+    yield Place("allow")
+    yield Return(ALLOW)
+
+
+def _looked_at(*, has_network: bool) -> Iterator[Line]:
+    """Calls that depend on their arguments; each part ends in a verdict."""
+    yield Place("clone")
+    yield Load(argument(0))
+    yield JumpIf("&", _NEW_NAMESPACES, to="refuse", otherwise="allow")
+    yield Place("ioctl")
+    yield Load(argument(1))
+    yield JumpIf("==", _PUSH_BACK_INPUT, to="refuse")
+    yield JumpIf("==", _PASTE, to="refuse", otherwise="allow")
+    yield Place("socket")
+    yield Load(argument(0))
+    if has_network:
+        yield JumpIf("==", _INET, to="stream")
+        yield JumpIf("==", _INET6, to="stream", otherwise="family")
+        yield Place("stream")
+        yield from _only_streams(1)
+    else:
+        yield Return(_ERRNO | errno.EAFNOSUPPORT)
+    yield Place("socketpair")
+    yield Load(argument(0))
+    yield JumpIf("==", _UNIX, otherwise="family")
+    yield from _only_streams(1)  # a pair of datagram sockets can be pointed at a third
+    for _, index in OPENS:
+        yield Place(f"open{index}")
+        yield Load(argument(index))
+        yield JumpIf("&", _MAKES_FILE, otherwise="allow")
+        yield from _without_set_id(index + 1)
+    for _, index in MODES:
+        yield Place(f"mode{index}")
+        yield from _without_set_id(index)
+
+
+def _without_set_id(index: int) -> Iterator[Line]:
+    yield Load(argument(index))
+    yield JumpIf("&", _SET_ID, to="refuse", otherwise="allow")
+
+
+def _only_streams(index: int) -> Iterator[Line]:
+    """Allow if that argument is SOCK_STREAM, with or without flags."""
+    yield Load(argument(index))
+    for flags in (0, 0o4000, 0o2000000, _TYPE_FLAGS):
+        yield JumpIf("==", _STREAM | flags, to="allow")
+    yield Return(_ERRNO | errno.EAFNOSUPPORT)
+
+
+def _each(here: Architecture, calls: Numbers, to: str) -> Iterator[Line]:
+    for numbers in calls.values():
+        number = numbers[here.column]
+        if number is not None:
+            yield JumpIf("==", number, to=to)

@@ -1,0 +1,152 @@
+"""The start of one jail, in the thread that is the parent of all: descriptors, words, process.
+
+Nothing of the daemon gets in: descriptors are made close-on-exec and handed over by number, the
+environment is empty, standard input is empty unless asked for.
+"""
+
+import os
+import socket
+import subprocess  # noqa: S404 - bubblewrap alone is started
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from palyra.tools.sandbox.bubblewrap import (
+    LAUNCHER,
+    Descriptors,
+    Sources,
+    render_options,
+    system_copies,
+)
+from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.inside import build_inside
+from palyra.tools.sandbox.masks import Mask
+from palyra.tools.sandbox.seccomp import build_filter
+
+
+@dataclass(slots=True)
+class Pipes:
+    """The daemon's ends."""
+
+    info: int  # bubblewrap says who the jail's first process is
+    gate: int  # the command begins when something is written
+    stdin: int | None
+    stdout: int
+    stderr: int | None
+    egress: int | None  # a socket; the jail's listening socket arrives here
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Who starts what from where."""
+
+    bubblewrap: str
+    uid: int | None  # None: who the daemon is
+    command: Command
+    sources: Sources
+    masks: tuple[Mask, ...]
+    landlock_abi: int  # 0: none
+
+
+def spawn(start: Start) -> tuple[int, Pipes]:
+    """The process id of bubblewrap, which waits at its gate, and the daemon's ends of the pipes.
+
+    Its end is the caller's to collect.  Raises SandboxFailure.
+    """
+    ends = _Ends()
+    try:
+        pid, pipes = _spawn(start, ends)
+    except (OSError, ValueError) as error:
+        _close(ends.ours)
+        raise SandboxFailure(f"{start.command.argv[0]} cannot be started: {error}") from None
+    finally:
+        _close(ends.theirs)
+    return pid, pipes
+
+
+class _Ends:
+    """Descriptors made for one start: those of the jail, and those of the daemon."""
+
+    def __init__(self) -> None:
+        self.theirs: list[int] = []
+        self.ours: list[int] = []
+
+    def inward(self) -> tuple[int, int]:
+        """A pipe that the jail reads: its end, ours."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        return self._keep(read, write)
+
+    def outward(self) -> tuple[int, int]:
+        """A pipe that the jail writes: its end, ours."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        return self._keep(write, read)
+
+    def both_ways(self) -> tuple[int, int]:
+        """A pair of sockets: the jail's, ours."""
+        theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        return self._keep(theirs.detach(), ours.detach())
+
+    def sealed(self, content: bytes) -> int:
+        """A descriptor from which the jail can read exactly this content, once."""
+        fd = os.memfd_create("palyra", os.MFD_CLOEXEC)
+        self.theirs.append(fd)
+        with open(fd, "wb", closefd=False) as file:
+            file.write(content)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def _keep(self, theirs: int, ours: int) -> tuple[int, int]:
+        self.theirs.append(theirs)
+        self.ours.append(ours)
+        return theirs, ours
+
+
+def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
+    command = start.command
+    info, gate, stdout = ends.outward(), ends.inward(), ends.outward()
+    stdin = ends.inward() if command.takes_input else (None, None)
+    stderr = (None, None) if command.merges_errors else ends.outward()
+    egress = ends.both_ways() if command.network else (None, None)
+    launcher = build_inside(command, start.landlock_abi, egress_fd=egress[0])
+    copies = {LAUNCHER: launcher, **system_copies()}
+    fds = Descriptors(
+        info=info[0],
+        gate=gate[0],
+        filter=ends.sealed(build_filter(has_network=command.network is not None)),
+        copies=[(path, ends.sealed(content)) for path, content in copies.items()],
+        files=[(path, ends.sealed(content)) for path, content in command.files.items()],
+    )
+    words = render_options(command, start.sources, start.masks, fds)
+    options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
+    argv = [start.bubblewrap, "--args", str(options), "--", LAUNCHER, *command.argv]
+    pid = _popen(start.uid, argv, (stdin[0], stdout[0], stderr[0]), ends.theirs)
+    return pid, Pipes(info[1], gate[1], stdin[1], stdout[1], stderr[1], egress[1])
+
+
+def _popen(
+    uid: int | None,
+    argv: list[str],
+    streams: tuple[int | None, int, int | None],
+    handed_over: Iterable[int],
+) -> int:
+    stdin, stdout, stderr = streams
+    process = subprocess.Popen(  # noqa: S603 - a list, no shell, walls round it
+        argv,
+        stdin=subprocess.DEVNULL if stdin is None else stdin,
+        stdout=stdout,
+        stderr=subprocess.STDOUT if stderr is None else stderr,
+        cwd="/",
+        env={},
+        pass_fds=[fd for fd in handed_over if fd not in streams],
+        start_new_session=True,  # a terminal's Ctrl-C is for the daemon
+        umask=0o022,
+        user=uid,  # by the child itself, before it becomes bubblewrap
+        group=uid,
+        extra_groups=None if uid is None else [],
+    )
+    process.returncode = 0  # `Child` collects it, with what it used; not this object
+    return process.pid
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
