@@ -1,0 +1,1 @@
+"""Requests made for a model: checked before they leave, bounded when they come back."""

@@ -1,0 +1,180 @@
+"""The HTTP client: one request, no redirects, a body that is read raw and inflated under a cap.
+
+The only module that speaks HTTP outwards, by h11 and nothing above it
+(docs/decisions/0013-fetching.md).
+Never: dials by itself (`dial` does), keeps a connection or a cookie, listens to a proxy variable.
+"""
+
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import certifi
+import h11
+import trio
+
+from palyra.core.redirects import REDIRECTS, WebRequest
+from palyra.core.urls import Url
+from palyra.errors import InvalidParams, InvariantBroken, Unavailable
+from palyra.tools.web.dial import Dial
+from palyra.tools.web.inflate import ENCODINGS, Inflater
+
+Headers = tuple[tuple[str, str], ...]
+CheckHead = Callable[[int, Headers], None]  # raises to refuse a body before it is read
+
+_OUR_HEADERS = (
+    ("user-agent", "palyra"),
+    ("accept", "text/html, text/*;q=0.9, application/json;q=0.9, */*;q=0.1"),
+    ("accept-encoding", ", ".join(ENCODINGS)),
+    ("connection", "close"),
+)
+_REASON_CHARS = 200
+_READ_BYTES = 65_536
+_MAX_HEAD_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Headers  # names in lower case
+    body: bytes  # decoded, at most the cap
+    is_cut: bool  # there was more
+
+    def find(self, name: str) -> str:
+        """The value of a header; "" when it is missing."""
+        return find_header(self.headers, name)
+
+
+def find_header(headers: Headers, name: str) -> str:
+    """The first value of a header; "" when it is missing."""
+    return next((value for key, value in headers if key == name), "")
+
+
+def tls_context(ca_file: str = "") -> ssl.SSLContext:
+    """Who is believed: the usual authorities, and those in `ca_file`.  Blocks for some 20 ms.
+
+    Raises InvalidParams for a file that cannot be read.
+    """
+    context = ssl.create_default_context(cafile=certifi.where())
+    try:
+        if ca_file:
+            context.load_verify_locations(ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise InvalidParams(
+            f"fetch.ca_file = {ca_file!r}: {error}", field="fetch.ca_file"
+        ) from None
+    return context
+
+
+class HttpClient:
+    """Requests over connections that `dial` made, secured when there is a context for that."""
+
+    def __init__(self, dial: Dial, tls: ssl.SSLContext | None, cap_bytes: int) -> None:
+        self._dial = dial
+        self._tls = tls
+        self._cap_bytes = cap_bytes
+
+    async def send(self, request: WebRequest, secret: Headers, check_head: CheckHead) -> Answer:
+        """The answer to this one request; the body of a redirect is not read.
+
+        `secret` are headers that only the wire sees.  Raises what `dial` and `check_head` raise,
+        and Unavailable for everything that goes wrong on the way.
+        Cancellation: the connection is closed; the server may have acted.
+        """
+        stream = self._secured(await self._dial(request.url.host, request.url.port), request.url)
+        try:
+            if isinstance(stream, trio.SSLStream):
+                await stream.do_handshake()
+            exchange = _Exchange(stream, self._cap_bytes)
+            await exchange.ask(request, secret)
+            return await exchange.hear(check_head)
+        except (h11.ProtocolError, trio.BrokenResourceError) as error:
+            raise _failure(request.url, error) from None
+        finally:
+            await trio.aclose_forcefully(stream)  # noqa: ASYNC102 - waits for nothing
+
+    def _secured(self, stream: trio.abc.Stream, url: Url) -> trio.abc.Stream:
+        if url.scheme == "http":
+            return stream
+        if self._tls is None:
+            raise InvariantBroken("https without a context")
+        host = url.host.strip("[]")
+        return trio.SSLStream(stream, self._tls, server_hostname=host, https_compatible=True)
+
+
+class _Exchange:
+    """One request and its answer over one stream."""
+
+    def __init__(self, stream: trio.abc.Stream, cap_bytes: int) -> None:
+        self._stream = stream
+        self._cap_bytes = cap_bytes
+        self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+
+    async def ask(self, request: WebRequest, secret: Headers) -> None:
+        """Send the request.  Raises h11.LocalProtocolError for what cannot stand in one."""
+        events: list[h11.Event] = [
+            h11.Request(
+                method=request.method,
+                target=request.url.target,
+                headers=list(_headers(request, secret)),
+            )
+        ]
+        events += [h11.Data(data=request.body)] if request.body else []
+        wire = [self._state.send(event) or b"" for event in [*events, h11.EndOfMessage()]]
+        with suppress(trio.BrokenResourceError):  # an answer may be there all the same
+            await self._stream.send_all(b"".join(wire))
+
+    async def hear(self, check_head: CheckHead) -> Answer:
+        """Read the answer.  Raises h11.RemoteProtocolError for what is none."""
+        head = await self._next()
+        while isinstance(head, h11.InformationalResponse):
+            head = await self._next()
+        if not isinstance(head, h11.Response):
+            raise h11.RemoteProtocolError("the server closed the connection without an answer")
+        headers = tuple(_read_headers(head))
+        if head.status_code in REDIRECTS and find_header(headers, "location"):
+            return Answer(head.status_code, headers, b"", is_cut=False)
+        check_head(head.status_code, headers)
+        body, is_cut = await self._read(find_header(headers, "content-encoding"))
+        return Answer(head.status_code, headers, body, is_cut)
+
+    async def _read(self, encoding: str) -> tuple[bytes, bool]:
+        """The body under the cap, and whether there was more of it."""
+        inflater = Inflater(encoding, self._cap_bytes)
+        pieces: list[bytes] = []
+        raw_left = self._cap_bytes  # blocks that inflate to nothing can go on for ever
+        while not inflater.is_done and raw_left >= 0:
+            event = await self._next()
+            if not isinstance(event, h11.Data):
+                inflater.finish()
+                break
+            raw_left -= len(event.data)
+            pieces.append(inflater.feed(bytes(event.data)))
+        return b"".join(pieces), inflater.is_cut or raw_left < 0
+
+    async def _next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        while (event := self._state.next_event()) is h11.NEED_DATA:
+            self._state.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
+        return event
+
+
+def _headers(request: WebRequest, secret: Headers) -> Iterator[tuple[str, str]]:
+    own = {name.lower() for name, _ in request.headers}
+    yield "host", request.url.authority
+    yield from (header for header in _OUR_HEADERS if header[0] not in own)
+    if request.body is not None:
+        yield "content-length", str(len(request.body))
+    yield from request.headers
+    yield from secret
+
+
+def _read_headers(head: h11.Response) -> Iterable[tuple[str, str]]:
+    return ((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
+
+
+def _failure(url: Url, error: BaseException) -> Unavailable:
+    reason = str(error.__cause__ or error)[:_REASON_CHARS] or "the connection broke off"
+    return Unavailable(f"{url.host}: {reason}")

@@ -1,0 +1,210 @@
+"""http_fetch reads from the web, http_send writes to it.
+
+Two tools, because class, risk and grants belong to a tool: reading may run beside other calls and
+again after a crash, sending may not (docs/decisions/0013-fetching.md).
+"""
+
+import ssl
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import trio
+
+from palyra.core.credentials import Credential, find_credential
+from palyra.core.ports import RunBlocking
+from palyra.core.redirects import MAX_REDIRECTS, REDIRECTS, WebRequest, follow
+from palyra.core.tools import Inspection, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.urls import MAX_URL_CHARS
+from palyra.errors import PalyraError, TooSlow, Unavailable
+from palyra.tools.catalog import AsyncTool, OnOutput, Tool
+from palyra.tools.web.client import Answer, Headers, HttpClient, find_header, tls_context
+from palyra.tools.web.dial import Dialler
+from palyra.tools.web.page import MAX_PAGE_BYTES, check_type, is_page, render
+from palyra.tools.web.request import find_facets, read_request
+
+DEADLINE_S = 15.0  # for everything: names, connections, redirects, a body that drips
+BODY_CAP_BYTES = 2_097_152  # decoded
+_SHOWN_HEADERS = ("content-type", "location", "last-modified", "etag", "retry-after")
+_FIRST_ERROR_STATUS = 400
+_NO_CONTENT = frozenset({204, 205, 304})
+
+_COMMON = {
+    "url": {
+        "type": "string",
+        "maxLength": MAX_URL_CHARS,
+        "description": "http or https, without user name and password.",
+    },
+    "headers": {
+        "type": "object",
+        "additionalProperties": True,
+        "description": "Further request headers, name to value.",
+    },
+    "credential": {
+        "type": "string",
+        "maxLength": 64,
+        "description": "Name of a configured credential to send along.",
+    },
+}
+FETCH = ToolSpec(
+    name="http_fetch",
+    version="1",
+    description="Read a page or a file of text from the web. HTML comes as Markdown.",
+    parameters={
+        "type": "object",
+        "properties": {
+            **_COMMON,
+            "method": {"type": "string", "enum": ["GET", "HEAD"], "description": "Default GET."},
+        },
+        "required": ["url"],
+    },
+    tool_class="idempotent_network",
+    risk="medium",
+    capabilities=("network",),
+    deadline_s=DEADLINE_S + 5,  # the client's own deadline comes first, and says more
+    never_coerced=("url", "headers", "credential", "method"),
+    executor="async",
+    enforcement="egress",
+)
+SEND = ToolSpec(
+    name="http_send",
+    version="1",
+    description="Send a request with a body to a web service and read the answer.",
+    parameters={
+        "type": "object",
+        "properties": {
+            **_COMMON,
+            "method": {
+                "type": "string",
+                "enum": ["POST", "PUT", "PATCH", "DELETE"],
+                "description": "Default POST.",
+            },
+            "body": {"type": "string", "maxLength": 49_152, "description": "UTF-8 text."},
+        },
+        "required": ["url", "body"],
+    },
+    tool_class="effect",
+    risk="high",
+    capabilities=("network",),
+    deadline_s=DEADLINE_S + 5,
+    never_coerced=("url", "headers", "credential", "method", "body"),
+    executor="async",
+    enforcement="egress",
+)
+
+FindSecret = Callable[[str], str]  # of a reference; blocks
+
+
+class Web:
+    """Requests by the rules of http_fetch, for its tools and for whoever else a model acts through.
+
+    `find_secret` resolves a credential's reference (and teaches the redactor); it may block.
+    """
+
+    def __init__(
+        self,
+        dialler: Dialler,
+        run_blocking: RunBlocking,
+        *,
+        credentials: Mapping[str, Credential] | None = None,
+        find_secret: FindSecret,
+        ca_file: str = "",
+    ) -> None:
+        self.rules = dialler.rules
+        self._dialler = dialler
+        self._run_blocking = run_blocking
+        self._credentials = credentials or {}
+        self._find_secret = find_secret
+        self._tls = lru_cache(maxsize=1)(lambda: tls_context(ca_file))
+
+    def check(self, request: WebRequest) -> None:
+        """What can be said without asking anybody.  Raises Unreachable or NotFound."""
+        self.rules.check_url(request.url)
+        if request.credential:
+            find_credential(request.credential, request.url, self._credentials, self.rules)
+
+    async def fetch(self, request: WebRequest) -> ToolOutput:
+        """The answer as text for a model, whatever its status.
+
+        Raises Unreachable before an address that is not allowed was contacted, Unavailable, and
+        TooSlow after DEADLINE_S.  Cancellation: the connection is closed.
+        """
+        with trio.move_on_after(DEADLINE_S):
+            request, answer = await self._follow(request)
+            shown = await self._run_blocking(_text, request, answer)
+            return ToolOutput(
+                text=shown,
+                is_truncated=answer.is_cut or _is_long_page(answer),
+                is_failure=answer.status >= _FIRST_ERROR_STATUS,
+                trust="external_untrusted",
+            )
+        raise TooSlow(f"{request.url.host}: no whole answer within {DEADLINE_S:g} s")
+
+    async def _follow(self, request: WebRequest) -> tuple[WebRequest, Answer]:
+        """The last request and its answer, once no redirect is left to follow."""
+        for _ in range(MAX_REDIRECTS + 1):
+            self.check(request)
+            client = HttpClient(self._dialler.dial, await self._context(request), BODY_CAP_BYTES)
+            answer = await client.send(request, await self._secret(request), _check_head(request))
+            location = answer.find("location")
+            if answer.status not in REDIRECTS or not location:
+                return request, answer
+            request = follow(request, answer.status, location)
+        raise Unavailable(f"more than {MAX_REDIRECTS} redirects")
+
+    async def _context(self, request: WebRequest) -> ssl.SSLContext | None:
+        return await self._run_blocking(self._tls) if request.url.scheme == "https" else None
+
+    async def _secret(self, request: WebRequest) -> Headers:
+        if not request.credential:
+            return ()
+        found = find_credential(request.credential, request.url, self._credentials, self.rules)
+        value = await self._run_blocking(self._find_secret, found.secret)
+        return ((found.header.lower(), found.prefix + value),)
+
+
+def _check_head(request: WebRequest) -> Callable[[int, Headers], None]:
+    """Refuses what is no text before any of it is read."""
+
+    def check(status: int, headers: Headers) -> None:
+        has_body = request.method != "HEAD" and status not in _NO_CONTENT
+        if has_body and find_header(headers, "content-length") != "0":
+            check_type(find_header(headers, "content-type"))
+
+    return check
+
+
+def _text(request: WebRequest, answer: Answer) -> str:
+    """Status, where it came from, and the body (blocks)."""
+    headers = [(name, answer.find(name)) for name in _SHOWN_HEADERS]
+    if request.method == "HEAD":
+        headers = [header for header in answer.headers if header[0] != "set-cookie"]
+    lines = [f"status: {answer.status}", f"url: {request.url.text}"]
+    lines += [f"{name}: {value}" for name, value in headers if value]
+    return "\n".join([*lines, "", render(answer.body, answer.find("content-type"))])
+
+
+def _is_long_page(answer: Answer) -> bool:
+    return is_page(answer.find("content-type")) and len(answer.body) > MAX_PAGE_BYTES
+
+
+# --- as tools --------------------------------------------------------------------------------------
+
+
+def web_tools(web: Web) -> list[Tool]:
+    """Both."""
+
+    def inspect(call: ToolCall) -> Inspection:
+        """Nothing of the world; what cannot be sent is refused before anybody is asked."""
+        try:
+            web.check(read_request(call.arguments))
+        except PalyraError as error:
+            raise ToolFailure(error.message) from None
+        return Inspection()
+
+    async def run(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
+        try:
+            return await web.fetch(read_request(call.arguments))
+        except PalyraError as error:
+            raise ToolFailure(error.message) from None
+
+    return [AsyncTool(spec, run, find_facets, inspect) for spec in (FETCH, SEND)]

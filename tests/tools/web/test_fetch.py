@@ -1,0 +1,511 @@
+"""Requests for a model: where they go, what follows a redirect, what is read, when it ends."""
+
+import gzip
+import zlib
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from palyra.core.credentials import Credential
+from palyra.core.reach import ReachRules, Unreachable, parse_opened
+from palyra.core.tools import ToolFailure
+from palyra.core.urls import parse_url
+from palyra.errors import InvalidParams, NotFound, TooSlow, Unavailable
+from palyra.tools.catalog import AsyncTool
+from palyra.tools.web.fetch import BODY_CAP_BYTES, DEADLINE_S, web_tools
+from palyra.tools.web.page import MAX_PAGE_BYTES
+from tests.tools.web.internet import (
+    PUBLIC,
+    Internet,
+    a_call,
+    a_page,
+    a_redirect,
+    a_web,
+    get,
+    replies,
+)
+
+KEY = Credential(name="key", secret="vault:KEY", host="e.example")
+DRIP_S = 1.0
+SECRET = "s3cret-value-of-the-key"
+
+
+@pytest.fixture
+def internet(nursery: trio.Nursery) -> Internet:
+    """One where every name is public and every page says hello."""
+    return Internet(nursery)
+
+
+# --- what comes back -------------------------------------------------------------------------------
+
+
+async def test_a_page_is_read(internet: Internet) -> None:
+    """Status, address, type and text; labelled as nobody's word."""
+    output = await a_web(internet).fetch(get("http://e.example/a?b"))
+    expected = "status: 200\nurl: http://e.example/a?b\ncontent-type: text/plain\n\nhello"
+    assert expected == output.text
+    assert ("external_untrusted", False, False) == (
+        output.trust, output.is_truncated, output.is_failure,
+    )  # fmt: skip
+
+
+async def test_what_is_sent(internet: Internet) -> None:
+    """Our headers, the caller's, one Host; no cookies, no connection kept."""
+    await a_web(internet).fetch(get("http://e.example:443/a", headers=(("accept", "x/y"),)))
+    head = internet.requests[0].decode().split("\r\n")
+    assert "GET /a HTTP/1.1" == head[0]
+    names = [line.partition(":")[0].lower() for line in head[1:-2]]
+    assert sorted(names) == ["accept", "accept-encoding", "connection", "host", "user-agent"]
+    assert {"accept: x/y", "host: e.example:443"} < set(head)
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_an_error_is_a_failure_with_its_text(internet: Internet, status: int) -> None:
+    """The model sees what the server said."""
+    internet.serve = replies(a_page(b"why", status=status))
+    output = await a_web(internet).fetch(get("http://e.example/"))
+    assert output.is_failure
+    assert output.text.endswith("why")
+
+
+async def test_html_becomes_markdown(internet: Internet) -> None:
+    """Without what the page hides."""
+    page = b'<h1>Title</h1><p>seen</p><p style="display:none">HIDDEN</p><script>CODE</script>'
+    internet.serve = replies(a_page(page, "text/html; charset=utf-8"))
+    output = await a_web(internet).fetch(get("http://e.example/"))
+    assert output.text.endswith("# Title\n\nseen")
+
+
+async def test_a_long_page_is_cut(internet: Internet) -> None:
+    """And says so: converting a hostile page takes time that grows with its square."""
+    internet.serve = replies(a_page(b"<p>x</p>" * (MAX_PAGE_BYTES // 8 + 1), "text/html"))
+    assert (await a_web(internet).fetch(get("http://e.example/"))).is_truncated
+
+
+async def test_head_shows_headers(internet: Internet) -> None:
+    """All of them, except cookies; whatever the type."""
+    answer = b"HTTP/1.1 200 X\r\ncontent-type: image/png\r\nx-a: 1\r\nset-cookie: a=b\r\n\r\n"
+    internet.serve = replies(answer)
+    output = await a_web(internet).fetch(get("http://e.example/", method="HEAD"))
+    assert "content-type: image/png\nx-a: 1" in output.text
+    assert "cookie" not in output.text
+
+
+@pytest.mark.parametrize(
+    "content_type", ["image/png", "application/octet-stream", "application/pdf", "", "text"]
+)
+async def test_what_is_no_text_is_not_read(internet: Internet, content_type: str) -> None:
+    """The type is judged before the body is."""
+
+    async def serve(stream: trio.abc.Stream, _request: bytes) -> None:
+        head = f"HTTP/1.1 200 X\r\ncontent-type: {content_type}\r\ncontent-length: 9\r\n\r\n"
+        await stream.send_all(head.encode())
+        await trio.sleep_forever()
+
+    internet.serve = serve
+    with trio.fail_after(5), pytest.raises(Unavailable, match="content type"):
+        await a_web(internet).fetch(get("http://e.example/"))
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_no_body_needs_no_type(internet: Internet, status: int) -> None:
+    """There is nothing to judge."""
+    internet.serve = replies(f"HTTP/1.1 {status} X\r\n\r\n".encode())
+    output = await a_web(internet).fetch(get("http://e.example/"))
+    assert output.text.startswith(f"status: {status}\n")
+
+
+async def test_informational_answers_are_passed_over(internet: Internet) -> None:
+    """Early hints are not the answer."""
+    internet.serve = replies(b"HTTP/1.1 103 X\r\n\r\n" * 2 + a_page(b"hello"))
+    output = await a_web(internet).fetch(get("http://e.example/"))
+    assert output.text.endswith("hello")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-x\r\n\r\n",
+        a_page(b"hello")[:-1],
+        b"HTTP/1.1 200 X\r\nx: " + b"y" * 70_000,
+        a_page(b"zz\r\n", "text/plain", "transfer-encoding: chunked"),
+    ],
+)
+async def test_what_is_no_answer_is_a_failure(internet: Internet, answer: bytes) -> None:
+    """Silence, another protocol, a body or a head that is broken or has no end."""
+    internet.serve = replies(answer)
+    with pytest.raises(Unavailable, match=r"e\.example"):
+        await a_web(internet).fetch(get("http://e.example/"))
+
+
+# --- how much of it --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate", "identity"])
+async def test_encodings(internet: Internet, encoding: str) -> None:
+    """What we ask for is inflated."""
+    packed = {"deflate": zlib.compress(b"hello"), "identity": b"hello"}
+    body = packed.get(encoding, gzip.compress(b"hello"))
+    internet.serve = replies(a_page(body, "text/plain", f"content-encoding: {encoding}"))
+    assert (await a_web(internet).fetch(get("http://e.example/"))).text.endswith("\nhello")
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress"])
+async def test_another_encoding_is_refused(internet: Internet, encoding: str) -> None:
+    """Nothing is inflated that was not asked for."""
+    internet.serve = replies(a_page(b"hello", "text/plain", f"content-encoding: {encoding}"))
+    with pytest.raises(Unavailable, match="not asked for"):
+        await a_web(internet).fetch(get("http://e.example/"))
+
+
+@pytest.mark.parametrize(("size", "is_cut"), [(BODY_CAP_BYTES, False), (BODY_CAP_BYTES + 1, True)])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_the_cap(internet: Internet, encoding: str, size: int, *, is_cut: bool) -> None:
+    """The cap itself passes whole; one byte more is cut and said to be."""
+    body = b"x" * size
+    packed = gzip.compress(body) if encoding == "gzip" else body
+    internet.serve = replies(a_page(packed, "text/plain", f"content-encoding: {encoding}"))
+    output = await a_web(internet).fetch(get("http://e.example/"))
+    assert (is_cut, BODY_CAP_BYTES) == (output.is_truncated, output.text.count("x", 60))
+
+
+async def test_a_body_without_end_is_cut(internet: Internet) -> None:
+    """Reading stops at the cap; the server is left."""
+
+    async def serve(stream: trio.abc.Stream, _request: bytes) -> None:
+        await stream.send_all(b"HTTP/1.1 200 X\r\ncontent-type: text/plain\r\n\r\n")
+        while True:
+            await stream.send_all(b"x" * 65_536)
+
+    internet.serve = serve
+    assert (await a_web(internet).fetch(get("http://e.example/"))).is_truncated
+
+
+# --- when it ends ----------------------------------------------------------------------------------
+
+
+async def test_a_slow_drip_ends_at_the_deadline(
+    internet: Internet, autojump_clock: MockClock
+) -> None:
+    """A byte a second is progress, and changes nothing: the deadline is for the whole request."""
+
+    async def serve(stream: trio.abc.Stream, _request: bytes) -> None:
+        await stream.send_all(a_page(b"x" * 100)[:-100])
+        for _ in range(100):
+            await trio.sleep(DRIP_S)
+            await stream.send_all(b"x")
+
+    internet.serve = serve
+    began_s = trio.current_time()
+    with pytest.raises(TooSlow, match="15 s"):
+        await a_web(internet).fetch(get("http://e.example/"))
+    assert DEADLINE_S == pytest.approx(trio.current_time() - began_s)
+
+
+async def test_redirects_share_the_deadline(internet: Internet, autojump_clock: MockClock) -> None:
+    """A server that is slow at every hop gets no more time."""
+
+    async def serve(stream: trio.abc.Stream, _request: bytes) -> None:
+        await trio.sleep(DEADLINE_S / 2)
+        await stream.send_all(a_redirect("/again"))
+
+    internet.serve = serve
+    began_s = trio.current_time()
+    with pytest.raises(TooSlow):
+        await a_web(internet).fetch(get("http://e.example/"))
+    assert DEADLINE_S == pytest.approx(trio.current_time() - began_s)
+
+
+async def test_a_resolver_that_hangs_ends_at_the_deadline(
+    internet: Internet, autojump_clock: MockClock
+) -> None:
+    """The name is part of the request."""
+
+    async def hang(_host: str, _port: int) -> Sequence[str]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    internet.resolve = hang  # type: ignore[method-assign, assignment]
+    with pytest.raises(TooSlow):
+        await a_web(internet).fetch(get("http://e.example/"))
+
+
+# --- where it goes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [["127.0.0.1"], ["10.0.0.1"], ["169.254.169.254"], ["100.64.0.1"], ["fc00::1"], ["fec0::1"],
+     ["64:ff9b::a9fe:a9fe"], ["::ffff:127.0.0.1"], ["2002:7f00:1::"], ["224.0.0.1"],
+     [PUBLIC, "127.0.0.1"], ["127.0.0.1", PUBLIC], ["2606:4700::1111", "::1"], []],
+)  # fmt: skip
+async def test_a_refused_answer_is_never_contacted(internet: Internet, answer: list[str]) -> None:
+    """Neither the address nor the good ones beside it; the control contacts what we resolve."""
+    internet.names = {"evil.example": [answer]}
+    with pytest.raises(Unreachable):
+        await a_web(internet).fetch(get("http://evil.example/"))
+    assert (["evil.example"], []) == (internet.resolved, internet.contacted)
+
+
+async def test_without_the_check_it_would_be_contacted(
+    internet: Internet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: it is the check of the addresses that keeps the request in."""
+    monkeypatch.setattr("palyra.core.reach.find_refusal", lambda *_, **__: None)
+    internet.names = {"evil.example": [["127.0.0.1"]]}
+    await a_web(internet).fetch(get("http://evil.example/"))
+    assert [("127.0.0.1", 80)] == internet.contacted
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:7f00:1]"])
+async def test_a_literal_address_is_not_even_resolved(internet: Internet, host: str) -> None:
+    """It is refused as it stands."""
+    with pytest.raises(Unreachable):
+        await a_web(internet).fetch(get(f"http://{host}/"))
+    assert ([], []) == (internet.resolved, internet.contacted)
+
+
+async def test_what_was_checked_is_what_is_contacted(internet: Internet) -> None:
+    """A name that turns private after the check gains nothing: it is resolved once."""
+    internet.names = {"rebind.example": [[PUBLIC], ["127.0.0.1"]]}
+    await a_web(internet).fetch(get("http://rebind.example/"))
+    assert (["rebind.example"], [(PUBLIC, 80)]) == (internet.resolved, internet.contacted)
+
+
+async def test_a_redirect_is_resolved_and_checked_again(internet: Internet) -> None:
+    """Even to the same name: what it is by then is what counts."""
+    internet.names = {"rebind.example": [[PUBLIC], ["127.0.0.1"]]}
+    internet.serve = replies(a_redirect("/again"))
+    with pytest.raises(Unreachable):
+        await a_web(internet).fetch(get("http://rebind.example/"))
+    assert [(PUBLIC, 80)] == internet.contacted
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://127.0.0.1/", "http://[::1]/", "http://169.254.169.254/latest/meta-data/",
+     "//10.0.0.1/", "http://inside.example/", "http://e.example:22/"],
+)  # fmt: skip
+async def test_a_redirect_inside_is_not_followed(internet: Internet, location: str) -> None:
+    """By address, by name, or by port."""
+    internet.names = {"inside.example": [["192.168.0.1"]]}
+    internet.serve = replies(a_redirect(location))
+    with pytest.raises(Unreachable):
+        await a_web(internet).fetch(get("http://e.example/"))
+    assert [(PUBLIC, 80)] == internet.contacted
+
+
+async def test_a_dead_address_leaves_time_for_the_next(
+    internet: Internet, autojump_clock: MockClock
+) -> None:
+    """Addresses are tried in the resolver's order, each for a while."""
+    internet.names = {"e.example": [["1.1.1.1", "2.2.2.2", PUBLIC]]}
+    internet.dead = {"1.1.1.1"}
+    inner = internet.connect
+
+    async def connect(address: str, port: int) -> trio.abc.Stream:
+        stream = await inner(address, port)
+        if address == "2.2.2.2":
+            await stream.aclose()
+            await trio.sleep_forever()
+        return stream
+
+    internet.connect = connect  # type: ignore[method-assign]
+    output = await a_web(internet).fetch(get("http://e.example/"))
+    assert output.text.endswith("hello")
+    assert [("1.1.1.1", 80), ("2.2.2.2", 80), (PUBLIC, 80)] == internet.contacted
+
+
+async def test_nobody_answers(internet: Internet) -> None:
+    """The reason is the last one."""
+    internet.dead = {PUBLIC}
+    with pytest.raises(Unavailable, match="No route"):
+        await a_web(internet).fetch(get("http://e.example/"))
+
+
+async def test_an_opened_host_may_be_private(internet: Internet) -> None:
+    """Host and port together; the same address under another name stays closed."""
+    rules = ReachRules(opened=parse_opened(["inside.example:8080"]))
+    internet.names = {"inside.example": [["10.0.0.1"]], "other.example": [["10.0.0.1"]]}
+    await a_web(internet, rules).fetch(get("http://inside.example:8080/"))
+    assert [("10.0.0.1", 8080)] == internet.contacted
+    for url in ("http://inside.example/", "http://other.example/", "http://other.example:8080/"):
+        with pytest.raises(Unreachable):
+            await a_web(internet, rules).fetch(get(url))
+    assert 1 == len(internet.contacted)
+
+
+# --- redirects -------------------------------------------------------------------------------------
+
+
+async def test_three_redirects_are_followed(internet: Internet) -> None:
+    """The text names where the page came from."""
+    steps = [a_redirect("/2", 301), a_redirect("/3", 307), a_redirect("/4", 308)]
+    internet.serve = replies(*steps, a_page(b"end"))
+    output = await a_web(internet).fetch(get("http://e.example/1"))
+    assert "url: http://e.example/4\n" in output.text
+
+
+async def test_a_fourth_is_not(internet: Internet) -> None:
+    """Nor the hundredth."""
+    internet.serve = replies(a_redirect("/again"))
+    with pytest.raises(Unavailable, match="more than 3 redirects"):
+        await a_web(internet).fetch(get("http://e.example/"))
+    assert 4 == len(internet.contacted)
+
+
+async def test_a_redirect_without_location_is_an_answer(internet: Internet) -> None:
+    """There is nowhere to go."""
+    internet.serve = replies(a_page(b"choose", status=302))
+    assert (await a_web(internet).fetch(get("http://e.example/"))).text.endswith("choose")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_post_becomes_get(internet: Internet, status: int) -> None:
+    """The second request has neither body nor length."""
+    internet.serve = replies(a_redirect("/done", status), a_page(b"end"))
+    await a_web(internet).fetch(get("http://e.example/", method="POST", body=b"BODY"))
+    first, second = internet.requests
+    assert first.startswith(b"POST / ")
+    assert first.endswith(b"BODY")
+    assert second.startswith(b"GET /done ")
+    assert b"content-length" not in second.lower()
+
+
+# --- credentials -----------------------------------------------------------------------------------
+
+
+OPENED = ReachRules(opened=parse_opened(["e.example:80"]))  # http, so that the test can read along
+
+
+async def test_a_credential_is_added_on_the_way_out(internet: Internet) -> None:
+    """The server sees it; what the model gets does not hold it."""
+    web = a_web(internet, OPENED, [KEY], {"vault:KEY": SECRET})
+    output = await web.fetch(get("http://e.example/", credential="key"))
+    assert f"authorization: Bearer {SECRET}".encode() in internet.requests[0]
+    assert SECRET not in output.text
+
+
+@pytest.mark.parametrize(
+    "location", ["http://other.example/", "https://other.example/", "http://e.example:443/"]
+)
+async def test_a_redirect_to_another_origin_takes_nothing_along(
+    internet: Internet, location: str
+) -> None:
+    """Neither the credential nor the custom header."""
+    internet.serve = replies(a_redirect(location.replace("https", "http")), a_page(b"end"))
+    web = a_web(internet, OPENED, [KEY], {"vault:KEY": SECRET})
+    await web.fetch(get("http://e.example/", credential="key", headers=(("x-mine", "1"),)))
+    first, second = internet.requests
+    assert b"x-mine" in first
+    assert SECRET.encode() in first
+    assert b"x-mine" not in second
+    assert b"authorization" not in second
+
+
+async def test_the_same_origin_keeps_them(internet: Internet) -> None:
+    """The control of the one above."""
+    internet.serve = replies(a_redirect("/b"), a_page(b"end"))
+    web = a_web(internet, OPENED, [KEY], {"vault:KEY": SECRET})
+    await web.fetch(get("http://e.example/", credential="key", headers=(("x-mine", "1"),)))
+    assert all(SECRET.encode() in request for request in internet.requests)
+    assert all(b"x-mine" in request for request in internet.requests)
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "error"),
+    [
+        ("https://other.example/", "key", Unreachable),
+        ("https://sub.e.example/", "key", Unreachable),
+        ("http://e.example/", "key", Unreachable),
+        ("https://e.example/", "keys", NotFound),
+    ],
+)
+async def test_a_credential_is_for_its_host(
+    internet: Internet, url: str, name: str, error: type[Exception]
+) -> None:
+    """Over https; nothing is contacted otherwise."""
+    web = a_web(internet, None, [KEY], {"vault:KEY": SECRET})
+    with pytest.raises(error) as caught:
+        await web.fetch(get(url, credential=name))
+    assert SECRET not in str(caught.value)
+    assert [] == internet.contacted
+
+
+@pytest.mark.parametrize("value", ["two\nlines", "a\r\nx-injected: 1", "nul\x00"])
+async def test_a_secret_that_is_no_header_is_not_sent(internet: Internet, value: str) -> None:
+    """And the error does not show it."""
+    web = a_web(internet, OPENED, [KEY], {"vault:KEY": value})
+    with pytest.raises(Unavailable) as caught:
+        await web.fetch(get("http://e.example/", credential="key"))
+    assert value not in str(caught.value)
+    assert [] == internet.requests
+
+
+# --- as tools --------------------------------------------------------------------------------------
+
+
+def nowhere(_text: str) -> None:
+    """Output nobody watches."""
+
+
+def tools(internet: Internet) -> dict[str, AsyncTool]:
+    """Both, by name."""
+    found = web_tools(a_web(internet, None, [KEY], {"vault:KEY": SECRET}))
+    return {tool.spec.name: tool for tool in found if isinstance(tool, AsyncTool)}
+
+
+async def test_the_tools_fetch_and_send(internet: Internet) -> None:
+    """GET by default for the one, POST for the other."""
+    both = tools(internet)
+    fetch, send = both["http_fetch"], both["http_send"]
+    await fetch.run(a_call("http_fetch", url="http://e.example/"), nowhere)
+    await send.run(a_call("http_send", url="http://e.example/", body="é"), nowhere)
+    assert internet.requests[0].startswith(b"GET / ")
+    assert internet.requests[1].startswith(b"POST / ")
+    assert internet.requests[1].endswith("\r\n\r\né".encode())
+    assert ("idempotent_network", "effect") == (fetch.spec.tool_class, send.spec.tool_class)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"url": "http://127.0.0.1/"},
+        {"url": "http://127.1/"},
+        {"url": "ftp://e.example/"},
+        {"url": "http://u:p@e.example/"},
+        {"url": "http://e.example:22/"},
+        {"url": "http://e.example/", "credential": "nope"},
+        {"url": "http://e.example/", "headers": {"Host": "x"}},
+    ],
+)
+async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
+    internet: Internet, arguments: dict[str, object]
+) -> None:
+    """By the inspection, and again when it runs; nothing is resolved."""
+    tool = tools(internet)["http_fetch"]
+    assert tool.inspect is not None
+    with pytest.raises(ToolFailure):
+        tool.inspect(a_call("http_fetch", **arguments))
+    with pytest.raises(ToolFailure):
+        await tool.run(a_call("http_fetch", **arguments), nowhere)
+    assert ([], []) == (internet.resolved, internet.contacted)
+
+
+async def test_a_good_call_passes_the_inspection(internet: Internet) -> None:
+    """Which contacts nobody."""
+    await trio.lowlevel.checkpoint()
+    tool = tools(internet)["http_fetch"]
+    assert tool.inspect is not None
+    tool.inspect(a_call("http_fetch", url="https://e.example/", credential="key"))
+    assert ([], []) == (internet.resolved, internet.contacted)
+
+
+def test_urls_are_compared_by_their_form() -> None:
+    """The control for the tests above: one URL, two spellings."""
+    assert parse_url("HTTP://E.example:80") == parse_url("http://e.example/")
+    with pytest.raises(InvalidParams):
+        parse_url("http://e.example:80:80/")

@@ -1,0 +1,210 @@
+"""Fetching over real sockets: TLS, the system's resolver, memory under a bomb."""
+
+import json
+import ssl
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from palyra.actors.blocking import run_sync
+from palyra.core.reach import ReachRules, Unreachable, parse_opened
+from palyra.errors import InvalidParams, Unavailable
+from palyra.tools.web.client import tls_context
+from palyra.tools.web.dial import Dialler, connect, resolve
+from palyra.tools.web.fetch import Web
+from tests.tools.web.certificates import Authority
+from tests.tools.web.internet import a_page, get
+
+pytestmark = pytest.mark.real
+
+
+def open_web(port: int, ca_file: str = "") -> Web:
+    """A client that may contact localhost at that port."""
+    rules = ReachRules(opened=parse_opened([f"localhost:{port}", f"127.0.0.1:{port}"]))
+    return Web(Dialler(rules), run_sync, find_secret=str, ca_file=ca_file)
+
+
+async def say_hello(stream: trio.abc.Stream) -> None:
+    """A server of one page; a client that does not like it may leave."""
+    try:
+        await stream.receive_some()
+        await stream.send_all(a_page(b"hello"))
+    except trio.BrokenResourceError:
+        return
+
+
+async def listen(nursery: trio.Nursery, tls: ssl.SSLContext | None = None) -> int:
+    """Serve one page on a free port of loopback; the port."""
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    port = int(listener.socket.getsockname()[1])
+    if tls is None:
+        nursery.start_soon(trio.serve_listeners, say_hello, [listener])
+    else:
+        secured = trio.SSLListener(listener, tls, https_compatible=True)
+        nursery.start_soon(trio.serve_listeners, say_hello, [secured])
+    return port
+
+
+async def test_plain(nursery: trio.Nursery) -> None:
+    """A page from a real server, by name through the system's resolver."""
+    port = await listen(nursery)
+    output = await open_web(port).fetch(get(f"http://localhost:{port}/"))
+    assert output.text.endswith("hello")
+
+
+async def test_a_server_on_loopback_is_closed_by_default(nursery: trio.Nursery) -> None:
+    """The name of loopback resolves and is refused; the listener accepts nobody."""
+    accepted: list[object] = []
+
+    async def note(stream: trio.abc.Stream) -> None:
+        accepted.append(stream)
+        await stream.aclose()
+
+    listeners = await nursery.start(partial(trio.serve_tcp, note, 0, host="127.0.0.1"))
+    port = listeners[0].socket.getsockname()[1]
+    web = Web(Dialler(ReachRules(ports=frozenset({port}))), run_sync, find_secret=str)
+    for host in ("localhost", "127.0.0.1"):
+        with pytest.raises(Unreachable, match="loopback"):
+            await web.fetch(get(f"http://{host}:{port}/"))
+    await (await connect("127.0.0.1", port)).aclose()  # the control, and it comes last
+    while not accepted:
+        await trio.lowlevel.checkpoint()
+    assert 1 == len(accepted)
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTPS_PROXY", "ALL_PROXY"])
+async def test_the_environment_names_no_proxy(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """A proxy that is not there changes nothing."""
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    port = await listen(nursery)
+    output = await open_web(port).fetch(get(f"http://localhost:{port}/"))
+    assert output.text.endswith("hello")
+
+
+async def test_tls(nursery: trio.Nursery, tmp_path: Path) -> None:
+    """A certificate of a configured authority, for the right name, is believed."""
+    authority = Authority(tmp_path)
+    port = await listen(nursery, authority.server_context("localhost"))
+    web = open_web(port, str(authority.ca_file))
+    output = await web.fetch(get(f"https://localhost:{port}/"))
+    assert output.text.endswith("hello")
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "is_known"),
+    [("localhost", "localhost", False), ("other.example", "localhost", True),
+     ("localhost", "127.0.0.1", True)],
+)  # fmt: skip
+async def test_tls_that_is_not_believed(
+    nursery: trio.Nursery, tmp_path: Path, name: str, host: str, *, is_known: bool
+) -> None:
+    """An unknown authority, or a certificate for another name: the exchange does not begin."""
+    authority = Authority(tmp_path)
+    port = await listen(nursery, authority.server_context(name))
+    web = open_web(port, str(authority.ca_file) if is_known else "")
+    with pytest.raises(Unavailable, match="certificate"):
+        await web.fetch(get(f"https://{host}:{port}/"))
+
+
+def test_a_file_of_authorities_must_be_one(tmp_path: Path) -> None:
+    """The setting is named."""
+    for content in (None, "no certificate"):
+        path = tmp_path / "ca.pem"
+        if content is not None:
+            path.write_text(content, encoding="utf-8")
+        with pytest.raises(InvalidParams, match=r"fetch\.ca_file"):
+            tls_context(str(path))
+
+
+async def test_the_systems_resolver() -> None:
+    """Loopback by name; a name that cannot be is an error."""
+    assert "127.0.0.1" in await resolve("localhost", 80)
+    for host in ("no-such-host.invalid", "x" * 64 + ".invalid"):
+        with pytest.raises(Unavailable, match="cannot be resolved"):
+            await resolve(host, 80)
+
+
+async def test_a_closed_port() -> None:
+    """Nobody listens: an error, and no descriptor stays open (-W error would say so)."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    await listeners[0].aclose()
+    with pytest.raises(Unavailable, match="refused"):
+        await open_web(port).fetch(get(f"http://127.0.0.1:{port}/"))
+
+
+BOMB = """
+import gzip, json, resource, sys, trio, zlib
+from palyra.actors.blocking import run_sync
+from palyra.core.reach import ReachRules, parse_opened
+from palyra.tools.web.dial import Dialler
+from palyra.tools.web.fetch import Web
+from tests.tools.web.internet import get
+
+packer = zlib.compressobj(9, wbits=31)
+bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
+head = (
+    "HTTP/1.1 200 X\\r\\ncontent-type: text/plain\\r\\ncontent-encoding: gzip\\r\\n"
+    f"content-length: {len(bomb)}\\r\\n\\r\\n"
+).encode()
+
+def rss():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+async def serve(stream):
+    await stream.receive_some()
+    try:
+        await stream.send_all(head + bomb)
+    except trio.BrokenResourceError:
+        pass
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
+        port = listeners[0].socket.getsockname()[1]
+        rules = ReachRules(opened=parse_opened([f"localhost:{port}"]))
+        web = Web(Dialler(rules), run_sync, find_secret=str)
+        await web.fetch(get(f"http://localhost:{port}/"))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(10):
+            output = await web.fetch(get(f"http://localhost:{port}/"))
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        whole = 0
+        if sys.argv[1:] == ["control"]:
+            whole = len(gzip.decompress(bomb))
+            after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(json.dumps({
+            "bomb": len(bomb), "text": len(output.text), "cut": output.is_truncated,
+            "grown_mb": (after - before) / 1024, "whole": whole,
+        }))
+        nursery.cancel_scope.cancel()
+
+trio.run(main)
+"""
+
+
+def explode(*arguments: str) -> dict[str, float]:
+    """Fetch the bomb in a process of its own; what it cost."""
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB, *arguments], capture_output=True, check=True, text=True
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def test_a_bomb_does_not_grow_the_process() -> None:
+    """512 MiB in half a megabyte: what is kept is the cap, what is used a few copies of it."""
+    found = explode()
+    assert found["cut"]
+    assert found["grown_mb"] < 16
+
+
+def test_inflated_whole_it_would() -> None:
+    """The control: without a limit the same bytes take half a gigabyte."""
+    assert explode("control")["grown_mb"] > 400
