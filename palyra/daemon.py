@@ -32,6 +32,7 @@ from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
 from palyra.actors.tool_call import Gate
 from palyra.config import Config
+from palyra.core.fence import fence_key
 from palyra.core.journal import Change
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redact import Redactor
@@ -68,10 +69,8 @@ from palyra.parts import (
     sqlite_journal,
 )
 from palyra.store.keys import KeyRing
-from palyra.tools.basic import basic_tools
-from palyra.tools.catalog import Tool, Toolbox
-from palyra.tools.confine import Workspace
-from palyra.tools.files import file_tools
+from palyra.tools.catalog import Tool
+from palyra.toolset import build_toolset
 
 log = structlog.get_logger("palyra.daemon")
 
@@ -102,7 +101,7 @@ class Daemon:
         """`tools` come beside the built-in ones."""
         self.config = config
         self.host = host or Host()
-        self._tools = tools
+        self.toolset = build_toolset(config, self.host, tools)
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: wire.State = "starting"
@@ -130,9 +129,7 @@ class Daemon:
 
     def _build_office(self, operator_token: str, models: Mapping[str, LanguageModel]) -> Office:
         config = self.config
-        workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
-        tools = [*basic_tools(), *file_tools(workspace), *self._tools]
-        toolbox = Toolbox(tools, self.host.run_blocking)
+        toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
         approvals = Approvals()
         redactor = Redactor([operator_token])
@@ -162,6 +159,7 @@ class Daemon:
             approvals=approvals,
             directory=self.directory,
             redactor=redactor,
+            fence_key=fence_key(self.keys.sign),
             setting=blank_setting(redactor, self.keys, limits, self.host),
             limits=limits,
             run_blocking=self.host.run_blocking,
@@ -276,6 +274,7 @@ class Daemon:
                 ),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.directory),
+                *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", recover, "transient"),
                 *extra,

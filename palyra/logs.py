@@ -16,8 +16,8 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 if TYPE_CHECKING:
-    from palyra.config import Logging
     from palyra.core.redact import Redactor
+    from palyra.sections import Logging
 
 
 def setup(settings: "Logging", redactor: "Redactor", stream: TextIO | None = None) -> None:

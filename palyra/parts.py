@@ -51,6 +51,7 @@ class Host:
     random: Callable[[], float] = random.random  # noqa: S311 - spreads retries, guards nothing
     run_blocking: RunBlocking = run_sync
     new_thread: Callable[[str], Thread] = DedicatedThread
+    is_closed: bool = False  # no processes, sockets or watched files: time is not real
 
 
 def cedar_policy(config: Config) -> CedarPolicy:

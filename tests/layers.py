@@ -21,13 +21,15 @@ MAY_IMPORT = {
     "actors": frozenset({"core"}),
     "net": frozenset({"core", "actors", "config"}),
     "harness": frozenset({"core", "net"}),
-    "cli": frozenset({"core", "net", "harness", "config"}),
-    "config": frozenset({"core"}),
+    "cli": frozenset({"core", "net", "harness", "config", "sections"}),
+    "sections": frozenset({"core"}),
+    "config": frozenset({"core", "sections"}),
     "parts": frozenset({"core", "store", "tools", "models", "actors", "config"}),
+    "toolset": frozenset({"core", "store", "tools", "actors", "config", "sections", "parts"}),
     "daemon": frozenset(
-        {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts"}
+        {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts", "toolset"}
     ),
-    "logs": frozenset({"core", "config"}),
+    "logs": frozenset({"core", "sections"}),
     "serve": frozenset({"core", "store", "actors", "net", "config", "logs", "daemon"}),
     "__main__": frozenset({"cli"}),
     "errors": frozenset[str](),
@@ -58,7 +60,12 @@ IMPURE = frozenset(
 )
 
 HOPS = ("trio.to_thread", "threading", "concurrent.futures")
-HOP_FILES = ("actors/blocking.py", "actors/journal*.py", "store/journal*.py")
+HOP_FILES = (
+    "actors/blocking.py",
+    "actors/journal*.py",
+    "store/journal*.py",
+    "tools/wasm/guest.py",  # in a worker, which is a program of its own
+)
 
 BROAD_CATCH_FILE = "actors/supervisor.py"
 

@@ -9,7 +9,6 @@ import platformdirs
 import pytest
 
 from palyra.config import (
-    SECTIONS,
     Config,
     allowed_values,
     find_paths,
@@ -18,6 +17,7 @@ from palyra.config import (
     schema,
 )
 from palyra.errors import InvalidParams
+from palyra.sections import SECTIONS
 
 
 def write(home: Path, text: str) -> Path:

@@ -8,8 +8,9 @@ import msgspec
 from palyra.cli.screen import print_json, print_table, say
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, shared_options
-from palyra.config import SECTIONS, first_file
+from palyra.config import first_file
 from palyra.config import schema as config_schema
+from palyra.sections import SECTIONS
 
 
 @click.group()

@@ -13,6 +13,7 @@ from palyra.core.progress import Rule
 from palyra.core.prompt import FailureClass, FinishReason, Message, ProposedCall
 from palyra.core.records import ApprovalScope, QueueMode, Usage
 from palyra.core.tools import OutcomeStatus
+from palyra.core.trust import Trust
 from palyra.errors import InvariantBroken
 
 ApprovalMode = Literal["ask", "deny"]
@@ -47,6 +48,8 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     json_mode: bool = False
     budget: Budget = Budget()
     role: str = "client"  # of the token that started it; policy sees it
+    tools: tuple[str, ...] | None = None  # handed down by the run that delegated; None: nobody did
+    depth: int = 0  # how many runs delegated down to this one
     parent_run_id: str | None = None
     epoch: int | None = None  # of the session as it was accepted; None: not recorded yet then
     agent_version: int = 0  # of `agent`; 0 is embedded in the program
@@ -147,6 +150,7 @@ class ToolProposed(Event, frozen=True, kw_only=True, gc=False):
     path_key: str | None = None  # calls with equal keys never overlap
     executor: str = "none"
     enforcement: str = "none"
+    inspects: bool = False  # what the call would meet is looked at before a person is asked
 
 
 class ToolRejected(Event, frozen=True, kw_only=True, gc=False):
@@ -169,6 +173,8 @@ class ToolDecided(Event, frozen=True, kw_only=True, gc=False):
     policies: tuple[str, ...]
     policy_version: str
     taint: bool = False
+    approval_id: str | None = None  # of an identical call before it, whose answer was for both
+    grant_id: str | None = None  # the person's earlier word it rests on
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, gc=False):
@@ -187,10 +193,13 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, gc=False):
     expires_ms: int
     policy_reason: str
     policy_version: str = ""
+    grant_key: str = ""  # what an answer beyond once would hold for
+    covers: tuple[str, ...] = ()  # the call and its twins in the turn; the answer is for all
+    inspection: Any = None  # what the call would meet
 
 
 class ApprovalResolved(Event, frozen=True, kw_only=True, gc=False):
-    """The question is settled, by a person, a deadline or the end of the run."""
+    """The question is settled, by a person, a deadline, other rules or the end of the run."""
 
     KIND = "approval.resolved"
     approval_id: str
@@ -199,6 +208,8 @@ class ApprovalResolved(Event, frozen=True, kw_only=True, gc=False):
     scope: ApprovalScope
     by: str
     reason: str
+    grant_id: str | None = None  # the grant that the answer makes, with its end
+    grant_expires_ms: int | None = None
 
 
 class ToolStarted(Event, frozen=True, kw_only=True, gc=False):
@@ -224,6 +235,8 @@ class ToolCompleted(Event, frozen=True, kw_only=True, gc=False):
     duration_ms: int = 0
     artifact: str | None = None
     error: str | None = None
+    trust: Trust = "workspace"
+    findings: tuple[str, ...] = ()  # of the scanner for injected instructions
 
 
 class ToolAttested(Event, frozen=True, kw_only=True, gc=False):

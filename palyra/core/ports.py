@@ -6,6 +6,8 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
+from palyra.core.artifacts import Artifact
+from palyra.core.checkpoints import Checkpoint, CheckpointFilter
 from palyra.core.journal import (
     ChainedRow,
     Change,
@@ -168,6 +170,38 @@ class Policy(Protocol):
 
     def decide(self, request: PolicyRequest) -> PolicyDecision:
         """Allow, ask or deny; every error inside is a deny with the reason."""
+
+
+class Artifacts(Protocol):
+    """Whole outputs, kept for a while.  Blocks; any thread may call."""
+
+    def put(self, artifact: Artifact, data: bytes) -> None:
+        """Keep it, durably; the same again changes nothing.  Raises Unavailable."""
+
+    def find(self, session_id: str, name: str) -> tuple[Artifact, bytes] | None:
+        """The session's artifact whose digest begins so, if there is exactly one.
+
+        Raises Unavailable for one that is damaged.
+        """
+
+
+class CheckpointStore(Protocol):
+    """File checkpoints, kept for a while.  Blocks; any thread may call."""
+
+    def put(self, checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> None:
+        """Keep it, durably, with every content it names, by digest.  Raises Unavailable."""
+
+    def drop(self, checkpoint_id: str) -> None:
+        """Keep it no longer."""
+
+    def find(self, checkpoint_id: str) -> Checkpoint | None:
+        """The checkpoint without its contents."""
+
+    def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
+        """Newest first."""
+
+    def contents(self, checkpoint_id: str) -> dict[str, bytes]:
+        """Every content of it, by digest.  Raises Unavailable for one that is gone or damaged."""
 
 
 class RunBlocking(Protocol):

@@ -16,8 +16,9 @@ from palyra.core.ids import NewId
 from palyra.core.intake import Refused
 from palyra.core.prompt import FailureClass, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import ApprovalScope
-from palyra.core.run_state import Run
+from palyra.core.run_state import Call, Run
 from palyra.core.tools import OutcomeStatus
+from palyra.core.trust import Trust
 
 
 class _Data(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,18 @@ class ApprovalAnswered(_Data, frozen=True, kw_only=True):
     scope: ApprovalScope
     by: str
     reason: str
+    ttl_ms: int | None = None  # of a timeboxed answer
+
+
+class Inspected(_Data, frozen=True, kw_only=True):
+    """What a call would meet was looked at; `failure` says why it could not run."""
+
+    call_id: str
+    failure: str = ""
+
+
+class RulesChanged(_Data, frozen=True, kw_only=True):
+    """Other rules are in force: what was asked under the old ones is judged again."""
 
 
 class CallEnded(_Data, frozen=True, kw_only=True):
@@ -76,6 +89,9 @@ class CallEnded(_Data, frozen=True, kw_only=True):
     is_truncated: bool = False
     executor: str = "none"
     enforcement: str = "none"
+    artifact: str | None = None  # where the whole output is, when `output` is only an excerpt
+    trust: Trust = "trusted_local"
+    findings: tuple[str, ...] = ()  # what the scanner for injected instructions found in it
 
 
 class Steer(_Data, frozen=True, kw_only=True):
@@ -105,6 +121,8 @@ Input = (
     | TurnFinished
     | TurnBroke
     | ApprovalAnswered
+    | Inspected
+    | RulesChanged
     | CallEnded
     | Steer
     | Cancel
@@ -127,11 +145,18 @@ class AskPerson(_Data, frozen=True, kw_only=True):
     approval_id: str
 
 
+class Inspect(_Data, frozen=True, kw_only=True):
+    """Look at what the call would meet, before anybody is asked about it."""
+
+    call_id: str
+
+
 class Execute(_Data, frozen=True, kw_only=True):
     """Run the call, once `tool.started` (or the recovery that repeats it) is committed."""
 
     call_id: str
     approval_digest: str | None
+    covers: tuple[str, ...] = ()  # calls that the approval is for, when there are several
 
 
 class Report(_Data, frozen=True, kw_only=True):
@@ -140,7 +165,7 @@ class Report(_Data, frozen=True, kw_only=True):
     text: str
 
 
-Effect = CallModel | AskPerson | Execute | Report
+Effect = CallModel | AskPerson | Inspect | Execute | Report
 
 # --- what a step may ask for ---------------------------------------------------------------------
 
@@ -158,6 +183,9 @@ class Preparation(_Data, frozen=True, kw_only=True):
     enforcement: str = "none"
     may_rerun: bool = False
     path_key: str | None = None
+    inspects: bool = False  # first look at what the call would meet, then prepare it again
+    inspection: Any = None  # what it would meet, to be shown
+    twins: tuple[str, ...] = ()  # later calls of the turn that are the same
 
 
 class Limits(_Data, frozen=True, kw_only=True):
@@ -184,4 +212,5 @@ class Setting(_Data, frozen=True, kw_only=True):
     jitter_ms: Callable[[int], int]  # back-off before attempt n
     provider: str
     limits: Limits
+    is_stale: Callable[[Call], bool] = lambda _call: False  # judged under rules that hold no more
     judge: Callable[[Run], Flaw | None] = find_flaw  # the last turn's text as an answer

@@ -1,11 +1,13 @@
 """Tools as data: what a tool is, what a call is, what came out, and which calls may overlap."""
 
+import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from palyra.core.canonical import digest_of
+from palyra.core.paths import normal_path
 from palyra.core.trust import Trust
 from palyra.errors import PalyraError
 
@@ -73,6 +75,7 @@ class Facets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_FACETS = Facets()
+_WRITE = "fs.write"
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +91,16 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 def path_facets(spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
     """The facets of a tool that says nothing else: its path argument; left out, the root."""
     name = spec.path_argument
-    return NO_FACETS if name is None else Facets(paths=(str(arguments.get(name, "")),))
+    if name is None:
+        return NO_FACETS
+    path = str(arguments.get(name, ""))
+    return Facets(paths=(path,), grant_key=folder_key(path) if _WRITE in spec.capabilities else "")
+
+
+def folder_key(path: str) -> str:
+    """What a grant to write there is keyed by: the folder the path is in; "" for none."""
+    normal = normal_path(path)
+    return "" if not normal else f"{posixpath.dirname(normal) or '.'}/"
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,11 +1,9 @@
 """echo and sleep: tools for tests and demonstrations; they touch nothing."""
 
-from collections.abc import Callable
-
 import trio
 
-from palyra.core.tools import ToolOutput, ToolSpec
-from palyra.tools.catalog import Arguments, AsyncTool, InlineTool, Tool
+from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
+from palyra.tools.catalog import AsyncTool, InlineTool, OnOutput, Tool
 
 MAX_SLEEP_S = 60
 
@@ -46,14 +44,14 @@ SLEEP = ToolSpec(
 )
 
 
-def echo(arguments: Arguments) -> ToolOutput:
+def echo(call: ToolCall) -> ToolOutput:
     """The text."""
-    return ToolOutput(text=arguments["text"])
+    return ToolOutput(text=call.arguments["text"])
 
 
-async def sleep(arguments: Arguments, _on_output: Callable[[str], None]) -> ToolOutput:
+async def sleep(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
     """A word, after the pause.  Cancellation: ends at once."""
-    seconds = arguments["seconds"]
+    seconds = call.arguments["seconds"]
     await trio.sleep(seconds)
     return ToolOutput(text=f"slept {seconds} s")
 

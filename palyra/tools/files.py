@@ -1,4 +1,4 @@
-"""read_file, list_dir and write_file: the workspace as the model sees it.
+"""read_file and list_dir: the workspace as the model sees it.
 
 Every page fits what the model is shown of one output, so nothing is cut on the way: what does not
 fit is read with the next call, and the text says how.
@@ -8,7 +8,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import IO, Any
 
@@ -22,11 +21,10 @@ EXCERPT_BYTES = 16_384  # how much of an output the model is shown
 PAGE_BYTES = EXCERPT_BYTES - 384  # leaves room for the closing note
 MAX_LINES = 2_000  # of one page
 MAX_READ_BYTES = 16_777_216  # a larger file is not read at all
-MAX_WRITE_BYTES = 2_097_152
 MAX_ENTRIES = 10_000  # of a folder that is listed
 _PROBE_BYTES = 8_192  # looked at to tell a text from a binary file
 
-_PATH: dict[str, Any] = {
+PATH: dict[str, Any] = {
     "type": "string",
     "maxLength": MAX_PATH_BYTES,
     "description": "Relative to the workspace, without `..`.",
@@ -42,7 +40,7 @@ def read_file_spec(enforcement: str) -> ToolSpec:
         parameters={
             "type": "object",
             "properties": {
-                "path": {**_PATH, "minLength": 1},
+                "path": {**PATH, "minLength": 1},
                 "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
                 "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES,
                           "description": "Most lines to read."},
@@ -67,7 +65,7 @@ def list_dir_spec(enforcement: str) -> ToolSpec:
         name="list_dir",
         version="1",
         description="List a folder of the workspace: names, kinds and sizes.",
-        parameters={"type": "object", "properties": {"path": _PATH}},
+        parameters={"type": "object", "properties": {"path": PATH}},
         tool_class="read_only_safe",
         risk="low",
         capabilities=("fs.read",),
@@ -80,39 +78,12 @@ def list_dir_spec(enforcement: str) -> ToolSpec:
     )
 
 
-def write_file_spec(enforcement: str) -> ToolSpec:
-    """A whole file, new or replaced."""
-    return ToolSpec(
-        name="write_file",
-        version="1",
-        description="Create a file of the workspace or replace it whole; folders are made.",
-        parameters={
-            "type": "object",
-            "properties": {
-                "path": {**_PATH, "minLength": 1},
-                "content": {"type": "string", "description": "The complete new content."},
-            },
-            "required": ["path", "content"],
-        },
-        tool_class="path_scoped",
-        risk="medium",
-        capabilities=("fs.write",),
-        deadline_s=10.0,
-        path_argument="path",
-        never_coerced=("path", "content"),
-        input_cap_bytes=196_608,  # a proposal must fit one event of the tape
-        executor="thread",
-        enforcement=enforcement,
-    )
-
-
 def file_tools(workspace: Workspace) -> list[Tool]:
-    """All three, over one workspace."""
+    """Both, over one workspace."""
     walls = workspace.enforcement
     return [
-        ThreadTool(read_file_spec(walls), partial(read_file, workspace)),
-        ThreadTool(list_dir_spec(walls), partial(list_dir, workspace)),
-        ThreadTool(write_file_spec(walls), partial(write_file, workspace)),
+        ThreadTool(read_file_spec(walls), lambda call: read_file(workspace, call.arguments)),
+        ThreadTool(list_dir_spec(walls), lambda call: list_dir(workspace, call.arguments)),
     ]
 
 
@@ -226,18 +197,3 @@ def _entry_text(folder: str, entry: os.DirEntry[str]) -> str:
 
 
 _KINDS = {stat.S_IFLNK: "link", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
-
-# --- write_file ----------------------------------------------------------------------------------
-
-
-def write_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
-    """What was written.  Blocks; durable on return.  Raises ToolFailure."""
-    path, content = arguments["path"], arguments["content"].encode()
-    if len(content) > MAX_WRITE_BYTES:
-        raise ToolFailure(
-            f"the content has {len(content)} bytes; a file written at once has at most "
-            f"{MAX_WRITE_BYTES}"
-        )
-    replaced = workspace.replace_file(path, content)
-    before = "a new file" if replaced is None else f"replacing {replaced} bytes"
-    return ToolOutput(text=f"wrote {len(content)} bytes to {visible(path)}, {before}")

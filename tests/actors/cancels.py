@@ -27,7 +27,7 @@ from palyra.core.commands import ResolveApproval
 from palyra.core.events import TERMINAL_KINDS, ToolAttested, decode_event
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.run_steps import Limits
-from palyra.core.tools import ToolCall, ToolOutput
+from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
 from palyra.store.memory_journal import MemoryJournal
 from palyra.tools.catalog import AsyncTool
@@ -54,6 +54,15 @@ class Watch:
 
     def catalogue(self) -> Any:
         return self.inner.catalogue()
+
+    def facets(self, spec: ToolSpec, arguments: Any) -> Any:
+        return self.inner.facets(spec, arguments)
+
+    def inspects(self, tool: str) -> bool:
+        return bool(self.inner.inspects(tool))
+
+    async def inspect(self, made: ToolCall) -> Any:
+        return await self.inner.inspect(made)
 
     async def execute(self, made: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         if self.tape_ended(made.run_id):
@@ -97,7 +106,7 @@ class SlowKit(Kit):
         return replace(office, toolbox=self.watch)
 
     def tools(self) -> list[Any]:
-        async def slow(_arguments: Any, _on_output: Any) -> ToolOutput:
+        async def slow(_call: Any, _on_output: Any) -> ToolOutput:
             await trio.sleep(LIFE_S / 6)
             return ToolOutput(text="slept")
 

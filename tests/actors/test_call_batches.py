@@ -8,8 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from palyra.core.fence import inside_fence
 from palyra.core.prompt import ToolMessage
-from palyra.core.tools import ToolOutput, ToolSpec
+from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.store.memory_journal import MemoryJournal
 from palyra.tools.catalog import AsyncTool
 from tests.actors.office_kit import Kit, call, running, say, spec
@@ -29,7 +30,8 @@ class Bench:
     def __init__(self) -> None:
         self.spans: dict[str, tuple[float, float]] = {}
 
-    async def work(self, arguments: Any, _on_output: Callable[[str], None]) -> ToolOutput:
+    async def work(self, call: ToolCall, _on_output: Callable[[str], None]) -> ToolOutput:
+        arguments = call.arguments
         began_s = trio.current_time()
         await trio.sleep(arguments["seconds"])
         self.spans[arguments["name"]] = (began_s, trio.current_time())
@@ -79,7 +81,7 @@ async def play(store: MemoryJournal, *calls: tuple[str, Any]) -> tuple[Kit, str,
         run_id = await kit.start()
         assert await kit.end(run_id) == "done"
         results = [m for m in kit.model.requests[-1].messages if isinstance(m, ToolMessage)]
-        return kit, run_id, [result.output for result in results]
+        return kit, run_id, [inside_fence(result.output) for result in results]
 
 
 async def test_five_safe_calls_run_four_and_one_with_overlap(

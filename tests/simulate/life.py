@@ -65,9 +65,11 @@ class Life:
             host=Host(
                 now_ms=world.now_ms,
                 new_id=world.new_id,
+                new_code=world.new_code,
                 random=world.chance.stream("jitter").random,
                 run_blocking=self._run_blocking,
                 new_thread=partial(SimulatedThread, self),
+                is_closed=True,
             ),
         )
         daemon.abandon = lambda stuck: world.fail("nothing outlives its grace", str(list(stuck)))

@@ -104,7 +104,7 @@ class Pry(Person):
 
 
 class Operator(Person):
-    """Looks at everything, now and then; reads the wide stream; archives a session."""
+    """Looks at everything, now and then; reads the wide stream; resets a session; sets up agents."""
 
     async def live(self) -> None:
         """Until the story is over."""
@@ -125,6 +125,7 @@ class Operator(Person):
             lambda: client.call("tape.verify", {}),
             lambda: client.get_session(session_id),
             lambda: client.reset_session(session_id),
+            lambda: self.set_up_agent(client),
         )
         try:
             await self.rng.choice(asks)()
@@ -132,3 +133,13 @@ class Operator(Person):
             self.note(f"is put off: {error.code}")
         except PalyraError as error:
             self.note(f"is refused: {error.code}")
+
+    async def set_up_agent(self, client: Client) -> None:
+        """The agent that some ask for: a new version, or none any more."""
+        agents = [agent.name for agent in await client.list_agents()]
+        if "helper" not in agents:
+            await client.create_agent("helper", "Help.", tools=["peek", "mark", "echo"])
+        elif self.rng.random() < 0.3:
+            await client.delete_agent("helper")
+        else:
+            await client.update_agent("helper", instructions=f"Help {self.rng.randrange(99)}.")

@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.agents import DEFAULT_AGENT
 from palyra.core.canonical import digest_of_any
 from palyra.core.fold import apply, begin
 from palyra.core.gate import execution_digest
 from palyra.core.journal import Change
-from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
+from palyra.core.records import (
+    AgentRecord,
+    ApprovalRecord,
+    PairingRecord,
+    Receipt,
+    RunRecord,
+    SessionRecord,
+)
 from palyra.core.run_state import Run
 from palyra.core.run_state import record as record_of
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import Conflict, InvariantBroken, PalyraError
 from tests.simulate.models import SECRET
 
 if TYPE_CHECKING:
@@ -63,6 +71,8 @@ class Oracle:
         self.tasks: dict[str, str] = {}  # first line of a message -> its run
         self.effects: Counter[str] = Counter()
         self.executions: Counter[str] = Counter()
+        self.agents = {(DEFAULT_AGENT.name, DEFAULT_AGENT.version)}  # and versions there ever were
+        self.paired: set[tuple[str, str, str]] = set()  # who ever was: principal, channel, sender
         self.left_alone: set[str] = set()  # runs that crashed too often, as the log says
         self.dirty: dict[str, None] = {}  # runs that committed since the last step
 
@@ -77,7 +87,9 @@ class Oracle:
         """One batch is durable; what follows a refused change of a `torn` run is refused too."""
         for change, refused in zip(changes, outcomes, strict=True):
             if refused is not None:
-                if not change.rows or change.rows[0].run_id not in torn:
+                is_race = isinstance(refused, Conflict) and not change.rows  # of two for one name
+                is_torn = bool(change.rows) and change.rows[0].run_id in torn
+                if not is_race and not is_torn:
                     self._fail("the journal refuses nothing sound", repr(refused))
                 continue
             for row in change.rows:
@@ -112,6 +124,8 @@ class Oracle:
 
     def _fold(self, row: TapeRow, event: ev.Event) -> None:
         run = self.runs.get(row.run_id)
+        if isinstance(event, ev.RunAccepted):
+            self._check_admitted(row, event)
         if isinstance(event, ev.RunStarted):
             self._check_alone(row)
         if isinstance(event, ev.RunRecovered) and event.attempt > MAX_RECOVERIES:
@@ -132,6 +146,24 @@ class Oracle:
         first = self.tasks.setdefault(task, run_id)
         if first != run_id and task.startswith("task "):
             self._fail("one key, one effect", f"{task} is in {first} and {run_id}")
+
+    def _check_admitted(self, row: TapeRow, accepted: ev.RunAccepted) -> None:
+        """The agent is one that is kept; through a channel comes only who was let in."""
+        if (accepted.agent, accepted.agent_version) not in self.agents:
+            self._fail("a run's agent is durable", f"{row.run_id}: {accepted.agent}")
+        sender = (row.principal, accepted.channel or "", accepted.sender or "")
+        if accepted.channel is not None and sender not in self.paired:
+            self._fail("who is not paired is not heard", f"{row.run_id}: {sender}")
+
+    def _check_place(self, record: SessionRecord) -> None:
+        """One open session a conversation."""
+        for other in self.sessions.values():
+            if (
+                record.place is not None
+                and other.place == record.place
+                and other.session_id != record.session_id
+            ):
+                self._fail("one session a conversation", f"{record.session_id} {other.session_id}")
 
     def _check_alone(self, row: TapeRow) -> None:
         """One run of a session is active at a time."""
@@ -180,9 +212,16 @@ class Oracle:
                 if receipt != record:
                     self._fail("a receipt never changes", record.key)
             case SessionRecord():
+                self._check_place(record)
                 self.sessions[record.session_id] = record
             case _:
-                pass
+                self._record_who(record)
+
+    def _record_who(self, record: msgspec.Struct) -> None:
+        if isinstance(record, AgentRecord):
+            self.agents.add((record.name, record.version))
+        elif isinstance(record, PairingRecord) and record.state == "paired":
+            self.paired.add((record.principal, record.channel, record.sender))
 
     def _check_run(self, record: RunRecord) -> None:
         before = self.records.get(record.run_id)

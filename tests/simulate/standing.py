@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from palyra.config import Config, Paths, PolicyConfig, Tools
+from palyra.config import Config, Paths
 from palyra.core.redact import Redactor
 from palyra.parts import cedar_policy
+from palyra.sections import PolicyConfig, Tools
 from palyra.store.keys import KeyRing
 from palyra.tools.policy import CedarPolicy
 

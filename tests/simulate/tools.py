@@ -1,21 +1,19 @@
 """Tools whose effects are counted, and the watch on what the daemon runs."""
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.daemon import Daemon
-from palyra.tools.catalog import Arguments, AsyncTool, ThreadTool, Tool
+from palyra.tools.catalog import AsyncTool, ThreadTool, Tool
 from tests.simulate.models import SECRET
 from tests.simulate.trace import Planted
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
 
-CALL: ContextVar[ToolCall] = ContextVar("CALL")
 PARAMETERS = {
     "type": "object",
     "properties": {
@@ -42,8 +40,8 @@ def _spec(name: str, tool_class: Any, *, is_idempotent: bool = False) -> ToolSpe
 def simulated_tools(life: "Life") -> list[Tool]:
     """One of each kind: harmless, with effect, idempotent, in a thread, to be asked about."""
 
-    async def act(arguments: Arguments, on_output: Callable[[str], None]) -> ToolOutput:
-        weather = life.world.weather
+    async def act(call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
+        arguments, weather = call.arguments, life.world.weather
         on_output(f"about to {arguments['text']}\n")
         if weather.strikes("tool hangs"):
             await trio.sleep_forever()
@@ -52,17 +50,17 @@ def simulated_tools(life: "Life") -> list[Tool]:
             raise ToolFailure(f"not today; by the way, {SECRET}")
         if weather.strikes("tool crashes"):
             raise Planted("tool")
-        await life.reach(f"tool {CALL.get().tool}")
-        life.world.oracle.took_effect(CALL.get())
+        await life.reach(f"tool {call.tool}")
+        life.world.oracle.took_effect(call)
         await life.reach("tool is done")
         await trio.sleep(arguments.get("seconds", 0) / 2)
         return ToolOutput(text=f"did {arguments['text']}")
 
-    def press(arguments: Arguments) -> ToolOutput:
+    def press(call: ToolCall) -> ToolOutput:
         life.effect("tool press")
-        life.world.oracle.took_effect(CALL.get())
+        life.world.oracle.took_effect(call)
         life.effect("tool is done")
-        return ToolOutput(text=f"pressed {arguments['text']}")
+        return ToolOutput(text=f"pressed {call.arguments['text']}")
 
     return [
         AsyncTool(_spec("peek", "read_only_safe"), act),
@@ -82,7 +80,6 @@ def watch_calls(life: "Life", daemon: Daemon) -> None:
 
     async def watched(call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         await life.reach(f"execute {call.tool} {call.call_id[-4:]}")
-        CALL.set(call)
         life.world.oracle.is_executed(call, life)
         output: ToolOutput = await execute(call, on_output)
         return output

@@ -2,25 +2,31 @@
 
 import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 import trio.testing
 
+from palyra.core.channels import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import Prefix
 from palyra.core.journal import Change
 from palyra.errors import ActorGone
 from palyra.net.tokens import token_record
 from palyra.store.memory_journal import MemoryJournal
+from tests.simulate.bridge import Bridge, Doorkeeper
 from tests.simulate.chance import Chance
 from tests.simulate.life import LIFE, Life
 from tests.simulate.network import Network
 from tests.simulate.officials import Approver, Operator, Pry
 from tests.simulate.oracle import Oracle
-from tests.simulate.people import Person, Worker
 from tests.simulate.standing import KEYS, OPERATOR_TOKEN, config
 from tests.simulate.trace import InvariantFailed, Planted, Trace
 from tests.simulate.weather import Weather
 from tests.simulate.wiretap import Wiretap
+from tests.simulate.worker import Worker
+
+if TYPE_CHECKING:
+    from tests.simulate.people import Person
 
 EPOCH_MS = 1_800_000_000_000
 OVER_WITHIN_S = 12 * 3_600.0  # after the last fault; silence of a person costs a quarter hour each
@@ -88,6 +94,7 @@ class World:
         self.network = Network(self.weather, self.trace)
         self.people: list[Person] = []
         self.known_runs: list[str] = []  # that were acknowledged
+        self.codes: list[tuple[str, str]] = []  # that senders were given: pairing, code
         self.starters: set[str] = set()
         self.refused_openings = 0
         self.standstills = 0
@@ -117,6 +124,10 @@ class World:
         stamp = f"{self.now_ms():012x}"
         low, rest = next(self._ids) % 4_096, f"{self._id_rng.getrandbits(60):015x}"
         return f"{prefix}_{stamp[:8]}-{stamp[8:]}-7{low:03x}-8{rest[:3]}-{rest[3:]}"
+
+    def new_code(self) -> str:
+        """A code for a sender, by this world's chance."""
+        return "".join(self._id_rng.choice(CODE_LETTERS) for _ in range(CODE_CHARS))
 
     # --- failing
 
@@ -193,13 +204,16 @@ class World:
             Worker(self, "bob", "client", rng.randint(0, tasks)),
             Worker(self, "oda", "operator", rng.randint(0, 2)),
         ]
-        self.starters = {worker.name for worker in workers}
+        bridge = Bridge(self, "bea", rng.choice((0, 0, 2, 5)))
+        self.starters = {person.name for person in (*workers, bridge)}
         self.people = [
             *workers,
+            bridge,
             Approver(self, "carol"),
             Approver(self, "dave"),
             Pry(self, "eve", "client"),
             Operator(self, "olga", "operator"),
+            Doorkeeper(self, "dora", "operator"),
         ]
 
     def _give_tokens(self) -> None:

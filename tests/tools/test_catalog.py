@@ -39,7 +39,7 @@ def nowhere(_text: str) -> None:
     """Output nobody watches."""
 
 
-def answer(_arguments: object) -> ToolOutput:
+def answer(_call: object) -> ToolOutput:
     """A tool that always says the same."""
     return ToolOutput(text="answer")
 
@@ -134,7 +134,7 @@ async def test_an_async_tool_may_report_as_it_goes() -> None:
     """Its output callback is the caller's."""
     heard: list[str] = []
 
-    async def tell(_arguments: object, on_output: Callable[[str], None]) -> ToolOutput:
+    async def tell(_call: object, on_output: Callable[[str], None]) -> ToolOutput:
         on_output("half")
         await trio.lowlevel.checkpoint()
         return ToolOutput(text="whole")

@@ -1,0 +1,108 @@
+"""The sections of the configuration: every key with a default, a range and what it means.
+
+One struct a section; `palyra.config` reads them from file, environment and command line.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+_Port = Annotated[int, Meta(ge=0, le=65_535)]
+_Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+_Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
+_Pause = Annotated[int, Meta(ge=0, le=60_000)]
+_Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
+
+
+def _doc(text: str) -> Meta:
+    return Meta(description=text)
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all sections."""
+
+
+class Server(Section, frozen=True, kw_only=True):
+    """Where clients connect, and what one connection may use."""
+
+    host: Annotated[str, _doc("Address to listen on; loopback unless you know why.")] = "127.0.0.1"
+    port: Annotated[_Port, _doc("Port; 0 takes a free one.")] = 7467
+    allowed_hosts: Annotated[
+        tuple[str, ...], _doc("Names beside loopback that a Host header may carry.")
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...], _doc("Origins beside our own that a browser page may have.")
+    ] = ()
+    max_connections: Annotated[_Count, _doc("Connections at once.")] = 512
+    max_message_bytes: Annotated[_Bytes, _doc("Largest message a client may send.")] = 1_048_576
+    max_inflight: Annotated[_Count, _doc("Requests of one connection at once.")] = 64
+    max_subscriptions: Annotated[_Count, _doc("Subscriptions of one connection.")] = 256
+    outbox_bytes: Annotated[_Bytes, _doc("What may wait for one slow connection.")] = 8_388_608
+    requests_per_s: Annotated[_Count, _doc("Requests a second of one connection.")] = 100
+
+
+class JournalConfig(Section, frozen=True, kw_only=True):
+    """The durable store."""
+
+    synchronous: Annotated[
+        Literal["full", "normal"], _doc("full survives power loss; normal only kill -9.")
+    ] = "full"
+
+
+class Runs(Section, frozen=True, kw_only=True):
+    """Bounds of runs."""
+
+    wall_ms: Annotated[_Millis, _doc("How long a run may take.")] = 900_000
+    wall_counts_approvals: Annotated[
+        bool, _doc("Whether time in which a person is asked counts as well.")
+    ] = False
+    approval_ms: Annotated[_Millis, _doc("How long a person has to answer.")] = 900_000
+    max_turns: Annotated[_Count, _doc("Model turns of one run.")] = 256
+    max_open: Annotated[_Count, _doc("Open runs at once.")] = 10_000
+    queue_cap: Annotated[_Count, _doc("Messages that may wait in one session.")] = 20
+    debounce_ms: Annotated[
+        _Pause, _doc("How long a collected run waits for one more message; 0: not at all.")
+    ] = 500
+    drain_ms: Annotated[_Millis, _doc("How long runs may finish when the daemon stops.")] = 10_000
+
+
+class Tools(Section, frozen=True, kw_only=True):
+    """What tools may touch."""
+
+    workspace: Annotated[str, _doc("The directory tools work in; empty: the current one.")] = ""
+
+
+class Models(Section, frozen=True, kw_only=True):
+    """Which model answers."""
+
+    default: Annotated[str, _doc("Model of runs that name none.")] = "scripted"
+    scripts: Annotated[str, _doc("A JSON file of scripts for the scripted model.")] = ""
+
+
+class PolicyConfig(Section, frozen=True, kw_only=True):
+    """The rules."""
+
+    dir: Annotated[
+        str, _doc("Directory of your own *.cedar files; empty: policies/ beside the configuration.")
+    ] = ""
+
+
+class Logging(Section, frozen=True, kw_only=True):
+    """What the daemon says about itself, on standard error."""
+
+    format: Annotated[Literal["console", "json"], _doc("For people or for programs.")] = "console"
+    level: Annotated[Literal["debug", "info", "warning", "error"], _doc("Least level shown.")] = (
+        "info"
+    )
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "server": Server,
+    "journal": JournalConfig,
+    "runs": Runs,
+    "tools": Tools,
+    "models": Models,
+    "policy": PolicyConfig,
+    "logging": Logging,
+}

@@ -1,0 +1,46 @@
+"""The daemon's tools: which there are, what they work on, and the services some of them need.
+
+`Toolset.toolbox` has the built-in tools at once.  What must prove itself first (a sandbox, servers,
+skills) is a service: a supervised actor that puts its tools into the toolbox when they can be
+called and takes them out when they cannot.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from palyra.actors.child import ChildSpec
+from palyra.actors.supervisor import Supervisor
+from palyra.config import Config
+from palyra.parts import Host
+from palyra.tools.basic import basic_tools
+from palyra.tools.catalog import Tool, Toolbox
+from palyra.tools.confine import Workspace
+from palyra.tools.files import file_tools
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """What a daemon's calls are run by."""
+
+    toolbox: Toolbox
+    workspace: Workspace
+    services: list[ChildSpec] = field(default_factory=list)
+
+    def branch(self) -> ChildSpec:
+        """All services, each restarted on its own.
+
+        A service that keeps failing must give up its tools and wait, not crash: what escalates
+        from here stops the daemon.
+        """
+        return Supervisor("services", self.services, strategy="one_for_one").child_spec()
+
+
+def build_toolset(config: Config, host: Host, more: Iterable[Tool] = ()) -> Toolset:
+    """The tools of the configuration; `more` come beside the built-in ones.
+
+    Raises InvalidParams for a workspace that cannot be one.  Nothing that needs processes, sockets
+    or a real clock is made for a host that is closed.
+    """
+    workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
+    tools = [*basic_tools(), *file_tools(workspace), *more]
+    return Toolset(Toolbox(tools, host.run_blocking), workspace)
