@@ -3,37 +3,50 @@
 Owns: nothing but compiled rules.  Talks to: nobody.  Never: decides what is worth redacting
 (`secret_rules`, `known_secrets`) or drops a whole document.
 
-A secret is replaced by `[redacted:<class>]`, span by span.  Redacting twice changes nothing more,
-valid JSON stays valid JSON, and a text without a secret comes back byte for byte.  The usual case
-costs one search of one expression (`_first_look`), which finds a little more than the rules do.
-
-Not here yet: keys beside values (`password=…`), headers by name, entropy.  They are further rows
-of `secret_rules.RULES`, or a further scanner in `Redactor.scanners`.
+A secret is replaced by `[redacted:<class>]`, span by span; in JSON the whole string beside a key that
+names a secret.  Redacting twice changes nothing more, valid JSON stays valid JSON, and a text
+without a secret comes back byte for byte.  The usual case costs one search of one expression
+(`_first_look`), which finds a little more than the rules do.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from palyra.core.hold_back import HoldBack
 from palyra.core.known_secrets import known_rules
 from palyra.core.scanner import Scanner, compile_bytes
-from palyra.core.secret_rules import RULES
+from palyra.core.secret_keys import may_be_secret, names_secret
+from palyra.core.secret_rules import KEYED_STRING, RULES
 
 # Escapes that could hide a rule's letters in JSON text: printable ASCII as \u00.., and \/.
 _HIDING = r"\\u00[2-7]|\\/"
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
+_BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
 
 
 class Redactor:
-    """The rules, with the daemon's own secrets.  Immutable: make a new one when a secret changes."""
+    """The rules, with the daemon's own secrets."""
 
-    def __init__(self, known_secrets: Sequence[str]) -> None:
-        known = known_rules(known_secrets)
+    def __init__(self, known_secrets: Iterable[str]) -> None:
+        self._known = frozenset(known_secrets)
+        self._compile()
+
+    def learn(self, secret: str) -> None:
+        """From the return on this secret is a known one; a stream begun before does not know it.
+
+        For one thread.  The first time takes some milliseconds for all expressions.
+        """
+        if secret not in self._known:
+            self._known |= {secret}
+            self._compile()
+
+    def _compile(self) -> None:
+        known = known_rules(self._known)
         # Known secrets first: what they leave behind is all the other rules may see.
         self.scanners = tuple(Scanner(rules) for rules in (known, RULES) if rules)
         looks = {rule.first_look for rule in (*known, *RULES)}
-        self._first_look = compile_bytes("|".join([_HIDING, *sorted(looks)]))
+        self._first_look = compile_bytes("|".join([_HIDING, KEYED_STRING, *sorted(looks)]))
 
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
         """The JSON text with secrets replaced inside its strings, and whether there were any.
@@ -60,12 +73,21 @@ class Redactor:
 
     def _json_pieces(self, data: bytes) -> Iterator[bytes]:
         done = 0
+        before = b""  # the string before
         while (match := _JSON_STRING.search(data, done)) is not None:
             start, end = match.span()
-            yield self._redact_syntax(data[done:start])
-            yield self._redact_string(data[start:end])
-            done = end
+            between, token = data[done:start], data[start:end]
+            named = names_secret(_decoded(before)) if between.strip(_BLANKS) == b":" else None
+            yield self._redact_syntax(between)
+            yield self._redact_string(token) if named is None else self._redact_value(token, named)
+            before, done = token, end
         yield self._redact_syntax(data[done:])
+
+    def _redact_value(self, token: bytes, name: str) -> bytes:
+        """The string beside a key that names a secret."""
+        if may_be_secret(_decoded(token)):
+            return f'"[redacted:{name}]"'.encode()
+        return self._redact_string(token)
 
     def _redact_syntax(self, between: bytes) -> bytes:
         is_json = not between.strip(_JSON_SYNTAX)
@@ -111,6 +133,14 @@ def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
         yield span.marker
         done = span.end
     yield data[done:]
+
+
+def _decoded(token: bytes) -> str:
+    """The text of a JSON string; empty for what is none."""
+    try:
+        return str(json.loads(token.decode(), strict=False)) if token else ""
+    except ValueError:
+        return ""
 
 
 def _json_string(text: str) -> bytes:

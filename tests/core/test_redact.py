@@ -429,3 +429,16 @@ def test_unclear_match_is_redacted_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     span = scanner.find(b"x AKIA" + b"IOSFODNN7EXAMPLE y")
     assert span is not None
     assert (b"[redacted:secret]", 2, 22) == (span.marker, span.start, span.end)
+
+
+def test_a_redactor_learns() -> None:
+    """What it is told later it finds from then on, and what it knew before as well."""
+    redactor = Redactor(["first-known-secret"])
+    text = "first-known-secret second-known-secret"
+    assert ("[redacted:known] second-known-secret", True) == redactor.redact_text(text)
+    redactor.learn("second-known-secret")
+    redactor.learn("first-known-secret")
+    assert ("[redacted:known] [redacted:known]", True) == redactor.redact_text(text)
+    assert b'"[redacted:known]"' == redactor.redact_bytes(b'"second-known-secret"')[0]
+    stream = StreamRedactor(redactor)
+    assert "[redacted:known]" == stream.feed("second-known-") + stream.feed("secret") + stream.flush()
