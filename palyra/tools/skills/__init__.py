@@ -1,0 +1,1 @@
+"""Skills: installed packages, and the tools they bring."""

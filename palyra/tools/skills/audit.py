@@ -1,0 +1,90 @@
+"""The audit: whether a package may be installed, and whether an installed one is still itself."""
+
+import msgspec
+
+from palyra.core.skill_package import IsSigned, Package, read_package
+from palyra.core.skills import Shelf, SkillRecord, SkillRefused, kinds_of, version_key
+from palyra.tools.wasm.limits import GuestFailure
+from palyra.tools.wasm.runtime import check_module
+from palyra.tools.wasm.sections import read_outline
+
+DAMAGED = "the package on disk is not the one that was installed"
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be said of an installed skill now."""
+
+    skill: SkillRecord
+    problems: tuple[str, ...] = ()  # none: it is what was installed, and keeps to what it declares
+    imports: tuple[str, ...] = ()
+    functions: int = 0
+    module_bytes: int = 0
+
+
+def check_declared(package: Package) -> None:
+    """The module imports nothing that the manifest does not declare.  Raises SkillRefused.
+
+    Blocks for some milliseconds.
+    """
+    try:
+        needed = check_module(package.module)
+    except GuestFailure as failure:
+        raise SkillRefused(f"the module is refused: {failure.message}") from None
+    missing = needed - kinds_of(package.manifest.capabilities)
+    if missing:
+        raise SkillRefused(
+            f"the module imports what its manifest does not declare: {', '.join(sorted(missing))}"
+        )
+
+
+def check_publisher(shelf: Shelf, package: Package, trust_key: str | None) -> None:
+    """The publisher has the key it always had, or the one the operator names.
+
+    Trust on first use: a name nobody installed from before is believed.  Raises SkillRefused.
+    """
+    name, key = package.manifest.publisher, package.public_key
+    if trust_key is not None and trust_key != key:
+        raise SkillRefused(f"the package is signed with {key}, not with {trust_key}")
+    known = shelf.publishers.get(name)
+    if known not in {None, key} and trust_key is None:
+        raise SkillRefused(
+            f"the key of the publisher {name!r} has changed: it was {known}, it is {key}; "
+            "if the publisher confirms the new one by other means, name it with --trust-key"
+        )
+
+
+def check_successor(shelf: Shelf, package: Package) -> None:
+    """Another version comes from the same publisher, and is not an older one.
+
+    Raises SkillRefused.
+    """
+    before = shelf.skills.get(package.manifest.id)
+    if before is None:
+        return
+    old, new = before.manifest, package.manifest
+    if old.publisher != new.publisher:
+        raise SkillRefused(
+            f"{new.id!r} is installed from {old.publisher!r}, this one is of {new.publisher!r}: "
+            "remove the other first"
+        )
+    if version_key(new.version) < version_key(old.version):
+        raise SkillRefused(
+            f"version {old.version} of {new.id!r} is installed, {new.version} is older: "
+            "remove it first"
+        )
+
+
+def audit_package(record: SkillRecord, data: bytes, is_signed: IsSigned) -> Audit:
+    """The audit of what lies on disk, of which the digest is known to fit."""
+    try:
+        package = read_package(data, is_signed)
+        check_declared(package)
+    except SkillRefused as refused:
+        return Audit(skill=record, problems=(refused.message,))
+    outline = read_outline(package.module)
+    return Audit(
+        skill=record,
+        imports=tuple(sorted({f"{each.module}.{each.name}" for each in outline.imports})),
+        functions=outline.functions,
+        module_bytes=len(package.module),
+    )

@@ -1,0 +1,246 @@
+"""The installed skills: install, look, quarantine, remove; and the tools they bring.
+
+Owns: the shelf, read once and changed by one operation at a time.  Talked to by: operators through
+the methods `skill.*`, and by calls.  Never: puts a tool into the catalogue whose skill is
+quarantined, or while no worker can be had.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import structlog
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.ports import NowMs, RunBlocking
+from palyra.core.skill_package import IsSigned, Package, read_package
+from palyra.core.skills import (
+    MODULE,
+    Shelf,
+    SkillRecord,
+    SkillRefused,
+    SkillState,
+    check_grants,
+)
+from palyra.errors import IllegalState, NotFound, TooLarge, Unavailable
+from palyra.tools.skills.audit import (
+    DAMAGED,
+    Audit,
+    audit_package,
+    check_declared,
+    check_publisher,
+    check_successor,
+)
+from palyra.tools.skills.uploads import Uploads
+from palyra.tools.wasm.limits import GuestFailure
+from palyra.tools.wasm.runtime import Runtime
+
+log = structlog.get_logger("palyra.skills")
+MAX_SKILLS = 64
+INSTALL_S = 60.0  # for a worker to start and the module to compile
+
+
+class Store(Protocol):
+    """Where skills are kept (`store.skills`).  Blocks; raises Unavailable."""
+
+    def read(self) -> Shelf: ...
+    def write(self, shelf: Shelf) -> None: ...
+    def put_package(self, data: bytes) -> str: ...
+    def find_package(self, digest: str) -> bytes | None: ...
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator says when installing."""
+
+    sha256: str  # of the package, uploaded before
+    granted: tuple[str, ...] = ()
+    trust_key: str | None = None  # the publisher's key, told by other means
+
+
+class Skills:
+    """All skills of the daemon."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        is_signed: IsSigned,
+        *,
+        now_ms: NowMs,
+        run_blocking: RunBlocking,
+        on_change: Callable[[], None],
+    ) -> None:
+        """`on_change` is told after every change."""
+        self._store = store
+        self._runtime = runtime
+        self._is_signed = is_signed
+        self._now_ms = now_ms
+        self._run_blocking = run_blocking
+        self._on_change = on_change
+        self._shelf = Shelf()
+        self._uploads = Uploads()
+        self._changing = trio.Lock()  # not an actor: calls only read, and changes are rare
+
+    async def open(self) -> None:
+        """Read what is installed.  Raises Unavailable."""
+        self._set(await self._run_blocking(self._store.read))
+
+    @property
+    def enabled(self) -> list[SkillRecord]:
+        """Skills whose tools may be called."""
+        return [each for each in self._shelf.skills.values() if each.state == "enabled"]
+
+    def _set(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        if self.enabled:
+            self._runtime.pool.want()
+        self._on_change()
+
+    # --- for operators
+
+    def list_all(self, caller: Caller) -> list[SkillRecord]:
+        """All of them by id."""
+        caller.require("skills:read")
+        return [self._shelf.skills[skill_id] for skill_id in sorted(self._shelf.skills)]
+
+    def get(self, caller: Caller, skill_id: str) -> SkillRecord:
+        """One.  Raises NotFound."""
+        caller.require("skills:read")
+        return self._get(skill_id)
+
+    def upload(self, caller: Caller, sha256: str, offset: int, chunk: bytes) -> int:
+        """Take the next bytes of a package; how many there are now.  Raises Rejected."""
+        caller.require("skills:write")
+        return self._uploads.take(sha256, offset, chunk)
+
+    async def install(self, caller: Caller, wanted: Wanted) -> SkillRecord:
+        """Install an uploaded package, or another version of an installed skill; enabled at once.
+
+        Raises SkillRefused with the reason, Conflict, Unavailable when no worker can compile it.
+        """
+        caller.require("skills:write")
+        data = self._uploads.get(wanted.sha256)
+        async with self._changing:
+            package = await self._run_blocking(read_package, data, self._is_signed)
+            await self._run_blocking(check_declared, package)
+            granted = check_grants(wanted.granted, package.manifest.capabilities)
+            check_publisher(self._shelf, package, wanted.trust_key)
+            check_successor(self._shelf, package)
+            await self._compile(package)
+            now_ms = self._now_ms()
+            record = SkillRecord(
+                manifest=package.manifest,
+                public_key=package.public_key,
+                package_sha256=package.sha256,
+                granted=granted,
+                state="enabled",
+                installed_ms=now_ms,
+                changed_ms=now_ms,
+                changed_by=caller.principal,
+            )
+            await self._run_blocking(self._store.put_package, data)
+            await self._keep(record, publisher=package)
+        self._uploads.drop(wanted.sha256)
+        return record
+
+    async def audit(self, caller: Caller, skill_id: str) -> Audit:
+        """What the package on disk is now, checked anew.  Changes nothing.  Raises NotFound."""
+        caller.require("skills:read")
+        record = self._get(skill_id)
+        return await self._run_blocking(self._audit, record)
+
+    async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord:
+        """From now on its tools cannot be called.  Raises NotFound."""
+        caller.require("skills:write")
+        return await self._change(skill_id, "quarantined", reason, caller.principal)
+
+    async def enable(self, caller: Caller, skill_id: str) -> SkillRecord:
+        """Its tools can be called again, after an audit without problems.
+
+        Raises NotFound, IllegalState with the problems.
+        """
+        caller.require("skills:write")
+        found = await self._run_blocking(self._audit, self._get(skill_id))
+        if found.problems:
+            raise IllegalState(f"{skill_id}: {'; '.join(found.problems)}; install it again")
+        return await self._change(skill_id, "enabled", "", caller.principal)
+
+    async def remove(self, caller: Caller, skill_id: str) -> SkillRecord:
+        """It is gone; the key of its publisher stays known.  Raises NotFound."""
+        caller.require("skills:write")
+        async with self._changing:
+            record = self._get(skill_id)
+            left = {key: each for key, each in self._shelf.skills.items() if key != skill_id}
+            await self._write(msgspec.structs.replace(self._shelf, skills=left))
+        return record
+
+    # --- for calls
+
+    def find_package(self, record: SkillRecord) -> bytes | None:
+        """The package exactly as it was installed; None when it is not there.  Blocks."""
+        return self._store.find_package(record.package_sha256)
+
+    async def report_damage(self, record: SkillRecord) -> None:
+        """Quarantine a skill whose package on disk is not what was installed."""
+        log.error("a skill's package was replaced", skill=record.manifest.id)
+        try:
+            await self._change(
+                record.manifest.id, "quarantined", DAMAGED, "daemon", only=record.package_sha256
+            )
+        except (NotFound, Unavailable) as error:
+            log.warning("the skill cannot be quarantined", reason=error.message)
+
+    # --- inside
+
+    def _get(self, skill_id: str) -> SkillRecord:
+        found = self._shelf.skills.get(skill_id)
+        if found is None:
+            raise NotFound(f"no skill {skill_id!r} is installed", field="id")
+        return found
+
+    async def _compile(self, package: Package) -> None:
+        """So that a module nobody can run is not installed."""
+        digest = package.manifest.files[MODULE].sha256
+        with trio.move_on_after(INSTALL_S):
+            try:
+                await self._runtime.compile(digest, lambda: package.module)
+            except GuestFailure as failure:
+                raise SkillRefused(f"{MODULE}: {failure.message}") from None
+            return
+        raise Unavailable(f"no worker compiled the module within {INSTALL_S:g} s")
+
+    async def _change(
+        self, skill_id: str, state: SkillState, reason: str, by: str, *, only: str = ""
+    ) -> SkillRecord:
+        async with self._changing:
+            before = self._get(skill_id)
+            if only and before.package_sha256 != only:
+                return before  # it was replaced in the meantime
+            after = msgspec.structs.replace(
+                before, state=state, reason=reason, changed_ms=self._now_ms(), changed_by=by
+            )
+            await self._keep(after)
+        return after
+
+    async def _keep(self, record: SkillRecord, publisher: Package | None = None) -> None:
+        publishers = dict(self._shelf.publishers)
+        if publisher is not None:
+            publishers[record.manifest.publisher] = publisher.public_key
+        skills = {**self._shelf.skills, record.manifest.id: record}
+        if len(skills) > MAX_SKILLS:
+            raise TooLarge(f"{MAX_SKILLS} skills are installed, the most there can be: remove one")
+        await self._write(
+            msgspec.structs.replace(self._shelf, skills=skills, publishers=publishers)
+        )
+
+    async def _write(self, shelf: Shelf) -> None:
+        """On disk, then in memory."""
+        await self._run_blocking(self._store.write, shelf)
+        self._set(shelf)
+
+    def _audit(self, record: SkillRecord) -> Audit:
+        data = self.find_package(record)
+        if data is None:
+            return Audit(skill=record, problems=(DAMAGED,))
+        return audit_package(record, data, self._is_signed)

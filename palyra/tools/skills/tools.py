@@ -1,0 +1,78 @@
+"""The tools of skills: from an allowed call to a guest and back."""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from palyra.core.ports import RunBlocking
+from palyra.core.skill_package import read_module
+from palyra.core.skills import MODULE, SkillRecord, SkillTool, kinds_of, tool_specs
+from palyra.core.tools import ToolCall, ToolFailure, ToolOutput
+from palyra.tools.catalog import AsyncTool, OnOutput, Tool
+from palyra.tools.skills.audit import DAMAGED
+from palyra.tools.skills.doors import Doorkeeper, Doors
+from palyra.tools.skills.output import read_output, render_input
+from palyra.tools.wasm.limits import GuestFailure, GuestLimits
+from palyra.tools.wasm.runtime import Guest, Runtime
+
+ENFORCEMENT = "A+wasmtime"
+FindPackage = Callable[[SkillRecord], bytes | None]
+ReportDamage = Callable[[SkillRecord], Awaitable[None]]
+
+
+class SkillTools:
+    """Makes tools of records."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        doors: Doors,
+        run_blocking: RunBlocking,
+        find_package: FindPackage,
+        report_damage: ReportDamage,
+    ) -> None:
+        self._runtime = runtime
+        self._doors = doors
+        self._run_blocking = run_blocking
+        self._find_package = find_package
+        self._report_damage = report_damage
+
+    def make(self, records: Iterable[SkillRecord]) -> list[Tool]:
+        """One tool for each that the records offer."""
+        return [
+            AsyncTool(spec, _Runner(self, record, tool).run)
+            for record in records
+            for spec, tool in zip(
+                tool_specs(record, ENFORCEMENT), record.manifest.tools, strict=True
+            )
+        ]
+
+    async def call(
+        self, record: SkillRecord, tool: SkillTool, call: ToolCall, on_output: OnOutput
+    ) -> ToolOutput:
+        """What the guest says.  Raises GuestFailure.  Cancellation: the guest is gone."""
+        package = await self._run_blocking(self._find_package, record)
+        if package is None:
+            await self._report_damage(record)
+            raise GuestFailure("disabled", f"{record.manifest.id}: {DAMAGED}")
+        guest = Guest(
+            module_sha256=record.manifest.files[MODULE].sha256,
+            read_module=lambda: read_module(package),
+            input=render_input(tool.name, call.arguments),
+            limits=GuestLimits(deadline_s=tool.deadline_s),
+            granted=tuple(sorted(kinds_of(record.granted))),
+        )
+        keeper = Doorkeeper(self._doors, record.granted, on_output)
+        output = await self._runtime.run(guest, keeper.serve)
+        return await self._run_blocking(read_output, output)
+
+
+class _Runner:
+    """One tool of one record."""
+
+    def __init__(self, tools: SkillTools, record: SkillRecord, tool: SkillTool) -> None:
+        self._tools, self._record, self._tool = tools, record, tool
+
+    async def run(self, call: ToolCall, on_output: OnOutput) -> ToolOutput:
+        try:
+            return await self._tools.call(self._record, self._tool, call, on_output)
+        except GuestFailure as failure:
+            raise ToolFailure(failure.message) from None

@@ -1,0 +1,1 @@
+"""WASM guests: the worker processes they run in, and the daemon's end of the pipe."""

@@ -1,0 +1,109 @@
+"""Modules and their calls: compile once, load into a worker, run, check what comes back.
+
+Owns: nothing but a pool and a cache.  Never: compiles in a worker that has run anything, or runs
+anything in a worker that has compiled.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.canonical import sha256_hex
+from palyra.core.ports import RunBlocking
+from palyra.errors import Unavailable
+from palyra.tools.wasm import frames
+from palyra.tools.wasm.abi import find_kind, needed_capabilities
+from palyra.tools.wasm.limits import MAX_INPUT_BYTES, GuestFailure, GuestLimits
+from palyra.tools.wasm.peer import Peer, ServeHost, WorkerGone
+from palyra.tools.wasm.pool import WorkerPool
+from palyra.tools.wasm.sections import read_outline
+from palyra.tools.wasm.settings import fingerprint
+
+
+class CompiledCode(Protocol):
+    """Where machine code is kept between runs (`store.compiled`).  Blocks."""
+
+    def find(self, engine: str, module_sha256: str) -> bytes | None: ...
+    def put(self, engine: str, module_sha256: str, code: bytes) -> None: ...
+
+
+class Guest(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a module."""
+
+    module_sha256: str
+    read_module: Callable[[], bytes]  # blocks; needed only when the module must be compiled
+    input: bytes
+    limits: GuestLimits = GuestLimits()
+    granted: tuple[str, ...] = ()  # kinds of capabilities
+
+
+class Runtime:
+    """Guests behind the walls."""
+
+    def __init__(self, pool: WorkerPool, cache: CompiledCode, run_blocking: RunBlocking) -> None:
+        self.pool = pool
+        self._cache = cache
+        self._run_blocking = run_blocking
+        self._engine = fingerprint()
+
+    async def compile(self, digest: str, read_module: Callable[[], bytes]) -> bytes:
+        """Machine code, from the cache or made in a worker that then ends.
+
+        Raises GuestFailure for a module that is refused, Unavailable without workers.
+        """
+        code = await self._run_blocking(self._cache.find, self._engine, digest)
+        if code is not None:
+            return code
+        module = await self._run_blocking(_checked, digest, read_module)
+        async with self.pool.borrow(f"compile {digest}", is_last=True) as worker:
+            code = await worker.compile(module)
+        await self._run_blocking(self._keep, digest, code)
+        return code
+
+    async def run(self, guest: Guest, serve_host: ServeHost) -> bytes:
+        """The guest's output, unchecked.  Raises GuestFailure; Unavailable is one of them here.
+
+        Cancellation: the guest is gone.
+        """
+        if len(guest.input) > MAX_INPUT_BYTES:
+            raise GuestFailure("quota_exceeded", f"an input of {len(guest.input)} bytes")
+        request = frames.Run(input=guest.input, limits=guest.limits, granted=guest.granted)
+        try:
+            async with self.pool.borrow(guest.module_sha256) as worker:
+                if worker.loaded != guest.module_sha256:
+                    await self._load(worker, guest)
+                return await worker.run(request, serve_host)
+        except Unavailable as error:
+            raise GuestFailure("disabled", error.message) from None
+        except WorkerGone as error:
+            raise GuestFailure("trapped", f"the worker broke down: {error}") from None
+
+    async def _load(self, worker: Peer, guest: Guest) -> None:
+        await worker.load(
+            guest.module_sha256, await self.compile(guest.module_sha256, guest.read_module)
+        )
+
+    def _keep(self, digest: str, code: bytes) -> None:
+        try:
+            self._cache.put(self._engine, digest, code)
+        except OSError as error:
+            raise GuestFailure("disabled", f"machine code cannot be kept: {error}") from None
+
+
+def _checked(digest: str, read_module: Callable[[], bytes]) -> bytes:
+    module = read_module()
+    if sha256_hex(module) != digest:
+        raise GuestFailure("disabled", "the module is not the one that was installed")
+    check_module(module)
+    return module
+
+
+def check_module(module: bytes) -> frozenset[str]:
+    """The kinds of capabilities its imports call for.  Blocks for a millisecond or two.
+
+    Raises GuestFailure for a module that no worker should see.
+    """
+    outline = read_outline(module)
+    find_kind(outline)
+    return needed_capabilities(outline)

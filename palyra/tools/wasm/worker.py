@@ -1,0 +1,132 @@
+"""The worker: a process that compiles or runs one stranger's module, told what by the daemon.
+
+It is started inside the jail by `tools.wasm.launch` and speaks `tools.wasm.frames` over its
+standard input and output.  Whatever goes wrong in here, the daemon only sees a frame, or an end.
+Owns: one engine, one loaded module.  Never: believes that it is needed; it may be killed any time.
+"""
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from typing import assert_never
+
+import wasmtime
+
+from palyra.tools.wasm import frames
+from palyra.tools.wasm.engine import make_engine
+from palyra.tools.wasm.guest import Guest, run_guest
+from palyra.tools.wasm.limits import WORKER_ADDRESS_SPACE, GuestFailure
+
+CHUNK_BYTES = 1 << 18
+
+
+class Pipes:
+    """The daemon at the other end; nothing else in this process has these descriptors."""
+
+    def __init__(self) -> None:
+        """Take over standard input and output, and put the null device in their place."""
+        self._incoming, self._outgoing = os.dup(0), os.dup(1)
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1):  # errors are few and stay where the jail sends them
+            os.dup2(null, descriptor)
+        self._deframer = frames.Deframer()
+
+    def send(self, message: frames.Message) -> None:
+        rest = memoryview(frames.encode(message))
+        while rest:
+            rest = rest[os.write(self._outgoing, rest) :]
+
+    def requests(self) -> Iterator[frames.Request]:
+        """What the daemon says, until it closes the pipe."""
+        while True:
+            body = self._deframer.next_body()
+            if body is not None:
+                yield frames.decode_request(body)
+                continue
+            data = os.read(self._incoming, CHUNK_BYTES)
+            if not data:
+                return
+            self._deframer.feed(data)
+
+
+class Worker:
+    """The engine and the one module it was given."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        self._pipes = pipes
+        self._requests = pipes.requests()
+        self._engine = make_engine()
+        self._module: wasmtime.Module | None = None
+
+    def serve(self) -> None:
+        """Answer until the pipe closes."""
+        self._pipes.send(frames.Hello())
+        for request in self._requests:
+            self._pipes.send(self._answer(request))
+
+    def _answer(self, request: frames.Request) -> frames.Answer:
+        try:
+            return self._do(request)
+        except GuestFailure as failure:
+            text = failure.message.removeprefix(f"{failure.problem}: ")
+            return frames.Failed(problem=failure.problem, text=text)
+
+    def _do(self, request: frames.Request) -> frames.Answer:
+        match request:
+            case frames.Compile():
+                return self._compile(request)
+            case frames.Load():
+                return self._load(request)
+            case frames.Run():
+                return self._run(request)
+            case frames.HostReply():
+                raise frames.BadFrame("a reply to nothing")
+            case _:
+                assert_never(request)
+
+    def _compile(self, request: frames.Compile) -> frames.Answer:
+        """Machine code.  The process ends by SIGPROF when it takes more CPU than it may."""
+        signal.setitimer(signal.ITIMER_PROF, request.cpu_s)
+        try:
+            compiled = bytes(wasmtime.Module(self._engine, request.module).serialize())
+        except wasmtime.WasmtimeError as error:
+            raise GuestFailure("invalid_module", " ".join(str(error).split())[:300]) from None
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        return frames.Compiled(compiled=compiled)
+
+    def _load(self, request: frames.Load) -> frames.Answer:
+        try:
+            self._module = wasmtime.Module.deserialize(self._engine, request.compiled)
+        except wasmtime.WasmtimeError as error:
+            raise GuestFailure("invalid_module", " ".join(str(error).split())[:300]) from None
+        return frames.Loaded()
+
+    def _run(self, request: frames.Run) -> frames.Answer:
+        if self._module is None:
+            raise GuestFailure("invalid_module", "no module is loaded")
+        guest = Guest(request.input, frozenset(request.granted), self._ask_host)
+        output = run_guest(self._engine, self._module, guest, request.limits)
+        return frames.Done(output=output)
+
+    def _ask_host(self, function: str, argument: bytes) -> bytes:
+        self._pipes.send(frames.HostCall(function=function, argument=argument))
+        reply = next(self._requests, None)
+        if not isinstance(reply, frames.HostReply):
+            raise SystemExit(1)  # the daemon is gone, or lost count
+        if reply.denied:
+            raise GuestFailure("capability_denied", reply.denied)
+        return reply.reply
+
+
+def main() -> None:
+    """Serve until the daemon closes the pipe."""
+    space = WORKER_ADDRESS_SPACE
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    Worker(Pipes()).serve()
+
+
+if __name__ == "__main__":
+    main()
