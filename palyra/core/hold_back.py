@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from palyra.core.scanner import Expression, Match, Scanner, Span, compile_bytes
+from palyra.core.secret_rules import CONTEXT_BYTES
 
 # Longer than any key, token or password in use except the largest key files, which match early.
 HELD_LIMIT_BYTES = 8192
-_CONTEXT_BYTES = 24  # the longest left boundary: a terminal's colour
 _AFTER_SECRET = b"]"  # what a marker ends with, and so no boundary: a stream agrees with the whole
 
 
@@ -71,7 +71,7 @@ class HoldBack:
             hold -= 1
         hold = max(hold, self._out)
         piece = self._buffer[self._out : hold]
-        surplus = max(0, hold - _CONTEXT_BYTES)
+        surplus = max(0, hold - CONTEXT_BYTES)
         self._buffer = self._buffer[surplus:]
         self._first = 1 if surplus else self._first
         self._out = hold - surplus

@@ -18,8 +18,8 @@ from palyra.core.scanner import Scanner, compile_bytes
 from palyra.core.secret_keys import may_be_secret, names_secret
 from palyra.core.secret_rules import KEYED_STRING, RULES
 
-# Escapes that could hide a rule's letters in JSON text: printable ASCII as \u00.., and \/.
-_HIDING = r"\\u00[2-7]|\\/"
+# Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
+_HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
 _BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, cast
 
 import re2
 
-from palyra.core.secret_rules import ANYWHERE, Rule
+from palyra.core.secret_rules import ANYWHERE, CONTEXT_BYTES, Rule
 
 _ESCAPE_MARKS = frozenset({b"\\", b"%", b"["})  # what the longer boundaries begin with
 _UNKNOWN = Rule("secret", ANYWHERE, "", "[ -~]")  # when the engine cannot say which rule it was
@@ -77,7 +77,7 @@ class Scanner:
         """The leftmost secret that is accepted and starts at `floor` or later."""
         while (match := self._any.search(data, pos)) is not None:
             span = self._span(data, *match.span())
-            if span.start >= floor and span.rule.accepts(data[span.start : span.end]):
+            if span.start >= floor and _is_secret(data, span):
                 return span
             pos = span.at + 1
         return None
@@ -101,3 +101,11 @@ class Scanner:
         # The usual boundary is one byte, or none at the beginning of the text.
         boundary = 1 if rule.start and not found[:1].isalnum() else 0
         return Span(at, at + boundary + margins[0], end - margins[1], rule)
+
+
+def _is_secret(data: bytes, span: Span) -> bool:
+    """The rule's last word, on what it found and on what stands before it."""
+    context = max(0, span.at - CONTEXT_BYTES)
+    return span.rule.accepts(data[span.start : span.end]) and not span.rule.spares(
+        data[context : span.start]
+    )

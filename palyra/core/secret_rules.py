@@ -5,8 +5,8 @@ alternation between units.  Three expressions are derived from each row: the sha
 shape without its left boundary (a cheap first look), and its *viable prefixes*: every text that
 more text could still turn into a match.  The last one is what a stream must hold back.
 
-Only shapes that are unambiguous by themselves are here.  Rules that need a key beside the value
-(`password = …`), a header's name or an entropy estimate come as further rows with an `accepts`.
+Some shapes are unambiguous by themselves; where a key, a header or a parameter names what stands
+beside it, an `accepts` has the last word (`core.secret_keys`).
 
 Everything runs in a linear-time engine on bytes.  Two rules keep the whole scan linear as well,
 not just each match: a shape that can run on without end needs a start that cannot occur inside
@@ -17,9 +17,17 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from palyra.core.secret_keys import is_basic, is_no_key, is_password, is_random
+
+CONTEXT_BYTES = 24  # before a match that a rule may look at: a terminal's colour, a long key
+
 
 def _anything(_found: bytes) -> bool:
     return True
+
+
+def _nothing(_before: bytes) -> bool:
+    return False
 
 
 class Rule(NamedTuple):
@@ -31,6 +39,7 @@ class Rule(NamedTuple):
     secret: str
     after: str = ""
     accepts: Callable[[bytes], bool] = _anything  # the last word on what `secret` matched
+    spares: Callable[[bytes], bool] = _nothing  # what `secret` stands behind, CONTEXT_BYTES and on
     hint: str = ""  # found in the JSON text of every match; by default the shape itself
 
     @property
@@ -131,7 +140,12 @@ def is_no_example(found: bytes) -> bool:
 
 
 def _any_case(word: str) -> str:
-    return "".join(f"[{letter.upper()}{letter.lower()}]" for letter in word)
+    return "".join(
+        f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else _JOINT for letter in word
+    )
+
+
+_JOINT = "[ _-]?"  # between the words of a key
 
 
 _ALNUM = "[A-Za-z0-9]"
@@ -216,9 +230,70 @@ _VENDORS = (
     ("linear", ANYWHERE, "lin_api_", f"{_ALNUM}{{32,}}"),
 )  # fmt: skip
 
+# What stands beside a key.  The value has no `=` or `:`, so that no key begins inside it: what is
+# left of a password that holds one stays.  A structure's values are replaced whole (`redact`).
+_SEPARATOR = r"""["'`\\]*[ \t]*(?:[:=]|%3[ADad])[ \t>=]*["'`\\]*"""
+_VALUE = r"[A-Za-z0-9+/_.~!@#$%^*?\x80-\xff-]"
+
+
+_PART = "(?:^|[^:])"  # of a key, or all of it; `arn:aws:secret:…` and `AWS::Secret` are none
+
+
+def _keyed(name: str, word: str, start: str, accepts: Callable[[bytes], bool]) -> Rule:
+    least = 6 if accepts is is_password else 12
+    key = _any_case(word) + _SEPARATOR
+    spares = _nothing if word == "pass" else is_no_key
+    return Rule(name, start, key, f"{_VALUE}{{{least},}}", accepts=accepts, spares=spares)
+
+
+_KEYED = (
+    *(
+        _keyed("password", word, start, is_password)
+        for word, start in (
+            ("password", _PART), ("passwd", _PART), ("passphrase", _PART), ("pwd", WORD),
+            ("pass", WORD),
+        )
+    ),
+    _keyed("secret", "secret", _PART, is_random),
+    _keyed("token", "token", _PART, is_random),
+    *(
+        _keyed("api_key", f"{word} key", _PART, is_random)
+        for word in (
+            "api", "access", "secret", "private", "signing", "encryption", "auth", "account",
+            "master", "service",
+        )
+    ),
+    Rule("authorization", WORD,
+         _any_case("authorization") + _SEPARATOR + r"(?:[A-Za-z0-9-]{1,20}[ \t]+)?",
+         "[A-Za-z0-9._~+/-]{16,}", accepts=is_random),
+    Rule("basic", WORD, rf"{_any_case('basic')}[ \t]+", "[A-Za-z0-9+/]{8,}=*", accepts=is_basic),
+    Rule("cookie", WORD, _any_case("cookie") + r":[ \t]*[A-Za-z0-9_.-]+=",
+         r"[A-Za-z0-9+/_.~%!*(), =;-]{12,}", accepts=is_random),
+    *(
+        Rule("url_query", ANYWHERE, f"[?&#]{_any_case(word)}=", "[A-Za-z0-9._~%+/-]{12,}",
+             accepts=is_random)
+        for word in ("key", "sig", "signature", "code", "auth")
+    ),
+    *(
+        Rule("url_query", ANYWHERE, f"{_any_case('x-amz-')}{_any_case(word)}=",
+             "[A-Za-z0-9._~%+/-]{12,}", accepts=is_random)
+        for word in ("signature", "credential")
+    ),
+)  # fmt: skip
+
 # At one place the first row that matches wins, so the longer prefix comes first.
 RULES: tuple[Rule, ...] = (
     *_KEYS,
     *_TOKENS,
+    *_KEYED,
     *(Rule(name, start, "", prefix + body) for name, start, prefix, body in _VENDORS),
 )
+
+# A key that may name a secret, with a string beside it, in JSON text.
+KEYED_STRING = "|".join(
+    _any_case(word) + r'[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]'
+    for word in (
+        "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "credential",
+        "credentials", "cookie", "authorization", "key",
+    )
+)  # fmt: skip

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from palyra.core.hold_back import HELD_LIMIT_BYTES
 from palyra.core.redact import Redactor, StreamRedactor
 from palyra.core.scanner import Scanner
-from palyra.core.secret_rules import RULES, viable_prefix
+from palyra.core.secret_keys import may_be_secret, names_secret
+from palyra.core.secret_rules import RULES, Rule, viable_prefix
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "zA9-known_operator.token~0123456789"
@@ -24,6 +25,7 @@ REDACTOR = Redactor(KNOWN)
 
 LOWER = string.ascii_lowercase * 4
 HEX = "0123456789abcdef" * 8
+RANDOM_HEX = "9f3b7c21e8d04a65" * 4
 MIXED = "aB3dE5gH1j" * 10
 PEM_LINES = f"MIIEvQIBADANBg{MIXED[:50]}\n{MIXED[:64]}\n{MIXED[:20]}==\n"
 JWT = f"eyJhbGciOiJIUzI1NiJ9.{MIXED[:30]}.{MIXED[:43]}"
@@ -76,7 +78,37 @@ SECRETS = [
     ("linear", "", "lin" + "_api_" + MIXED[:40], ""),
     ("age", "", "AGE-SECRET-KEY-" + "1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2, ""),
     ("jwt", "cookie=", JWT, " next"),
-    ("bearer", "Authorization: Bearer ", MIXED[:20], "\r\n"),
+    ("authorization", "Authorization: Bearer ", MIXED[:20], "\r\n"),
+    ("authorization", "'Proxy-Authorization': 'Token ", MIXED[:20], "'"),
+    ("authorization", "authorization=", RANDOM_HEX[:32], " x"),
+    ("bearer", "with a Bearer ", MIXED[:20], "\r\n"),
+    ("basic", "-H Basic ", "dXNlcjpodW50ZXIy", "\n"),
+    ("cookie", "Set-Cookie: session=", MIXED[:32] + "; Path=/", "\r\n"),
+    ("password", "DB_PASSWORD=", "hunter2", "\n"),
+    ("password", "PGPASSWORD='", "Tr0ub4dor-3!", "'"),
+    ("password", "Server=db;Uid=sa;Pwd=", "Sw0rd-fish", ";Encrypt=yes"),
+    ("password", "--passwd=", "p4ssw0rt", " -v"),
+    ("password", "passphrase: ", "c0rrect-horse", ""),
+    ("password", 'DB_PASS: "', "hunter22", '"'),
+    ("password", "https://example.com/?user=a&password=", "hunter2", "&x=1"),
+    ("password", "password%3D", "hunter2", ""),
+    ("password", '{\\"password\\": \\"', "hunter2", '\\"}'),
+    ("secret", "client_secret = `", MIXED[:24], "`"),
+    ("token", "accessToken: ", MIXED[:24], ","),
+    ("token", '"token" => "', RANDOM_HEX[:40], '"'),
+    ("api_key", "X-Api-Key: ", RANDOM_HEX[:32], "\n"),
+    ("api_key", "AccountName=a;AccountKey=", "Zm9vYmFyMTIzNDU2Nzg5MHF3ZXJ0eQ", "==;End"),
+    ("api_key", "SharedAccessKeyName=x;SharedAccessKey=", MIXED[:32], "=;"),
+    ("api_key", "AWS_SECRET_ACCESS_KEY=", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzqwvtyKEY", "\n"),
+    *(
+        ("api_key", f"{word}_key: ", MIXED[:24], "\n")
+        for word in ("secret", "private", "signing", "encryption", "auth", "master", "service")
+    ),
+    *(
+        ("url_query", f"https://example.com/a?b=c&{name}=", MIXED[:20], "&d=e")
+        for name in ("key", "sig", "signature", "code", "auth", "X-Amz-Signature")
+    ),
+    ("url_query", "https://x/#X-Amz-Credential=", "AB12CD34EF56GH78%2F20260101", "&y"),
     ("bearer", "bEARER\t", HEX[:16], ""),
     ("url_userinfo", "postgres://", "admin:hunter2", "@db/prod"),
     ("url_userinfo", "x=https://", "a:p@ss:w0rd!", "@host "),
@@ -182,6 +214,18 @@ def test_benign_text_is_untouched(text: str) -> None:
 def test_every_rule_has_an_example() -> None:
     """No class of the table is without a secret above that it must find."""
     assert {rule.name for rule in RULES} | {"known"} == {row[0] for row in SECRETS}
+
+
+def test_every_row_matches_an_example() -> None:
+    """Each single row of the table is met by a secret above."""
+    texts = [(before + secret + after).encode() for _, before, secret, after in SECRETS]
+    unmet = [rule for rule in RULES if not any(is_met(rule, text) for text in texts)]
+    assert [] == [rule.shape for rule in unmet]
+
+
+def is_met(rule: Rule, text: bytes) -> bool:
+    """Whether the row finds a secret in the text."""
+    return Scanner([rule]).find(text) is not None
 
 
 def test_source_code_is_untouched() -> None:
@@ -311,6 +355,13 @@ def test_json_stays_json(value: object) -> None:
     assert (redacted, False) == REDACTOR.redact_bytes(redacted)
 
 
+def redact_beside(key: str, value: object) -> object:
+    """A string beside a key that names a secret goes as a whole."""
+    name = names_secret(key)
+    is_secret = name is not None and isinstance(value, str) and may_be_secret(value)
+    return f"[redacted:{name}]" if is_secret else redact_strings(value)
+
+
 def redact_strings(value: object) -> object:
     match value:
         case str():
@@ -318,7 +369,7 @@ def redact_strings(value: object) -> object:
         case list():
             return [redact_strings(item) for item in value]
         case dict():
-            return {redact_strings(key): redact_strings(item) for key, item in value.items()}
+            return {redact_strings(key): redact_beside(key, item) for key, item in value.items()}
         case _:
             return value
 
