@@ -21,11 +21,14 @@ MAY_IMPORT = {
     "actors": frozenset({"core"}),
     "net": frozenset({"core", "actors", "config"}),
     "harness": frozenset({"core", "net"}),
-    "cli": frozenset({"core", "net", "harness", "config", "sections"}),
+    "secrets": frozenset({"core", "store"}),
+    "cli": frozenset({"core", "net", "harness", "config", "sections", "secrets"}),
     "sections": frozenset({"core"}),
     "config": frozenset({"core", "sections"}),
     "parts": frozenset({"core", "store", "tools", "models", "actors", "config"}),
-    "toolset": frozenset({"core", "store", "tools", "actors", "config", "sections", "parts"}),
+    "toolset": frozenset(
+        {"core", "store", "tools", "actors", "config", "sections", "parts", "secrets"}
+    ),
     "daemon": frozenset(
         {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts", "toolset"}
     ),

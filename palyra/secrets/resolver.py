@@ -1,0 +1,106 @@
+"""From a reference to the secret.
+
+Never: caches a value (a secret that was replaced is the new one at its next use), shows one, or
+gives one away that the redactor could not recognise.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from palyra.core.known_secrets import MIN_KNOWN_BYTES
+from palyra.core.secret_reference import SecretReference, parse_reference
+from palyra.errors import NotFound, Unavailable
+from palyra.secrets.vault import MAX_VALUE_BYTES, Vault
+
+Passphrase = Callable[[], str]
+
+
+class Resolver:
+    """Finds secrets; all calls block."""
+
+    def __init__(
+        self,
+        data: Path,
+        keys: Path,
+        *,
+        passphrase: str = "",
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """`passphrase`: a reference to the vault's, outside of the vault; "": a key file.
+
+        Raises InvalidParams for what is no such reference.
+        """
+        self._environ = environ
+        self.vault = Vault(data, keys, self._passphrase_finder(passphrase))
+
+    def resolve(self, text: str) -> str:
+        """The secret that a reference names.
+
+        Raises InvalidParams, NotFound or Unavailable; none of them shows a value.
+        """
+        reference = parse_reference(text)
+        value = self._find(reference).removesuffix("\n").removesuffix("\r")
+        if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
+            raise Unavailable(
+                f"{reference.text} is shorter than {MIN_KNOWN_BYTES} bytes: too short to be "
+                "recognised where it must not be seen"
+            )
+        return value
+
+    def _find(self, reference: SecretReference) -> str:
+        match reference.kind:
+            case "env":
+                if reference.name not in self._environ:
+                    raise NotFound(f"{reference.text}: the daemon's environment has no such name")
+                return self._environ[reference.name]
+            case "file":
+                return _read_file(Path(reference.name).expanduser())
+            case "keyring":
+                return _ask_keyring(*reference.name.split("/", 1))
+            case _:
+                return self.vault.get(reference.name)
+
+    def _passphrase_finder(self, text: str) -> Passphrase | None:
+        if not text:
+            return None
+        reference = parse_reference(text)
+        if reference.kind == "vault":
+            raise Unavailable("secrets.passphrase: the vault's passphrase cannot lie in the vault")
+        return lambda: self.resolve(reference.text)
+
+
+def _read_file(path: Path) -> str:
+    """The text of a file that nobody else may read; its group may, as orchestrators have it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would hang
+        with os.fdopen(descriptor, "rb") as file:
+            mode = os.fstat(descriptor).st_mode
+            data = file.read(MAX_VALUE_BYTES + 1) if stat.S_ISREG(mode) else b""
+    except FileNotFoundError:
+        raise NotFound(f"file:{path}: there is no such file") from None
+    except OSError as error:
+        raise Unavailable(f"file:{path}: {error.strerror}") from None
+    if not stat.S_ISREG(mode) or len(data) > MAX_VALUE_BYTES:
+        raise Unavailable(f"file:{path}: not a file of at most {MAX_VALUE_BYTES} bytes")
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise Unavailable(f"file:{path}: others may read or write it: chmod 600 {path}")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Unavailable(f"file:{path}: not UTF-8 text") from None
+
+
+def _ask_keyring(service: str, name: str) -> str:
+    try:
+        import keyring  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise Unavailable("keyring: not installed: pip install 'palyra[keyring]'") from None
+    try:
+        found: str | None = keyring.get_password(service, name)
+    except keyring.errors.KeyringError as error:
+        raise Unavailable(f"keyring:{service}/{name}: {type(error).__name__}") from None
+    if found is None:
+        raise NotFound(f"keyring:{service}/{name}: the keyring has no such entry")
+    return found
