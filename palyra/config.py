@@ -22,6 +22,7 @@ from msgspec import inspect
 from palyra.errors import InvalidParams
 from palyra.sections import (
     SECTIONS,
+    Files,
     JournalConfig,
     Logging,
     Models,
@@ -29,6 +30,7 @@ from palyra.sections import (
     Runs,
     Server,
     Tools,
+    Wasm,
 )
 
 ENV_PREFIX = "PALYRA_"
@@ -64,6 +66,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     journal: JournalConfig = JournalConfig()
     runs: Runs = Runs()
     tools: Tools = Tools()
+    wasm: Wasm = Wasm()
+    files: Files = Files()
     models: Models = Models()
     policy: PolicyConfig = PolicyConfig()
     logging: Logging = Logging()

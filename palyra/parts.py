@@ -17,17 +17,22 @@ from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.channels import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import NewId
-from palyra.core.ports import LanguageModel, NowMs, RunBlocking
+from palyra.core.ports import Artifacts, CheckpointStore, LanguageModel, NowMs, RunBlocking
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
 from palyra.errors import InvalidParams, InvariantBroken
 from palyra.models.scripted import Scripted
 from palyra.models.scripts import parse_scripts
+from palyra.store.artifacts import FileArtifacts
+from palyra.store.checkpoints import FileCheckpoints
 from palyra.store.journal import SqliteJournal
 from palyra.store.keys import KeyRing
+from palyra.store.memory_artifacts import MemoryArtifacts
+from palyra.store.memory_checkpoints import MemoryCheckpoints
 from palyra.tools.policy import CedarPolicy
 
 log = structlog.get_logger("palyra.daemon")
+MIB, DAY_MS = 1_048_576, 86_400_000
 MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
 
 
@@ -99,6 +104,27 @@ def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
         keys,
         now_ms=now_ms,
         synchronous=config.journal.synchronous,
+    )
+
+
+def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]:
+    """Where whole outputs and file checkpoints are kept: in the data directory."""
+    if host.is_closed:
+        return MemoryArtifacts(), MemoryCheckpoints()
+    data_dir, bounds = config.paths.data_dir, config.files
+    return (
+        FileArtifacts(
+            data_dir / "artifacts",
+            max_bytes=bounds.artifacts_mib * MIB,
+            max_age_ms=bounds.artifacts_days * DAY_MS,
+            now_ms=host.now_ms,
+        ),
+        FileCheckpoints(
+            data_dir / "checkpoints",
+            max_bytes=bounds.checkpoints_mib * MIB,
+            max_age_ms=bounds.checkpoints_days * DAY_MS,
+            now_ms=host.now_ms,
+        ),
     )
 
 

@@ -10,7 +10,10 @@ from msgspec import Meta
 
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+_Few = Annotated[int, Meta(ge=1, le=64)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
+_Mib = Annotated[int, Meta(ge=16, le=1_048_576)]
+_Days = Annotated[int, Meta(ge=1, le=3_650)]
 _Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
@@ -73,6 +76,22 @@ class Tools(Section, frozen=True, kw_only=True):
     workspace: Annotated[str, _doc("The directory tools work in; empty: the current one.")] = ""
 
 
+class Wasm(Section, frozen=True, kw_only=True):
+    """Skills, which are WASM modules in worker processes behind the sandbox's walls."""
+
+    enabled: Annotated[bool, _doc("Whether skills can be called.")] = True
+    workers: Annotated[_Few, _doc("Worker processes that stand ready once there is a skill.")] = 2
+
+
+class Files(Section, frozen=True, kw_only=True):
+    """What is kept beside the journal: whole outputs, and files as a call found and left them."""
+
+    artifacts_mib: Annotated[_Mib, _doc("Whole outputs of calls; the oldest go first.")] = 1_024
+    artifacts_days: Annotated[_Days, _doc("How long they are kept.")] = 30
+    checkpoints_mib: Annotated[_Mib, _doc("File checkpoints; the oldest go first.")] = 1_024
+    checkpoints_days: Annotated[_Days, _doc("How long they are kept.")] = 30
+
+
 class Models(Section, frozen=True, kw_only=True):
     """Which model answers."""
 
@@ -102,6 +121,8 @@ SECTIONS: dict[str, type[Section]] = {
     "journal": JournalConfig,
     "runs": Runs,
     "tools": Tools,
+    "files": Files,
+    "wasm": Wasm,
     "models": Models,
     "policy": PolicyConfig,
     "logging": Logging,

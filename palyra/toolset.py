@@ -11,11 +11,16 @@ from dataclasses import dataclass, field
 from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Supervisor
 from palyra.config import Config
-from palyra.parts import Host
+from palyra.core.ports import Artifacts
+from palyra.parts import Host, file_stores
+from palyra.tools.artifacts import artifact_tool
 from palyra.tools.basic import basic_tools
 from palyra.tools.catalog import Tool, Toolbox
+from palyra.tools.checkpoints import Checkpoints
 from palyra.tools.confine import Workspace
 from palyra.tools.files import file_tools
+from palyra.tools.search import search_tools
+from palyra.tools.writes import write_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Toolset:
 
     toolbox: Toolbox
     workspace: Workspace
+    artifacts: Artifacts
+    checkpoints: Checkpoints
     services: list[ChildSpec] = field(default_factory=list)
 
     def branch(self) -> ChildSpec:
@@ -42,5 +49,14 @@ def build_toolset(config: Config, host: Host, more: Iterable[Tool] = ()) -> Tool
     or a real clock is made for a host that is closed.
     """
     workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
-    tools = [*basic_tools(), *file_tools(workspace), *more]
-    return Toolset(Toolbox(tools, host.run_blocking), workspace)
+    artifacts, kept = file_stores(config, host)
+    checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
+    tools = [
+        *basic_tools(),
+        *file_tools(workspace),
+        *search_tools(workspace),
+        *write_tools(workspace, checkpoints.keep_for),
+        artifact_tool(artifacts),
+        *more,
+    ]
+    return Toolset(Toolbox(tools, host.run_blocking), workspace, artifacts, checkpoints)

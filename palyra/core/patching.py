@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from palyra.core.display import visible
+from palyra.core.file_content import Content
 from palyra.core.patch import (
     MAX_FILES,
     MAX_HUNKS,
@@ -26,15 +27,6 @@ from palyra.core.text_lines import TextLines
 
 MAX_FILE_BYTES = 2_097_152  # of one file, before and after
 _CHARS_SHOWN = 200  # of a line, in an error
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """A file as it is, or is to be: its bytes and its permission bits."""
-
-    data: bytes
-    mode: int | None = None  # None: that of a new file
-    is_executable: bool = False  # of a new file
 
 
 Read = Callable[[str], Content | None]  # of a normal path; None: there is no such file

@@ -10,14 +10,13 @@ All functions block; they are called from a thread.
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from palyra.core.display import visible
-from palyra.core.paths import is_configuration, is_private, normal_path
+from palyra.core.paths import is_private, normal_path
 from palyra.core.tools import ToolFailure
 from palyra.errors import InvalidParams
 from palyra.tools import openat2
@@ -66,7 +65,7 @@ class Workspace:
     @contextmanager
     def open_file(self, path: str) -> Generator[int]:
         """A descriptor to read a regular file.  Raises ToolFailure."""
-        with _as_failure(path), _closing(self._open(_usable(path), _READ)) as fd:
+        with as_failure(path), _closing(self._open(usable(path), _READ)) as fd:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
                 raise ToolFailure(f"{_shown(path)} is a folder: list it instead")
@@ -77,31 +76,20 @@ class Workspace:
     @contextmanager
     def open_folder(self, path: str) -> Generator[int]:
         """A descriptor to list a folder.  Raises ToolFailure."""
-        with _as_failure(path), _closing(self._open(_usable(path), _FOLDER)) as fd:
+        with as_failure(path), _closing(self._open(usable(path), _FOLDER)) as fd:
             yield fd
 
-    def replace_file(self, path: str, content: bytes) -> int | None:
-        """Put a file in place whole, durably; the size of the one it replaced, None for none.
-
-        A crash leaves the old file or the new one.  The mode of an existing file is kept; missing
-        folders are made.  Raises ToolFailure.
-        """
-        normal = _usable(path)
-        folder, _, name = normal.rpartition("/")
-        if not name or is_configuration(normal):
-            raise refusal(path)
-        with _as_failure(path):
-            self._make_folders(folder)
-            with _closing(self._open(folder, _FOLDER)) as fd:
-                return _replace(fd, name, path, content)
-
-    def _make_folders(self, folder: str) -> None:
-        names = folder.split("/") if folder else []
-        for depth, name in enumerate(names):
-            above = self._open("/".join(names[:depth]), _FOLDER)
-            with _closing(above), suppress(FileExistsError):
-                os.mkdir(name, dir_fd=above)
-                os.fsync(above)
+    @contextmanager
+    def find_file(self, path: str) -> Generator[int | None]:
+        """As `open_file`, but None for a path where nothing is.  Raises ToolFailure."""
+        with ExitStack() as stack:
+            try:
+                fd = stack.enter_context(self.open_file(path))
+            except ToolFailure as failure:
+                if not isinstance(failure.__cause__, FileNotFoundError):
+                    raise
+                fd = None
+            yield fd
 
     def _open(self, normal: str, flags: int) -> int:
         if not self._has_openat2:
@@ -135,7 +123,8 @@ def _check_root(root: Path, keep_out: Sequence[Path]) -> None:
             )
 
 
-def _usable(path: str) -> str:
+def usable(path: str) -> str:
+    """The path's one spelling.  Raises ToolFailure for one that may not be used at all."""
     normal = normal_path(path)
     if normal is None or is_private(normal):
         raise refusal(path)
@@ -165,53 +154,6 @@ def _is_plain_file(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
-def _find(folder_fd: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
-    return found and (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-# --- writing -------------------------------------------------------------------------------------
-
-
-def _replace(folder_fd: int, name: str, path: str, content: bytes) -> int | None:
-    before = _find(folder_fd, name)
-    if before is not None and not _is_plain_file(before):
-        raise refusal(path)
-    temporary = f".palyra-{secrets.token_hex(8)}.tmp"
-    try:
-        _write_durably(folder_fd, temporary, content, before)
-        if _identity(_find(folder_fd, name)) != _identity(before):
-            raise ToolFailure(
-                f"{_shown(path)} was changed by somebody else meanwhile: read it again"
-            )
-        os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
-        os.fsync(folder_fd)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder_fd)
-    return None if before is None else before.st_size
-
-
-def _write_durably(folder_fd: int, name: str, content: bytes, like: os.stat_result | None) -> None:
-    """A new file with that content on the disk; mode and, if allowed, owner as of `like`."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    fd = os.open(name, flags, 0o666 if like is None else 0o600, dir_fd=folder_fd)
-    with os.fdopen(fd, "wb") as file:
-        if like is not None:
-            with suppress(PermissionError):
-                os.fchown(fd, like.st_uid, like.st_gid)
-            os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o777)
-        file.write(content)
-        file.flush()
-        os.fsync(fd)
-
-
 # --- descriptors and failures --------------------------------------------------------------------
 
 
@@ -224,7 +166,8 @@ def _closing(fd: int) -> Generator[int]:
 
 
 @contextmanager
-def _as_failure(path: str) -> Generator[None]:
+def as_failure(path: str) -> Generator[None]:
+    """What the operating system refuses, as a failure that names the path."""
     try:
         yield
     except OSError as error:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from palyra.core import patching
 from palyra.core.patch import MAX_PATCH_BYTES, PatchError
-from palyra.core.patching import Content, Plan, parse_patch, plan_patch
+from palyra.core.file_content import Content
+from palyra.core.patching import Plan, parse_patch, plan_patch
 
 FILES = {
     "a.py": "def one():\n    x = 1\n    return x\n\n\ndef two():\n    x = 1\n    return x\n",

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palyra.core.patching import Content, parse_patch, plan_patch
+from palyra.core.file_content import Content
+from palyra.core.patching import parse_patch, plan_patch
 
 _ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 _LINES = st.lists(

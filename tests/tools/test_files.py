@@ -1,4 +1,4 @@
-"""read_file, list_dir and write_file as the model meets them."""
+"""read_file and list_dir as the model meets them."""
 
 import os
 from collections.abc import Iterator
@@ -12,12 +12,10 @@ from palyra.tools.confine import Workspace
 from palyra.tools.files import (
     EXCERPT_BYTES,
     MAX_READ_BYTES,
-    MAX_WRITE_BYTES,
     PAGE_BYTES,
     file_tools,
     list_dir,
     read_file,
-    write_file,
 )
 
 
@@ -193,38 +191,10 @@ def test_an_entry_that_vanishes(workspace: Workspace, monkeypatch: pytest.Monkey
     assert list_dir(workspace, {}).text == "a  gone"
 
 
-# --- write_file ----------------------------------------------------------------------------------
-
-
-def test_writing_says_what_was_written(workspace: Workspace) -> None:
-    """New and replaced files are told apart; sizes are bytes."""
-    arguments = {"path": "new/a.txt", "content": "é"}
-    assert write_file(workspace, arguments).text == "wrote 2 bytes to new/a.txt, a new file"
-    assert write_file(workspace, arguments | {"content": ""}).text == (
-        "wrote 0 bytes to new/a.txt, replacing 2 bytes"
-    )
-    assert (workspace.root / "new/a.txt").read_bytes() == b""
-
-
-def test_a_huge_content_is_refused(workspace: Workspace) -> None:
-    """Limit and size are named, and nothing is written."""
-    with pytest.raises(ToolFailure, match=f"{MAX_WRITE_BYTES + 1} bytes"):
-        write_file(workspace, {"path": "a", "content": "x" * (MAX_WRITE_BYTES + 1)})
-    assert list(workspace.root.iterdir()) == []
-
-
-def test_the_largest_content_is_written(workspace: Workspace) -> None:
-    """The limit itself is allowed."""
-    write_file(workspace, {"path": "a", "content": "x" * MAX_WRITE_BYTES})
-    assert (workspace.root / "a").stat().st_size == MAX_WRITE_BYTES
-
-
 def test_the_specs_tell_the_truth(workspace: Workspace) -> None:
-    """Reads are harmless and may be repeated; a write is neither, and each names its walls."""
+    """Both are harmless and may be repeated, and each names its walls."""
     specs = {tool.spec.name: tool.spec for tool in file_tools(workspace)}
-    assert [True, True, False] == [
-        specs[name].may_rerun for name in ("read_file", "list_dir", "write_file")
-    ]
+    assert [True, True] == [specs[name].may_rerun for name in ("read_file", "list_dir")]
     assert {spec.enforcement for spec in specs.values()} == {workspace.enforcement}
     assert {spec.executor for spec in specs.values()} == {"thread"}
     assert {spec.path_argument for spec in specs.values()} == {"path"}

@@ -1,0 +1,77 @@
+"""artifact_read: an output that was too long to be shown, page by page, in the session it is of."""
+
+from palyra.core.artifacts import NAME_CHARS, ArtifactPage, line_offset, read_page
+from palyra.core.ports import Artifacts
+from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.errors import Unavailable
+from palyra.tools.catalog import ThreadTool
+from palyra.tools.files import EXCERPT_BYTES, PAGE_BYTES
+
+SPEC = ToolSpec(
+    name="artifact_read",
+    version="1",
+    description=(
+        "Read the whole of an earlier output of this conversation that was cut, a page at a time."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "artifact": {"type": "string", "minLength": NAME_CHARS, "maxLength": 64,
+                         "description": "Its name, as the cut output told it."},
+            "offset": {"type": "integer", "minimum": 0,
+                       "description": "First byte; 0 if left out."},
+            "line": {"type": "integer", "minimum": 1,
+                     "description": "First line, from 1, instead of an offset."},
+        },
+        "required": ["artifact"],
+    },
+    tool_class="read_only_safe",
+    risk="low",
+    capabilities=("fs.read",),
+    deadline_s=10.0,
+    never_coerced=("artifact",),
+    excerpt_bytes=EXCERPT_BYTES,
+    executor="thread",
+    enforcement="session",
+)  # fmt: skip
+
+
+def artifact_tool(artifacts: Artifacts) -> ThreadTool:
+    """The tool, over one store."""
+    return ThreadTool(SPEC, lambda call: artifact_read(artifacts, call))
+
+
+def artifact_read(artifacts: Artifacts, call: ToolCall) -> ToolOutput:
+    """A page and how to go on; as trusted as the output it is of.  Blocks.  Raises ToolFailure."""
+    name = call.arguments["artifact"]
+    try:
+        found = artifacts.find(call.session_id, name)
+    except Unavailable as error:
+        raise ToolFailure(error.message) from None
+    if found is None:
+        raise ToolFailure(
+            f"this conversation has no artifact {name}: it is of another one, or not kept any more"
+        )
+    artifact, data = found
+    page = _page(data, call)
+    end = artifact.size_bytes if page.next_offset is None else page.next_offset
+    note = f"bytes {page.offset} to {end} of {artifact.size_bytes}, from line {page.line} on"
+    if page.next_offset is not None:
+        note += f"; go on with offset {page.next_offset}"
+    gap = "" if page.text.endswith("\n") else "\n"
+    return ToolOutput(
+        text=f"{page.text}{gap}[{note}]",
+        is_truncated=page.next_offset is not None,
+        trust=artifact.trust,
+    )
+
+
+def _page(data: bytes, call: ToolCall) -> ArtifactPage:
+    offset: int | None = call.arguments.get("offset", 0)
+    if "line" in call.arguments:
+        offset = line_offset(data, call.arguments["line"])
+    page = None if offset is None else read_page(data, offset, PAGE_BYTES)
+    if page is None:
+        ends = data.count(b"\n")
+        raise ToolFailure(f"that is past the end: it has {len(data)} bytes and {ends} line ends")
+    return page
