@@ -161,6 +161,9 @@ class Story:
 @click.option(
     "--queue-mode", type=click.Choice(get_args(QueueMode)), help="If the session is busy."
 )
+@click.option("--channel", help="Where the message comes from, with --conversation.")
+@click.option("--conversation", "conversation_id", help="The conversation of the channel.")
+@click.option("--sender", help="Who wrote it, where the channel wants its senders paired.")
 @click.option("--deny", is_flag=True, help="Ask nobody: what needs approval is denied.")
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @shared_options

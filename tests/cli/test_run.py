@@ -163,6 +163,18 @@ async def test_text_comes_from_standard_input_and_options_arrive() -> None:
     )
 
 
+async def test_a_message_may_come_through_a_channel() -> None:
+    """Channel, conversation and sender are sent as the protocol names them."""
+    async with fake_daemon() as daemon:
+        play(daemon, *ending())
+        await palyra(
+            "run", "hello", "--channel", "desk", "--conversation", "c1", "--sender", "ann",
+            url=daemon.url,
+        )  # fmt: skip
+    sent = daemon.requests[1][1]
+    assert ("desk", "c1", "ann") == (sent["channel"], sent["conversation_id"], sent["sender"])
+
+
 async def test_detach_prints_the_run() -> None:
     """--detach prints the id of the run and does not watch it."""
     async with fake_daemon() as daemon:
