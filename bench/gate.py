@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 
 from palyra.core.attest import FIRST, Attestation, attestation_bytes, attestation_digest
+from palyra.core.execution import execution_digest
 from palyra.core.gate import (
     Admitted,
     Allow,
     NeedsApproval,
     RunFacts,
     admit,
-    execution_digest,
     judge,
     policy_request,
     tool_call,

@@ -24,13 +24,14 @@ from palyra.actors.approvals import Approvals
 from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
+from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
+from palyra.actors.grants import Grants
 from palyra.actors.loop_lag import LoopLag
 from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
 from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
-from palyra.actors.tool_call import Gate
 from palyra.config import Config
 from palyra.core.fence import fence_key
 from palyra.core.journal import Change
@@ -132,6 +133,7 @@ class Daemon:
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
         approvals = Approvals()
+        grants = Grants(self.journal, self.host.now_ms)
         redactor = Redactor([operator_token])
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = Limits(
@@ -144,7 +146,7 @@ class Daemon:
             journal=self.journal,
             hub=self.hub,
             toolbox=toolbox,
-            gate=Gate(toolbox, self.policy, approvals.count),
+            gate=Gate(toolbox, self.policy, approvals.count, grants.find),
             models=models,
             agents=agents,
             channels=Channels(
@@ -157,6 +159,7 @@ class Daemon:
                 new_code=self.host.new_code,
             ),
             approvals=approvals,
+            grants=grants,
             directory=self.directory,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),
@@ -178,6 +181,7 @@ class Daemon:
             gateway=self.gateway,
             agents=self.office.agents,
             channels=self.office.channels,
+            skills=self.toolset.skills,
             hub=self.hub,
             journal=self.journal,
             receipts=Receipts(self.journal, self.host.now_ms),

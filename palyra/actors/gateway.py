@@ -35,7 +35,7 @@ from palyra.core.commands import (
     Steered,
 )
 from palyra.core.journal import RunFilter
-from palyra.core.policy import PolicyDecision
+from palyra.core.policy import Explanation
 from palyra.core.ports import NowMs
 from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
 from palyra.core.replay_report import ReplayReport
@@ -284,7 +284,7 @@ class Gateway:
         try:
             with trio.CancelScope(shield=True):  # won or not, never unknown; bounded by the disk
                 outcome: Resolved = await mailbox.ask(
-                    lambda reply: Answer(command, caller.principal, reply, receipt),
+                    lambda reply: Answer(command, caller, reply, receipt),
                     timeout_s=ANSWER_S,
                 )
         except ActorGone:
@@ -322,13 +322,23 @@ class Gateway:
         return agents.prefix(await agents.get_present(agent)).catalogue
 
     async def explain_policy(
-        self, caller: Caller, tool: str, arguments: dict[str, Any], agent: str | None = None
-    ) -> PolicyDecision:
-        """What the rules would answer.  Raises InvalidParams for a call intake would refuse."""
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: dict[str, Any],
+        agent: str | None = None,
+        session_id: str | None = None,
+    ) -> Explanation:
+        """What would come of the call.  Raises InvalidParams for one that intake would refuse."""
         caller.require("tools:read")
-        agents = self._office.agents
-        prefix = agents.prefix(await agents.get_present(agent))
-        return self._office.gate.explain(caller, tool, arguments, prefix)
+        office = self._office
+        prefix = office.agents.prefix(await office.agents.get_present(agent))
+        session = None
+        if session_id is not None:
+            session = await self._sessions.get(caller, session_id)
+        return office.gate.explain(
+            caller, tool, arguments, prefix, session=session, now_ms=office.now_ms()
+        )
 
     # --- sessions
 

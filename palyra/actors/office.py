@@ -7,9 +7,10 @@ from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
 from palyra.actors.channels import Channels
 from palyra.actors.directory import Directory
+from palyra.actors.gate import Gate
+from palyra.actors.grants import Grants
 from palyra.actors.hub import HubHandle
 from palyra.actors.journal import JournalHandle
-from palyra.actors.tool_call import Gate
 from palyra.core.ids import NewId
 from palyra.core.ports import LanguageModel, NowMs, RunBlocking, Toolbox
 from palyra.core.redact import Redactor
@@ -28,8 +29,10 @@ class Office:
     agents: Agents
     channels: Channels
     approvals: Approvals
+    grants: Grants
     directory: Directory
     redactor: Redactor
+    fence_key: bytes  # of the nonces round what tools returned
     setting: Setting  # a run adds its own `prepare` and `assemble`
     limits: Limits
     run_blocking: RunBlocking

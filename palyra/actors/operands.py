@@ -7,34 +7,76 @@ Written by: one run actor.  Never: survives a restart; what held a secret is pro
 from collections.abc import Iterable
 from typing import Any
 
-from palyra.actors.tool_call import Gate
+from palyra.actors.gate import Gate
+from palyra.core.access import Caller
+from palyra.core.commands import ResolveApproval
 from palyra.core.context import Prefix
+from palyra.core.policy import PolicyDecision
 from palyra.core.prompt import ProposedCall
-from palyra.core.run_state import Run
+from palyra.core.run_state import Call, Run
 from palyra.core.run_steps import Preparation
+from palyra.core.tools import Inspection
 
 
 class Operands:
-    """Unredacted arguments of one run's calls: as proposed, then as coerced by intake."""
+    """Unredacted arguments of one run's calls: as proposed, then as coerced by intake.
 
-    __slots__ = ("_arguments", "_gate", "_prefix", "_proposed")
+    Beside them what a look found that the call would meet, which may hold secrets as well.
+    """
+
+    __slots__ = ("_arguments", "_gate", "_inspections", "_prefix", "_proposed")
 
     def __init__(self, gate: Gate, prefix: Prefix) -> None:
         self._gate = gate
         self._prefix = prefix
         self._proposed: dict[str, ProposedCall] = {}
         self._arguments: dict[str, Any] = {}
+        self._inspections: dict[str, Inspection] = {}
 
     def keep(self, calls: Iterable[ProposedCall]) -> None:
         """Remember what a turn proposed, instead of the turn before."""
         self._proposed = {call.call_id: call for call in calls}
+        self._arguments.clear()
+        self._inspections.clear()
+
+    def note(self, call_id: str, seen: Inspection) -> None:
+        """Remember what a look at the call has found."""
+        self._inspections[call_id] = seen
 
     def prepare(self, run: Run, named: ProposedCall) -> Preparation:
         """Intake and gate of one call, on what the model really wrote."""
-        prepared = self._gate.prepare(run, self._proposed.get(named.call_id, named), self._prefix)
+        prepared = self._gate.prepare(
+            run,
+            self._written(named),
+            self._prefix,
+            [self._written(call) for call in run.calls],
+            self._inspections.get(named.call_id),
+        )
         self._arguments[named.call_id] = prepared.arguments
         return prepared
 
-    def take(self, call_id: str, recorded: Any) -> Any:  # noqa: ANN401 - a JSON value
-        """The arguments as gated, once; after a restart those that are `recorded`."""
-        return self._arguments.pop(call_id, recorded)
+    def _written(self, call: ProposedCall | Call) -> ProposedCall:
+        """The call as the model wrote it; after a restart as the tape has it."""
+        return self._proposed.get(call.call_id) or ProposedCall(
+            call_id=call.call_id, tool=call.tool, arguments=call.arguments
+        )
+
+    def find(self, call_id: str, recorded: Any) -> Any:  # noqa: ANN401 - a JSON value
+        """The arguments as gated; after a restart those that are `recorded`."""
+        return self._arguments.get(call_id, recorded)
+
+    def judge_answer(
+        self, run: Run, caller: Caller, answer: ResolveApproval
+    ) -> PolicyDecision | None:
+        """Whether the rules let the caller answer the question about a call so.
+
+        None for one that the run has stopped asking: it takes no answer, and will say so.
+        """
+        call = run.find_asking(answer.approval_id)
+        if call is None:
+            return None
+        return self._gate.judge_answer(run, self._written(call), self._prefix, caller, answer)
+
+    def is_stale(self, call: Call) -> bool:
+        """Whether the call was judged under rules that hold no more."""
+        return call.policy_version != self._gate.policy_version

@@ -72,12 +72,12 @@ class Replayer:
         office = self._office
         name, version = accepted.agent, accepted.agent_version
         agent = await office.agents.find_version(name, version) or lost_agent(name, version)
-        prefix = office.agents.prefix(agent)
+        prefix, key = office.agents.prefix(agent), office.fence_key
         model = office.models.get(accepted.model)
         return msgspec.structs.replace(
             office.setting,
             prepare=partial(office.gate.alone().prepare, prefix=prefix),
-            assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
+            assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, key),
             judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
             provider=model.provider if model is not None else "",
         )

@@ -24,6 +24,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
     run: Run
     prompts: tuple[ApprovalRecord, ...]  # the approvals that are still open
+    approved: tuple[ApprovalRecord, ...] = ()  # those that calls may still start on
     last_ms: int = 0  # when its last event happened
 
 
@@ -46,12 +47,21 @@ def read_run(store: JournalStore, run_id: str) -> Recovered | None:
         run = fold(run_id, [(row.kind, row.at_ms, row.data) for row in rows])
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
         raise InvariantBroken(f"the tape of {run_id} cannot be read: {error}") from error
-    if not run.pending_approvals:
-        return Recovered(run, (), rows[-1].at_ms)
-    prompts = store.list_approvals(
-        principal=None, run_id=run_id, pending_only=True, limit=PAGE_ROWS
+    return Recovered(run, *_read_approvals(store, run), rows[-1].at_ms)
+
+
+_Approvals = tuple[ApprovalRecord, ...]
+
+
+def _read_approvals(store: JournalStore, run: Run) -> tuple[_Approvals, _Approvals]:
+    """The questions of the open turn that wait for an answer, and those that may be used."""
+    if not any(call.approval_id for call in run.calls):
+        return (), ()
+    found = store.list_approvals(
+        principal=None, run_id=run.run_id, pending_only=False, limit=PAGE_ROWS
     )
-    return Recovered(run, tuple(prompts), rows[-1].at_ms)
+    pending = tuple(asked for asked in found if asked.state == "pending")
+    return pending, tuple(asked for asked in found if asked.is_open)
 
 
 async def find_run(journal: JournalHandle, run_id: str) -> Recovered | None:
@@ -80,6 +90,7 @@ async def resume_run(
         return
     handle.run = recovered.run
     handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
+    handle.approved = {asked.approval_id: asked for asked in recovered.approved}
     if recovered.run.is_terminal:  # committed after all, and nobody was there to hear of it
         task_status.started()
         handle.is_settled = True

@@ -16,21 +16,22 @@ import msgspec
 import structlog
 import trio
 
-from palyra.actors.approvals import ask_person, tell_resolved
+from palyra.actors.approvals import Question, ask_person, tell_resolved
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Receiver
 from palyra.actors.office import Office
 from palyra.actors.operands import Operands
 from palyra.actors.rows import tape_rows
 from palyra.actors.run_handle import Heard, Message, RunHandle, Taken
-from palyra.actors.tool_call import execute_call
+from palyra.actors.tool_call import execute_call, inspect_call
 from palyra.actors.turn import ask_model
 from palyra.core import events as ev
 from palyra.core.agents import lost_agent
 from palyra.core.answer import find_flaw
-from palyra.core.approvals import first_outcome, pending_record, resolved_record
+from palyra.core.approvals import first_outcome, pending_record, resolved_record, used
 from palyra.core.commands import Resolved
 from palyra.core.context import assemble
+from palyra.core.grants import grant_record
 from palyra.core.journal import Change
 from palyra.core.records import AgentRecord, ApprovalRecord, Record
 from palyra.core.run import decide
@@ -46,8 +47,10 @@ from palyra.core.run_steps import (
     Execute,
     Expire,
     Input,
+    Inspect,
     Report,
     Resume,
+    RulesChanged,
     Setting,
     TurnFinished,
 )
@@ -124,13 +127,15 @@ class _RunActor:
     def __post_init__(self, agent: AgentRecord) -> None:
         run, office = self.handle.run, self.office
         prefix = office.agents.prefix(agent)
+        key = office.fence_key
         model = office.models.get(run.accepted.model)  # None: the run only lives to say so
         self.operands = Operands(office.gate, prefix)
         # Nothing in here may refer to this object: only the collector would free the run.
         self.setting = msgspec.structs.replace(
             office.setting,
             prepare=self.operands.prepare,
-            assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt),
+            is_stale=self.operands.is_stale,
+            assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, key),
             judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
             provider="" if model is None else model.provider,
         )
@@ -156,6 +161,8 @@ class _RunActor:
             spent_ms = self.handle.run.spent_ms(with_people=self.counts_people)  # in earlier lives
             self.wall.deadline = trio.current_time() + (self.wall_ms - spent_ms) / 1000
             self.step(first)
+            if isinstance(first, Resume):
+                self.step(RulesChanged())  # they may have, while nobody was there to hear of it
             self.handle.is_recovering = False
             ending = await self.listen(messages)
             self.nursery.cancel_scope.cancel(f"{self.handle.run_id} ends")
@@ -197,7 +204,20 @@ class _RunActor:
         """Wait until the end is durable, then tell whoever was asked for nothing."""
         await self.ticket.wait()
         self.handle.is_settled = True
-        for prompt, outcome in self.aborted:
+        self.tell_aborted(self.aborted)
+
+    async def take_back(
+        self, aborted: list[tuple[ApprovalRecord, Resolved]], ticket: Ticket
+    ) -> None:
+        """Ask no more, once that is durable, while the run goes on."""
+        await ticket.wait()
+        for prompt, _ in aborted:
+            self.office.approvals.close(prompt.approval_id)
+        self.tell_aborted(aborted)
+
+    def tell_aborted(self, aborted: list[tuple[ApprovalRecord, Resolved]]) -> None:
+        """Tell whoever was asked that nobody is asked any more."""
+        for prompt, outcome in aborted:
             tell_resolved(self.office.hub, prompt, outcome)
 
     # --- one step
@@ -251,6 +271,9 @@ class _RunActor:
         self.office.hub.publish(rows)
         self.ticket = self.office.journal.append(Change(rows=rows, records=tuple(records)))
         self.stop_or_go_wall()
+        if self.aborted and not step.run.is_terminal:  # other rules took questions back
+            self.desk.start_soon(self.take_back, self.aborted, self.ticket)
+            self.aborted = []
         if asked is not None:
             asked.reply.put(Taken(seq, self.ticket))
             self.desk.start_soon(self.ticket.wait)  # a failed append ends this life
@@ -264,12 +287,29 @@ class _RunActor:
             records.append(asked)
         elif row.kind == ev.ApprovalResolved.KIND:
             answer = msgspec.json.decode(row.data, type=ev.ApprovalResolved)
-            settled = resolved_record(
-                self.handle.prompts.pop(answer.approval_id), answer, step.now_ms
-            )
-            records.append(settled)
-            if settled.state == "aborted":
-                self.aborted.append((settled, first_outcome(settled, row.seq)))
+            self.settle_prompt(step, row.seq, answer, records)
+        elif row.kind == ev.ToolStarted.KIND:
+            started = msgspec.json.decode(row.data, type=ev.ToolStarted)
+            approval = self.handle.approved.get(started.approval_id or "")
+            if approval is not None:  # its use is committed with the start that uses it
+                self.handle.approved[approval.approval_id] = used(approval)
+                records.append(self.handle.approved[approval.approval_id])
+
+    def settle_prompt(
+        self, step: Step, seq: int, answer: ev.ApprovalResolved, records: list[Record]
+    ) -> None:
+        """The answered question, and the grant that its answer makes."""
+        handle, asked = self.handle, self.handle.prompts.pop(answer.approval_id)
+        settled = resolved_record(asked, answer, step.now_ms)
+        records.append(settled)
+        grant = grant_record(step.run, asked, answer, step.now_ms)
+        if grant is not None:
+            handle.granted[answer.approval_id] = grant
+            records.append(grant)
+        if settled.state == "allowed":
+            handle.approved[answer.approval_id] = settled
+        if settled.state == "aborted":
+            self.aborted.append((settled, first_outcome(settled, seq)))
 
     def dispatch(self, effect: Effect) -> None:
         """Start what the step asked for; each child reports by message."""
@@ -281,10 +321,14 @@ class _RunActor:
                 self.nursery.start_soon(ask_model, handle, office, model, effect, charge)
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
-                self.desk.start_soon(ask_person, handle, office, prompt, self.ticket)
+                question = Question(prompt, self.ticket, self.operands.judge_answer)
+                self.desk.start_soon(ask_person, handle, office, question)
+            case Inspect():
+                call, note = self.tool_call(effect.call_id), self.operands.note
+                self.nursery.start_soon(inspect_call, handle, office, call, note)
             case Execute():
-                call, approved = self.tool_call(effect.call_id), effect.approval_digest
-                self.nursery.start_soon(execute_call, handle, office, call, approved, self.ticket)
+                call = self.tool_call(effect.call_id)
+                self.nursery.start_soon(execute_call, handle, office, call, effect, self.ticket)
             case Report():
                 log.error("a run needs attention", run_id=handle.run_id, detail=effect.text)
 
@@ -302,7 +346,7 @@ class _RunActor:
             principal=run.accepted.principal,
             tool=recorded.tool,
             tool_version=spec.version if spec is not None else "",
-            arguments=self.operands.take(call_id, recorded.arguments),
+            arguments=self.operands.find(call_id, recorded.arguments),
         )
 
     # --- the wall clock

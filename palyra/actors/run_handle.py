@@ -11,7 +11,7 @@ import trio
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Mailbox
 from palyra.actors.reply import Reply
-from palyra.core.records import ApprovalRecord, Receipt
+from palyra.core.records import ApprovalRecord, GrantRecord, Receipt
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Cancel, Input
 from palyra.errors import Overloaded
@@ -46,7 +46,9 @@ class RunHandle:
 
     __slots__ = (
         "_changed",
+        "approved",
         "ending",
+        "granted",
         "inbox",
         "is_recovering",
         "is_settled",
@@ -69,6 +71,8 @@ class RunHandle:
         self.inbox: Mailbox[Message] = Mailbox(run.run_id, INBOX_CAPACITY)
         self.run = run  # the latest state, possibly ahead of the committed one
         self.prompts = {prompt.approval_id: prompt for prompt in prompts}  # open on the tape
+        self.approved: dict[str, ApprovalRecord] = {}  # calls may still start on them
+        self.granted: dict[str, GrantRecord] = {}  # made by answers that are being committed
         self.is_recovering = is_recovering
         self.is_settled = False  # the terminal event is committed
         self.is_void = False  # its acceptance was never committed: there is no such run

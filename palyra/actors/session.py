@@ -292,9 +292,11 @@ class _SessionActor:
         """Change the session's record; a new epoch ends what the old one has open."""
         handle = self.handle
         after = message.change(handle.record)
+        ended: list[Record] = []
         if after.epoch != handle.record.epoch:
             self._end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
-        ticket = self._write(after, is_news=True)
+            ended = [*self.office.grants.end_session(after.session_id)]
+        ticket = self._write(after, records=ended, is_news=True)
         message.reply.put((after, ticket))
 
     def _end_foreground(self, cancel: Cancel) -> None:

@@ -179,4 +179,6 @@ class SessionRuns:
 
 
 def _adopted(found: Recovered) -> RunHandle:
-    return RunHandle(found.run, found.prompts, is_recovering=found.run.state != "accepted")
+    handle = RunHandle(found.run, found.prompts, is_recovering=found.run.state != "accepted")
+    handle.approved = {asked.approval_id: asked for asked in found.approved}
+    return handle

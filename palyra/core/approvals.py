@@ -10,6 +10,7 @@ import msgspec
 
 from palyra.core.commands import ResolveApproval, Resolved
 from palyra.core.events import ApprovalRequested, ApprovalResolved
+from palyra.core.grants import MAX_TTL_MS, grant_id_of
 from palyra.core.records import ApprovalRecord, ApprovalState
 from palyra.core.run_state import Run
 from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
@@ -40,6 +41,10 @@ def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalR
         policy_reason=prompt.policy_reason,
         requested_ms=at_ms,
         expires_ms=prompt.expires_ms,
+        agent=run.accepted.agent,
+        grant_key=prompt.grant_key,
+        covers=prompt.covers[1:],
+        inspection=msgspec.Raw(msgspec.json.encode(prompt.inspection)),
     )
 
 
@@ -70,8 +75,23 @@ def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) 
             f"scope {answer.scope!r} was not offered; offered: {', '.join(pending.scopes)}",
             field="scope",
         )
+    if (answer.scope == "timeboxed") != (answer.ttl_ms is not None):
+        raise InvalidParams(
+            "ttl_ms says how long a timeboxed answer holds; it goes with that scope and no other",
+            field="ttl_ms",
+        )
+    if answer.ttl_ms is not None and answer.ttl_ms > MAX_TTL_MS:
+        raise InvalidParams(
+            f"ttl_ms = {answer.ttl_ms}: at most {MAX_TTL_MS}, a day; longer is for a rule",
+            field="ttl_ms",
+        )
     if now_ms >= pending.expires_ms:
         raise IllegalState(f"{pending.approval_id} expired; it counts as denied")
+
+
+def used(approval: ApprovalRecord) -> ApprovalRecord:
+    """The record once one more call has started on it."""
+    return msgspec.structs.replace(approval, uses=approval.uses + 1)
 
 
 def recorded_outcome(record: ApprovalRecord) -> Resolved:
@@ -86,6 +106,7 @@ def recorded_outcome(record: ApprovalRecord) -> Resolved:
         resolved_ms=record.resolved_ms or 0,
         won=False,
         run_id=record.run_id,
+        grant_id=None if record.scope in {None, "once"} else grant_id_of(record.approval_id),
     )
 
 

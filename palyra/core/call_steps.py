@@ -1,4 +1,4 @@
-"""The steps of one tool call inside a run: gate it, ask, close it, attest it.
+"""The steps of one tool call inside a run: gate it, close it, attest it; see also `ask_steps`.
 
 Every call that was proposed ends in exactly one attestation, whatever happened in between.
 """
@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.ask_steps import ask, find_end, prepared
 from palyra.core.attest import Attestation, seal_attestation
 from palyra.core.canonical import sha256_hex
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
 from palyra.core.prompt import ProposedCall
 from palyra.core.run_state import Call
-from palyra.core.run_steps import AskPerson, CallEnded, Preparation
+from palyra.core.run_steps import CallEnded, Preparation, Report
 from palyra.core.step import Step
 from palyra.core.tools import OutcomeStatus
 from palyra.errors import InvariantBroken
@@ -38,37 +39,55 @@ def equal_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
 
 def prepare_call(step: Step, call: Call) -> None:
     """Intake and gate of the next named call."""
-    named = ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
-    prepared = step.setting.prepare(step.run, named)
+    judged = prepared(step, call)
     step.add(
         ev.ToolProposed(
             call_id=call.call_id,
             tool=call.tool,
-            arguments=prepared.arguments,
-            digest=prepared.digest,
-            tool_class=prepared.tool_class,
-            coercions=prepared.coercions,
-            may_rerun=prepared.may_rerun,
-            path_key=prepared.path_key,
-            executor=prepared.executor,
-            enforcement=prepared.enforcement,
+            arguments=judged.arguments,
+            digest=judged.digest,
+            tool_class=judged.tool_class,
+            coercions=judged.coercions,
+            may_rerun=judged.may_rerun,
+            path_key=judged.path_key,
+            executor=judged.executor,
+            enforcement=judged.enforcement,
+            inspects=judged.inspects,
         )
     )
-    match prepared.verdict:
+    _judged(step, call, judged)
+
+
+def judge_again(step: Step, call: Call) -> None:
+    """Gate a proposed call once more: it was looked at, or the rules have changed."""
+    _judged(step, call, prepared(step, call))
+
+
+def _judged(step: Step, call: Call, judged: Preparation) -> None:
+    match judged.verdict:
         case Refused() as refused:
-            step.add(
-                ev.ToolRejected(
-                    call_id=call.call_id, reason=refused.reason, repair_hint=refused.repair_hint
-                )
-            )
-            attest(step, call.call_id, "rejected")
+            reject(step, call, refused)
         case NeedsApproval() as asks:
-            _ask(step, call, prepared, asks)
+            verdict = ask(step, call, judged, asks)
+            if verdict is not None:
+                asked = step.run.find_asked(call.call_id)
+                decided(step, call, verdict, None if asked is None else asked.approval_id)
         case verdict:
-            _decided(step, call, verdict)
+            decided(step, call, verdict)
 
 
-def _decided(step: Step, call: Call, verdict: Allow | Deny) -> None:
+def reject(step: Step, call: Call, refused: Refused) -> None:
+    """Tell the model what it would have to repair."""
+    step.add(
+        ev.ToolRejected(
+            call_id=call.call_id, reason=refused.reason, repair_hint=refused.repair_hint
+        )
+    )
+    attest(step, call.call_id, "rejected")
+
+
+def decided(step: Step, call: Call, verdict: Allow | Deny, approval_id: str | None = None) -> None:
+    """The last word on a call; `approval_id` is that of an identical call before it."""
     is_allowed = isinstance(verdict, Allow)
     step.add(
         ev.ToolDecided(
@@ -78,33 +97,26 @@ def _decided(step: Step, call: Call, verdict: Allow | Deny) -> None:
             reason=verdict.reason,
             policies=verdict.policies,
             policy_version=verdict.version,
+            approval_id=approval_id,
+            grant_id=verdict.grant_id if isinstance(verdict, Allow) else None,
         )
     )
     if not is_allowed:
         attest(step, call.call_id, "denied")
 
 
-def _ask(step: Step, call: Call, prepared: Preparation, asks: NeedsApproval) -> None:
-    prompt = ev.ApprovalRequested(
-        approval_id=step.setting.new_id("apr"),
-        call_id=call.call_id,
-        tool=call.tool,
-        risk=asks.risk,
-        summary=asks.summary,
-        arguments=prepared.arguments,
-        digest=prepared.execution_digest,
-        scopes=("once",),
-        expires_ms=step.now_ms + step.setting.limits.approval_ms,
-        policy_reason=asks.reason,
-        policy_version=asks.version,
-    )
-    step.add(prompt)
-    step.effects.append(AskPerson(approval_id=prompt.approval_id))
-
-
-def ask_again(step: Step, call: Call) -> None:
-    """The same prompt after a restart: same id, same digest, same deadline."""
-    step.effects.append(AskPerson(approval_id=call.approval_id or ""))
+def deny_ended(step: Step) -> None:
+    """Deny what was allowed and may not start any more."""
+    for call in step.run.calls:
+        reason = find_end(step, call) if call.phase == "allowed" else None
+        if reason is not None:
+            void = Deny(
+                reason_code="approval_void",
+                reason=reason,
+                policies=(),
+                version=call.policy_version,
+            )
+            decided(step, call, void)
 
 
 def close_call(step: Step, call: Call, reason: str) -> None:
@@ -121,16 +133,9 @@ def close_call(step: Step, call: Call, reason: str) -> None:
                     reason=reason,
                 )
             )
-            _decided(
-                step,
-                call,
-                Deny(
-                    reason_code="aborted",
-                    reason=reason,
-                    policies=(),
-                    version=call.policy_version,
-                ),
-            )
+            decided(step, call, _aborted(call, reason))
+        case "proposed":
+            decided(step, call, _aborted(call, reason))
         case "allowed":
             attest(step, call.call_id, "cancelled")
         case "started":
@@ -140,6 +145,48 @@ def close_call(step: Step, call: Call, reason: str) -> None:
             attest(step, call.call_id, "cancelled")
         case _:
             pass  # only named, or attested already
+
+
+def _aborted(call: Call, reason: str) -> Deny:
+    return Deny(reason_code="aborted", reason=reason, policies=(), version=call.policy_version)
+
+
+def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
+    """The outcome of a call that was started."""
+    step.add(
+        ev.ToolCompleted(
+            call_id=call.call_id,
+            status=ended.status,
+            output=ended.output,
+            truncated=ended.is_truncated,
+            error=ended.error,
+            duration_ms=max(0, step.now_ms - call.started_ms),
+            artifact=ended.artifact,
+            trust=ended.trust,
+            findings=ended.findings,
+        )
+    )
+    attest(step, call.call_id, ended.status, ended=ended)
+
+
+def complete_unknown(step: Step, call: Call) -> None:
+    """The daemon stopped while the call ran, and it may not simply be started again."""
+    step.add(
+        ev.ToolCompleted(
+            call_id=call.call_id,
+            status="unknown",
+            output="",
+            error="the daemon stopped while this ran: its effect may or may not have happened; "
+            "look before you repeat it",
+        )
+    )
+    attest(step, call.call_id, "unknown")
+    step.effects.append(
+        Report(
+            text=f"{call.tool} ({call.call_id}) was running when the daemon stopped: "
+            "its outcome is unknown",
+        )
+    )
 
 
 def attest(

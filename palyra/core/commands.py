@@ -137,6 +137,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     won: bool
     run_id: str
     seq: int | None = None  # of `approval.resolved`; None when it was settled before
+    grant_id: str | None = None  # of the grant that the answer made
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,16 +2,19 @@
 
 Deterministic: the same run and agent give the same request, byte for byte, and the stable prefix
 (instructions and tools) does not change between turns, so a provider's prompt cache hits.
-References, memory, session history and the budget that drops layers are not here yet; nothing is
-dropped.
+What tools returned stands between fences (`core.fence`), in this run's conversation and in one it
+inherited.  References, memory, session history and the budget that drops layers are not here yet;
+nothing is dropped.
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from palyra.core.events import ContextAssembled
+from palyra.core.fence import FENCE_NOTE, fence, make_nonce
 from palyra.core.prompt import (
     AssistantMessage,
     GuidanceMessage,
@@ -23,6 +26,7 @@ from palyra.core.records import AgentRecord
 from palyra.core.run_state import Run, transcript_with_results
 from palyra.core.tokens import estimate_tokens
 from palyra.core.tools import Catalogue
+from palyra.core.trust import Trust, lowest
 
 CONTINUE = GuidanceMessage(
     "Your last turn was cut off at the output limit. Go on exactly where it stopped: repeat "
@@ -35,6 +39,7 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: AgentRecord
     catalogue: Catalogue
+    instructions: str  # the agent's, and what fences mean
     tools: tuple[dict[str, Any], ...]
     hash: str
     tokens: int
@@ -46,10 +51,12 @@ def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
         {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         for spec in catalogue.tools.values()
     )
-    text = msgspec.json.encode([agent.instructions, tools], order="sorted")
+    instructions = f"{agent.instructions}\n\n{FENCE_NOTE}".lstrip()
+    text = msgspec.json.encode([instructions, tools], order="sorted")
     return Prefix(
         agent=agent,
         catalogue=catalogue,
+        instructions=instructions,
         tools=tools,
         hash=hashlib.sha256(text).hexdigest(),
         tokens=estimate_tokens(text.decode()),
@@ -57,7 +64,7 @@ def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
 
 
 def assemble(
-    run: Run, prefix: Prefix, turn: int, attempt: int
+    run: Run, prefix: Prefix, turn: int, attempt: int, fence_key: bytes
 ) -> tuple[ContextAssembled, ModelRequest]:
     """The request of one turn and the event that explains it.
 
@@ -65,7 +72,8 @@ def assemble(
     wait for the next turn.  A turn that goes on with a text that was cut off is told so; that is
     part of this request only, so later turns see the text as one.
     """
-    messages = transcript_with_results(run) if attempt == 1 else run.transcript
+    said = transcript_with_results(run) if attempt == 1 else run.transcript
+    messages = _fenced(said, run.run_id, fence_key)
     if run.continues(attempt):
         messages = (*messages, CONTINUE)
     tokens = sum(_message_tokens(message) for message in messages)
@@ -73,7 +81,13 @@ def assemble(
         turn=turn,
         segments=(
             {"layer": "instructions", "tokens": prefix.tokens, "kept": True},
-            {"layer": "conversation", "tokens": tokens, "kept": True, "messages": len(messages)},
+            {
+                "layer": "conversation",
+                "tokens": tokens,
+                "kept": True,
+                "messages": len(messages),
+                "trust": lowest(_trust(message) for message in said),
+            },
         ),
         input_tokens=prefix.tokens + tokens,
         prefix_hash=prefix.hash,
@@ -85,12 +99,37 @@ def assemble(
         attempt=attempt,
         model=run.accepted.model,
         agent=prefix.agent.name,
-        instructions=prefix.agent.instructions,
+        instructions=prefix.instructions,
         messages=messages,
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
     )
     return event, request
+
+
+def _fenced(messages: Sequence[Message], run_id: str, key: bytes) -> tuple[Message, ...]:
+    """The conversation with everything that tools returned between fences."""
+    return tuple(
+        _fence_output(message, f"{run_id} {index}", key)
+        if isinstance(message, ToolMessage)
+        else message
+        for index, message in enumerate(messages)
+    )
+
+
+def _fence_output(message: ToolMessage, place: str, key: bytes) -> ToolMessage:
+    output = fence(
+        message.output,
+        nonce=make_nonce(key, place, message.output),
+        trust=message.trust,
+        source=message.tool,
+    )
+    return msgspec.structs.replace(message, output=output)
+
+
+def _trust(message: Message) -> Trust:
+    """Whose words they are; the model's own are no better than what it read, which counts anyway."""
+    return message.trust if isinstance(message, ToolMessage) else "trusted_local"
 
 
 def _message_tokens(message: Message) -> int:

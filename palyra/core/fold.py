@@ -18,6 +18,7 @@ from palyra.core.run_state import (
     Call,
     CallPhase,
     Run,
+    has_findings,
     transcript_with_results,
 )
 from palyra.errors import InvariantBroken
@@ -81,7 +82,12 @@ def _need(condition: bool, run: Run, event: ev.Event) -> None:  # noqa: FBT001 -
 def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: int) -> Run:
     _need(run.state == "accepted", run, event)
     transcript = (*run.transcript, *event.messages)
-    return _replace(run, inherited=len(transcript), transcript=transcript)
+    return _replace(
+        run,
+        inherited=len(transcript),
+        transcript=transcript,
+        is_tainted=run.is_tainted or has_findings(event.messages),
+    )
 
 
 @_rule(ev.MessageReceived)
@@ -222,6 +228,8 @@ def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Ru
         phase="asking",
         approval_id=event.approval_id,
         approval_digest=event.digest,
+        approval_expires_ms=event.expires_ms,
+        covers=event.covers,
         policy_version=event.policy_version,
     )
     return _replace(after, asked_ms=at_ms)
@@ -232,28 +240,48 @@ def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
     call = run.find_call(event.call_id)
     _need(call is not None and call.approval_id == event.approval_id, run, event)
     _need(run.asked_ms is not None, run, event)
-    after = _advance(run, event, _ASKING)
+    if event.decision == "abort":
+        after = _advance(run, event, _ASKING, phase="proposed")
+    else:
+        after = _advance(run, event, _ASKING, answer=event.decision, answered_by=event.by)
     waited_ms = max(0, at_ms - cast("int", run.asked_ms))
     return _replace(after, asked_ms=None, people_ms=run.people_ms + waited_ms)
 
 
 @_rule(ev.ToolDecided)
 def _tool_decided(run: Run, event: ev.ToolDecided, _at_ms: int) -> Run:
+    shared = _shared_approval(run, event)
     if event.verdict == "allow":
-        return _advance(run, event, _GATED, phase="allowed", policy_version=event.policy_version)
+        version = event.policy_version
+        return _advance(run, event, _GATED, phase="allowed", policy_version=version, **shared)
     after = _advance(
         run,
         event,
-        _GATED,
+        _GATED | _ALLOWED,
         phase="denied",
         status="denied",
         output=event.reason,
         policy_version=event.policy_version,
+        **shared,
     )
     call = run.find_call(event.call_id)
     if call is None or event.reason_code != DENIED_BY_PERSON:
         return after
     return _replace(after, denied=run.denied | {(call.tool, call.digest)})
+
+
+def _shared_approval(run: Run, event: ev.ToolDecided) -> dict[str, Any]:
+    """What a call has from the question about an identical one before it."""
+    asked = run.find_asked(event.call_id) if event.approval_id is not None else None
+    if asked is None or asked.approval_id != event.approval_id:
+        _need(event.approval_id is None, run, event)
+        return {}
+    return {
+        "approval_id": asked.approval_id,
+        "approval_digest": asked.approval_digest,
+        "approval_expires_ms": asked.approval_expires_ms,
+        "covers": asked.covers,
+    }
 
 
 @_rule(ev.ToolStarted)
@@ -273,8 +301,18 @@ def _tool_started(run: Run, event: ev.ToolStarted, at_ms: int) -> Run:
 @_rule(ev.ToolCompleted)
 def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Run:
     shown = event.output if event.error is None else f"{event.output}{event.error}"
-    after = _advance(run, event, _STARTED, phase="completed", status=event.status, output=shown)
-    return after if event.status == "unknown" else _replace(after, recoveries=0)
+    after = _advance(
+        run,
+        event,
+        _STARTED,
+        phase="completed",
+        status=event.status,
+        output=shown,
+        trust=event.trust,
+        findings=event.findings,
+    )
+    recoveries = run.recoveries if event.status == "unknown" else 0
+    return _replace(after, recoveries=recoveries, is_tainted=run.is_tainted or bool(event.findings))
 
 
 @_rule(ev.ToolAttested)

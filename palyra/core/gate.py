@@ -7,8 +7,7 @@ Three steps, each with the result of the one before:
     judge(admitted, facts, decision)  -> Verdict                everything together
 
 A person is asked only when everything else says yes, and only about what can be shown in full.
-What is approved is the digest of the execution object: the executor builds the object again from
-the call it is about to run and compares.
+What is approved is the digest of the execution object (`core.execution`).
 """
 
 from collections.abc import Callable
@@ -18,15 +17,26 @@ from typing import Any
 import msgspec
 
 from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
-from palyra.core.canonical import digest_of, sha256_hex
+from palyra.core.canonical import sha256_hex
 from palyra.core.display import render_call, render_json, visible
 from palyra.core.events import ApprovalMode
+from palyra.core.grants import BEYOND_ONCE, ONCE
 from palyra.core.intake import Refused, check_arguments, refusal
 from palyra.core.paths import normal_path
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import ProposedCall
+from palyra.core.records import ApprovalScope, GrantRecord
 from palyra.core.risk import compute_risk, is_sensitive
-from palyra.core.tools import NO_FACETS, Catalogue, Facets, Risk, ToolCall, ToolSpec, path_facets
+from palyra.core.tools import (
+    NO_FACETS,
+    Catalogue,
+    Facets,
+    Inspection,
+    Risk,
+    ToolCall,
+    ToolSpec,
+    path_facets,
+)
 
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
 _UNATTENDED = frozenset({"background", "compat"})  # origins where nobody is there to ask
@@ -42,6 +52,7 @@ class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
     reason: str
     policies: tuple[str, ...]
     version: str  # of the rules
+    grant_id: str | None = None  # the person's earlier word it rests on
 
 
 class Deny(msgspec.Struct, frozen=True, kw_only=True, tag="deny"):
@@ -62,7 +73,9 @@ class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     version: str
     risk: Risk
     summary: str  # one line, safe to show
-    rendered: str  # the complete arguments, safe to show
+    rendered: str  # what a person has to read, complete and safe to show
+    scopes: tuple[ApprovalScope, ...] = ONCE
+    grant_key: str = ""  # what an answer beyond once would hold for
 
 
 Verdict = Allow | Deny | NeedsApproval
@@ -155,6 +168,13 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 0
     denied: frozenset[tuple[str, str]] = frozenset()
     pending_approvals: int = 0  # of the principal, over all runs
+    handed_down: frozenset[str] | None = None  # tools of a delegated run; None: not delegated
+    grant: GrantRecord | None = None  # a person's earlier word on calls with this one's key
+    now_ms: int = 0
+
+    def hands_down(self, tool: str) -> bool:
+        """Whether the run that delegated, if one did, let this tool go with it."""
+        return self.handed_down is None or tool in self.handed_down
 
     @property
     def is_attended(self) -> bool:
@@ -183,34 +203,54 @@ def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
         depth=facts.depth,
         facets=admitted.facets,
         size_bytes=admitted.size_bytes,
+        in_scope=facts.hands_down(spec.name),
+        approval="none" if facts.grant is None or facts.grant.decision == "deny" else "granted",
+        now_ms=facts.now_ms,
     )
 
 
 # --- verdict -------------------------------------------------------------------------------------
 
 
-def judge(admitted: Admitted, facts: RunFacts, decision: PolicyDecision) -> Verdict:
-    """The last word before a person: a denial always denies, taint turns a yes into a question."""
+def judge(
+    admitted: Admitted,
+    facts: RunFacts,
+    decision: PolicyDecision,
+    inspection: Inspection | None = None,
+) -> Verdict:
+    """The last word before a person: a denial always denies, taint turns a yes into a question.
+
+    An earlier word of a person stands in for another question, but not where taint asks it.
+    """
+    if not facts.hands_down(admitted.spec.name):
+        return _deny(decision, "outside_delegation", _outside_text(admitted.spec.name))
     if decision.answer == "deny":
         return _deny(decision, decision.reason_code, decision.reason)
+    grant = facts.grant
+    if grant is not None and grant.decision == "deny":
+        return _deny(decision, "denied_by_grant", _denied_text(grant))
     is_tainting = facts.is_tainted and is_sensitive(admitted.spec)
     if decision.answer == "allow" and not is_tainting:
-        return Allow(
-            reason_code=decision.reason_code,
-            reason=decision.reason,
-            policies=decision.policies,
-            version=decision.version,
-        )
-    return _ask(admitted, facts, _tainted(decision) if decision.answer == "allow" else decision)
+        return _allow(decision, decision.reason_code, decision.reason)
+    if grant is not None and not is_tainting:
+        reason = f"{grant.by} allowed {grant.tool} for {visible(grant.key)} ({grant.scope})"
+        return _allow(decision, "granted", reason, grant.grant_id)
+    if decision.answer == "allow":
+        decision = _tainted(decision)
+    return _ask(admitted, facts, decision, inspection)
 
 
-def _ask(admitted: Admitted, facts: RunFacts, decision: PolicyDecision) -> Deny | NeedsApproval:
+def _ask(
+    admitted: Admitted, facts: RunFacts, decision: PolicyDecision, inspection: Inspection | None
+) -> Deny | NeedsApproval:
     obstacle = _obstacle(admitted, facts)
     if obstacle is not None:
         return _deny(decision, *obstacle)
-    rendered = render_json(admitted.arguments)
+    rendered = render_json(_shown(admitted, inspection))
     if len(rendered.encode()) > PROMPT_CAP_BYTES:
         return _deny(decision, "unshowable", _unshowable_text(admitted))
+    key = admitted.facets.grant_key
+    is_grantable = bool(key) and not (facts.is_tainted and is_sensitive(admitted.spec))
     return NeedsApproval(
         reason_code=decision.reason_code,
         reason=decision.reason,
@@ -219,7 +259,15 @@ def _ask(admitted: Admitted, facts: RunFacts, decision: PolicyDecision) -> Deny 
         risk=compute_risk(admitted.spec, is_tainted=facts.is_tainted),
         summary=render_call(admitted.spec.name, admitted.arguments),
         rendered=rendered,
+        scopes=BEYOND_ONCE if is_grantable else ONCE,
+        grant_key=key if is_grantable else "",
     )
+
+
+def _shown(admitted: Admitted, inspection: Inspection | None) -> dict[str, Any]:
+    if inspection is None:
+        return admitted.arguments
+    return {"arguments": admitted.arguments, "inspection": msgspec.to_builtins(inspection)}
 
 
 def _obstacle(admitted: Admitted, facts: RunFacts) -> tuple[str, str] | None:
@@ -258,34 +306,43 @@ def _tainted(decision: PolicyDecision) -> PolicyDecision:
     )
 
 
+def _outside_text(tool: str) -> str:
+    return (
+        f"{tool} is outside what the run that delegated handed down; "
+        "the tools named there decide that, and nobody is asked"
+    )
+
+
+def _denied_text(grant: GrantRecord) -> str:
+    why = f": {grant.reason}" if grant.reason else ""
+    return (
+        f"{grant.by} denied {grant.tool} for {visible(grant.key)} ({grant.scope}){why}; "
+        f"ending {grant.grant_id} would have a person asked again"
+    )
+
+
+def _allow(decision: PolicyDecision, code: str, reason: str, grant_id: str | None = None) -> Allow:
+    return Allow(
+        reason_code=code,
+        reason=reason,
+        policies=decision.policies,
+        version=decision.version,
+        grant_id=grant_id,
+    )
+
+
 def _deny(decision: PolicyDecision, code: str, reason: str) -> Deny:
     return Deny(
         reason_code=code, reason=reason, policies=decision.policies, version=decision.version
     )
 
 
-# --- what is approved ----------------------------------------------------------------------------
+# --- the call ------------------------------------------------------------------------------------
 
 
-def execution_object(call: ToolCall, policy_version: str) -> dict[str, Any]:
-    """Everything the effect of a call depends on; a change in any of it needs a new approval."""
-    return {
-        "arguments": dict(call.arguments),
-        "call_id": call.call_id,
-        "policy_version": policy_version,
-        "principal": call.principal,
-        "run_id": call.run_id,
-        "tool": call.tool,
-        "tool_version": call.tool_version,
-    }
-
-
-def execution_digest(call: ToolCall, policy_version: str) -> str:
-    """SHA-256 over the canonical execution object, hex."""
-    return digest_of(execution_object(call, policy_version))
-
-
-def tool_call(admitted: Admitted, facts: RunFacts) -> ToolCall:
+def tool_call(
+    admitted: Admitted, facts: RunFacts, inspection: Inspection | None = None
+) -> ToolCall:
     """The call as the executor gets it."""
     return ToolCall(
         call_id=admitted.call_id,
@@ -295,4 +352,5 @@ def tool_call(admitted: Admitted, facts: RunFacts) -> ToolCall:
         tool=admitted.spec.name,
         tool_version=admitted.spec.version,
         arguments=admitted.arguments,
+        inspection=inspection,
     )

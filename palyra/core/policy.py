@@ -46,3 +46,11 @@ class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str  # one sentence, names the rule and the setting that would change it
     policies: tuple[str, ...]  # ids of the determining rules
     version: str
+
+
+class Explanation(PolicyDecision, frozen=True, kw_only=True, omit_defaults=True):
+    """What would come of a call: the rules' answer, and what people have said before."""
+
+    risk: str | None = None  # of what would be asked
+    scopes: tuple[str, ...] = ()  # that an answer could have
+    grant_key: str = ""  # what an answer beyond once would hold for

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.records import Usage
+from palyra.core.trust import Trust
 from palyra.errors import PalyraError
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
@@ -47,12 +48,14 @@ class AssistantMessage(msgspec.Struct, frozen=True, gc=False, tag="assistant", t
 
 
 class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="role"):
-    """What one call gave back, as the model sees it."""
+    """What one call gave back; in a request `output` stands between fences (`core.fence`)."""
 
     call_id: str
     tool: str
     status: str
     output: str
+    trust: Trust = "workspace"  # all there was before tapes said so
+    findings: tuple[str, ...] = ()  # what in it reads like an instruction
 
 
 class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag_field="role"):

@@ -13,7 +13,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.prompt import ModelTurn
-from palyra.core.run_state import Run
+from palyra.core.run_state import RULES_CHANGED, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
@@ -21,7 +21,9 @@ from palyra.core.run_steps import (
     Cancel,
     Expire,
     Input,
+    Inspected,
     Resume,
+    RulesChanged,
     Steer,
     TurnBroke,
     TurnFinished,
@@ -43,7 +45,8 @@ class Record:
         self.events: list[ev.Event] = []
         self.unreadable = ""  # why the event after the last one is none
         self._places: dict[type[ev.Event], list[int]] = defaultdict(list)
-        self._calls: list[dict[tuple[type[ev.Event], str], int]] = [{}]  # per completed turn
+        # Per completed turn: where the events of a kind about a call stand, in order.
+        self._calls: list[dict[tuple[type[ev.Event], str], list[int]]] = [{}]
         self._turn_of: list[int] = []
         self.signatures: dict[str, str] = {}
         for row in rows:
@@ -59,7 +62,7 @@ class Record:
             self._calls.append({})
         call_id = getattr(event, "call_id", None)
         if call_id is not None:
-            self._calls[-1].setdefault((type(event), call_id), index)
+            self._calls[-1].setdefault((type(event), call_id), []).append(index)
         if isinstance(event, ev.ToolAttested):
             self.signatures[event.digest] = event.signature
         self._places[type(event)].append(index)
@@ -96,13 +99,28 @@ class Record:
         return [self.events[place] for place in self._places[kind]]  # type: ignore[misc]  # by kind
 
     def seq_of(self, kind: type[ev.Event], call_id: str) -> int | None:
-        """Where the event of that kind about a call of the present turn stands."""
-        return self._calls[self._turn_of[self.position]].get((kind, call_id))
+        """Where the event of that kind about a call of the present turn stands.
+
+        Of several the next one from the present step on; of those before it the last.
+        """
+        places = self._calls[self._turn_of[self.position]].get((kind, call_id))
+        if not places:
+            return None
+        return places[min(bisect_left(places, self.position), len(places) - 1)]
 
     def find_of(self, kind: type[E], call_id: str) -> E | None:
-        """The event of that kind about a call of the present turn."""
+        """The event of that kind about a call of the present turn; see `seq_of`."""
         seq = self.seq_of(kind, call_id)
         return None if seq is None else self.events[seq]  # type: ignore[return-value]  # by kind
+
+    def find_ahead(self, kind: type[E], call_id: str) -> E | None:
+        """The same, from the present step on."""
+        return next(iter(self.list_ahead(kind, call_id)), None)
+
+    def list_ahead(self, kind: type[E], call_id: str) -> list[E]:
+        """All of them from the present step on."""
+        places = self._calls[self._turn_of[self.position]].get((kind, call_id), [])
+        return [self.events[place] for place in places if place >= self.position]  # type: ignore[misc]  # by kind
 
 
 # --- inputs --------------------------------------------------------------------------------------
@@ -120,7 +138,7 @@ def read_input(record: Record, run: Run) -> Input | None:
 def _closes(event: ev.ApprovalResolved | ev.ToolCompleted) -> bool:
     """Whether the end of the run made the event, and nobody's answer or outcome."""
     if isinstance(event, ev.ApprovalResolved):
-        return event.decision == "abort"
+        return event.decision == "abort" and event.by != RULES_CHANGED
     return event.status == "cancelled"
 
 
@@ -150,14 +168,28 @@ def _read_failure(_record: Record, _run: Run, event: ev.TurnFailed) -> TurnBroke
     )
 
 
-def _read_answer(_record: Record, _run: Run, event: ev.ApprovalResolved) -> ApprovalAnswered:
+def _read_answer(
+    record: Record, _run: Run, event: ev.ApprovalResolved
+) -> ApprovalAnswered | RulesChanged:
+    if event.decision == "abort":
+        return RulesChanged()
+    ends_ms = event.grant_expires_ms
     return ApprovalAnswered(
         approval_id=event.approval_id,
         decision="allow" if event.decision == "allow" else "deny",
         scope=event.scope,
         by=event.by,
         reason=event.reason,
+        ttl_ms=None if ends_ms is None else ends_ms - record.at_ms,
     )
+
+
+def _read_look(
+    _record: Record, _run: Run, event: ev.ApprovalRequested | ev.ToolDecided | ev.ToolRejected
+) -> Inspected:
+    """A verdict that begins a step follows from a look at what the call would meet."""
+    failure = event.reason if isinstance(event, ev.ToolRejected) else ""
+    return Inspected(call_id=event.call_id, failure=failure)
 
 
 def _read_outcome(record: Record, _run: Run, event: ev.ToolCompleted) -> CallEnded:
@@ -173,6 +205,9 @@ def _read_outcome(record: Record, _run: Run, event: ev.ToolCompleted) -> CallEnd
         is_truncated=event.truncated,
         executor=str(document.get("executor", "")),
         enforcement=str(document.get("enforcement", "")),
+        artifact=event.artifact,
+        trust=event.trust,
+        findings=event.findings,
     )
 
 
@@ -204,6 +239,9 @@ _INPUTS: dict[type[ev.Event], Callable[[Record, Run, Any], Input]] = {
     ev.TurnCompleted: _read_turn,
     ev.TurnFailed: _read_failure,
     ev.ApprovalResolved: _read_answer,
+    ev.ApprovalRequested: _read_look,
+    ev.ToolDecided: _read_look,
+    ev.ToolRejected: _read_look,
     ev.ToolCompleted: _read_outcome,
     ev.SteerReceived: _read_steer,
     ev.RunRecovered: _read_resume,

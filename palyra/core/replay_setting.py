@@ -8,18 +8,19 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.answer import Flaw
+from palyra.core.ask_steps import STALE
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
 from palyra.core.prompt import ModelRequest, ProposedCall
 from palyra.core.redact import Redactor
 from palyra.core.replay_record import Record
-from palyra.core.run_state import Run
+from palyra.core.run_state import RULES_CHANGED, Call, Run
 from palyra.core.run_steps import Limits, Preparation, Setting
 from palyra.errors import InvariantBroken
 
 NO_LIMIT = 2**31
-# Denials that no replay can come to: they depended on what other runs did at that moment.
-_MOMENTARY = frozenset({"too_many_prompts"})
+# Verdicts that no replay can come to: they depended on what others had done by that moment.
+_MOMENTARY = frozenset({"too_many_prompts", "granted", "denied_by_grant"})
 _JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
 
 
@@ -64,6 +65,7 @@ class Answers:
             new_id=self._approval_id,
             redact=lambda data: (data, False),  # the tape is redacted, and so what follows from it
             prepare=self._prepare,
+            is_stale=self._is_stale,
             jitter_ms=self._jitter_ms,
             **lenient,
         )
@@ -143,13 +145,31 @@ class Answers:
             case _:
                 return None
 
+    def _is_stale(self, call: Call) -> bool:
+        """Whether the rules changed while the call waited: the tape says so, in so many words."""
+        answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
+        if call.phase == "asking":
+            return answer is not None and answer.by == RULES_CHANGED
+        verdicts = self.record.list_ahead(ev.ToolDecided, call.call_id)
+        return any(verdict.reason == STALE for verdict in verdicts)
+
     # --- verdicts
 
     def _prepare(self, run: Run, call: ProposedCall) -> Preparation:
         self._call_id = call.call_id
-        if self.strict and not self._is_lost(call.call_id):
-            return self.now.prepare(run, call)
+        if not self.strict or self._is_lost(call.call_id):
+            return self._recorded(call)
+        judged = self.now.prepare(run, call)
+        proposed = self.record.find_of(ev.ToolProposed, call.call_id)
+        if not judged.inspects or proposed is None or not proposed.inspects:
+            return judged
+        self._note_unjudged(call.call_id)  # what the call would have met then, nobody knows now
         return self._recorded(call)
+
+    def _note_unjudged(self, call_id: str) -> None:
+        seq = self.record.seq_of(ev.ToolProposed, call_id)
+        if seq is not None:
+            self.unjudged.add(seq)
 
     def _is_lost(self, call_id: str) -> bool:
         """Whether what the verdict was about is not on the tape; remembered for the report."""
@@ -160,13 +180,13 @@ class Answers:
         is_momentary = decided is not None and decided.reason_code in _MOMENTARY
         if seqs[0] is None or not (is_redacted or is_momentary):
             return False
-        self.unjudged.add(seqs[0])
+        self._note_unjudged(call_id)
         return True
 
     def _recorded(self, call: ProposedCall) -> Preparation:
         """Intake and verdict as the tape has them."""
         proposed = self.record.find_of(ev.ToolProposed, call.call_id)
-        asked = self.record.find_of(ev.ApprovalRequested, call.call_id)
+        asked = self.record.find_ahead(ev.ApprovalRequested, call.call_id)
         if proposed is None:
             unknown = Refused(reason="not on the tape", repair_hint="")
             return Preparation(
@@ -183,13 +203,21 @@ class Answers:
             enforcement=proposed.enforcement,
             may_rerun=proposed.may_rerun,
             path_key=proposed.path_key,
+            inspects=self._looks_first(proposed),
+            inspection=asked.inspection if asked is not None else None,
+            twins=asked.covers[1:] if asked is not None else (),
         )
+
+    def _looks_first(self, proposed: ev.ToolProposed) -> bool:
+        """Whether the verdict had to wait for a look, in a step after that of the proposal."""
+        seq = self.record.seq_of(ev.ToolProposed, proposed.call_id)
+        return proposed.inspects and seq is not None and seq >= self.record.position
 
     def _verdict(
         self, call_id: str, asked: ev.ApprovalRequested | None
     ) -> Refused | Allow | Deny | NeedsApproval:
-        rejected = self.record.find_of(ev.ToolRejected, call_id)
-        decided = self.record.find_of(ev.ToolDecided, call_id)
+        rejected = self.record.find_ahead(ev.ToolRejected, call_id)
+        decided = self.record.find_ahead(ev.ToolDecided, call_id)
         if rejected is not None:
             return Refused(reason=rejected.reason, repair_hint=rejected.repair_hint)
         if asked is not None:
@@ -201,13 +229,32 @@ class Answers:
                 risk=asked.risk,  # type: ignore[arg-type]  # as the gate wrote it
                 summary=asked.summary,
                 rendered="",
+                scopes=asked.scopes,
+                grant_key=asked.grant_key,
             )
+        if decided is not None and decided.approval_id is not None:
+            return _asked_before(decided)
         if decided is None:
             return Refused(reason="no verdict on the tape", repair_hint="")
-        kind = Allow if decided.verdict == "allow" else Deny
-        return kind(
-            reason_code=decided.reason_code,
-            reason=decided.reason,
-            policies=decided.policies,
-            version=decided.policy_version,
-        )
+        words: dict[str, Any] = {
+            "reason_code": decided.reason_code,
+            "reason": decided.reason,
+            "policies": decided.policies,
+            "version": decided.policy_version,
+        }
+        if decided.verdict == "allow":
+            return Allow(**words, grant_id=decided.grant_id)
+        return Deny(**words)
+
+
+def _asked_before(decided: ev.ToolDecided) -> NeedsApproval:
+    """The verdict on a call that the answer about an identical one was for."""
+    return NeedsApproval(
+        reason_code="",
+        reason="",
+        policies=(),
+        version=decided.policy_version,
+        risk="low",
+        summary="",
+        rendered="",
+    )

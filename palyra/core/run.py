@@ -17,12 +17,23 @@ from typing import assert_never
 
 from palyra.core import events as ev
 from palyra.core.answer import answer_text
+from palyra.core.ask_steps import ask_again, look_again, looked_at, take_answer, withdraw
 from palyra.core.batches import next_batch
-from palyra.core.call_steps import ask_again, attest, equal_ids, prepare_call
+from palyra.core.call_steps import (
+    complete_call,
+    complete_unknown,
+    decided,
+    deny_ended,
+    equal_ids,
+    judge_again,
+    prepare_call,
+    reject,
+)
 from palyra.core.end_steps import end_answered, end_failed, end_partial, end_told
+from palyra.core.intake import Refused
 from palyra.core.partial import Ending
 from palyra.core.prompt import RETRYABLE
-from palyra.core.run_state import DENIED_BY_PERSON, Call, Run
+from palyra.core.run_state import Call, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
@@ -32,8 +43,9 @@ from palyra.core.run_steps import (
     Execute,
     Expire,
     Input,
-    Report,
+    Inspected,
     Resume,
+    RulesChanged,
     Setting,
     Steer,
     TurnBroke,
@@ -89,16 +101,28 @@ def _hear(step: Step, heard: Input) -> None:
             _resume(step)
         case TurnFinished() | TurnBroke():
             _turn_ended(step, heard)
-        case ApprovalAnswered():
-            _approval_answered(step, heard)
-        case CallEnded():
-            _call_ended(step, heard)
+        case ApprovalAnswered() | Inspected() | RulesChanged() | CallEnded():
+            _hear_of_call(step, heard)
         case Steer():
             step.add(ev.SteerReceived(text=heard.text, by=heard.by, attachments=heard.attachments))
         case Cancel() | Expire():
             end_told(step, heard)
         case _:
             assert_never(heard)
+
+
+def _hear_of_call(
+    step: Step, heard: ApprovalAnswered | Inspected | RulesChanged | CallEnded
+) -> None:
+    match heard:
+        case ApprovalAnswered():
+            _approval_answered(step, heard)
+        case Inspected():
+            _inspected(step, heard)
+        case RulesChanged():
+            _rules_changed(step)
+        case CallEnded():
+            _call_ended(step, heard)
 
 
 # --- turns ---------------------------------------------------------------------------------------
@@ -108,9 +132,10 @@ def _go_on(step: Step) -> None:
     """Whatever comes next between two inputs."""
     _prepare_calls(step)
     phases = {call.phase for call in step.run.calls}
-    if phases & {"asking", "started"}:
+    if phases & {"proposed", "asking", "started"}:
         return
-    if "allowed" in phases:
+    deny_ended(step)
+    if any(call.phase == "allowed" for call in step.run.calls):
         _start_batch(step)
     else:
         _look_back(step)
@@ -255,9 +280,9 @@ def _turn_broke(step: Step, heard: TurnBroke) -> None:
 
 
 def _prepare_calls(step: Step) -> None:
-    """Gate the named calls in order; stop at the one that waits for a person."""
+    """Gate the named calls in order; stop at the one that waits, for a look or a person."""
     for call in step.run.calls:
-        if any(other.phase == "asking" for other in step.run.calls):
+        if any(other.phase in {"proposed", "asking"} for other in step.run.calls):
             return
         if call.phase == "named":
             prepare_call(step, call)
@@ -287,6 +312,7 @@ def _execute(call: Call) -> Execute:
     return Execute(
         call_id=call.call_id,
         approval_digest=call.approval_digest if call.approval_id is not None else None,
+        covers=call.covers,
     )
 
 
@@ -294,54 +320,35 @@ def _approval_answered(step: Step, heard: ApprovalAnswered) -> None:
     call = step.run.find_asking(heard.approval_id)
     if call is None:
         return
-    step.add(
-        ev.ApprovalResolved(
-            approval_id=heard.approval_id,
-            call_id=call.call_id,
-            decision=heard.decision,
-            scope=heard.scope,
-            by=heard.by,
-            reason=heard.reason,
-        )
-    )
-    code, text = _answer_words(heard)
-    step.add(
-        ev.ToolDecided(
-            call_id=call.call_id,
-            verdict=heard.decision,
-            reason_code=code,
-            reason=text,
-            policies=(),
-            policy_version=call.policy_version,
-        )
-    )
-    if heard.decision == "deny":
-        attest(step, call.call_id, "denied")
+    decided(step, call, take_answer(step, call, heard))
     _go_on(step)
 
 
-def _answer_words(heard: ApprovalAnswered) -> tuple[str, str]:
-    if heard.decision == "allow":
-        return "approved", f"approved by {heard.by}"
-    code = "approval_expired" if heard.by == "deadline" else DENIED_BY_PERSON
-    return code, heard.reason or f"denied by {heard.by}"
+def _inspected(step: Step, heard: Inspected) -> None:
+    call = looked_at(step, heard)
+    if call is None:
+        return
+    if heard.failure:
+        reject(step, call, Refused(reason=heard.failure, repair_hint=""))
+    else:
+        judge_again(step, call)
+    _go_on(step)
+
+
+def _rules_changed(step: Step) -> None:
+    """Judge again what a person is asked; what is allowed is looked at when it starts."""
+    for call in step.run.calls:
+        if call.phase == "asking" and step.setting.is_stale(call):
+            withdraw(step, call)
+            judge_again(step, call)
+            _go_on(step)
 
 
 def _call_ended(step: Step, heard: CallEnded) -> None:
     call = step.run.find_call(heard.call_id)
     if call is None or call.phase != "started":
         return
-    step.add(
-        ev.ToolCompleted(
-            call_id=heard.call_id,
-            status=heard.status,
-            output=heard.output,
-            truncated=heard.is_truncated,
-            error=heard.error,
-            duration_ms=max(0, step.now_ms - call.started_ms),
-        )
-    )
-    attest(step, heard.call_id, heard.status, ended=heard)
+    complete_call(step, call, heard)
     _go_on(step)
 
 
@@ -371,6 +378,8 @@ def _resume(step: Step) -> None:
     for call in run.calls:
         if call.phase == "asking":
             ask_again(step, call)
+        elif call.phase == "proposed":
+            look_again(step, call)
         elif call.phase == "started":
             _resume_call(step, call)
     _go_on(step)
@@ -380,19 +389,4 @@ def _resume_call(step: Step, call: Call) -> None:
     if call.may_rerun:
         step.effects.append(_execute(call))
         return
-    step.add(
-        ev.ToolCompleted(
-            call_id=call.call_id,
-            status="unknown",
-            output="",
-            error="the daemon stopped while this ran: its effect may or may not have happened; "
-            "look before you repeat it",
-        )
-    )
-    attest(step, call.call_id, "unknown")
-    step.effects.append(
-        Report(
-            text=f"{call.tool} ({call.call_id}) was running when the daemon stopped: "
-            "its outcome is unknown",
-        )
-    )
+    complete_unknown(step, call)

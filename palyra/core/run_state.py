@@ -3,9 +3,11 @@
 States: accepted -> in_progress -> done | failed | cancelled; a terminal state never changes.
 Inside a turn each call goes
 proposed -> rejected | asking | allowed | denied -> started -> completed -> attested
+An allowed call that may no longer start is denied; one asked about under other rules is proposed.
 (`attested` is every call's last phase, whatever came before).
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 import msgspec
@@ -20,6 +22,7 @@ from palyra.core.prompt import (
     UserMessage,
 )
 from palyra.core.records import TERMINAL, RunPhase, RunRecord, RunState, Usage
+from palyra.core.trust import Trust
 
 CallPhase = Literal[
     "named",
@@ -35,6 +38,7 @@ CallPhase = Literal[
 
 
 DENIED_BY_PERSON = "denied_by_person"
+RULES_CHANGED = "rules"  # `by` of a question that ends because it was asked under other rules
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -48,6 +52,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     digest: str = ""  # of the canonical arguments
     approval_id: str | None = None
     approval_digest: str = ""
+    approval_expires_ms: int = 0
+    covers: tuple[str, ...] = ()  # calls the approval is for, when there are several
+    answer: str = ""  # to its question: allow, deny
+    answered_by: str = ""
     policy_version: str = ""
     started_ms: int = 0
     executor: str = "none"
@@ -57,6 +65,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     batch: int = 0
     status: str = ""
     output: str = ""
+    trust: Trust = "trusted_local"  # of `output`: until the tool gave one, the daemon's own words
+    findings: tuple[str, ...] = ()
     output_sha256: str = ""
 
 
@@ -86,6 +96,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: Usage = Usage()
     cost_usd_micros: int = 0
     tool_calls: int = 0
+    is_tainted: bool = False  # a text with findings has reached the conversation
     denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) a person said no to
     recoveries: int = 0  # since the run last got further
     attestation_head: str = ""  # SHA-256 of the last attestation, hex
@@ -135,6 +146,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The call of the current turn with that id."""
         return next((call for call in self.calls if call.call_id == call_id), None)
 
+    def find_asked(self, call_id: str) -> Call | None:
+        """The call before it whose question, now answered, was for this one too."""
+        return next(
+            (c for c in self.calls if c.answer and c.call_id != call_id and call_id in c.covers),
+            None,
+        )
+
     def find_asking(self, approval_id: str) -> Call | None:
         """The call that waits for that approval."""
         return next(
@@ -181,10 +199,18 @@ def phase(run: RunRecord, *, is_recovering: bool = False, is_stranded: bool = Fa
 
 def transcript_with_results(run: Run) -> tuple[Message, ...]:
     """The conversation the next turn sees: results in the model's order, guidance, steers."""
-    results = (ToolMessage(call.call_id, call.tool, call.status, call.output) for call in run.calls)
+    results = (
+        ToolMessage(call.call_id, call.tool, call.status, call.output, call.trust, call.findings)
+        for call in run.calls
+    )
     return (
         *run.transcript,
         *results,
         *(GuidanceMessage(text) for text in run.guidance),
         *(UserMessage(text) for text in run.steers),
     )
+
+
+def has_findings(messages: Iterable[Message]) -> bool:
+    """Whether one of them holds what reads like an instruction and is nobody's word."""
+    return any(isinstance(message, ToolMessage) and message.findings for message in messages)

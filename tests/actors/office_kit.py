@@ -9,6 +9,7 @@ from functools import cache, partial
 from itertools import count
 from typing import Any, TypeVar
 
+import msgspec
 import trio
 
 from palyra.actors import work as work_branch
@@ -18,7 +19,9 @@ from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.gaps import Gaps
+from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
+from palyra.actors.grants import Grants
 from palyra.actors.hub import Hub
 from palyra.actors.ids import new_id
 from palyra.actors.office import Office
@@ -26,7 +29,6 @@ from palyra.actors.recovery import recovery
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
-from palyra.actors.tool_call import Gate
 from palyra.core.access import Caller
 from palyra.core.commands import StartRun
 from palyra.core.events import decode_event
@@ -38,7 +40,7 @@ from palyra.core.records import Usage
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
 from palyra.core.tape import TapeRow
-from palyra.core.tools import ToolOutput, ToolSpec
+from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.errors import ActorGone, InvariantBroken, PalyraError
 from palyra.net import wire
 from palyra.tools.basic import basic_tools
@@ -192,6 +194,8 @@ class NamePolicy:
     version = "v1"
 
     def decide(self, request: PolicyRequest) -> PolicyDecision:
+        if request.action == "approval.decide":
+            request = msgspec.structs.replace(request, tool="answer")
         prefix = request.tool.partition("_")[0]
         answers: dict[str, Answer] = {"ask": "ask", "forbidden": "deny"}
         answer = answers.get(prefix, "allow")
@@ -200,7 +204,7 @@ class NamePolicy:
             reason_code=answer,
             reason="by name",
             policies=(),
-            version="v1",
+            version=self.version,
         )
 
 
@@ -230,7 +234,9 @@ class Kit:
 
     def build_office(self, limits: Limits, debounce_ms: int) -> Office:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
-        gate = Gate(toolbox, NamePolicy(), self.approvals.count)
+        grants = Grants(self.journal, now_ms)  # type: ignore[arg-type]  # the inline twin
+        self.policy = NamePolicy()
+        gate = Gate(toolbox, self.policy, self.approvals.count, grants.find)
         redactor = shared_redactor()
         models = {"scripted": self.model}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)  # type: ignore[arg-type]  # the inline twin
@@ -251,8 +257,10 @@ class Kit:
                 new_code=lambda: f"CODE{next(self.codes):04}",
             ),
             approvals=self.approvals,
+            grants=grants,
             directory=self.directory,
             redactor=redactor,
+            fence_key=b"fence",
             setting=blank_setting(redactor, limits),
             limits=limits,
             run_blocking=inline_blocking,
@@ -268,11 +276,11 @@ class Kit:
     def tools(self) -> list[Any]:
         """Tools of the tests: one that asks, one that is denied, one that hangs, one that acts."""
 
-        def note(arguments: Any) -> ToolOutput:
-            self.effects.append(arguments["text"])
-            return ToolOutput(text=f"wrote {arguments['text']}")
+        def note(call: ToolCall) -> ToolOutput:
+            self.effects.append(call.arguments["text"])
+            return ToolOutput(text=f"wrote {call.arguments['text']}")
 
-        async def hang(_arguments: Any, _on_output: Any) -> ToolOutput:
+        async def hang(_call: ToolCall, _on_output: Any) -> ToolOutput:
             await self.gate_open.wait()
             return ToolOutput(text="released")
 

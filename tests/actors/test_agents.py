@@ -8,6 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.agents import DEFAULT_AGENT, AgentChange
 from palyra.core.commands import ReceiptKey
+from palyra.core.fence import FENCE_NOTE
 from palyra.core.records import AgentRecord
 from palyra.errors import (
     Conflict,
@@ -29,6 +30,11 @@ def store() -> MemoryJournal:
     return journal
 
 
+def told(instructions: str) -> str:
+    """What the model of such an agent is told."""
+    return f"{instructions}\n\n{FENCE_NOTE}"
+
+
 async def make(kit: Kit, name: str = "scout", **fields: Any) -> AgentRecord:
     """A new agent."""
     change = AgentChange(**{"instructions": "Look round.", **fields})
@@ -42,7 +48,7 @@ async def test_a_run_is_its_agents(store: MemoryJournal, autojump_clock: MockClo
         run_id = await kit.start(agent="scout")
         assert "done" == await kit.end(run_id)
         (request,) = kit.model.requests
-        assert ("scout", "Look round.") == (request.agent, request.instructions)
+        assert ("scout", told("Look round.")) == (request.agent, request.instructions)
         assert ["echo"] == [tool["name"] for tool in request.tools]
         (accepted,) = kit.events(run_id, "run.accepted")
         assert ("scout", made.version) == (accepted.agent, accepted.agent_version)
@@ -91,7 +97,7 @@ async def test_a_change_is_for_later_runs(store: MemoryJournal, autojump_clock: 
     async with running(store) as kit:
         assert ["done", "done"] == [await kit.end(first), await kit.end(waiting)]
         seen = [(asked.instructions, len(asked.tools)) for asked in kit.model.requests]
-        assert [("Look round.", 1)] * 2 == seen
+        assert [(told("Look round."), 1)] * 2 == seen
         with pytest.raises(InvalidParams):
             await kit.start(agent="scout")
 
@@ -103,7 +109,7 @@ async def test_an_update_takes_effect(store: MemoryJournal, autojump_clock: Mock
         changed = await kit.office.agents.update(OPERATOR, "scout", AgentChange(instructions="B"))
         assert (2, ("echo",), ("kind",)) == (changed.version, changed.tools, changed.labels)
         await kit.end(run_id := await kit.start(agent="scout"))
-        assert "B" == kit.model.requests[-1].instructions
+        assert told("B") == kit.model.requests[-1].instructions
         assert 2 == kit.events(run_id, "run.accepted")[0].agent_version
 
 

@@ -12,6 +12,7 @@ from palyra.core.access import Caller
 from palyra.core.agents import DEFAULT_AGENT
 from palyra.core.commands import Forked, ReceiptKey, ResolveApproval
 from palyra.core.context import stable_prefix
+from palyra.core.fence import inside_fence
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import ModelFailure, ToolMessage
 from palyra.core.run_steps import Limits
@@ -234,7 +235,7 @@ async def fork(kit: Kit, run_id: str, at_seq: int, text: str | None = None, **mo
 def said(kit: Kit) -> list[str]:
     """What the model was last shown."""
     return [
-        message.output if isinstance(message, ToolMessage) else message.text
+        inside_fence(message.output) if isinstance(message, ToolMessage) else message.text
         for message in kit.model.requests[-1].messages
     ]
 

@@ -55,7 +55,7 @@ def setting(**limits: Any) -> Setting:
         redact=lambda data: (data, False),
         sign=lambda data: data[:1] * 64,
         prepare=prepare,
-        assemble=lambda run, turn, attempt: assemble(run, PREFIX, turn, attempt),
+        assemble=lambda run, turn, attempt: assemble(run, PREFIX, turn, attempt, b"key"),
         jitter_ms=lambda attempt: 10 * attempt,
         provider="scripted",
         limits=Limits(**limits),

@@ -299,7 +299,7 @@ def test_a_difference_inside_a_list_is_named_by_its_place() -> None:
     """The path of a divergence leads through lists, too."""
     tape = rows(story())
     seq = find(tape, "approval.requested")
-    found = replay(change(tape, seq, scopes=["session"])).first_divergence
+    found = replay(change(tape, seq, scopes=["session"]), strict=True).first_divergence
     assert found is not None
     assert (found.field, found.expected, found.found) == ("scopes.0", "session", "once")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from palyra.core import events as ev
 from palyra.core.call_steps import attest
+from palyra.core.fence import inside_fence
 from palyra.core.fold import apply, fold
 from palyra.core.prompt import FailureClass, FinishReason
 from palyra.core.run import accept, decide
@@ -122,7 +123,7 @@ def test_an_allowed_call_runs_and_its_result_reaches_the_next_turn() -> None:
         "AssistantMessage",
         "ToolMessage",
     ]
-    assert request.messages[-1].output == "out"
+    assert "out" == inside_fence(request.messages[-1].output)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from palyra.core import events as ev
 from palyra.core.agents import DEFAULT_AGENT
 from palyra.core.canonical import digest_of_any
 from palyra.core.fold import apply, begin
-from palyra.core.gate import execution_digest
+from palyra.core.execution import execution_digest
 from palyra.core.journal import Change
 from palyra.core.records import (
     AgentRecord,

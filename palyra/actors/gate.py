@@ -1,0 +1,253 @@
+"""The gate as runs use it: intake, rules, earlier words of people, and the verdict.
+
+Owns: nothing.  Talks to: rules and toolbox (ports), open prompts and grants (look-ups).
+Never: waits.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.canonical import digest_of_any
+from palyra.core.commands import ResolveApproval
+from palyra.core.context import Prefix
+from palyra.core.execution import execution_digest
+from palyra.core.gate import (
+    Admitted,
+    Allow,
+    Deny,
+    NeedsApproval,
+    RunFacts,
+    admit,
+    judge,
+    policy_request,
+    tool_call,
+)
+from palyra.core.grants import find_grant
+from palyra.core.intake import Refused
+from palyra.core.policy import Explanation, PolicyDecision, PolicyRequest
+from palyra.core.ports import Policy, Toolbox
+from palyra.core.prompt import ProposedCall
+from palyra.core.records import GrantRecord, SessionRecord
+from palyra.core.run_state import Run
+from palyra.core.run_steps import Preparation
+from palyra.core.tools import Inspection, ToolSpec
+from palyra.errors import InvalidParams
+
+FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
+DECISIONS = 3  # in a row that other rules overtake, before the answer is no
+
+
+class Gate:
+    """Intake, rules and verdict for one call after the other; no state of its own."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        policy: Policy,
+        count_prompts: Callable[[str], int],
+        find_grants: FindGrants = lambda *_: (),
+    ) -> None:
+        self._toolbox = toolbox
+        self._policy = policy
+        self._count_prompts = count_prompts  # open prompts of a principal
+        self._find_grants = find_grants
+
+    @property
+    def policy_version(self) -> str:
+        """Of the rules now."""
+        return self._policy.version
+
+    def prepare(
+        self,
+        run: Run,
+        proposed: ProposedCall,
+        prefix: Prefix,
+        turn: Sequence[ProposedCall] = (),
+        inspection: Inspection | None = None,
+    ) -> Preparation:
+        """The verdict on a proposal, with what the verdict is about.
+
+        What was not in the prefix, the model was not shown: such a tool is unknown.  `turn` are
+        the calls of the turn as the model wrote them; `inspection` is what a look has found.
+        """
+        admitted = self._admit(proposed, prefix)
+        if isinstance(admitted, Refused):
+            return self._refused(proposed, admitted)
+        facts = self._facts(run, prefix, admitted)
+        decision = self._decide(policy_request(admitted, facts))
+        verdict = judge(admitted, facts, decision, inspection)
+        prepared = Preparation(
+            digest=admitted.digest,
+            tool_class=admitted.spec.tool_class,
+            arguments=admitted.arguments,
+            coercions=admitted.coercions,
+            verdict=verdict,
+            executor=admitted.spec.executor,
+            enforcement=admitted.spec.enforcement,
+            may_rerun=admitted.spec.may_rerun,
+            path_key=admitted.path_key,
+        )
+        if not isinstance(verdict, NeedsApproval):
+            return prepared
+        twins = self._twins(admitted, prefix, turn)
+        call = tool_call(admitted, facts, inspection)
+        covers = (admitted.call_id, *twins)
+        return msgspec.structs.replace(
+            prepared,
+            execution_digest=execution_digest(call, verdict.version, covers),
+            inspects=inspection is None and self._toolbox.inspects(admitted.spec.name),
+            inspection=None if inspection is None else msgspec.to_builtins(inspection),
+            twins=twins,
+        )
+
+    def _admit(self, proposed: ProposedCall, prefix: Prefix) -> Admitted | Refused:
+        return admit(proposed, prefix.catalogue, self._toolbox.facets)
+
+    def _refused(self, proposed: ProposedCall, refused: Refused) -> Preparation:
+        spec = self._toolbox.catalogue().tools.get(proposed.tool)
+        return Preparation(
+            digest=digest_of_any(proposed.arguments),
+            tool_class="unknown" if spec is None else spec.tool_class,
+            arguments=proposed.arguments,
+            verdict=refused,
+        )
+
+    def _decide(self, request: PolicyRequest) -> PolicyDecision:
+        """The rules' answer; one that other rules overtook while it was made is void."""
+        for _ in range(DECISIONS):
+            decision = self._policy.decide(request)
+            if decision.version == self._policy.version:
+                return decision
+        reason = "the rules changed while they were asked: propose the call again"
+        return msgspec.structs.replace(
+            decision, answer="deny", reason_code="policy_changing", reason=reason
+        )
+
+    def _twins(
+        self, admitted: Admitted, prefix: Prefix, turn: Sequence[ProposedCall]
+    ) -> tuple[str, ...]:
+        """Later calls of the turn that are the same: one question is enough for all."""
+        ids = [call.call_id for call in turn]
+        if admitted.call_id not in ids:
+            return ()
+        later = turn[ids.index(admitted.call_id) + 1 :]
+        same = [call for call in later if call.tool == admitted.spec.name]
+        checked = ((call.call_id, self._admit(call, prefix)) for call in same)
+        return tuple(
+            call_id
+            for call_id, other in checked
+            if isinstance(other, Admitted) and other.proposal == admitted.proposal
+        )
+
+    def alone(self) -> "Gate":
+        """The same, as if nobody had been asked anything: for a look at what would be decided."""
+        return Gate(self._toolbox, self._policy, lambda _principal: 0)
+
+    def _facts(self, run: Run, prefix: Prefix, admitted: Admitted) -> RunFacts:
+        """What the gate must know of the run."""
+        accepted = run.accepted
+        handed_down = accepted.tools
+        return RunFacts(
+            run_id=run.run_id,
+            session_id=accepted.session_id,
+            principal=accepted.principal,
+            role=accepted.role,
+            agent=accepted.agent,
+            agent_labels=prefix.agent.labels,
+            origin=accepted.origin,
+            approval_mode=accepted.approval_mode,
+            is_tainted=run.is_tainted,
+            depth=accepted.depth,
+            denied=run.denied,
+            pending_approvals=self._count_prompts(accepted.principal),
+            handed_down=None if handed_down is None else frozenset(handed_down),
+            grant=find_grant(
+                self._grants(accepted.principal, accepted.agent, admitted),
+                session_id=accepted.session_id,
+                epoch=accepted.epoch,
+                at_ms=run.last_ms,
+            ),
+            now_ms=run.last_ms,
+        )
+
+    def _grants(self, principal: str, agent: str, admitted: Admitted) -> Sequence[GrantRecord]:
+        key = admitted.facets.grant_key
+        return self._find_grants(principal, agent, admitted.spec.name, key) if key else ()
+
+    def explain(
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: object,
+        prefix: Prefix,
+        *,
+        session: SessionRecord | None = None,
+        now_ms: int,
+    ) -> Explanation:
+        """What would come of the call in a run of this caller.  Raises InvalidParams."""
+        admitted = self._admit(ProposedCall(call_id="", tool=tool, arguments=arguments), prefix)
+        if isinstance(admitted, Refused):
+            raise InvalidParams(f"{admitted.reason}; {admitted.repair_hint}", field="arguments")
+        session_id, epoch = ("", None) if session is None else (session.session_id, session.epoch)
+        facts = RunFacts(
+            run_id="",
+            session_id=session_id,
+            principal=caller.principal,
+            role=caller.role,
+            agent=prefix.agent.name,
+            agent_labels=prefix.agent.labels,
+            pending_approvals=self._count_prompts(caller.principal),
+            grant=find_grant(
+                self._grants(caller.principal, prefix.agent.name, admitted),
+                session_id=session_id,
+                epoch=epoch,
+                at_ms=now_ms,
+            ),
+            now_ms=now_ms,
+        )
+        return _explanation(judge(admitted, facts, self._decide(policy_request(admitted, facts))))
+
+    def judge_answer(
+        self, run: Run, asked: ProposedCall, prefix: Prefix, caller: Caller, answer: ResolveApproval
+    ) -> PolicyDecision:
+        """Whether the rules let this caller answer so; the caller is the token's, not the message's."""
+        admitted = self._admit(asked, prefix)
+        if isinstance(admitted, Refused):
+            return PolicyDecision(
+                answer="allow" if answer.decision == "deny" else "deny",
+                reason_code="tool_gone",
+                reason=f"{asked.tool} is not available any more: nothing could run",
+                policies=(),
+                version=self._policy.version,
+            )
+        facts = self._facts(run, prefix, admitted)
+        return self._decide(
+            msgspec.structs.replace(
+                policy_request(admitted, facts),
+                action="approval.decide",
+                principal=caller.principal,
+                role=caller.role,
+                decision=answer.decision,
+                scope=answer.scope,
+            )
+        )
+
+    def find_spec(self, tool: str) -> ToolSpec | None:
+        """The tool as the catalogue has it now."""
+        return self._toolbox.catalogue().tools.get(tool)
+
+
+def _explanation(verdict: Allow | Deny | NeedsApproval) -> Explanation:
+    asks = verdict if isinstance(verdict, NeedsApproval) else None
+    return Explanation(
+        answer="ask" if asks else "allow" if isinstance(verdict, Allow) else "deny",
+        reason_code=verdict.reason_code,
+        reason=verdict.reason,
+        policies=verdict.policies,
+        version=verdict.version,
+        risk=asks.risk if asks else None,
+        scopes=asks.scopes if asks else (),
+        grant_key=asks.grant_key if asks else "",
+    )

@@ -1,0 +1,71 @@
+"""Grants: answers that hold for more than one call, and what they hold for.
+
+A grant is keyed by what the tool says of the call (`Facets.grant_key`): a command by its
+executable, a request by its host, a write by its directory; never by the tool alone.  It stands in
+for a person where the rules ask; it permits nothing that the rules deny.
+"""
+
+from collections.abc import Iterable
+
+from palyra.core.events import ApprovalResolved
+from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord, GrantScope
+from palyra.core.run_state import Run
+
+MAX_TTL_MS = 86_400_000  # a day: what is to hold longer is a rule
+MAX_LIVE = 256  # of one principal
+ONCE: tuple[ApprovalScope, ...] = ("once",)
+BEYOND_ONCE: tuple[ApprovalScope, ...] = ("once", "session", "timeboxed")
+
+
+def grant_id_of(approval_id: str) -> str:
+    """The id of the grant that an answer to that question makes; there is at most one."""
+    return f"grt_{approval_id.removeprefix('apr_')}"
+
+
+def grant_record(
+    run: Run, asked: ApprovalRecord, answer: ApprovalResolved, at_ms: int
+) -> GrantRecord | None:
+    """The grant an answer makes; None when it holds for this once."""
+    if answer.grant_id is None or answer.scope == "once" or answer.decision == "abort":
+        return None
+    scope: GrantScope = answer.scope
+    return GrantRecord(
+        grant_id=answer.grant_id,
+        principal=asked.principal,
+        agent=asked.agent,
+        tool=asked.tool,
+        key=asked.grant_key,
+        decision=answer.decision,
+        scope=scope,
+        session_id=asked.session_id,
+        epoch=run.accepted.epoch or 0,
+        approval_id=asked.approval_id,
+        by=answer.by,
+        granted_ms=at_ms,
+        expires_ms=answer.grant_expires_ms,
+        reason=answer.reason,
+    )
+
+
+def holds_for(grant: GrantRecord, asked: ApprovalRecord, at_ms: int) -> bool:
+    """Whether the grant answers a question that is open."""
+    return (
+        grant.is_live(at_ms)
+        and "session" in asked.scopes
+        and (grant.principal, grant.agent, grant.tool, grant.key)
+        == (asked.principal, asked.agent, asked.tool, asked.grant_key)
+        and (grant.scope == "timeboxed" or grant.session_id == asked.session_id)
+    )
+
+
+def find_grant(
+    grants: Iterable[GrantRecord], *, session_id: str, epoch: int | None, at_ms: int
+) -> GrantRecord | None:
+    """Of grants with the right key the one that speaks; of several a denial does."""
+    live = [
+        grant
+        for grant in grants
+        if grant.is_live(at_ms)
+        and (grant.scope == "timeboxed" or (grant.session_id, grant.epoch) == (session_id, epoch))
+    ]
+    return min(live, key=lambda grant: grant.decision != "deny", default=None)
