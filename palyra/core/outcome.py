@@ -1,0 +1,54 @@
+"""What becomes of a call's output: redacted whole, cut to what the model is shown, looked through.
+
+Only what is shown is searched for injected instructions; of a long output the rest is read page by
+page, by calls with outputs of their own.
+"""
+
+from palyra.core.canonical import sha256_hex
+from palyra.core.excerpt import excerpt
+from palyra.core.injections import find_injections
+from palyra.core.redact import Redactor
+from palyra.core.run_steps import CallEnded
+from palyra.core.tools import OutcomeStatus, ToolOutput
+from palyra.core.trust import Trust
+
+EMPTY_SHA256 = sha256_hex(b"")
+
+
+def ended_with(
+    call_id: str, output: ToolOutput, redactor: Redactor, excerpt_bytes: int
+) -> CallEnded:
+    """The end of a call that gave an output."""
+    redacted, _ = redactor.redact_text(output.text)
+    shown, is_cut = excerpt(redacted, excerpt_bytes)
+    return CallEnded(
+        call_id=call_id,
+        status="failed" if output.is_failure else "succeeded",
+        output=shown,
+        raw_sha256=sha256_hex(output.text.encode("utf-8", "surrogatepass")),
+        is_truncated=is_cut or output.is_truncated,
+        executor=output.executor,
+        enforcement=output.enforcement,
+        trust=output.trust,
+        findings=_findings(shown, output.trust),
+    )
+
+
+def ended_without(
+    call_id: str, status: OutcomeStatus, error: str, redactor: Redactor, trust: Trust
+) -> CallEnded:
+    """The end of a call that gave none; `error` says why, in the words of whoever has `trust`."""
+    shown, _ = redactor.redact_text(error)
+    return CallEnded(
+        call_id=call_id,
+        status=status,
+        output="",
+        error=shown,
+        raw_sha256=EMPTY_SHA256,
+        trust=trust,
+        findings=_findings(shown, trust),
+    )
+
+
+def _findings(text: str, trust: Trust) -> tuple[str, ...]:
+    return () if trust == "trusted_local" else tuple(map(str, find_injections(text)))
