@@ -22,12 +22,14 @@ from msgspec import inspect
 from palyra.errors import InvalidParams
 from palyra.sections import (
     SECTIONS,
+    Fetch,
     Files,
     JournalConfig,
     Logging,
     Models,
     PolicyConfig,
     Runs,
+    Secrets,
     Server,
     Tools,
     Wasm,
@@ -68,6 +70,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tools: Tools = Tools()
     wasm: Wasm = Wasm()
     files: Files = Files()
+    fetch: Fetch = Fetch()
+    secrets: Secrets = Secrets()
     models: Models = Models()
     policy: PolicyConfig = PolicyConfig()
     logging: Logging = Logging()
@@ -196,7 +200,7 @@ def _checked(given: _Given) -> object:
         converted: object = msgspec.convert(value, hint, strict=not given.is_text)
     except msgspec.ValidationError:
         raise InvalidParams(
-            f"{given.origin}: {name} = {_shown(given.value)}: expected {allowed_values(hint)}",
+            f"{given.origin}: {name}{_shown(given.value)}: expected {allowed_values(hint)}",
             field=name,
         ) from None
     return converted
@@ -212,10 +216,13 @@ def _split(value: object) -> list[str]:
 
 
 def _shown(value: object) -> str:
+    """The value behind a sign, cut and redacted; of tables nothing, secrets may stand in them."""
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return ""
     from palyra.core.redact import Redactor  # noqa: PLC0415 - only an error needs the rules compiled
 
     text, _ = Redactor([]).redact_text(repr(value))
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return f" = {text}" if len(text) <= _SHOWN_CHARS else f" = {text[:_SHOWN_CHARS]}…"
 
 
 def _suggest(name: str, known: Mapping[str, object]) -> str:
@@ -237,8 +244,10 @@ def allowed_values(hint: object) -> str:
             return "true or false"
         case inspect.LiteralType(values=values):
             return f"one of {', '.join(map(str, sorted(values, key=str)))}"
-        case inspect.VarTupleType():
-            return "a list of texts"
+        case inspect.VarTupleType(item_type=inspect.StructType()):
+            return "a list of tables with the keys of the schema (`palyra config schema`)"
+        case inspect.VarTupleType(item_type=item):
+            return "a list of texts" if isinstance(item, inspect.StrType) else "a list of numbers"
         case _:
             return "a text"
 

@@ -92,6 +92,37 @@ class Files(Section, frozen=True, kw_only=True):
     checkpoints_days: Annotated[_Days, _doc("How long they are kept.")] = 30
 
 
+class FetchCredential(Section, frozen=True, kw_only=True):
+    """What proves to one host who asks; the secret itself is elsewhere."""
+
+    name: Annotated[str, _doc("How a model names it.")]
+    secret: Annotated[str, _doc("Reference to the secret: env:, file:, keyring: or vault:.")]
+    host: Annotated[str, _doc("The only host it is sent to.")]
+    header: Annotated[str, _doc("The header it is sent in.")] = "authorization"
+    prefix: Annotated[str, _doc("What stands before the secret.")] = "Bearer "
+
+
+class Fetch(Section, frozen=True, kw_only=True):
+    """Requests made for a model, and by commands that have network."""
+
+    ports: Annotated[tuple[_Port, ...], _doc("Ports that may be contacted.")] = (80, 443)
+    private: Annotated[
+        tuple[str, ...], _doc("host:port pairs that may lie in private networks or on loopback.")
+    ] = ()
+    ca_file: Annotated[str, _doc("Further certificate authorities, a PEM file.")] = ""
+    credentials: Annotated[
+        tuple[FetchCredential, ...], _doc("Tables of name, secret, host, header, prefix.")
+    ] = ()
+
+
+class Secrets(Section, frozen=True, kw_only=True):
+    """Where secrets are kept."""
+
+    passphrase: Annotated[
+        str, _doc("Reference to the vault's passphrase; empty: a key file beside the others.")
+    ] = ""
+
+
 class Models(Section, frozen=True, kw_only=True):
     """Which model answers."""
 
@@ -123,6 +154,8 @@ SECTIONS: dict[str, type[Section]] = {
     "tools": Tools,
     "files": Files,
     "wasm": Wasm,
+    "fetch": Fetch,
+    "secrets": Secrets,
     "models": Models,
     "policy": PolicyConfig,
     "logging": Logging,

@@ -262,3 +262,30 @@ def test_range_in_words() -> None:
     """What is allowed is said for people."""
     assert "a text" == allowed_values(str)
     assert "a list of texts" == allowed_values(tuple[str, ...])
+
+
+def test_a_table_is_not_shown(tmp_path: Path) -> None:
+    """Somebody may have written the secret where its reference belongs."""
+    path = tmp_path / "palyra.toml"
+    path.write_text('[[fetch.credentials]]\nname = "a"\nsekret = "hunter2"\n', encoding="utf-8")
+    with pytest.raises(
+        InvalidParams, match=r"fetch\.credentials: expected a list of tables"
+    ) as caught:
+        load(path)
+    assert "hunter2" not in caught.value.message
+
+
+def test_lists_of_numbers_and_tables(tmp_path: Path) -> None:
+    """From the file as they are, from the environment divided by commas."""
+    path = tmp_path / "palyra.toml"
+    path.write_text(
+        '[[fetch.credentials]]\nname = "a"\nsecret = "env:A"\nhost = "e.example"\n',
+        encoding="utf-8",
+    )
+    found = load(path, environ={"PALYRA_FETCH__PORTS": "80, 8080"}).fetch
+    assert (80, 8080) == found.ports
+    assert ("a", "env:A", "e.example") == (
+        found.credentials[0].name, found.credentials[0].secret, found.credentials[0].host,
+    )  # fmt: skip
+    with pytest.raises(InvalidParams, match="a list of numbers"):
+        load(path, environ={"PALYRA_FETCH__PORTS": "http"})
