@@ -13,13 +13,17 @@ from palyra.actors.supervisor import Supervisor
 from palyra.config import Config
 from palyra.core.ports import Artifacts
 from palyra.parts import Host, file_stores
+from palyra.skillset import build_skillset
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.basic import basic_tools
 from palyra.tools.catalog import Tool, Toolbox
 from palyra.tools.checkpoints import Checkpoints
 from palyra.tools.confine import Workspace
 from palyra.tools.files import file_tools
+from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.search import search_tools
+from palyra.tools.skills.doors import Doors
+from palyra.tools.skills.skills import Skills
 from palyra.tools.writes import write_tools
 
 
@@ -31,6 +35,7 @@ class Toolset:
     workspace: Workspace
     artifacts: Artifacts
     checkpoints: Checkpoints
+    skills: Skills
     services: list[ChildSpec] = field(default_factory=list)
 
     def branch(self) -> ChildSpec:
@@ -59,4 +64,7 @@ def build_toolset(config: Config, host: Host, more: Iterable[Tool] = ()) -> Tool
         artifact_tool(artifacts),
         *more,
     ]
-    return Toolset(Toolbox(tools, host.run_blocking), workspace, artifacts, checkpoints)
+    toolbox = Toolbox(tools, host.run_blocking)
+    sandbox = None if host.is_closed else Sandbox(host.new_thread("sandbox"))
+    skills, services = build_skillset(config, host, toolbox, sandbox, Doors())
+    return Toolset(toolbox, workspace, artifacts, checkpoints, skills, [*services])

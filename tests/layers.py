@@ -26,8 +26,9 @@ MAY_IMPORT = {
     "sections": frozenset({"core"}),
     "config": frozenset({"core", "sections"}),
     "parts": frozenset({"core", "store", "tools", "models", "actors", "config"}),
+    "skillset": frozenset({"core", "store", "tools", "actors", "config", "parts"}),
     "toolset": frozenset(
-        {"core", "store", "tools", "actors", "config", "sections", "parts", "secrets"}
+        {"core", "store", "tools", "actors", "config", "sections", "parts", "secrets", "skillset"}
     ),
     "daemon": frozenset(
         {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts", "toolset"}

@@ -22,11 +22,13 @@ MANIFEST = "manifest.json"
 SIGNATURE = "signature.json"
 SIGNED_PREFIX = b"palyra-skill-v1\0"  # so that no other signature of the key is one of a skill
 MAX_MANIFEST_BYTES = 131_072
+ENFORCEMENT = "A+wasmtime"  # the jail of level A, and the guest inside
 GRACE_S = 3.0  # a tool's deadline beyond its guest's: for a worker to be free, and for its end
 
 S = TypeVar("S", bound=msgspec.Struct)
-_Word = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-_Id = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+# Together with `wasm:` and the dot at most 64 characters, as every name of a tool.
+_Word = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+_Id = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,23}$")]
 _Publisher = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}$")]
 _Version = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,5})(\.(0|[1-9][0-9]{0,5})){2}$")]
 _Text = Annotated[
@@ -103,6 +105,24 @@ class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
     changed_ms: int
     changed_by: str
     reason: str = ""  # why it is quarantined
+
+
+class InstallSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator says of an uploaded package."""
+
+    sha256: str
+    granted: tuple[str, ...] = ()
+    trust_key: str | None = None  # the publisher's key in hex, told by other means
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be said of an installed skill now."""
+
+    skill: SkillRecord
+    problems: tuple[str, ...] = ()  # none: it is what was installed, and keeps to what it declares
+    imports: tuple[str, ...] = ()
+    functions: int = 0
+    module_bytes: int = 0
 
 
 class Shelf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -188,7 +208,7 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def tool_specs(record: SkillRecord, enforcement: str) -> list[ToolSpec]:
+def tool_specs(record: SkillRecord) -> list[ToolSpec]:
     """The skill's tools as the catalogue shows them.
 
     The version carries the digest of the package: an approval, and a call under way, are for
@@ -206,7 +226,7 @@ def tool_specs(record: SkillRecord, enforcement: str) -> list[ToolSpec]:
             capabilities=_tool_capabilities(record.granted),
             deadline_s=tool.deadline_s + GRACE_S,
             executor="wasm",
-            enforcement=enforcement,
+            enforcement=ENFORCEMENT,
         )
         for tool in manifest.tools
     ]

@@ -19,16 +19,18 @@ from palyra.core.commands import (
     StartRun,
 )
 from palyra.core.journal import Change, PairingFilter, RunFilter
-from palyra.core.policy import PolicyDecision
+from palyra.core.policy import Explanation
 from palyra.core.ports import JournalStore
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     ChannelRecord,
+    GrantRecord,
     PairingRecord,
     SessionRecord,
 )
 from palyra.core.replay_report import ReplayReport
+from palyra.core.skills import Audit, InstallSkill, SkillRecord
 from palyra.core.tools import Catalogue
 
 T = TypeVar("T")
@@ -85,6 +87,10 @@ class Gateway(Protocol):
     async def list_approvals(
         self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]: ...
+    async def list_grants(
+        self, caller: Caller, *, live_only: bool, limit: int
+    ) -> list[GrantRecord]: ...
+    async def revoke_grant(self, caller: Caller, grant_id: str) -> GrantRecord: ...
     async def resolve_session(
         self, caller: Caller, *, key: str | None, session_id: str | None
     ) -> SessionRecord: ...
@@ -99,8 +105,13 @@ class Gateway(Protocol):
     ) -> Queue: ...
     async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue: ...
     async def explain_policy(
-        self, caller: Caller, tool: str, arguments: dict[str, Any], agent: str | None = None
-    ) -> PolicyDecision: ...
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: dict[str, Any],
+        agent: str | None = None,
+        session_id: str | None = None,
+    ) -> Explanation: ...
 
 
 class Agents(Protocol):
@@ -117,6 +128,20 @@ class Agents(Protocol):
     async def delete(
         self, caller: Caller, name: str, receipt: ReceiptKey | None = None
     ) -> AgentRecord: ...
+
+
+class Skills(Protocol):
+    """The WASM skills (`tools.skills`), alike."""
+
+    def list_all(self, caller: Caller) -> list[SkillRecord]: ...
+    def find_obstacle(self) -> str: ...
+    def get(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+    def upload(self, caller: Caller, sha256: str, offset: int, chunk: bytes) -> int: ...
+    async def install(self, caller: Caller, wanted: InstallSkill) -> SkillRecord: ...
+    async def audit(self, caller: Caller, skill_id: str) -> Audit: ...
+    async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord: ...
+    async def enable(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+    async def remove(self, caller: Caller, skill_id: str) -> SkillRecord: ...
 
 
 class Channels(Protocol):

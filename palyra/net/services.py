@@ -10,7 +10,7 @@ from palyra.core.ids import NewId
 from palyra.core.ports import NowMs, Sign
 from palyra.net.limits import Limits
 from palyra.net.pacer import Pacer
-from palyra.net.ports import Agents, Authenticate, Channels, Gateway, Journal
+from palyra.net.ports import Agents, Authenticate, Channels, Gateway, Journal, Skills
 from palyra.net.receipts import Receipts
 from palyra.net.rpc import Redact
 from palyra.net.wire import State
@@ -36,6 +36,7 @@ class Services:
     gateway: Gateway
     agents: Agents
     channels: Channels
+    skills: Skills
     hub: Hub
     journal: Journal
     receipts: Receipts

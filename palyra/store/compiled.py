@@ -8,6 +8,7 @@ A file is 32 bytes of HMAC-SHA256 over engine, module and code (RFC 2104), then 
 import hashlib
 import hmac
 import secrets
+from functools import cached_property
 from pathlib import Path
 
 from palyra.errors import Unavailable
@@ -22,19 +23,18 @@ _DOMAIN = b"palyra-compiled-wasm-v1"
 class CompiledCache:
     """Code by engine and module."""
 
-    def __init__(self, directory: Path, key: bytes) -> None:
-        self._directory = directory
-        self._key = key
-        private.make_directory(directory)
+    def __init__(self, directory: Path, keys: Path) -> None:
+        """`keys`: the directory of the daemon's keys, where the one for this is made when needed.
 
-    @classmethod
-    def open(cls, directory: Path, keys: Path) -> "CompiledCache":
-        """The cache whose key lies among the daemon's keys, made at the first call.
-
-        Raises Unavailable for a directory or key that cannot be read.
+        Every method raises Unavailable when that key cannot be read.
         """
-        private.make_directory(keys)
-        path = keys / "compiled-wasm.key"
+        self._directory = directory
+        self._keys = keys
+
+    @cached_property
+    def _key(self) -> bytes:
+        private.make_directory(self._keys)
+        path = self._keys / "compiled-wasm.key"
         text = private.read_secret(path)
         if text is None:
             text = secrets.token_bytes(KEY_BYTES).hex().encode()
@@ -43,7 +43,7 @@ class CompiledCache:
             except OSError as error:
                 raise Unavailable(f"{path}: cannot be written: {error}") from error
         try:
-            return cls(directory, bytes.fromhex(text.decode("ascii")))
+            return bytes.fromhex(text.decode("ascii"))
         except ValueError:
             raise Unavailable(f"{path}: not a key; remove it for a fresh one") from None
 
@@ -60,6 +60,7 @@ class CompiledCache:
 
     def put(self, engine: str, module_sha256: str, code: bytes) -> None:
         """Keep the code.  Raises OSError."""
+        private.make_directory(self._directory)
         path = self._path(engine, module_sha256)
         private.create_file(path, self._mac(engine, module_sha256, code) + code)
         kept = sorted(self._directory.glob("*.code"), key=lambda each: each.stat().st_mtime_ns)

@@ -43,6 +43,7 @@ from palyra.net.services import Peer as PeerFacts
 from palyra.net.services import Services
 from palyra.net.tokens import authenticate, digest_token
 from tests.net.fake_registry import FakeAgents, FakeChannels
+from tests.net.fake_skills import FakeSkills
 from tests.net.fake_store import FakeJournal, FakeStore, run_record
 from tests.net.memory_peer import MemoryTransport, Peer
 
@@ -262,6 +263,7 @@ class Daemon:
         self.gateway = FakeGateway(self.store)
         self.agents = FakeAgents(self.store)
         self.channels = FakeChannels(self.store)
+        self.skills = FakeSkills()
         self.hub = Hub(wire)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
@@ -276,6 +278,7 @@ class Daemon:
             gateway=self.gateway,
             agents=self.agents,
             channels=self.channels,
+            skills=self.skills,
             hub=self.hub,
             journal=self.journal,
             receipts=Receipts(self.journal, lambda: self.now_ms),

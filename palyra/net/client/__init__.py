@@ -17,6 +17,7 @@ from palyra.net.client.feed import CaughtUp, Dropped, Item, Progress, Reset, Tap
 from palyra.net.client.race import wait_any
 from palyra.net.client.registry import Agent, Channel, Pairing
 from palyra.net.client.replies import RunView, TapePage, Token
+from palyra.net.client.skills import Skill, SkillAudit
 from palyra.net.client.subscription import Inbox, Notice, Subscription
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "Reset",
     "RunOptions",
     "RunView",
+    "Skill",
+    "SkillAudit",
     "Subscription",
     "TapeEvent",
     "TapePage",

@@ -6,7 +6,7 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from palyra.core.records import MemoryScope, PairingMode, PairingState
-from palyra.net.client.requests import Requests
+from palyra.net.client.skills import Skills
 
 ALL_TOOLS = ("*",)
 
@@ -92,7 +92,7 @@ class PairingsWanted(TypedDict, total=False):
     limit: int | None
 
 
-class Registry(Requests):
+class Registry(Skills):
     """Who answers, and what may come in where."""
 
     # --- agents ---

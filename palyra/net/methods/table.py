@@ -7,6 +7,7 @@ from palyra.net.methods import (
     connect,
     run,
     session,
+    skill,
     system,
     tape,
     token,
@@ -14,7 +15,7 @@ from palyra.net.methods import (
 )
 from palyra.net.methods.method import AnyMethod
 
-_GROUPS = (connect, system, run, tape, approval, session, agent, channel, tool, token)
+_GROUPS = (connect, system, run, tape, approval, session, agent, channel, tool, skill, token)
 
 METHODS: dict[str, AnyMethod] = {
     method.name: method for group in _GROUPS for method in group.METHODS

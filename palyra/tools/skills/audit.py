@@ -1,24 +1,12 @@
 """The audit: whether a package may be installed, and whether an installed one is still itself."""
 
-import msgspec
-
 from palyra.core.skill_package import IsSigned, Package, read_package
-from palyra.core.skills import Shelf, SkillRecord, SkillRefused, kinds_of, version_key
+from palyra.core.skills import Audit, Shelf, SkillRecord, SkillRefused, kinds_of, version_key
 from palyra.tools.wasm.limits import GuestFailure
 from palyra.tools.wasm.runtime import check_module
 from palyra.tools.wasm.sections import read_outline
 
 DAMAGED = "the package on disk is not the one that was installed"
-
-
-class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said of an installed skill now."""
-
-    skill: SkillRecord
-    problems: tuple[str, ...] = ()  # none: it is what was installed, and keeps to what it declares
-    imports: tuple[str, ...] = ()
-    functions: int = 0
-    module_bytes: int = 0
 
 
 def check_declared(package: Package) -> None:

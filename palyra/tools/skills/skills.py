@@ -17,6 +17,8 @@ from palyra.core.ports import NowMs, RunBlocking
 from palyra.core.skill_package import IsSigned, Package, read_package
 from palyra.core.skills import (
     MODULE,
+    Audit,
+    InstallSkill,
     Shelf,
     SkillRecord,
     SkillRefused,
@@ -26,7 +28,6 @@ from palyra.core.skills import (
 from palyra.errors import IllegalState, NotFound, TooLarge, Unavailable
 from palyra.tools.skills.audit import (
     DAMAGED,
-    Audit,
     audit_package,
     check_declared,
     check_publisher,
@@ -50,14 +51,6 @@ class Store(Protocol):
     def find_package(self, digest: str) -> bytes | None: ...
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator says when installing."""
-
-    sha256: str  # of the package, uploaded before
-    granted: tuple[str, ...] = ()
-    trust_key: str | None = None  # the publisher's key, told by other means
-
-
 class Skills:
     """All skills of the daemon."""
 
@@ -79,12 +72,20 @@ class Skills:
         self._run_blocking = run_blocking
         self._on_change = on_change
         self._shelf = Shelf()
+        self.obstacle = "skills were not read yet"  # "": they can be changed
         self._uploads = Uploads()
         self._changing = trio.Lock()  # not an actor: calls only read, and changes are rare
 
-    async def open(self) -> None:
-        """Read what is installed.  Raises Unavailable."""
-        self._set(await self._run_blocking(self._store.read))
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Read what is installed, and be there.  Skills that cannot be read are none."""
+        try:
+            self._set(await self._run_blocking(self._store.read))
+            self.obstacle = ""
+        except Unavailable as error:
+            self.obstacle = error.message
+            log.error("there are no skills", reason=error.message)  # noqa: TRY400 - said whole
+        task_status.started()
+        await trio.sleep_forever()
 
     @property
     def enabled(self) -> list[SkillRecord]:
@@ -104,6 +105,10 @@ class Skills:
         caller.require("skills:read")
         return [self._shelf.skills[skill_id] for skill_id in sorted(self._shelf.skills)]
 
+    def find_obstacle(self) -> str:
+        """Why no skill can be called; "" when they can, or when nothing was tried yet."""
+        return self.obstacle or self._runtime.pool.obstacle
+
     def get(self, caller: Caller, skill_id: str) -> SkillRecord:
         """One.  Raises NotFound."""
         caller.require("skills:read")
@@ -114,7 +119,7 @@ class Skills:
         caller.require("skills:write")
         return self._uploads.take(sha256, offset, chunk)
 
-    async def install(self, caller: Caller, wanted: Wanted) -> SkillRecord:
+    async def install(self, caller: Caller, wanted: InstallSkill) -> SkillRecord:
         """Install an uploaded package, or another version of an installed skill; enabled at once.
 
         Raises SkillRefused with the reason, Conflict, Unavailable when no worker can compile it.
@@ -235,7 +240,9 @@ class Skills:
         )
 
     async def _write(self, shelf: Shelf) -> None:
-        """On disk, then in memory."""
+        """On disk, then in memory.  Raises Unavailable."""
+        if self.obstacle:
+            raise Unavailable(self.obstacle)
         await self._run_blocking(self._store.write, shelf)
         self._set(shelf)
 

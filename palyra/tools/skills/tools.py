@@ -13,7 +13,6 @@ from palyra.tools.skills.output import read_output, render_input
 from palyra.tools.wasm.limits import GuestFailure, GuestLimits
 from palyra.tools.wasm.runtime import Guest, Runtime
 
-ENFORCEMENT = "A+wasmtime"
 FindPackage = Callable[[SkillRecord], bytes | None]
 ReportDamage = Callable[[SkillRecord], Awaitable[None]]
 
@@ -40,9 +39,7 @@ class SkillTools:
         return [
             AsyncTool(spec, _Runner(self, record, tool).run)
             for record in records
-            for spec, tool in zip(
-                tool_specs(record, ENFORCEMENT), record.manifest.tools, strict=True
-            )
+            for spec, tool in zip(tool_specs(record), record.manifest.tools, strict=True)
         ]
 
     async def call(

@@ -79,6 +79,11 @@ def worker_command() -> Command:
     )
 
 
+def no_workers() -> AbstractAsyncContextManager[Process]:
+    """`Launch` where there is no sandbox: WASM runs in its jail or not at all."""
+    raise Unavailable("there is no sandbox of level A for WASM workers (see `palyra doctor`)")
+
+
 class JailedWorkers:
     """`Launch` over the sandbox."""
 

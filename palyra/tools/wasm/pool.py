@@ -35,8 +35,13 @@ class _Seat:
 class WorkerPool:
     """Workers to borrow."""
 
-    def __init__(self, launch: Launch, on_change: Callable[[], None] = lambda: None) -> None:
-        """`on_change` is told when workers become available, and when there are none any more."""
+    def __init__(
+        self, launch: Launch, on_change: Callable[[], None] = lambda: None, obstacle: str = ""
+    ) -> None:
+        """`on_change` is told when workers become available, and when there are none any more.
+
+        `obstacle`: why there will be none; nobody keeps a worker then.
+        """
         self._launch = launch
         self._on_change = on_change
         self._seats: list[_Seat] = []
@@ -45,7 +50,7 @@ class WorkerPool:
         self._changed = trio.Event()
         self._wanted = trio.Event()
         self.is_available = False  # whether workers can be had, as far as is known
-        self.obstacle = ""  # why not
+        self.obstacle = obstacle  # why not
 
     def want(self) -> None:
         """From now on workers stand ready.  Before, a daemon without skills has none."""

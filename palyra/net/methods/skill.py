@@ -1,0 +1,200 @@
+"""skill.*: WASM skills.  Operators only."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.skills import Audit, InstallSkill, SkillRecord, SkillState, tool_specs
+from palyra.core.tools import Risk, ToolClass
+from palyra.net.methods.method import Call, Method, Mutation, Result, at_once
+from palyra.net.params import NoParams, Params
+
+MAX_CHUNK_BYTES = 262_144
+SkillId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+
+
+class SkillNamed(Params, frozen=True, kw_only=True):
+    """One skill."""
+
+    id: SkillId
+
+
+class SkillUpload(Params, frozen=True, kw_only=True):
+    """The next bytes of a package, in base64; the digest is that of the whole."""
+
+    sha256: Sha256
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+    chunk: Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_CHUNK_BYTES)]
+
+
+class SkillInstall(Mutation, frozen=True, kw_only=True):
+    """An uploaded package, and what it is granted of what it declares."""
+
+    sha256: Sha256
+    grant: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=300)], ...], msgspec.Meta(max_length=32)
+    ] = ()
+    trust_key: Sha256 | None = None  # the publisher's key in hex, told by other means
+
+
+class SkillQuarantine(Mutation, frozen=True, kw_only=True):
+    """One skill that must not be called."""
+
+    id: SkillId
+    reason: Reason
+
+
+class SkillChange(Mutation, frozen=True, kw_only=True):
+    """One skill, to be enabled or removed."""
+
+    id: SkillId
+
+
+class Uploaded(Result, frozen=True, kw_only=True):
+    """How much of the package is there."""
+
+    size: int
+
+
+class SkillToolShown(Result, frozen=True, kw_only=True):
+    """One tool of a skill, as the catalogue has it."""
+
+    name: str
+    description: str
+    tool_class: ToolClass
+    risk: Risk
+
+
+class SkillShown(Result, frozen=True, kw_only=True):
+    """An installed skill."""
+
+    id: str
+    version: str
+    publisher: str
+    public_key: str
+    package_sha256: str
+    description: str
+    state: SkillState
+    tools: list[SkillToolShown]
+    capabilities: tuple[str, ...]  # declared
+    granted: tuple[str, ...]
+    installed_ms: int
+    changed_ms: int
+    changed_by: str
+    reason: str = ""
+
+
+class SkillList(Result, frozen=True, kw_only=True):
+    """All skills by id; `obstacle` says why none can be called, "" when they can."""
+
+    skills: list[SkillShown]
+    obstacle: str
+
+
+class SkillAudited(Result, frozen=True, kw_only=True):
+    """What the package is now; no problems: what was installed, and it keeps to its manifest."""
+
+    skill: SkillShown
+    problems: tuple[str, ...]
+    imports: tuple[str, ...]
+    functions: int
+    module_bytes: int
+
+
+def list_(call: Call, _params: NoParams) -> SkillList:
+    skills = call.services.skills
+    found = skills.list_all(call.caller)
+    return SkillList(skills=[_show(record) for record in found], obstacle=skills.find_obstacle())
+
+
+def get(call: Call, params: SkillNamed) -> SkillShown:
+    return _show(call.services.skills.get(call.caller, params.id))
+
+
+def upload(call: Call, params: SkillUpload) -> Uploaded:
+    size = call.services.skills.upload(call.caller, params.sha256, params.offset, params.chunk)
+    return Uploaded(size=size)
+
+
+async def install(call: Call, params: SkillInstall) -> SkillShown:
+    wanted = InstallSkill(sha256=params.sha256, granted=params.grant, trust_key=params.trust_key)
+
+    async def effect() -> SkillShown:
+        return _show(await call.services.skills.install(call.caller, wanted))
+
+    return await call.once(SkillShown, effect)
+
+
+async def audit(call: Call, params: SkillNamed) -> SkillAudited:
+    found: Audit = await call.services.skills.audit(call.caller, params.id)
+    return SkillAudited(
+        skill=_show(found.skill),
+        problems=found.problems,
+        imports=found.imports,
+        functions=found.functions,
+        module_bytes=found.module_bytes,
+    )
+
+
+async def quarantine(call: Call, params: SkillQuarantine) -> SkillShown:
+    async def effect() -> SkillShown:
+        skills = call.services.skills
+        return _show(await skills.quarantine(call.caller, params.id, params.reason))
+
+    return await call.once(SkillShown, effect)
+
+
+async def enable(call: Call, params: SkillChange) -> SkillShown:
+    async def effect() -> SkillShown:
+        return _show(await call.services.skills.enable(call.caller, params.id))
+
+    return await call.once(SkillShown, effect)
+
+
+async def remove(call: Call, params: SkillChange) -> SkillShown:
+    async def effect() -> SkillShown:
+        return _show(await call.services.skills.remove(call.caller, params.id))
+
+    return await call.once(SkillShown, effect)
+
+
+def _show(record: SkillRecord) -> SkillShown:
+    manifest = record.manifest
+    return SkillShown(
+        id=manifest.id,
+        version=manifest.version,
+        publisher=manifest.publisher,
+        public_key=record.public_key,
+        package_sha256=record.package_sha256,
+        description=manifest.description,
+        state=record.state,
+        tools=[
+            SkillToolShown(
+                name=spec.name,
+                description=spec.description,
+                tool_class=spec.tool_class,
+                risk=spec.risk,
+            )
+            for spec in tool_specs(record)
+        ],
+        capabilities=manifest.capabilities,
+        granted=record.granted,
+        installed_ms=record.installed_ms,
+        changed_ms=record.changed_ms,
+        changed_by=record.changed_by,
+        reason=record.reason,
+    )
+
+
+METHODS = (
+    Method("skill.list", NoParams, SkillList, "skills:read", at_once(list_)),
+    Method("skill.get", SkillNamed, SkillShown, "skills:read", at_once(get)),
+    Method("skill.upload", SkillUpload, Uploaded, "skills:write", at_once(upload)),
+    Method("skill.install", SkillInstall, SkillShown, "skills:write", install),
+    Method("skill.audit", SkillNamed, SkillAudited, "skills:read", audit),
+    Method("skill.quarantine", SkillQuarantine, SkillShown, "skills:write", quarantine),
+    Method("skill.enable", SkillChange, SkillShown, "skills:write", enable),
+    Method("skill.remove", SkillChange, SkillShown, "skills:write", remove),
+)
