@@ -97,6 +97,7 @@ def decided(step: Step, call: Call, verdict: Allow | Deny, approval_id: str | No
             reason=verdict.reason,
             policies=verdict.policies,
             policy_version=verdict.version,
+            taint=step.run.is_tainted,
             approval_id=approval_id,
             grant_id=verdict.grant_id if isinstance(verdict, Allow) else None,
         )
