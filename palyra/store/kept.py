@@ -49,7 +49,8 @@ class KeptFiles:
         try:
             if self._is_due(len(content)):
                 self._sweep(len(content))
-            private.make_directory(path.parent)
+            for folder in dict.fromkeys((self.root, path.parent)):
+                private.make_directory(folder)
             _write(path, content)
         except OSError as error:
             raise Unavailable(f"{path}: cannot be written: {error.strerror}") from error

@@ -88,6 +88,8 @@ class Changes:
         not).
         """
         changed = {path: to for path, to in after.items() if to != self.before[path]}
+        if not changed:
+            return
         targets: list[_Target] = []
         is_made = False
         with ExitStack() as stack:

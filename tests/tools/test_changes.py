@@ -323,6 +323,7 @@ def test_a_file_below_a_file_cannot_be_made(workspace: Workspace) -> None:
 def test_a_rename_that_fails_otherwise_is_told(tmp_path: Path) -> None:
     """An error of the operating system that is no lack of ability comes through."""
     fd = os.open(tmp_path, os.O_RDONLY)
+    assert not renames._rename(fd, "a", "b", 99)  # what the kernel does not know
     with pytest.raises(FileNotFoundError):
         renames.swap(fd, "a", "b")
     with pytest.raises(FileNotFoundError):
