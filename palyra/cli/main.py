@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "channels": ("channels", "List, set and delete what messages may come in through."),
     "pairings": ("channels", "List, approve and revoke senders."),
     "tools": ("tools", "List what a model could call."),
+    "skills": ("skills", "Write, install, audit and quarantine WASM skills."),
     "policy": ("policy", "Explain what would happen to a call."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "status": ("status", "Show how the daemon is."),

@@ -53,22 +53,31 @@ class Package(NamedTuple):
         return self.files[MODULE]
 
 
-def build_package(
-    description: Description, files: Mapping[str, bytes], public_key: bytes, sign: Sign
-) -> bytes:
-    """The signed package of these files.  Raises SkillRefused."""
-    manifest = make_manifest(description, files)
+def build_package(description: Description, files: Mapping[str, bytes]) -> bytes:
+    """The package of these files, not signed yet.  Raises SkillRefused."""
+    package = render_package({**files, MANIFEST: make_manifest(description, files)})
+    _check_size(package)
+    return package
+
+
+def sign_package(package: bytes, public_key: bytes, sign: Sign) -> bytes:
+    """The package with this signature instead of the one it has, if any.  Raises SkillRefused."""
+    entries = _unpack(package)
+    manifest = entries.get(MANIFEST, b"")
+    parse_manifest(manifest)
     signature = Signature(
         public_key=public_key.hex(), signature=sign(SIGNED_PREFIX + manifest).hex()
     )
-    package = render_package(
-        {**files, MANIFEST: manifest, SIGNATURE: msgspec.json.encode(signature)}
-    )
+    signed = render_package({**entries, SIGNATURE: msgspec.json.encode(signature)})
+    _check_size(signed)
+    return signed
+
+
+def _check_size(package: bytes) -> None:
     if len(package) > MAX_PACKAGE_BYTES:
         raise SkillRefused(
             f"the package has {len(package)} bytes; the limit is {MAX_PACKAGE_BYTES}"
         )
-    return package
 
 
 def render_package(entries: Mapping[str, bytes]) -> bytes:
@@ -124,8 +133,7 @@ def _check_files(manifest: Manifest, files: Mapping[str, bytes]) -> None:
 
 def _unpack(data: bytes) -> dict[str, bytes]:
     """All entries, none larger than the package itself."""
-    if len(data) > MAX_PACKAGE_BYTES:
-        raise SkillRefused(f"the package has {len(data)} bytes; the limit is {MAX_PACKAGE_BYTES}")
+    _check_size(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             listed = archive.infolist()

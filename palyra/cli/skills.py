@@ -1,0 +1,186 @@
+"""`palyra skills`: WASM skills, from a template to a tool."""
+
+from pathlib import Path
+
+import click
+
+from palyra.cli.exits import FAILED, Stop
+from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.cli.skill_files import TEMPLATES, make_folder, pack_folder, sign_file
+from palyra.cli.tape import read_bytes
+from palyra.net.client import Skill
+
+COLUMNS = ("SKILL", "VERSION", "PUBLISHER", "STATE", "TOOLS", "CHANGED")
+_FILE = click.Path(path_type=Path)
+
+
+@click.group()
+def skills() -> None:
+    """Write, install, audit and quarantine WASM skills."""
+
+
+# --- for who writes them
+
+
+@skills.command("init")
+@click.argument("folder", type=_FILE)
+@click.option("--template", type=click.Choice(TEMPLATES), default="wat", show_default=True)
+@click.option("--id", "skill_id", help="Its name; else the folder's.")
+def init(folder: Path, template: str, skill_id: str | None) -> None:
+    """Make a folder with a skill to begin from."""
+    make_folder(folder, template, skill_id or folder.resolve().name)
+    say(f"{folder} is made; see docs/skills.md for how to go on")
+
+
+@skills.command()
+@click.argument("folder", type=_FILE, default=Path())
+@click.option("--out", "-o", type=_FILE, help="The package; else ID-VERSION.zip.")
+def build(folder: Path, out: Path | None) -> None:
+    """Make a package of a folder, not signed yet."""
+    description, package = pack_folder(folder)
+    path = out or Path(f"{description.id}-{description.version}.zip")
+    _write(path, package)
+    say(f"{path}: {len(description.tools)} tools, {len(package)} bytes")
+
+
+@skills.command()
+@click.argument("package", type=_FILE)
+@click.option("--key", type=_FILE, required=True, help="File with the publisher's private key.")
+@click.option("--create", is_flag=True, help="Make the key if there is none.")
+def sign(package: Path, key: Path, *, create: bool) -> None:
+    """Sign a package as its publisher, in place."""
+    signed, public_key = sign_file(package, key, may_create=create)
+    _write(package, signed)
+    say(f"{package} is signed with {public_key}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise Stop(f"{path}: {error.strerror}", "name a file that can be written") from None
+
+
+# --- for who runs the daemon
+
+
+@skills.command()
+@click.argument("package", type=_FILE)
+@click.option("--grant", multiple=True, help="A capability that it declares, once for each.")
+@click.option("--trust-key", help="The publisher's public key in hex, told by other means.")
+@shared_options
+def install(options: Options, package: Path, grant: tuple[str, ...], trust_key: str | None) -> None:
+    """Install a package; what it declares and is not granted is denied to it."""
+    data = read_bytes(package)
+    made = talk(
+        options, lambda client: client.install_skill(data, grant=grant, trust_key=trust_key)
+    )
+    if options.as_json:
+        print_json(made)
+        return
+    say(f"{made.id} {made.version} of {made.publisher} is installed: {_tools(made)}")
+    missing = [each for each in made.capabilities if each not in made.granted]
+    if missing:
+        say(f"not granted: {', '.join(missing)}", dim=True)
+
+
+@skills.command("list")
+@shared_options
+def list_(options: Options) -> None:
+    """List skills."""
+    found = talk(options, lambda client: client.list_skills())
+    if options.as_json:
+        print_json(found)
+        return
+    print_table(COLUMNS, [_row(skill) for skill in found.skills], empty="no skills")
+    if found.obstacle:
+        say(f"none can be called: {found.obstacle}", fg="yellow")
+
+
+def _row(skill: Skill) -> tuple[object, ...]:
+    return (
+        skill.id,
+        skill.version,
+        skill.publisher,
+        skill.state,
+        len(skill.tools),
+        age(skill.changed_ms),
+    )
+
+
+@skills.command()
+@click.argument("skill_id")
+@shared_options
+def show(options: Options, skill_id: str) -> None:
+    """Show one skill."""
+    skill = talk(options, lambda client: client.get_skill(skill_id))
+    if options.as_json:
+        print_json(skill)
+        return
+    print_table(COLUMNS, [_row(skill)], empty="")
+    say(skill.description)
+    if skill.reason:
+        say(f"quarantined by {skill.changed_by}: {skill.reason}", fg="yellow")
+    say(f"declares: {', '.join(skill.capabilities) or 'nothing'}")
+    say(f"granted:  {', '.join(skill.granted) or 'nothing'}")
+    say(f"key:      {skill.public_key}")
+    say(f"package:  {skill.package_sha256}")
+    rows = [(tool.name, tool.tool_class, tool.risk, tool.description) for tool in skill.tools]
+    print_table(("TOOL", "CLASS", "RISK", "DESCRIPTION"), rows, empty="")
+
+
+@skills.command()
+@click.argument("skill_id")
+@shared_options
+def audit(options: Options, skill_id: str) -> None:
+    """Check an installed skill anew; exits with 1 if anything is wrong."""
+    found = talk(options, lambda client: client.audit_skill(skill_id))
+    if options.as_json:
+        print_json(found)
+    elif found.problems:
+        for problem in found.problems:
+            say(problem, fg="red")
+    else:
+        imports = ", ".join(found.imports) or "nothing"
+        say(f"{skill_id} is what was installed", fg="green")
+        say(f"{found.functions} functions, {found.module_bytes} bytes, imports {imports}")
+    if found.problems:
+        raise SystemExit(FAILED)
+
+
+@skills.command()
+@click.argument("skill_id")
+@click.option("--reason", required=True, help="Why; shown to whoever looks.")
+@shared_options
+def quarantine(options: Options, skill_id: str, reason: str) -> None:
+    """Take a skill's tools away until it is enabled again."""
+    changed = talk(options, lambda client: client.quarantine_skill(skill_id, reason))
+    _confirm(options, changed, "is quarantined")
+
+
+@skills.command()
+@click.argument("skill_id")
+@shared_options
+def enable(options: Options, skill_id: str) -> None:
+    """Let a quarantined skill be called again, if an audit finds nothing."""
+    _confirm(options, talk(options, lambda client: client.enable_skill(skill_id)), "is enabled")
+
+
+@skills.command()
+@click.argument("skill_id")
+@shared_options
+def remove(options: Options, skill_id: str) -> None:
+    """Remove a skill; its publisher's key stays known."""
+    _confirm(options, talk(options, lambda client: client.remove_skill(skill_id)), "is removed")
+
+
+def _confirm(options: Options, skill: Skill, what: str) -> None:
+    if options.as_json:
+        print_json(skill)
+    else:
+        say(f"{skill.id} {skill.version} {what}")
+
+
+def _tools(skill: Skill) -> str:
+    return ", ".join(tool.name for tool in skill.tools)
