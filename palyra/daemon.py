@@ -102,7 +102,8 @@ class Daemon:
         """`tools` come beside the built-in ones."""
         self.config = config
         self.host = host or Host()
-        self.toolset = build_toolset(config, self.host, tools)
+        self.redactor = Redactor([operator_token])
+        self.toolset = build_toolset(config, self.host, self.redactor, tools)
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: wire.State = "starting"
@@ -112,9 +113,7 @@ class Daemon:
         )
         self.directory = Directory()
         self.loop_lag = LoopLag()
-        self.office = self._build_office(
-            operator_token, models or {"scripted": scripted_model(config)}
-        )
+        self.office = self._build_office(models or {"scripted": scripted_model(config)})
         self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
         self.sessions = Sessions(self.office, self.work)
         self.gateway = Gateway(self.office, self.sessions)
@@ -128,13 +127,13 @@ class Daemon:
 
     # --- wiring
 
-    def _build_office(self, operator_token: str, models: Mapping[str, LanguageModel]) -> Office:
+    def _build_office(self, models: Mapping[str, LanguageModel]) -> Office:
         config = self.config
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
         approvals = Approvals()
         grants = Grants(self.journal, self.host.now_ms)
-        redactor = Redactor([operator_token])
+        redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = Limits(
             wall_ms=config.runs.wall_ms,
@@ -146,6 +145,7 @@ class Daemon:
             journal=self.journal,
             hub=self.hub,
             toolbox=toolbox,
+            artifacts=self.toolset.artifacts,
             gate=Gate(toolbox, self.policy, approvals.count, grants.find),
             models=models,
             agents=agents,
@@ -179,6 +179,7 @@ class Daemon:
         server = self.config.server
         return Services(
             gateway=self.gateway,
+            grants=self.office.grants,
             agents=self.office.agents,
             channels=self.office.channels,
             skills=self.toolset.skills,

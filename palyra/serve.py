@@ -57,8 +57,8 @@ async def serve(config: Config, *, ready: OnReady | None = None, is_stdio: bool 
 async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> None:
     with DataDirectory(config.paths.data_dir) as data:
         keys, token = KeyRing.open(data.keys), read_operator_token(data.keys, new_token)
-        logs.setup(config.logging, Redactor([token]))
         daemon = Daemon(config, keys=keys, operator_token=token)
+        logs.setup(config.logging, daemon.redactor)  # which learns what the daemon learns
         daemon.abandon = _abandon
         edge = daemon.build_edge()
         await edge.binding.prepare()

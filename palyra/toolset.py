@@ -12,6 +12,7 @@ from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Supervisor
 from palyra.config import Config
 from palyra.core.ports import Artifacts
+from palyra.core.redact import Redactor
 from palyra.parts import Host, file_stores
 from palyra.skillset import build_skillset
 from palyra.tools.artifacts import artifact_tool
@@ -22,9 +23,10 @@ from palyra.tools.confine import Workspace
 from palyra.tools.files import file_tools
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.search import search_tools
-from palyra.tools.skills.doors import Doors
 from palyra.tools.skills.skills import Skills
+from palyra.tools.web.fetch import web_tools
 from palyra.tools.writes import write_tools
+from palyra.webset import build_webset
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +49,31 @@ class Toolset:
         return Supervisor("services", self.services, strategy="one_for_one").child_spec()
 
 
-def build_toolset(config: Config, host: Host, more: Iterable[Tool] = ()) -> Toolset:
+def build_toolset(
+    config: Config, host: Host, redactor: Redactor, more: Iterable[Tool] = ()
+) -> Toolset:
     """The tools of the configuration; `more` come beside the built-in ones.
 
-    Raises InvalidParams for a workspace that cannot be one.  Nothing that needs processes, sockets
-    or a real clock is made for a host that is closed.
+    Secrets that they use are taught to the redactor.  Raises InvalidParams for a workspace or
+    another setting that cannot be kept.  Nothing that needs processes, sockets or a real clock is
+    made for a host that is closed.
     """
     workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
     artifacts, kept = file_stores(config, host)
     checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
+    webset = build_webset(config, host, redactor.learn)
     tools = [
         *basic_tools(),
         *file_tools(workspace),
         *search_tools(workspace),
         *write_tools(workspace, checkpoints.keep_for),
         artifact_tool(artifacts),
+        *([] if host.is_closed else web_tools(webset.web)),
         *more,
     ]
     toolbox = Toolbox(tools, host.run_blocking)
     sandbox = None if host.is_closed else Sandbox(host.new_thread("sandbox"))
-    skills, services = build_skillset(config, host, toolbox, sandbox, Doors())
+    skills, services = build_skillset(config, host, toolbox, sandbox, webset.doors())
+    if not host.is_closed:
+        services = [*webset.services, *services]
     return Toolset(toolbox, workspace, artifacts, checkpoints, skills, [*services])

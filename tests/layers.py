@@ -26,9 +26,12 @@ MAY_IMPORT = {
     "sections": frozenset({"core"}),
     "config": frozenset({"core", "sections"}),
     "parts": frozenset({"core", "store", "tools", "models", "actors", "config"}),
+    "webset": frozenset(
+        {"core", "store", "tools", "actors", "config", "sections", "parts", "secrets"}
+    ),
     "skillset": frozenset({"core", "store", "tools", "actors", "config", "parts"}),
     "toolset": frozenset(
-        {"core", "store", "tools", "actors", "config", "sections", "parts", "secrets", "skillset"}
+        {"core", "store", "tools", "actors", "config", "parts", "skillset", "webset"}
     ),
     "daemon": frozenset(
         {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts", "toolset"}

@@ -32,13 +32,13 @@ class Redactor:
         self._known = frozenset(known_secrets)
         self._compile()
 
-    def learn(self, secret: str) -> None:
-        """From the return on this secret is a known one; a stream begun before does not know it.
+    def learn(self, *secrets: str) -> None:
+        """From the return on these are known; a stream begun before does not know them.
 
-        For one thread.  The first time takes some milliseconds for all expressions.
+        For one thread.  What is new takes some milliseconds, for all of it together.
         """
-        if secret not in self._known:
-            self._known |= {secret}
+        if not self._known.issuperset(secrets):
+            self._known |= frozenset(secrets)
             self._compile()
 
     def _compile(self) -> None:

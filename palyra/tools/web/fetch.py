@@ -5,7 +5,7 @@ again after a crash, sending may not (docs/decisions/0013-fetching.md).
 """
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 
 import trio
@@ -91,13 +91,13 @@ SEND = ToolSpec(
     enforcement="egress",
 )
 
-FindSecret = Callable[[str], str]  # of a reference; blocks
+FindSecret = Callable[[str], Awaitable[str]]  # of a reference; teaches the redactor
 
 
 class Web:
     """Requests by the rules of http_fetch, for its tools and for whoever else a model acts through.
 
-    `find_secret` resolves a credential's reference (and teaches the redactor); it may block.
+    `find_secret` resolves a credential's reference.
     """
 
     def __init__(
@@ -137,19 +137,28 @@ class Web:
                 is_failure=answer.status >= _FIRST_ERROR_STATUS,
                 trust="external_untrusted",
             )
-        raise TooSlow(f"{request.url.host}: no whole answer within {DEADLINE_S:g} s")
+        raise _too_slow(request)
+
+    async def exchange(self, request: WebRequest) -> Answer:
+        """One answer, to which no redirect is followed.  Raises as `fetch` does."""
+        with trio.move_on_after(DEADLINE_S):
+            return await self._send(request)
+        raise _too_slow(request)
 
     async def _follow(self, request: WebRequest) -> tuple[WebRequest, Answer]:
         """The last request and its answer, once no redirect is left to follow."""
         for _ in range(MAX_REDIRECTS + 1):
-            self.check(request)
-            client = HttpClient(self._dialler.dial, await self._context(request), BODY_CAP_BYTES)
-            answer = await client.send(request, await self._secret(request), _check_head(request))
+            answer = await self._send(request)
             location = answer.find("location")
             if answer.status not in REDIRECTS or not location:
                 return request, answer
             request = follow(request, answer.status, location)
         raise Unavailable(f"more than {MAX_REDIRECTS} redirects")
+
+    async def _send(self, request: WebRequest) -> Answer:
+        self.check(request)
+        client = HttpClient(self._dialler.dial, await self._context(request), BODY_CAP_BYTES)
+        return await client.send(request, await self._secret(request), _check_head(request))
 
     async def _context(self, request: WebRequest) -> ssl.SSLContext | None:
         return await self._run_blocking(self._tls) if request.url.scheme == "https" else None
@@ -158,8 +167,12 @@ class Web:
         if not request.credential:
             return ()
         found = find_credential(request.credential, request.url, self._credentials, self.rules)
-        value = await self._run_blocking(self._find_secret, found.secret)
+        value = await self._find_secret(found.secret)
         return ((found.header.lower(), found.prefix + value),)
+
+
+def _too_slow(request: WebRequest) -> TooSlow:
+    return TooSlow(f"{request.url.host}: no whole answer within {DEADLINE_S:g} s")
 
 
 def _check_head(request: WebRequest) -> Callable[[int, Headers], None]:

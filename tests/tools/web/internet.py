@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -114,7 +115,7 @@ def a_web(
         internet.dialler(rules or ReachRules()),
         here,
         credentials={credential.name: credential for credential in credentials},
-        find_secret=lambda reference: (secrets or {})[reference],
+        find_secret=partial(here, (secrets or {}).__getitem__),
     )
 
 

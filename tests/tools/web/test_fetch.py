@@ -375,6 +375,23 @@ async def test_post_becomes_get(internet: Internet, status: int) -> None:
     assert b"content-length" not in second.lower()
 
 
+async def test_one_exchange_follows_nothing(internet: Internet, autojump_clock: MockClock) -> None:
+    """The redirect is the answer; rules and deadline are the same."""
+    web = a_web(internet)
+    internet.serve = replies(a_redirect("/b"))
+    answer = await web.exchange(get("http://e.example/"))
+    assert (302, "/b") == (answer.status, answer.find("location"))
+    with pytest.raises(Unreachable):
+        await web.exchange(get("http://127.0.0.1/"))
+
+    async def hang(_stream: trio.abc.Stream, _request: bytes) -> None:
+        await trio.sleep_forever()
+
+    internet.serve = hang
+    with pytest.raises(TooSlow):
+        await web.exchange(get("http://e.example/"))
+
+
 # --- credentials -----------------------------------------------------------------------------------
 
 

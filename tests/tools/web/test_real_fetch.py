@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 def open_web(port: int, ca_file: str = "") -> Web:
     """A client that may contact localhost at that port."""
     rules = ReachRules(opened=parse_opened([f"localhost:{port}", f"127.0.0.1:{port}"]))
-    return Web(Dialler(rules), run_sync, find_secret=str, ca_file=ca_file)
+    return Web(Dialler(rules), run_sync, find_secret=partial(run_sync, str), ca_file=ca_file)
 
 
 async def say_hello(stream: trio.abc.Stream) -> None:
@@ -66,7 +66,9 @@ async def test_a_server_on_loopback_is_closed_by_default(nursery: trio.Nursery) 
 
     listeners = await nursery.start(partial(trio.serve_tcp, note, 0, host="127.0.0.1"))
     port = listeners[0].socket.getsockname()[1]
-    web = Web(Dialler(ReachRules(ports=frozenset({port}))), run_sync, find_secret=str)
+    web = Web(
+        Dialler(ReachRules(ports=frozenset({port}))), run_sync, find_secret=partial(run_sync, str)
+    )
     for host in ("localhost", "127.0.0.1"):
         with pytest.raises(Unreachable, match="loopback"):
             await web.fetch(get(f"http://{host}:{port}/"))
@@ -141,6 +143,7 @@ async def test_a_closed_port() -> None:
 
 BOMB = """
 import gzip, json, resource, sys, trio, zlib
+from functools import partial
 from palyra.actors.blocking import run_sync
 from palyra.core.reach import ReachRules, parse_opened
 from palyra.tools.web.dial import Dialler
@@ -169,7 +172,7 @@ async def main():
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
         port = listeners[0].socket.getsockname()[1]
         rules = ReachRules(opened=parse_opened([f"localhost:{port}"]))
-        web = Web(Dialler(rules), run_sync, find_secret=str)
+        web = Web(Dialler(rules), run_sync, find_secret=partial(run_sync, str))
         await web.fetch(get(f"http://localhost:{port}/"))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(10):

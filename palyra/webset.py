@@ -1,0 +1,93 @@
+"""The daemon's ways out: what may be reached, by which credentials, and where secrets come from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from palyra.actors.child import ChildSpec
+from palyra.config import Config
+from palyra.core.credentials import Credential
+from palyra.core.hosts import normal_host
+from palyra.core.reach import ReachRules, parse_opened
+from palyra.core.secret_reference import parse_reference
+from palyra.errors import InvalidParams
+from palyra.parts import Host
+from palyra.secrets.keeper import SecretKeeper
+from palyra.secrets.resolver import Resolver
+from palyra.sections import FetchCredential
+from palyra.tools.skills.doors import Doors, FetchReply, FetchRequest
+from palyra.tools.web.dial import Dialler
+from palyra.tools.web.fetch import Web
+from palyra.tools.web.request import read_request
+
+
+class Webset(NamedTuple):
+    """Requests, secrets, and the services that they need."""
+
+    web: Web
+    secrets: SecretKeeper
+    services: Sequence[ChildSpec]
+
+    def doors(self) -> Doors:
+        """What guests of skills reach, as far as each was granted."""
+        return Doors(fetch=self._fetch, find_secret=self.secrets.find_in_vault)
+
+    async def _fetch(self, request: FetchRequest) -> FetchReply:
+        """One answer; a redirect is the guest's to follow, for its host must be granted too."""
+        body = {"body": request.body} if request.body else {}
+        arguments = {"url": request.url, "method": request.method, "headers": request.headers}
+        answer = await self.web.exchange(read_request({**arguments, **body}))
+        return FetchReply(
+            status=answer.status,
+            headers=dict(answer.headers),
+            body=answer.body.decode("utf-8", "replace"),
+            is_cut=answer.is_cut,
+        )
+
+
+def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webset:
+    """As the configuration has it; `learn` teaches the redactor.
+
+    Raises InvalidParams for a setting that cannot be kept.
+    """
+    data = config.paths.data_dir
+    resolver = Resolver(data, data / "keys", passphrase=config.secrets.passphrase)
+    secrets = SecretKeeper(resolver, host.run_blocking, learn)
+    credentials = read_credentials(config.fetch.credentials)
+    web = Web(
+        Dialler(reach_rules(config)),
+        host.run_blocking,
+        credentials=credentials,
+        find_secret=secrets.find,
+        ca_file=config.fetch.ca_file,
+    )
+    named = [credential.secret for credential in credentials.values()]
+    return Webset(
+        web, secrets, [ChildSpec("secrets", partial(secrets.learn_known, named), "transient")]
+    )
+
+
+def reach_rules(config: Config) -> ReachRules:
+    """Where requests may go.  Raises InvalidParams."""
+    return ReachRules(
+        ports=frozenset(config.fetch.ports), opened=parse_opened(config.fetch.private)
+    )
+
+
+def read_credentials(configured: Sequence[FetchCredential]) -> Mapping[str, Credential]:
+    """The credentials by name.  Raises InvalidParams."""
+    found: dict[str, Credential] = {}
+    for each in configured:
+        if not each.name or each.name in found:
+            raise InvalidParams(
+                f"fetch.credentials: every one needs a name of its own, not {each.name!r}",
+                field="fetch.credentials",
+            )
+        found[each.name] = Credential(
+            name=each.name,
+            secret=parse_reference(each.secret).text,
+            host=normal_host(each.host),
+            header=each.header.lower(),
+            prefix=each.prefix,
+        )
+    return found

@@ -1,0 +1,65 @@
+"""Secrets inside the daemon: found, and known to the redactor before anybody has them."""
+
+from pathlib import Path
+
+import pytest
+import structlog
+
+from palyra.core.redact import Redactor
+from palyra.errors import NotFound
+from palyra.secrets.keeper import SecretKeeper
+from palyra.secrets.resolver import Resolver
+from tests.tools.web.internet import here
+
+FIRST, SECOND = "the-first-secret-value", "the-second-secret-value"
+
+
+def a_keeper(home: Path, redactor: Redactor, **environ: str) -> SecretKeeper:
+    """Over a data directory and an environment."""
+    resolver = Resolver(home, home / "keys", environ=environ)
+    return SecretKeeper(resolver, here, redactor.learn)
+
+
+async def test_what_is_found_is_known(tmp_path: Path) -> None:
+    """The control: before that it is a text like any other."""
+    redactor = Redactor([])
+    assert FIRST == redactor.redact_text(FIRST)[0]
+    assert FIRST == await a_keeper(tmp_path, redactor, TOKEN=FIRST).find("env:TOKEN")
+    assert "[redacted:known]" == redactor.redact_text(FIRST)[0]
+
+
+async def test_what_is_not_found_is_an_error(tmp_path: Path) -> None:
+    """Nothing is learnt."""
+    redactor = Redactor([])
+    with pytest.raises(NotFound):
+        await a_keeper(tmp_path, redactor).find("env:TOKEN")
+
+
+async def test_the_vault_by_name(tmp_path: Path) -> None:
+    """None for a name it does not have."""
+    keeper = a_keeper(tmp_path, Redactor([]))
+    Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
+    assert FIRST == await keeper.find_in_vault("KEY")
+    assert await keeper.find_in_vault("OTHER") is None
+
+
+async def test_all_that_can_be_known_is_known_from_the_start(tmp_path: Path) -> None:
+    """The vault, and what the configuration names; what cannot be found is said, unseen."""
+    redactor = Redactor([])
+    Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
+    keeper = a_keeper(tmp_path, redactor, TOKEN=SECOND, PIN="1234567")
+    with structlog.testing.capture_logs() as lines:
+        await keeper.learn_known(["env:TOKEN", "env:NONE", "env:PIN", "keyring:a/b"])
+    assert "[redacted:known] [redacted:known]" == redactor.redact_text(f"{FIRST} {SECOND}")[0]
+    assert ["env:NONE", "env:PIN"] == [line["reason"].split()[0].rstrip(":") for line in lines]
+
+
+async def test_a_damaged_vault_does_not_keep_the_daemon_down(tmp_path: Path) -> None:
+    """It is said, and everything else goes on."""
+    redactor = Redactor([])
+    Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
+    (tmp_path / "vault.sealed").write_bytes(b"{}")
+    with structlog.testing.capture_logs() as lines:
+        await a_keeper(tmp_path, redactor, TOKEN=SECOND).learn_known(["env:TOKEN"])
+    assert ["the vault cannot be read"] == [line["event"] for line in lines]
+    assert "[redacted:known]" == redactor.redact_text(SECOND)[0]
