@@ -1,4 +1,4 @@
-"""`palyra approvals`: the questions that wait for a person, and the answers."""
+"""`palyra approvals`: the questions that wait for a person, the answers, and what they grant."""
 
 from typing import Literal, get_args
 
@@ -10,7 +10,7 @@ from palyra.cli.screen import age, due, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core.commands import Resolved
 from palyra.core.display import render_json, visible
-from palyra.core.records import ApprovalRecord, ApprovalScope
+from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.net.client import Client
 
 DIGEST_CHARS = 12  # enough to compare by eye; the whole digest is what is sent
@@ -97,16 +97,76 @@ def allow(
 @approvals.command()
 @click.argument("approval_id")
 @click.option("--digest", help="Only if this is (the beginning of) what is asked.")
+@click.option(
+    "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
+)
+@click.option("--ttl", "ttl_s", type=click.IntRange(1), help="Seconds, with --scope timeboxed.")
 @click.option("--reason", default="")
 @shared_options
-def deny(options: Options, approval_id: str, digest: str | None, reason: str) -> None:
+def deny(
+    options: Options,
+    approval_id: str,
+    *,
+    digest: str | None,
+    scope: ApprovalScope,
+    ttl_s: int | None,
+    reason: str,
+) -> None:
     """Deny it; the model is told, with the reason."""
+    ttl_ms = None if ttl_s is None else ttl_s * 1000
 
     async def work(client: Client) -> Resolved:
         approval = await _get_matching(client, approval_id, digest)
-        return await client.resolve_approval(approval_id, "deny", approval.digest, reason=reason)
+        return await client.resolve_approval(
+            approval_id, "deny", approval.digest, scope=scope, ttl_ms=ttl_ms, reason=reason
+        )
 
     _print_outcome(options, talk(options, work), "deny")
+
+
+@approvals.command("grants")
+@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@shared_options
+def list_grants(options: Options, limit: int, *, everything: bool) -> None:
+    """List answers that hold for more than one call."""
+    found = talk(options, lambda client: client.list_grants(live_only=not everything, limit=limit))
+    if options.as_json:
+        print_json({"grants": found})
+        return
+    columns = ("GRANT", "ANSWER", "TOOL", "FOR", "HOLDS", "BY")
+    print_table(columns, [_grant_row(one) for one in found], empty="no grant holds")
+
+
+def _grant_row(grant: GrantRecord) -> tuple[object, ...]:
+    return (
+        grant.grant_id,
+        grant.decision,
+        visible(grant.tool),
+        visible(grant.key),
+        _term(grant),
+        visible(grant.by),
+    )
+
+
+def _term(grant: GrantRecord) -> str:
+    if grant.ended_ms is not None:
+        return f"ended {age(grant.ended_ms)} ago by {visible(grant.ended_by or '')}"
+    if grant.expires_ms is None:
+        return f"in {grant.session_id}"
+    return f"until {due(grant.expires_ms)}"
+
+
+@approvals.command()
+@click.argument("grant_id")
+@shared_options
+def revoke(options: Options, grant_id: str) -> None:
+    """End a grant: a person is asked again."""
+    grant = talk(options, lambda client: client.revoke_grant(grant_id))
+    if options.as_json:
+        print_json(grant)
+    else:
+        say(f"{grant.grant_id} has ended", fg="green")
 
 
 async def _get_matching(client: Client, approval_id: str, digest: str | None) -> ApprovalRecord:
@@ -133,10 +193,24 @@ def print_approval(approval: ApprovalRecord) -> None:
         ("why asked", visible(approval.policy_reason)),
         ("digest", approval.digest),
         ("scopes", ", ".join(approval.scopes)),
+        *_wider(approval),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")
     say("arguments, exactly as they would be used:", bold=True)
     say(render_json(msgspec.json.decode(approval.arguments)))
+    if approval.inspection is not None:
+        say("what it would meet, and must still meet when it runs:", bold=True)
+        say(render_json(approval.inspection))
+
+
+def _wider(approval: ApprovalRecord) -> list[tuple[str, str]]:
+    """What an answer is for, beside the one call."""
+    rows = []
+    if approval.grant_key:
+        rows.append(("beyond once for", f"{visible(approval.tool)}: {visible(approval.grant_key)}"))
+    if approval.covers:
+        rows.append(("covers", f"{1 + len(approval.covers)} identical calls of this turn"))
+    return rows
 
 
 def _fate(approval: ApprovalRecord) -> tuple[str, str]:
@@ -151,7 +225,8 @@ def _print_outcome(options: Options, outcome: Resolved, wanted: Literal["allow",
     if options.as_json:
         print_json(outcome)
     elif outcome.won:
-        say(f"{outcome.decision} ({outcome.scope}) is recorded", fg="green")
+        grant = f" as {outcome.grant_id}" if outcome.grant_id else ""
+        say(f"{outcome.decision} ({outcome.scope}) is recorded{grant}", fg="green")
     else:
         say(f"already settled: {outcome.decision} by {outcome.by}", fg="yellow")
     if outcome.decision != wanted:

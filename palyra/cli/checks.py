@@ -195,6 +195,13 @@ def check_daemon(options: Options) -> Check:
             detail=f"{detail}; {status.stranded_runs} open run(s) cannot go on",
             remedy="`palyra runs list` shows them as stranded, the daemon's log says why",
         )
+    if status.problems:
+        return Check(
+            name="daemon",
+            verdict="fail",
+            detail=f"{detail}; {'; '.join(status.problems)}",
+            remedy="mend what is named; `palyra policy check` checks policies without the daemon",
+        )
     return Check(name="daemon", verdict="ok", detail=detail)
 
 

@@ -112,12 +112,19 @@ def _show(asked: ApprovalRequested) -> None:
     say("  arguments, exactly as they would be used:", err=True)
     for line in render_json(asked.arguments).splitlines():
         say(f"    {line}", err=True)
+    if asked.inspection is not None:
+        say("  what it would meet, and must still meet when it runs:", err=True)
+        for line in render_json(asked.inspection).splitlines():
+            say(f"    {line}", err=True)
+    if asked.covers:
+        say(f"  the answer is for {len(asked.covers)} identical calls of this turn", err=True)
     say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
     _prompt(asked)
 
 
 def _prompt(asked: ApprovalRequested) -> None:
-    session = ", s = yes for this session" if "session" in asked.scopes else ""
+    key = visible(asked.grant_key)
+    session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
     click.echo(f"  allow it? y = yes{session}, n = no: ", nl=False, err=True)
 
 

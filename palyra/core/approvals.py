@@ -44,7 +44,7 @@ def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalR
         agent=run.accepted.agent,
         grant_key=prompt.grant_key,
         covers=prompt.covers[1:],
-        inspection=msgspec.Raw(msgspec.json.encode(prompt.inspection)),
+        inspection=prompt.inspection,
     )
 
 

@@ -4,7 +4,7 @@ A record is a projection (a fold of the tape gives it again) or, for sessions, r
 agents, channels, pairings and grants, a small durable fact of its own.  The wire shows them as they are.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -90,7 +90,6 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 Place = tuple[str, str, str, str]  # principal, agent, channel, conversation
 
 
-NOTHING = msgspec.Raw(b"null")
 ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
 ApprovalScope = Literal["once", "session", "timeboxed"]
 
@@ -120,7 +119,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent: str = ""
     grant_key: str = ""  # what an answer beyond once would hold for; "": it cannot
     covers: tuple[str, ...] = ()  # further calls of the turn, identical, that the answer is for
-    inspection: msgspec.Raw = NOTHING  # what the call would meet, redacted
+    inspection: Any = None  # what the call would meet, redacted
     uses: int = 0  # calls that have started on it: each at most once
 
     @property

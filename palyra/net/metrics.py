@@ -51,6 +51,11 @@ def read_stranded(count: int) -> Iterator[Reading]:
     yield Reading("palyra_runs_stranded", "Open runs that cannot go on.", count)
 
 
+def read_problems(count: int) -> Iterator[Reading]:
+    """What somebody has to mend; `system.status` says what it is."""
+    yield Reading("palyra_problems", "Things somebody has to mend.", count)
+
+
 def read_loop(lag: LoopLag) -> Iterator[Reading]:
     """How late the event loop wakes what is due."""
     yield Reading("palyra_loop_lag_seconds", "How late the last timer fired.", lag.last_s)

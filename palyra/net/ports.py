@@ -87,10 +87,6 @@ class Gateway(Protocol):
     async def list_approvals(
         self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]: ...
-    async def list_grants(
-        self, caller: Caller, *, live_only: bool, limit: int
-    ) -> list[GrantRecord]: ...
-    async def revoke_grant(self, caller: Caller, grant_id: str) -> GrantRecord: ...
     async def resolve_session(
         self, caller: Caller, *, key: str | None, session_id: str | None
     ) -> SessionRecord: ...
@@ -112,6 +108,15 @@ class Gateway(Protocol):
         agent: str | None = None,
         session_id: str | None = None,
     ) -> Explanation: ...
+
+
+class Grants(Protocol):
+    """What people allowed or denied beyond one call (`actors.grants`), alike."""
+
+    async def list_seen(
+        self, caller: Caller, *, live_only: bool, limit: int
+    ) -> list[GrantRecord]: ...
+    async def revoke(self, caller: Caller, grant_id: str) -> GrantRecord: ...
 
 
 class Agents(Protocol):

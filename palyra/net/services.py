@@ -1,6 +1,6 @@
 """What a connection works with: one bundle, made by the daemon, the same for all connections."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from palyra.actors.child import ChildSnapshot
@@ -10,7 +10,7 @@ from palyra.core.ids import NewId
 from palyra.core.ports import NowMs, Sign
 from palyra.net.limits import Limits
 from palyra.net.pacer import Pacer
-from palyra.net.ports import Agents, Authenticate, Channels, Gateway, Journal, Skills
+from palyra.net.ports import Agents, Authenticate, Channels, Gateway, Grants, Journal, Skills
 from palyra.net.receipts import Receipts
 from palyra.net.rpc import Redact
 from palyra.net.wire import State
@@ -34,6 +34,7 @@ class Services:
     """The daemon, as its connections see it."""
 
     gateway: Gateway
+    grants: Grants
     agents: Agents
     channels: Channels
     skills: Skills
@@ -49,6 +50,7 @@ class Services:
     redact: Redact
     state: Callable[[], State]
     count_stranded: Callable[[], int]  # open runs that cannot go on
+    problems: Callable[[], Sequence[str]]  # what somebody has to mend, in words
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId

@@ -27,8 +27,15 @@ from palyra.core.commands import (
 )
 from palyra.core.ids import Prefix
 from palyra.core.journal import Change, RunFilter
-from palyra.core.policy import PolicyDecision
-from palyra.core.records import ApprovalRecord, Receipt, Role, SessionRecord, TokenRecord
+from palyra.core.policy import Explanation
+from palyra.core.records import (
+    ApprovalRecord,
+    GrantRecord,
+    Receipt,
+    Role,
+    SessionRecord,
+    TokenRecord,
+)
 from palyra.core.redact import Redactor
 from palyra.core.replay_report import ReplayReport
 from palyra.core.tape import TapeRow
@@ -245,11 +252,49 @@ class FakeGateway:
         return Catalogue(tools={"echo": echo}, hash="h")
 
     async def explain_policy(
-        self, caller: Caller, tool: str, arguments: dict[str, Any], agent: str | None = None
-    ) -> PolicyDecision:
-        del caller, arguments, agent
-        return PolicyDecision(
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: dict[str, Any],
+        agent: str | None = None,
+        session_id: str | None = None,
+    ) -> Explanation:
+        del caller, arguments, agent, session_id
+        return Explanation(
             answer="allow", reason_code="allowed", reason=tool, policies=(), version="1"
+        )
+
+
+class FakeGrants:
+    """No grants; whichever is revoked was there."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+
+    async def list_seen(
+        self, caller: Caller, *, live_only: bool, limit: int
+    ) -> list[GrantRecord]:
+        del caller, live_only, limit
+        return []
+
+    async def revoke(self, caller: Caller, grant_id: str) -> GrantRecord:
+        await self._gateway.gate.wait()
+        self._gateway.effects.append(f"revoke {grant_id}")
+        return GrantRecord(
+            grant_id=grant_id,
+            principal=caller.principal,
+            agent="default",
+            tool="shell",
+            key="git status",
+            decision="allow",
+            scope="session",
+            session_id="ses_1",
+            epoch=0,
+            approval_id="apr_1",
+            by="bob",
+            granted_ms=1,
+            ended_ms=len(self._gateway.effects),
+            ended_by=caller.principal,
         )
 
 
@@ -276,6 +321,7 @@ class Daemon:
 
         self.services = Services(
             gateway=self.gateway,
+            grants=FakeGrants(self.gateway),
             agents=self.agents,
             channels=self.channels,
             skills=self.skills,
@@ -291,6 +337,7 @@ class Daemon:
             redact=Redactor([]).redact_bytes,
             state=lambda: self.state,
             count_stranded=lambda: 3,
+            problems=lambda: ["mend me"],
             tree=lambda: self.tree,
             now_ms=lambda: self.now_ms,
             new_id=new_id,

@@ -57,6 +57,8 @@ CALLS: dict[str, Call] = {
     "approval.resolve": lambda client: client.resolve_approval(
         "apr_1", "allow", "d", scope="timeboxed", ttl_ms=5, reason="ok"
     ),
+    "approval.grants": lambda client: client.list_grants(live_only=False, limit=3),
+    "approval.revoke": lambda client: client.revoke_grant("grt_1"),
     "session.resolve": lambda client: client.resolve_session(session_key="k"),
     "session.get": lambda client: client.get_session(SESSION),
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),

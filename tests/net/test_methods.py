@@ -39,6 +39,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "approval.list": {"pending_only": True},
     "approval.get": {"approval_id": "apr_1"},
     "approval.resolve": {"approval_id": "apr_1", "decision": "deny", "digest": "d"},
+    "approval.grants": {"live_only": False},
+    "approval.revoke": {"grant_id": "grt_1"},
     "session.resolve": {"session_key": "k"},
     "session.get": {"session_id": "ses_1"},
     "session.list": {},

@@ -5,7 +5,7 @@ from typing import Any, TypedDict, Unpack
 
 from palyra.core.commands import Queue
 from palyra.core.journal import VerifyReport
-from palyra.core.policy import PolicyDecision
+from palyra.core.policy import Explanation
 from palyra.core.records import QueueMode, Role, SessionRecord
 from palyra.net.client.registry import Registry
 from palyra.net.client.replies import (
@@ -78,11 +78,16 @@ class Admin(Registry):
         return await self._ask("tool.list", {"agent": agent}, ToolList)
 
     async def explain_policy(
-        self, tool: str, arguments: Json, *, agent: str | None = None
-    ) -> PolicyDecision:
-        """What would happen to such a call of that agent, and why."""
-        params = {"tool": tool, "arguments": arguments, "agent": agent}
-        return await self._ask("policy.explain", params, PolicyDecision)
+        self,
+        tool: str,
+        arguments: Json,
+        *,
+        agent: str | None = None,
+        session_id: str | None = None,
+    ) -> Explanation:
+        """What would happen to such a call of that agent, in that session, and why."""
+        params = {"tool": tool, "arguments": arguments, "agent": agent, "session_id": session_id}
+        return await self._ask("policy.explain", params, Explanation)
 
     # --- proofs ---
 

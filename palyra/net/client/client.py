@@ -9,12 +9,13 @@ from typing import Literal, TypedDict, Unpack
 
 from palyra.core.commands import Cancelled, Forked, Resolved, Started, Steered
 from palyra.core.events import ApprovalMode, Budget
-from palyra.core.records import ApprovalRecord, ApprovalScope, QueueMode, RunState
+from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord, QueueMode, RunState
 from palyra.core.replay_report import ReplayReport
 from palyra.errors import Unavailable
 from palyra.net.client.admin import Admin
 from palyra.net.client.replies import (
     ApprovalList,
+    GrantList,
     Json,
     RawPage,
     RunList,
@@ -208,3 +209,14 @@ class Client(Admin):
         """
         params = {"approval_id": approval_id, "decision": decision, "digest": digest, **options}
         return await self._mutate("approval.resolve", params, Resolved)
+
+    async def list_grants(
+        self, *, live_only: bool | None = None, limit: int | None = None
+    ) -> list[GrantRecord]:
+        """Answers that hold for more than one call, newest first."""
+        params = {"live_only": live_only, "limit": limit}
+        return (await self._ask("approval.grants", params, GrantList)).grants
+
+    async def revoke_grant(self, grant_id: str) -> GrantRecord:
+        """The grant with its end; one that had ended keeps it."""
+        return await self._mutate("approval.revoke", {"grant_id": grant_id}, GrantRecord)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.records import ApprovalRecord, RunPhase, RunRecord, SessionRecord
+from palyra.core.records import ApprovalRecord, GrantRecord, RunPhase, RunRecord, SessionRecord
 from palyra.core.tools import ToolSpec
 from palyra.net.client.feed import EventFrame, TapeEvent, to_event
 
@@ -40,6 +40,12 @@ class ApprovalList(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to `approval.list`, pending first."""
 
     approvals: list[ApprovalRecord]
+
+
+class GrantList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `approval.grants`, newest first."""
+
+    grants: list[GrantRecord]
 
 
 class TapePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +124,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     journal_backlog: int | None = None
     connections: int | None = None
     stranded_runs: int | None = None
+    problems: tuple[str, ...] = ()
 
 
 Json = dict[str, Any]

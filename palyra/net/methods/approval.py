@@ -1,11 +1,11 @@
-"""approval.*: the questions to people, and their answers."""
+"""approval.*: the questions to people, their answers, and the answers that hold for more."""
 
 from typing import Annotated, Literal
 
 import msgspec
 
 from palyra.core.commands import ResolveApproval, Resolved
-from palyra.core.records import ApprovalRecord, ApprovalScope
+from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
 from palyra.net.params import Params
 
@@ -41,6 +41,25 @@ class ApprovalResolve(Mutation, frozen=True, kw_only=True):
     reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
 
 
+class GrantList(Params, frozen=True, kw_only=True):
+    """Which grants; newest first."""
+
+    live_only: bool = True
+    limit: Limit = 100
+
+
+class Grants(Result, frozen=True, kw_only=True):
+    """The grants the caller may see."""
+
+    grants: list[GrantRecord]
+
+
+class GrantRevoke(Mutation, frozen=True, kw_only=True):
+    """One grant that is to hold no more."""
+
+    grant_id: Id
+
+
 async def list_(call: Call, params: ApprovalList) -> Approvals:
     approvals = await call.services.gateway.list_approvals(
         call.caller,
@@ -71,8 +90,23 @@ async def resolve(call: Call, params: ApprovalResolve) -> Resolved:
     )
 
 
+async def grants(call: Call, params: GrantList) -> Grants:
+    found = await call.services.grants.list_seen(
+        call.caller, live_only=params.live_only, limit=params.limit
+    )
+    return Grants(grants=found)
+
+
+async def revoke(call: Call, params: GrantRevoke) -> GrantRecord:
+    return await call.once(
+        GrantRecord, lambda: call.services.grants.revoke(call.caller, params.grant_id)
+    )
+
+
 METHODS = (
     Method("approval.list", ApprovalList, Approvals, "approvals:read", list_, is_bulk=True),
     Method("approval.get", ApprovalGet, ApprovalRecord, "approvals:read", get),
     Method("approval.resolve", ApprovalResolve, Resolved, "approvals:write", resolve),
+    Method("approval.grants", GrantList, Grants, "approvals:read", grants, is_bulk=True),
+    Method("approval.revoke", GrantRevoke, GrantRecord, "approvals:write", revoke),
 )

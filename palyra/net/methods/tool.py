@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from palyra.core.policy import PolicyDecision
+from palyra.core.policy import Explanation
 from palyra.core.tools import ToolSpec
-from palyra.net.methods.method import AgentName, Call, Method, Result
+from palyra.net.methods.method import AgentName, Call, Id, Method, Result
 from palyra.net.params import Params
 
 
@@ -29,6 +29,7 @@ class PolicyExplain(Params, frozen=True, kw_only=True):
     tool: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     arguments: dict[str, Any]
     agent: AgentName | None = None
+    session_id: Id | None = None  # whose grants count as well
 
 
 async def list_(call: Call, params: ToolList) -> Tools:
@@ -37,13 +38,13 @@ async def list_(call: Call, params: ToolList) -> Tools:
     return Tools(tools=tools, hash=catalogue.hash)
 
 
-async def explain(call: Call, params: PolicyExplain) -> PolicyDecision:
+async def explain(call: Call, params: PolicyExplain) -> Explanation:
     return await call.services.gateway.explain_policy(
-        call.caller, params.tool, params.arguments, params.agent
+        call.caller, params.tool, params.arguments, params.agent, params.session_id
     )
 
 
 METHODS = (
     Method("tool.list", ToolList, Tools, "tools:read", list_),
-    Method("policy.explain", PolicyExplain, PolicyDecision, "tools:read", explain),
+    Method("policy.explain", PolicyExplain, Explanation, "tools:read", explain),
 )
