@@ -50,6 +50,7 @@ from palyra.net.methods.table import METHODS
 from palyra.net.metrics import (
     read_journal,
     read_loop,
+    read_problems,
     read_state,
     read_stranded,
     read_tally,
@@ -201,6 +202,7 @@ class Daemon:
             redact=self.office.redactor.redact_bytes,
             state=lambda: self.state,
             count_stranded=self._count_stranded,
+            problems=self._problems,
             tree=self.snapshot,
             now_ms=self.host.now_ms,
             new_id=self.host.new_id,
@@ -230,6 +232,7 @@ class Daemon:
                 lambda: read_state(self.state),
                 lambda: read_journal(self.journal),
                 lambda: read_stranded(self._count_stranded()),
+                lambda: read_problems(len(self._problems())),
                 lambda: read_loop(self.loop_lag),
                 lambda: read_tally(tally),
                 lambda: read_tree(self.snapshot()),
@@ -241,6 +244,10 @@ class Daemon:
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
         """Serve one client to its end; see `net.connection`."""
         await serve_connection(transport, peer, self.services)
+
+    def _problems(self) -> Sequence[str]:
+        """What somebody has to mend."""
+        return [f"user policies: {problem}" for problem in self.policy.problems]
 
     def _count_stranded(self) -> int:
         return len(self.directory.stranded)
