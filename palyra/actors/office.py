@@ -12,7 +12,7 @@ from palyra.actors.grants import Grants
 from palyra.actors.hub import HubHandle
 from palyra.actors.journal import JournalHandle
 from palyra.core.ids import NewId
-from palyra.core.ports import LanguageModel, NowMs, RunBlocking, Toolbox
+from palyra.core.ports import Artifacts, LanguageModel, NowMs, RunBlocking, Toolbox
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits, Setting
 
@@ -24,6 +24,7 @@ class Office:
     journal: JournalHandle
     hub: HubHandle
     toolbox: Toolbox
+    artifacts: Artifacts
     gate: Gate
     models: Mapping[str, LanguageModel]
     agents: Agents

@@ -11,23 +11,32 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 import trio
 
 from palyra.actors.journal import Ticket
 from palyra.actors.progress import ProgressStream
-from palyra.core.canonical import digest_of_any
+from palyra.core.artifacts import MAX_ARTIFACT_BYTES, Artifact
+from palyra.core.canonical import digest_of_any, sha256_hex
 from palyra.core.execution import execution_digest
 from palyra.core.outcome import ended_with, ended_without
 from palyra.core.run_state import Run
 from palyra.core.run_steps import CallEnded, Execute, Inspected
 from palyra.core.tools import Inspection, OutcomeStatus, ToolCall, ToolFailure, ToolSpec
+from palyra.core.trust import Trust
+from palyra.errors import Unavailable
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
     from palyra.actors.run_handle import RunHandle
 
+log = structlog.get_logger("palyra.run")
+
 INSPECT_S = 10.0  # for a look at what a call would meet: hashing files, finding programs
 INLINE_CHARS = 16_384  # of output: about a millisecond of looking; more goes to a thread
+# What may have to be cut goes there too, because its whole is then written to a disk: characters
+# have up to four bytes, and a mark of redaction may be longer than what it stands for.
+GROWTH = 8
 
 
 async def inspect_call(
@@ -113,7 +122,35 @@ async def _execute(run: "RunHandle", office: "Office", spec: ToolSpec, call: Too
     finally:
         stream.close()
     look = partial(ended_with, call.call_id, output, office.redactor, spec.excerpt_bytes)
-    return look() if len(output.text) <= INLINE_CHARS else await office.run_blocking(look)
+    if len(output.text) <= min(INLINE_CHARS, spec.excerpt_bytes // GROWTH):
+        return look()
+    return await office.run_blocking(partial(look, partial(_keep, office, call, output.trust)))
+
+
+def _keep(office: "Office", call: ToolCall, trust: Trust, whole: str) -> str | None:
+    """The name of the artifact that has the whole output, once it is on the disk.  Blocks.
+
+    Without one the call is no failure: the model has the excerpt.
+    """
+    data = whole.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_ARTIFACT_BYTES:
+        return None
+    artifact = Artifact(
+        artifact=sha256_hex(data),
+        session_id=call.session_id,
+        run_id=call.run_id,
+        call_id=call.call_id,
+        tool=call.tool,
+        size_bytes=len(data),
+        created_ms=office.now_ms(),
+        trust=trust,
+    )
+    try:
+        office.artifacts.put(artifact, data)
+    except Unavailable as error:
+        log.warning("an output was not kept", call_id=call.call_id, error=error.message)
+        return None
+    return artifact.artifact
 
 
 def _not_run(office: "Office", call: ToolCall, status: OutcomeStatus, why: str) -> CallEnded:

@@ -36,7 +36,10 @@ class ArtifactPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_page(data: bytes, offset: int, limit_bytes: int) -> ArtifactPage | None:
-    """The page that begins at or just before `offset`; None behind the end."""
+    """The page that begins at or just before `offset`; None behind the end.
+
+    `limit_bytes` is at least 4, so that a page has a character.
+    """
     if offset > len(data) or (offset == len(data) and offset > 0):
         return None
     start = _char_start(data, offset)
@@ -44,8 +47,6 @@ def read_page(data: bytes, offset: int, limit_bytes: int) -> ArtifactPage | None
     if end < len(data):
         line_end = data.rfind(b"\n", start, end) + 1
         end = line_end or _char_start(data, end)
-    if end <= start:  # a single character that is larger than the limit
-        end = min(len(data), start + 4)
     return ArtifactPage(
         text=data[start:end].decode("utf-8", "replace"),
         offset=start,

@@ -4,6 +4,9 @@ Only what is shown is searched for injected instructions; of a long output the r
 page, by calls with outputs of their own.
 """
 
+from collections.abc import Callable
+
+from palyra.core.artifacts import NAME_CHARS
 from palyra.core.canonical import sha256_hex
 from palyra.core.excerpt import excerpt
 from palyra.core.injections import find_injections
@@ -16,22 +19,36 @@ EMPTY_SHA256 = sha256_hex(b"")
 
 
 def ended_with(
-    call_id: str, output: ToolOutput, redactor: Redactor, excerpt_bytes: int
+    call_id: str,
+    output: ToolOutput,
+    redactor: Redactor,
+    excerpt_bytes: int,
+    keep: Callable[[str], str | None] | None = None,
 ) -> CallEnded:
-    """The end of a call that gave an output."""
+    """The end of a call that gave an output.
+
+    `keep` is called with the whole of what is shown in part, and gives the name of the artifact
+    that has it, None when there is none.
+    """
     redacted, _ = redactor.redact_text(output.text)
     shown, is_cut = excerpt(redacted, excerpt_bytes)
+    artifact = keep(redacted) if keep is not None and is_cut else None
     return CallEnded(
         call_id=call_id,
         status="failed" if output.is_failure else "succeeded",
-        output=shown,
+        output=shown if artifact is None else f"{shown}\n{_whole_note(artifact)}",
         raw_sha256=sha256_hex(output.text.encode("utf-8", "surrogatepass")),
         is_truncated=is_cut or output.is_truncated,
         executor=output.executor,
         enforcement=output.enforcement,
+        artifact=artifact,
         trust=output.trust,
         findings=_findings(shown, output.trust),
     )
+
+
+def _whole_note(artifact: str) -> str:
+    return f"[all of it: artifact_read with artifact {artifact[:NAME_CHARS]}]"
 
 
 def ended_without(

@@ -43,6 +43,8 @@ from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.errors import ActorGone, InvariantBroken, PalyraError
 from palyra.net import wire
+from palyra.store.memory_artifacts import MemoryArtifacts
+from palyra.tools.artifacts import artifact_tool
 from palyra.tools.basic import basic_tools
 from palyra.tools.catalog import AsyncTool, InlineTool, Toolbox
 
@@ -223,6 +225,7 @@ class Kit:
         self.model = Model()
         self.directory = Directory()
         self.approvals = Approvals()
+        self.artifacts = MemoryArtifacts()
         self.effects: list[str] = []  # what the `effect` tools did
         self.codes = count(2222)  # of pairings: CODE2222, CODE2223, …
         self.gate_open = trio.Event()  # `hang` waits for it
@@ -244,6 +247,7 @@ class Kit:
             journal=self.journal,  # type: ignore[arg-type]  # the inline twin
             hub=self.hub,
             toolbox=toolbox,
+            artifacts=self.artifacts,
             gate=gate,
             models=models,
             agents=agents,
@@ -290,6 +294,7 @@ class Kit:
             InlineTool(spec("forbidden"), note),
             AsyncTool(spec("hang"), hang),
             AsyncTool(spec("hang_safe", tool_class="read_only_safe"), hang),
+            artifact_tool(self.artifacts),
         ]
 
     # --- driving
