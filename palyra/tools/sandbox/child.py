@@ -5,15 +5,20 @@ import signal
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import trio
 
 from palyra.tools.sandbox.command import SandboxFailure
-from palyra.tools.sandbox.start import Pipes
+
+if TYPE_CHECKING:
+    from palyra.tools.sandbox.control_groups import Group
+    from palyra.tools.sandbox.start import Pipes
 
 DEATH_S = 10.0  # how long a killed jail may take to be gone; a disk can hold a process
 _SIGNAL_BASE = 128  # how shells, and bubblewrap, tell a signal in an exit code
 _SIGNALS = frozenset(signal.Signals)
+_LIMIT_SIGNALS = {"SIGXCPU": "cpu", "SIGXFSZ": "file size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +27,18 @@ class Ending:
 
     exit_code: int | None  # None: by a signal
     signal: str = ""  # SIGKILL …
+    limit: str = ""  # what it ran into: memory, processes, cpu, file size
 
 
 class Child:
     """One command.  Made by `Sandbox.open`, which also ends it."""
 
-    def __init__(self, pid: int, pipes: Pipes) -> None:
+    def __init__(self, pid: int, pipes: "Pipes") -> None:
         """`pid`: of bubblewrap, the parent of everything in the jail; a child of this process."""
         self.pid = pid
         self.init_pid = 0  # of the jail's first process; 0: there is none yet
         self.enforcement = ""
+        self.group: Group | None = None  # whose limits it is under
         self.stdin = None if pipes.stdin is None else trio.lowlevel.FdStream(pipes.stdin)
         self.stdout: trio.abc.ReceiveStream = trio.lowlevel.FdStream(pipes.stdout)
         self.stderr = None if pipes.stderr is None else trio.lowlevel.FdStream(pipes.stderr)
@@ -105,15 +112,16 @@ class Child:
     def _collect(self) -> None:
         found, status = os.waitpid(self.pid, os.WNOHANG)
         if found:
-            self._ending = _read_status(status)
+            limit = self.group.find_limit() if self.group else ""
+            self._ending = _read_status(status, limit)
 
 
 def _socket(fd: int) -> trio.socket.SocketType:
     return trio.socket.from_stdlib_socket(socket.socket(fileno=fd))
 
 
-def _read_status(status: int) -> Ending:
+def _read_status(status: int, limit: str) -> Ending:
     code = os.waitstatus_to_exitcode(status)
     number = -code if code < 0 else code - _SIGNAL_BASE
     name = signal.Signals(number).name if number in _SIGNALS else ""
-    return Ending(None if name else code, name)
+    return Ending(None if name else code, name, limit or _LIMIT_SIGNALS.get(name, ""))

@@ -23,7 +23,9 @@ class Limits:
     """What one command may use.  None: that one is not set."""
 
     address_space_bytes: int | None = 1024 * MIB  # of each process
-    memory_bytes: int | None = 1024 * MIB  # of all together, where control groups are to be had
+    # Of all together, where control groups are to be had.  Less than the above, so that one process
+    # that takes too much meets this limit first: the kernel tells of it.
+    memory_bytes: int | None = 896 * MIB
     processes: int = 64
     files: int = 128  # open, of each process
     file_bytes: int = 64 * MIB  # the largest file it may write

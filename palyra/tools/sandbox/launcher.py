@@ -26,6 +26,9 @@ NUMBERS: Mapping[str, tuple[int, int]] = {  # x86_64, aarch64
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446), "execve": (59, 221), "dup3": (292, 24),
     "socket": (41, 198), "bind": (49, 200), "listen": (50, 201), "sendmsg": (46, 211),
+    # for the self-test
+    "connect": (42, 203), "mount": (165, 40), "ptrace": (101, 117), "kill": (62, 129),
+    "unshare": (272, 97), "keyctl": (250, 219), "bpf": (321, 280), "io_uring_setup": (425, 425),
 }  # fmt: skip
 
 

@@ -18,7 +18,8 @@ import trio
 from palyra.core.display import visible
 from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.child import Child
-from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.command import Command, Limits, SandboxFailure
+from palyra.tools.sandbox.control_groups import ControlGroups, Group, find_control_groups
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.masks import Placeholders, find_masks
 from palyra.tools.sandbox.stage import Stage
@@ -55,8 +56,8 @@ class Sandbox:
         self._is_staged = False
         self._placeholders = Placeholders()
         self._abi = find_abi()
-        landlock = f"+landlock{self._abi}" if self._abi else ""
-        self._walls = f"A:bubblewrap+seccomp{landlock}+rlimits"
+        self._groups = find_control_groups()
+        self.enforcement = self._describe()
 
     @asynccontextmanager
     async def open(self, command: Command) -> AsyncGenerator[Child]:
@@ -68,7 +69,7 @@ class Sandbox:
         pid, pipes, placeholders = await self._thread.call(self._spawn, command)
         child = Child(pid, pipes)
         try:
-            await self._meet(child)
+            await self._meet(child, command)
             child.begin()
             with await _attach(child, command):
                 yield child
@@ -77,17 +78,30 @@ class Sandbox:
                 try:
                     await child.end()
                 finally:
-                    await self._thread.call(self._placeholders.leave, placeholders)
+                    await self._thread.call(self._clear, child, placeholders)
 
-    async def _meet(self, child: Child) -> None:
-        """Wait until the jail stands."""
+    def _clear(self, child: Child, placeholders: list[str]) -> None:
+        self._placeholders.leave(placeholders)
+        if child.group is not None:
+            child.group.remove()
+
+    def _describe(self) -> str:
+        landlock = f"landlock{self._abi}" if self._abi else ""
+        group = f"cgroup-{self._groups.kind}" if self._groups else ""
+        walls = ("bubblewrap", "seccomp", landlock, "rlimits", group)
+        return "A:" + "+".join(filter(None, walls))
+
+    async def _meet(self, child: Child, command: Command) -> None:
+        """Wait until the jail stands, and limit it as a whole."""
         info: dict[str, Any] = {}
         with trio.move_on_after(START_S):
             info = json.loads(await _read(child.info) or b"{}")
         if "child-pid" not in info:
             raise SandboxFailure(f"the jail could not be built: {await _complaint(child)}")
         child.meet_init(info["child-pid"])
-        child.enforcement = self._walls
+        child.enforcement = self.enforcement
+        if self._groups is not None:
+            child.group = await self._thread.call(self._join, self._groups, child, command.limits)
 
     # --- in the thread
 
@@ -104,6 +118,19 @@ class Sandbox:
             self._placeholders.leave(placeholders)
             raise
         return pid, pipes, placeholders
+
+    @staticmethod
+    def _join(groups: ControlGroups, child: Child, limits: Limits) -> Group:
+        try:
+            group = groups.make(limits)
+        except OSError as error:
+            raise SandboxFailure(f"no control group for the jail: {error}") from None
+        try:
+            group.add((child.pid, child.init_pid))
+        except OSError as error:
+            group.remove()
+            raise SandboxFailure(f"the jail cannot join its control group: {error}") from None
+        return group
 
     def _find_sources(self, command: Command) -> Sources:
         """Where the jail's user finds the command's folders."""
