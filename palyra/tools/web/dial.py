@@ -16,8 +16,9 @@ from palyra.core.reach import ReachRules
 from palyra.errors import Unavailable
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]  # host and port to addresses, in order
-Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]  # an address, never a name
-Dial = Callable[[str, int], Awaitable[trio.abc.Stream]]
+Stream = trio.abc.HalfCloseableStream
+Connect = Callable[[str, int], Awaitable[Stream]]  # an address, never a name
+Dial = Callable[[str, int], Awaitable[Stream]]
 
 ATTEMPT_S = 4.0  # for one address: a dead one must leave time for the next
 MAX_ATTEMPTS = 4
@@ -35,7 +36,7 @@ async def resolve(host: str, port: int) -> list[str]:
     return [str(address[0]) for *_, address in found]
 
 
-async def connect(address: str, port: int) -> trio.abc.Stream:
+async def connect(address: str, port: int) -> Stream:
     """A TCP connection to exactly this address.  Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = trio.socket.socket(family, socket.SOCK_STREAM)
@@ -56,7 +57,7 @@ class Dialler:
         self._resolve = resolve
         self._connect = connect
 
-    async def dial(self, host: str, port: int) -> trio.abc.Stream:
+    async def dial(self, host: str, port: int) -> Stream:
         """A connection to one of the host's addresses, all of which were checked.
 
         Raises Unreachable before anything was contacted, Unavailable when nobody answers.

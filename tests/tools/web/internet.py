@@ -13,7 +13,7 @@ from palyra.core.reach import ReachRules
 from palyra.core.redirects import WebRequest
 from palyra.core.tools import ToolCall
 from palyra.core.urls import parse_url
-from palyra.tools.web.dial import Dialler
+from palyra.tools.web.dial import Dialler, Stream
 from palyra.tools.web.fetch import Web
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Internet:
         answers = self.names.get(host, [[PUBLIC]])
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    async def connect(self, address: str, port: int) -> trio.abc.Stream:
+    async def connect(self, address: str, port: int) -> Stream:
         """A connection to the one server there is."""
         await trio.lowlevel.checkpoint()
         self.contacted.append((address, port))
@@ -77,6 +77,8 @@ def _is_whole(request: bytes) -> bool:
     head, separator, body = request.partition(b"\r\n\r\n")
     if not separator:
         return False
+    if b"transfer-encoding: chunked" in head.lower():
+        return body.endswith(b"0\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     return not lengths or len(body) >= int(lengths[0].partition(b":")[2])
 

@@ -14,6 +14,7 @@ from palyra.core.tools import ToolFailure
 from palyra.core.urls import parse_url
 from palyra.errors import InvalidParams, NotFound, TooSlow, Unavailable
 from palyra.tools.catalog import AsyncTool
+from palyra.tools.web.dial import Stream
 from palyra.tools.web.fetch import BODY_CAP_BYTES, DEADLINE_S, web_tools
 from palyra.tools.web.page import MAX_PAGE_BYTES
 from tests.tools.web.internet import (
@@ -306,7 +307,7 @@ async def test_a_dead_address_leaves_time_for_the_next(
     internet.dead = {"1.1.1.1"}
     inner = internet.connect
 
-    async def connect(address: str, port: int) -> trio.abc.Stream:
+    async def connect(address: str, port: int) -> Stream:
         stream = await inner(address, port)
         if address == "2.2.2.2":
             await stream.aclose()
