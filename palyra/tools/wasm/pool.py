@@ -46,7 +46,7 @@ class WorkerPool:
         self._on_change = on_change
         self._seats: list[_Seat] = []
         self._starting = 0
-        self._waiting = 0
+        self._turn = trio.StrictFIFOLock()  # whoever came first chooses first
         self._changed = trio.Event()
         self._wanted = trio.Event()
         self.is_available = False  # whether workers can be had, as far as is known
@@ -74,16 +74,13 @@ class WorkerPool:
                 self._end(seat)
 
     async def _take(self, purpose: str) -> _Seat:
-        self._waiting += 1
-        try:
+        async with self._turn:
             while (seat := self._choose(purpose)) is None:
                 if not self._seats and not self._starting and self.obstacle:
                     raise Unavailable(self.obstacle)
                 await self._changed.wait()
-        finally:
-            self._waiting -= 1
-        seat.is_busy, seat.serves = True, purpose
-        return seat
+            seat.is_busy, seat.serves = True, purpose
+            return seat
 
     def _choose(self, purpose: str) -> _Seat | None:
         """A worker of that purpose, else an unused one; else room is made for one."""
@@ -92,7 +89,7 @@ class WorkerPool:
             for seat in idle:
                 if seat.serves == serves:
                     return seat
-        if idle and self._starting < self._waiting:
+        if idle and not self._starting:
             self._end(min(idle, key=lambda seat: seat.used_s))
         return None
 

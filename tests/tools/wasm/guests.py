@@ -93,7 +93,7 @@ def asks(function: str, argument: str) -> str:
 
 
 LOGS = call_guest(
-    f"(call $log (i32.const 16) (i32.const 5)) {packed('(i32.const 32)', '(i32.const 13)')}",
+    f"(call $log (i32.const 16) (i32.const 5)) {packed('(i32.const 32)', '(i32.const 14)')}",
     imports='(import "palyra" "log" (func $log (param i32 i32)))',
     extra='(data (i32.const 16) "hello") (data (i32.const 32) "{\\22result\\22:\\221\\22}")',
 )
@@ -119,7 +119,10 @@ def command_guest(body: str, imports: str = "") -> str:
 
 COMMAND_ECHO = command_guest("(call $copy)")
 COMMAND_EXIT = command_guest("(call $copy) (call $exit (i32.const 3))")
-COMMAND_FLOOD = command_guest("(loop (call $copy) (br 0))")
+COMMAND_FLOOD_FAST = command_guest(
+    "(i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 1000000))"
+    "(loop (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))) (br 0))"
+)
 CLOCK = command_guest(
     "(drop (call $now (i32.const 0) (i64.const 1) (i32.const 128))) (call $copy)",
     imports='(import "wasi_snapshot_preview1" "clock_time_get"'
@@ -132,12 +135,31 @@ def many_functions(count: int) -> str:
     return f'(module (memory (export "memory") 1) {"(func)" * count} (func (export "_start")))'
 
 
-def compile_bomb(branches: int = 40_000) -> str:
-    """A small module that keeps a compiler busy: one function, all jumps."""
+def compile_bomb() -> str:
+    """A module of less than 1 MiB that keeps a compiler busy for more than two seconds."""
+    step = "(local.set 0 (i32.add (i32.mul (local.get 0) (i32.const 3)) (i32.load (local.get 0))))"
     return (
-        '(module (memory (export "memory") 1) (func (export "_start") (local i32)'
-        + "(block (br_if 0 (i32.eqz (local.get 0)))" * 0
-        + "(local.set 0 (i32.add (i32.mul (local.get 0) (i32.const 3)) (i32.load (local.get 0))))"
-        * branches
-        + "))"
+        '(module (memory (export "memory") 1)'
+        f' (func (export "_start") (local i32) {step * 80_000}))'
     )
+
+
+LOG_LOOP = call_guest(
+    "(loop $again (call $log (i32.const 16) (i32.const 5)) (br $again)) unreachable",
+    imports='(import "palyra" "log" (func $log (param i32 i32)))',
+)
+# Gives the digit at 16 and then writes another one there.
+REMEMBERS = call_guest(
+    "(i32.store8 (i32.const 17) (i32.load8_u (i32.const 16)))"
+    "(i32.store8 (i32.const 16) (i32.const 57))" + packed("(i32.const 17)", "(i32.const 1)"),
+    extra='(data (i32.const 16) "0")',
+)
+_START = '(func (export "_start"))'
+SWITCHED_OFF = (
+    f'(module (memory (export "memory") 1 2 shared) {_START})',
+    f'(module (memory (export "memory") i64 1) {_START})',
+    f'(module (memory (export "memory") 1) (memory 1) {_START})',
+    f'(module (memory (export "memory") 1) (tag $t) {_START} (func (throw $t)))',
+    f'(module (memory (export "memory") 1) (type (struct (field i32))) {_START})',
+    f'(module (memory (export "memory") 1) {_START} (func $f) (func (return_call $f)))',
+)
