@@ -69,9 +69,9 @@ def cedar_policy(config: Config) -> CedarPolicy:
             f"policy.dir = {config.policy.dir!r} is no directory: create it, or mend the setting",
             field="policy.dir",
         )
-    policy = CedarPolicy(config.policy_dir)
+    policy = CedarPolicy(config.policy_dir, state=[config.paths.data_dir, config.policy_dir])
     for problem in policy.problems:
-        log.error("the user policies are broken; what is sensitive is denied", problem=problem)
+        log.critical("the user policies are broken; what is sensitive is denied", problem=problem)
     return policy
 
 

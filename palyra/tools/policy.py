@@ -17,10 +17,12 @@ from palyra.core.canonical import sha256_hex
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
 from palyra.tools.policy_question import build_entities, facts, question
 from palyra.tools.policy_rules import (
+    Fingerprint,
     PolicyFile,
     Rule,
     RuleSet,
     build_rules,
+    folder_fingerprint,
     read_policy_files,
     shipped_files,
 )
@@ -49,6 +51,8 @@ class CedarPolicy:
     def __init__(self, user_folder: Path | None = None, state: Iterable[Path] = ()) -> None:
         """`state` are the daemon's own places, which no call may name."""
         self._user_folder = user_folder
+        self._had_folder = False
+        self._seen: Fingerprint = None
         self._state = tuple(str(place) for place in state)
         self._shipped = shipped_files()
         self._entities = lru_cache(maxsize=_ENTITY_SETS)(build_entities)
@@ -63,6 +67,11 @@ class CedarPolicy:
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the user policies now; empty when they are in force."""
         return self._force.problems
+
+    def refresh(self) -> None:
+        """Read the user policies again if their files changed since they were read (blocks)."""
+        if self._user_folder is not None and folder_fingerprint(self._user_folder) != self._seen:
+            self.reload()
 
     def reload(self) -> bool:
         """Read the user policies again (blocking); False, with `problems`, when they are broken."""
@@ -91,8 +100,15 @@ class CedarPolicy:
         return _answer(force, request, result)
 
     def _read(self) -> list[PolicyFile]:
+        """All files; the fingerprint is from before, so that no later change is missed."""
         folder = self._user_folder
-        return self._shipped + (read_policy_files(folder, "user") if folder is not None else [])
+        if folder is None:
+            return self._shipped
+        self._seen = folder_fingerprint(folder)
+        if self._had_folder and self._seen is None:
+            raise BrokenPolicy(f"{folder} is gone; what it last held stays in force")
+        self._had_folder = self._had_folder or self._seen is not None
+        return self._shipped + read_policy_files(folder, "user")
 
     def _first_force(self) -> _Force:
         try:

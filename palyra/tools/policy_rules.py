@@ -6,6 +6,7 @@ enough to ask.
 """
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import Literal
 import cedarpy
 import msgspec
 
+from palyra.tools.policy_probe import probe
 from palyra.tools.policy_text import BrokenPolicy, check_policy_text
 
+Fingerprint = tuple[tuple[str, int, int, int], ...] | None
 Layer = Literal["builtin", "default", "user"]
 LAYERS: tuple[Layer, ...] = ("builtin", "default", "user")
 MAX_FILES = 64
@@ -87,9 +90,33 @@ def shipped_files() -> list[PolicyFile]:
     ]
 
 
+def folder_fingerprint(folder: Path) -> Fingerprint:
+    """What changes with any change of the policy files (blocks); None without a folder.
+
+    The change time is the kernel's own: no program can set it back.
+    """
+    try:
+        entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".cedar")]
+    except OSError:
+        return None
+    return tuple(sorted((entry.name, *_stamp(entry)) for entry in entries))
+
+
+def _stamp(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
+    try:
+        found = entry.stat()  # of what a link points to
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ctime_ns, found.st_size, found.st_ino)
+
+
 def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
-    """Parse and validate all files (blocks).  Raises BrokenPolicy with the first thing wrong."""
+    """Parse and validate all files (blocks).  Raises BrokenPolicy with the first thing wrong.
+
+    What users wrote is parsed by another process first.
+    """
     schema_text = _read(SHIPPED / "schema.cedarschema")
+    _probe_users(schema_text, files)
     schema = cedarpy.Schema.from_str(schema_text)
     rules = [rule for file in files for rule in _read_rules(file, schema)]
     names = [rule.id for rule in rules]
@@ -104,6 +131,20 @@ def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
         {f"policy{n}": rule for n, rule in enumerate(rules)},  # numbered in the order of the text
         _version(schema_text, files),
     )
+
+
+def _probe_users(schema: str, files: Sequence[PolicyFile]) -> None:
+    """Raise BrokenPolicy for a file of a user that must not be parsed here."""
+    theirs = [file for file in files if file.layer == "user" and file.text.strip()]
+    for file in theirs:
+        check_policy_text(file.name, file.text)
+    if not theirs or probe(schema, tuple(file.text for file in theirs)) is None:
+        return
+    for file in theirs:  # which one it is
+        why = probe(schema, (file.text,))
+        if why is not None:
+            raise BrokenPolicy(f"{file.name}: {why}")
+    raise BrokenPolicy("the user policies cannot be parsed together")
 
 
 def _read(path: Path) -> str:

@@ -2,33 +2,40 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from palyra.core.gate import policy_request
 from palyra.core.policy import PolicyRequest
-from palyra.tools.basic import basic_tools
-from palyra.tools.confine import Workspace
-from palyra.tools.files import file_tools
 from palyra.tools.policy import CedarPolicy
-from palyra.tools.policy_rules import MAX_FILES
+from palyra.tools.policy_rules import MAX_FILES, Layer, PolicyFile, read_policy_files
 from tests.core.tool_samples import FACTS, an_admitted
 
 FACETS = {"paths", "executable", "subcommand", "host", "secrets"}
 EVERYTHING = "permit (principal, action, resource);"
 
 
-def ask_for(tool: str = "shell", **changes: object) -> PolicyRequest:
+pytestmark = pytest.mark.usefixtures("parse_here")
+
+
+@pytest.fixture
+def parse_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of these tests are known: no process of their own."""
+    monkeypatch.setattr("palyra.tools.policy_rules.probe", lambda *_: None)
+
+
+def ask_for(tool: str = "shell", **changes: Any) -> PolicyRequest:
     """A request for a tool with effects, but for the changes; those of facets go there."""
     request = policy_request(an_admitted(), FACTS)
-    plain: dict[str, object] = {
+    plain: dict[str, Any] = {
         "tool": tool, "tool_class": "effect", "capabilities": ("process",), "risk": "high",
     }  # fmt: skip
     return changed(request, **(plain | changes))
 
 
-def changed(request: PolicyRequest, **changes: object) -> PolicyRequest:
+def changed(request: PolicyRequest, **changes: Any) -> PolicyRequest:
     """The request with other facts or facets."""
     found = {name: changes.pop(name) for name in list(changes) if name in FACETS}
     facets = msgspec.structs.replace(request.facets, **found)
@@ -52,19 +59,25 @@ def answers(policy: CedarPolicy, request: PolicyRequest) -> tuple[str, str, tupl
 # --- what is shipped -----------------------------------------------------------------------------
 
 
-def test_defaults_of_every_built_in_tool(tmp_path: Path) -> None:
-    """Reads, echo and sleep may run; writing asks."""
-    workspace = Workspace(tmp_path)
+READS = (
+    "echo", "sleep", "read_file", "list_dir", "glob", "search_text", "artifact_read",
+    "process_status", "process_output",
+)  # fmt: skip
+EFFECTS = (
+    "write_file", "apply_patch", "shell", "process_start", "process_stop", "http_fetch",
+    "http_send", "wasm:a.b", "mcp:a.b",
+)  # fmt: skip
+
+
+def test_reads_may_run_and_effects_ask() -> None:
+    """What only reads may run; writes, processes, network, skills and servers ask."""
     policy = CedarPolicy()
-    found = {}
-    for tool in [*basic_tools(), *file_tools(workspace)]:
-        admitted = msgspec.structs.replace(an_admitted({"path": "a"}), spec=tool.spec)
-        found[tool.spec.name] = policy.decide(policy_request(admitted, FACTS)).answer
-    workspace.close()
-    assert found == {
-        "echo": "allow", "sleep": "allow", "read_file": "allow", "list_dir": "allow",
-        "write_file": "ask",
-    }  # fmt: skip
+    assert dict.fromkeys(READS, "allow") == {
+        name: policy.decide(ask_for(name)).answer for name in READS
+    }
+    assert dict.fromkeys(EFFECTS, "ask") == {
+        name: policy.decide(ask_for(name)).answer for name in EFFECTS
+    }
 
 
 @pytest.mark.parametrize("tool", ["shell", "read_files", "Read_File", "read_file ", "ech", "*", ""])
@@ -84,7 +97,7 @@ def test_reasons_name_rule_and_remedy() -> None:
 
 
 READ = {"tool": "read_file", "capabilities": ("fs.read",)}
-SHUT: list[tuple[dict[str, object], str]] = [
+SHUT: list[tuple[dict[str, Any], str]] = [
     (READ | {"paths": ("../x",)}, "outside"),
     (READ | {"paths": ("/etc/passwd",)}, "outside"),
     (READ | {"paths": (".ssh/id_rsa",)}, "private"),
@@ -106,7 +119,7 @@ SHUT: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("facts", "rule"), SHUT)
 def test_built_in_forbids_hold_against_a_permit_for_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, object], rule: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], rule: str
 ) -> None:
     """No user rule opens what is shut for good; without the built-in rules it would be open."""
     (tmp_path / "all.cedar").write_text(EVERYTHING)
@@ -119,7 +132,7 @@ def test_built_in_forbids_hold_against_a_permit_for_everything(
     assert answers(bare, request) == ("allow", "allowed", ("user/all/0",))
 
 
-OPEN: list[dict[str, object]] = [
+OPEN: list[dict[str, Any]] = [
     {"paths": ("/usr/bin/env",)},  # a process sees what its sandbox shows it
     {"paths": ("/srv/palyra2/x",)},
     {"paths": ("/home/alice/.sshd",)},
@@ -132,7 +145,7 @@ OPEN: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("facts", OPEN)
 def test_what_only_resembles_the_forbidden_is_left_to_the_rules(
-    tmp_path: Path, facts: dict[str, object]
+    tmp_path: Path, facts: dict[str, Any]
 ) -> None:
     """A built-in forbid shuts what it names and nothing else."""
     (tmp_path / "all.cedar").write_text(EVERYTHING)
@@ -242,7 +255,7 @@ CONDITIONS = [
 
 @pytest.mark.parametrize(("condition", "miss"), CONDITIONS)
 def test_every_fact_can_be_decided_by(
-    tmp_path: Path, condition: str, miss: dict[str, object]
+    tmp_path: Path, condition: str, miss: dict[str, Any]
 ) -> None:
     """A permit on a fact holds where the fact holds and nowhere else."""
     policy = with_rules(
@@ -279,7 +292,9 @@ def test_odd_ids_are_just_ids(tmp_path: Path) -> None:
     """An id is a value: quotes, newlines and operators in it change nothing."""
     policy = with_rules(tmp_path, all='permit (principal == Principal::"alice", action, resource);')
     odd = 'alice" || true || "\n\\'
-    assert policy.decide(ask_for(principal=odd, owner=odd, agent=odd, session_id=odd)).answer == "ask"
+    assert (
+        policy.decide(ask_for(principal=odd, owner=odd, agent=odd, session_id=odd)).answer == "ask"
+    )
 
 
 # --- no in every doubt ---------------------------------------------------------------------------
@@ -400,6 +415,48 @@ def test_a_file_that_cannot_be_read_is_broken(tmp_path: Path) -> None:
     assert "a.cedar: cannot be read" in CedarPolicy(tmp_path).problems[0]
     (tmp_path / "a.cedar").rmdir()
     assert "b.cedar: cannot be read" in CedarPolicy(tmp_path).problems[0]
+
+
+def test_a_refresh_reads_what_changed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New, other and removed files take effect; without a change nothing is read."""
+    policy = with_rules(tmp_path)
+    reads: list[Path] = []
+
+    def read(folder: Path, layer: Layer) -> list[PolicyFile]:
+        reads.append(folder)
+        return read_policy_files(folder, layer)
+
+    monkeypatch.setattr("palyra.tools.policy.read_policy_files", read)
+    policy.refresh()
+    assert reads == []
+    (tmp_path / "a.cedar").write_text(EVERYTHING)
+    policy.refresh()
+    policy.refresh()
+    assert (len(reads), policy.decide(ask_for()).answer) == (1, "allow")
+    (tmp_path / "a.cedar").write_text(EVERYTHING.replace("permit", "forbid"))  # as long as before
+    policy.refresh()
+    assert policy.decide(ask_for()).answer == "deny"
+    (tmp_path / "a.cedar").unlink()
+    policy.refresh()
+    assert (len(reads), policy.decide(ask_for()).answer) == (3, "ask")
+
+
+def test_a_folder_that_goes_away_takes_no_rule_with_it(tmp_path: Path) -> None:
+    """Its forbids stay in force, and it is a problem; one that never was is none."""
+    folder = tmp_path / "rules"
+    policy = CedarPolicy(folder)
+    policy.refresh()
+    assert not policy.problems
+    folder.mkdir()
+    (folder / "a.cedar").write_text("forbid (principal, action, resource);")
+    policy.refresh()
+    (folder / "a.cedar").unlink()
+    folder.rmdir()
+    policy.refresh()
+    assert (policy.decide(ask_for("echo")).answer, len(policy.problems)) == ("deny", 1)
+    assert "is gone" in "".join(policy.problems)
 
 
 def test_too_many_files_are_a_problem(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""The policy watch: looks whether the user policies have changed, and puts what changed in force.
+
+Owns: nothing.  Talks to: the rules (port), the runs that ask somebody.
+Never: puts broken rules in force; the last good ones stay, and it says so loudly.
+Restart: permanent; it looks again.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import structlog
+import trio
+
+from palyra.actors.approvals import Approvals
+from palyra.actors.child import ChildSpec
+from palyra.actors.directory import Directory
+from palyra.core.ports import RunBlocking
+from palyra.core.run_steps import RulesChanged
+
+log = structlog.get_logger("palyra.policy")
+LOOK_S = 1.0  # between looks at the files: a stat for each of at most 64
+
+
+class Rules(Protocol):
+    """What the watch needs of the rules."""
+
+    @property
+    def version(self) -> str:
+        """Of the rules in force."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the user policies now."""
+
+    def refresh(self) -> None:
+        """Read the files again if they changed; blocks."""
+
+
+async def policy_watch(
+    rules: Rules,
+    run_blocking: RunBlocking,
+    on_changed: Callable[[], None],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Look every second, for ever.  Cancellation: whatever is in force stays in force."""
+    task_status.started()
+    while True:
+        version, problems = rules.version, rules.problems
+        await run_blocking(rules.refresh)
+        if rules.problems != problems:
+            _tell(rules.problems)
+        if rules.version != version:
+            log.info("other rules are in force", version=rules.version)
+            on_changed()
+        await trio.sleep(LOOK_S)
+
+
+def _tell(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        log.critical("the user policies are broken; the last good ones stay", problem=problem)
+    if not problems:
+        log.info("the user policies are in order again")
+
+
+def tell_runs(approvals: Approvals, directory: Directory) -> None:
+    """Have every run that asks somebody look at its question again."""
+    for run_id in approvals.runs:
+        run = directory.runs.get(run_id)
+        if run is not None:
+            run.inbox.offer(RulesChanged())
+
+
+def child_spec(
+    rules: Rules, run_blocking: RunBlocking, approvals: Approvals, directory: Directory
+) -> ChildSpec:
+    """The watch as a service."""
+    on_changed = partial(tell_runs, approvals, directory)
+    return ChildSpec("policy", partial(policy_watch, rules, run_blocking, on_changed), "permanent")

@@ -1,0 +1,79 @@
+"""The policy watch: what changed is put in force, what is broken is said."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from palyra.actors.policy_watch import LOOK_S, policy_watch
+from tests.actors.office_kit import inline_blocking
+
+
+class FakeRules:
+    """Rules whose next look a test decides."""
+
+    def __init__(self) -> None:
+        self.version, self.problems = "v1", tuple[str, ...]()
+        self.next: tuple[str, tuple[str, ...]] = ("v1", ())
+        self.looks = 0
+
+    def refresh(self) -> None:
+        self.looks += 1
+        self.version, self.problems = self.next
+
+
+@asynccontextmanager
+async def watching() -> AsyncGenerator[tuple[FakeRules, list[str]]]:
+    """A watch that lives inside the block, and the versions it told of."""
+    rules, told = FakeRules(), list[str]()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            policy_watch, rules, inline_blocking, lambda: told.append(rules.version)
+        )
+        try:
+            yield rules, told
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def wait_look() -> None:
+    """Until the watch has looked once more."""
+    await trio.sleep(LOOK_S * 1.5)
+
+
+async def test_a_change_is_told_once(autojump_clock: trio.abc.Clock) -> None:
+    """Whoever asks is told of other rules, and not of the same ones."""
+    async with watching() as (rules, told):
+        await wait_look()
+        assert (told, rules.looks > 0) == ([], True)
+        rules.next = ("v2", ())
+        await wait_look()
+        await wait_look()
+        assert told == ["v2"]
+
+
+async def test_broken_rules_are_said_loudly_and_once(autojump_clock: trio.abc.Clock) -> None:
+    """One critical line for each new problem, one when it is mended; nobody is asked again."""
+    with capture_logs() as lines:
+        async with watching() as (rules, told):
+            rules.next = ("v1", ("a: broken",))
+            await wait_look()
+            await wait_look()
+            rules.next = ("v1", ())
+            await wait_look()
+    assert told == []
+    assert [(line["log_level"], line.get("problem")) for line in lines] == [
+        ("critical", "a: broken"), ("info", None),
+    ]  # fmt: skip
+
+
+async def test_a_look_that_fails_is_the_supervisors_business(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """The watch crashes loudly instead of watching no more."""
+    with pytest.RaisesGroup(OSError):
+        async with watching() as (rules, _):
+            rules.refresh = lambda: (_ for _ in ()).throw(OSError("disk"))  # type: ignore[method-assign]  # a failing look
+            await wait_look()
