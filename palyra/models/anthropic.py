@@ -1,0 +1,244 @@
+"""Anthropic's Messages API.
+
+Source: https://docs.anthropic.com/en/api/messages and its page on streaming.  Results of tools go
+back in the user's next message, before any text; empty texts are refused, so they are left out.
+The instructions and tools are marked for the provider's prompt cache.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from palyra.core.prompt import (
+    AssistantMessage,
+    FinishReason,
+    GuidanceMessage,
+    Message,
+    ModelFailure,
+    ModelRequest,
+    ToolMessage,
+    UserMessage,
+)
+from palyra.core.records import Usage
+from palyra.models.chat import guidance
+from palyra.models.dialect import NO_JSON, Body, Dialect, Names
+from palyra.models.failures import stream_failure
+from palyra.models.turn_builder import TurnBuilder
+
+VERSION = "2023-06-01"
+DEFAULT_MAX_TOKENS = 8_192  # the API wants a limit
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+_JSON_ONLY = "Answer with one JSON object and nothing else."
+_NOTHING = "(nothing)"  # in place of a text that would be empty
+_FINISH: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+
+class _Message(msgspec.Struct):
+    id: str | None = None
+    usage: _Usage | None = None
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    name: str = ""
+    text: str = ""
+    thinking: str = ""
+    input: msgspec.Raw = NO_JSON
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    message: _Message | None = None
+    content_block: _Block | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    error: msgspec.Raw = NO_JSON
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+
+
+def anthropic_headers(key: str) -> dict[str, str]:
+    """The key in a header of its own."""
+    return {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
+
+
+def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
+    """The whole conversation."""
+    system = [{"type": "text", "text": request.instructions, **_CACHED}]
+    if not request.instructions:
+        system = []
+    if request.json_mode:
+        system.append({"type": "text", "text": _JSON_ONLY})
+    body: Body = {
+        "model": model,
+        "max_tokens": max_tokens or DEFAULT_MAX_TOKENS,
+        "messages": _messages(request.messages, names),
+        "stream": True,
+    }
+    if system:
+        body["system"] = system
+    if request.tools:
+        body["tools"] = [
+            {
+                "name": names[tool["name"]],
+                "description": tool["description"],
+                "input_schema": tool["parameters"],
+            }
+            for tool in request.tools
+        ]
+        body["tools"][-1].update(_CACHED)
+    return body
+
+
+class AnthropicReader:
+    """Takes events until `message_stop`."""
+
+    def __init__(self, builder: TurnBuilder) -> None:
+        self._builder = builder
+        self._input = 0
+        self.is_whole = False
+
+    def take(self, data: str) -> bool:
+        """One event; unknown ones, and pings, are ignored."""
+        try:
+            event = _EVENT.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise ModelFailure("malformed", f"an event cannot be read: {error}") from None
+        match event.type:
+            case "error":
+                raise stream_failure(bytes(event.error))
+            case "message_start" if event.message is not None:
+                self._builder.trace_ref = event.message.id
+                self._count(event.message.usage)
+            case "content_block_start" if event.content_block is not None:
+                self._begin(event.index, event.content_block)
+            case "content_block_delta" if event.delta is not None:
+                self._go_on(event.index, event.delta)
+            case "message_delta":
+                self._end(event)
+            case "message_stop":
+                self.is_whole = True
+            case _:
+                pass
+        return self.is_whole
+
+    def _begin(self, index: int, block: _Block) -> None:
+        if block.type == "tool_use":
+            self._builder.open_call(index, block.name)
+            if bytes(block.input) not in {b"{}", b"null"}:
+                self._builder.add_arguments(index, bytes(block.input).decode())
+        else:
+            self._builder.add_text(block.text)
+            self._builder.add_reasoning(block.thinking)
+
+    def _go_on(self, index: int, delta: _Delta) -> None:
+        match delta.type:
+            case "text_delta":
+                self._builder.add_text(delta.text)
+            case "thinking_delta":
+                self._builder.add_reasoning(delta.thinking)
+            case "input_json_delta" if delta.partial_json:
+                self._builder.add_arguments(index, delta.partial_json)
+            case _:
+                pass  # signatures and citations
+
+    def _end(self, event: _Event) -> None:
+        self._count(event.usage)
+        if event.delta is not None and event.delta.stop_reason is not None:
+            self._builder.finish_reason = _FINISH.get(event.delta.stop_reason, "stop")
+
+    def _count(self, usage: _Usage | None) -> None:
+        """Counts are running totals; what was read from the cache was input too."""
+        if usage is None:
+            return
+        parts = (
+            usage.input_tokens,
+            usage.cache_creation_input_tokens,
+            usage.cache_read_input_tokens,
+        )
+        if usage.input_tokens is not None:
+            self._input = sum(part or 0 for part in parts)
+        self._builder.usage = Usage(
+            input_tokens=self._input,
+            output_tokens=usage.output_tokens or 0,
+            source="provider",
+        )
+
+
+# --- the conversation ----------------------------------------------------------------------------
+
+
+def _messages(messages: tuple[Message, ...], names: Names) -> list[Body]:
+    """User and assistant in turn: neighbours with one role become one message."""
+    merged: list[Body] = []
+    for message in messages:
+        role, blocks = _blocks(message, names)
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += blocks
+        elif blocks:
+            merged.append({"role": role, "content": blocks})
+    return merged
+
+
+def _blocks(message: Message, names: Names) -> tuple[str, list[Body]]:
+    match message:
+        case UserMessage(text):
+            return "user", [_text(text)]
+        case GuidanceMessage(text):
+            return "user", [_text(guidance(text))]
+        case ToolMessage():
+            result: Body = {
+                "type": "tool_result",
+                "tool_use_id": message.call_id,
+                "content": message.output or _NOTHING,
+            }
+            if message.status != "succeeded":
+                result["is_error"] = True
+                result["content"] = f"[{message.status}]\n{message.output}"
+            return "user", [result]
+        case AssistantMessage(text, calls):
+            said = [_text(text)] if text.strip() else []
+            used = [
+                {
+                    "type": "tool_use",
+                    "id": call.call_id,
+                    "name": names.get(call.tool, call.tool),
+                    "input": call.arguments if isinstance(call.arguments, dict) else {},
+                }
+                for call in calls
+            ]
+            return "assistant", [*said, *used] or [_text(_NOTHING)]
+        case _:
+            assert_never(message)
+
+
+def _text(text: str) -> Body:
+    return {"type": "text", "text": text if text.strip() else _NOTHING}
+
+
+ANTHROPIC = Dialect("/messages", anthropic_headers, anthropic_body, AnthropicReader)

@@ -1,0 +1,208 @@
+"""OpenAI's chat completions, which most servers speak: OpenRouter, Ollama, llama.cpp, vLLM.
+
+Source: https://platform.openai.com/docs/api-reference/chat.  Servers differ, so everything beyond
+the choices themselves may be missing, and unknown fields are ignored.
+"""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from palyra.core.prompt import (
+    AssistantMessage,
+    FinishReason,
+    GuidanceMessage,
+    Message,
+    ModelFailure,
+    ModelRequest,
+    ToolMessage,
+    UserMessage,
+)
+from palyra.core.records import Usage
+from palyra.models.dialect import NO_JSON, Body, Dialect, Names
+from palyra.models.failures import stream_failure
+from palyra.models.turn_builder import TurnBuilder
+
+DONE = "[DONE]"
+_FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None  # DeepSeek, vLLM, llama.cpp
+    reasoning: str | None = None  # OpenRouter, Ollama
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Chunk(msgspec.Struct):
+    id: str | None = None
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: msgspec.Raw = NO_JSON
+
+
+_CHUNK = msgspec.json.Decoder(_Chunk)
+
+
+def chat_headers(key: str) -> dict[str, str]:
+    """A bearer token, if there is one: local servers want none."""
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
+    """The whole conversation; `max_tokens` 0 leaves the limit to the server."""
+    body: Body = {
+        "model": model,
+        "messages": [_system(request.instructions), *_messages(request.messages, names)],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = [
+            {"type": "function", "function": {**tool, "name": names[tool["name"]]}}
+            for tool in request.tools
+        ]
+    if request.json_mode:
+        body["response_format"] = {"type": "json_object"}
+    if max_tokens:
+        body["max_tokens"] = max_tokens
+    return body
+
+
+class ChatReader:
+    """Takes chunks until `[DONE]`; only the first choice counts."""
+
+    def __init__(self, builder: TurnBuilder) -> None:
+        self._builder = builder
+        self._last_key: object = None
+
+    @property
+    def is_whole(self) -> bool:
+        """A server may leave out `[DONE]`, but not why it stopped."""
+        return self._builder.finish_reason is not None
+
+    def take(self, data: str) -> bool:
+        """One chunk."""
+        if data.strip() == DONE:
+            return True
+        try:
+            chunk = _CHUNK.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise ModelFailure("malformed", f"a chunk cannot be read: {error}") from None
+        if bytes(chunk.error) != b"null":
+            raise stream_failure(bytes(chunk.error))
+        builder = self._builder
+        builder.trace_ref = builder.trace_ref or chunk.id
+        if chunk.usage is not None:
+            builder.usage = Usage(
+                input_tokens=chunk.usage.prompt_tokens or 0,
+                output_tokens=chunk.usage.completion_tokens or 0,
+                source="provider",
+            )
+        if chunk.choices:
+            self._take_choice(chunk.choices[0])
+        return False
+
+    def _take_choice(self, choice: _Choice) -> None:
+        delta = choice.delta
+        if delta is not None:
+            self._builder.add_reasoning(delta.reasoning_content or delta.reasoning or "")
+            self._builder.add_text(delta.content or delta.refusal or "")
+            for call in delta.tool_calls or ():
+                self._take_call(call)
+        if choice.finish_reason:
+            self._builder.finish_reason = _FINISH.get(choice.finish_reason, "stop")
+
+    def _take_call(self, call: _ToolCall) -> None:
+        """Fragments belong together by index; servers without indices repeat or omit the id."""
+        key: object = call.index if call.index is not None else call.id or self._last_key
+        self._last_key = key
+        function = call.function or _Function()
+        self._builder.open_call(key, function.name or "")
+        if function.arguments:
+            self._builder.add_arguments(key, function.arguments)
+
+
+# --- the conversation ----------------------------------------------------------------------------
+
+
+def _system(text: str) -> Body:
+    return {"role": "system", "content": text}
+
+
+def _messages(messages: tuple[Message, ...], names: Names) -> list[Body]:
+    return [_message(message, names) for message in messages]
+
+
+def _message(message: Message, names: Names) -> Body:
+    match message:
+        case UserMessage(text):
+            return {"role": "user", "content": text}
+        case GuidanceMessage(text):  # many servers take a system message only at the beginning
+            return {"role": "user", "content": guidance(text)}
+        case ToolMessage():
+            return {
+                "role": "tool",
+                "tool_call_id": message.call_id,
+                "content": f"[{message.status}]\n{message.output}",
+            }
+        case AssistantMessage(text, calls):
+            said: Body = {"role": "assistant", "content": text or None}
+            if calls:
+                said["tool_calls"] = [
+                    {
+                        "id": call.call_id,
+                        "type": "function",
+                        "function": {
+                            "name": names.get(call.tool, call.tool),
+                            "arguments": arguments_text(call.arguments),
+                        },
+                    }
+                    for call in calls
+                ]
+            elif not text:
+                said["content"] = ""
+            return said
+        case _:
+            assert_never(message)
+
+
+def guidance(text: str) -> str:
+    """The daemon's own words in a place where a provider has none for them."""
+    return f"[the daemon, not the user:] {text}"
+
+
+def arguments_text(arguments: Any) -> str:  # noqa: ANN401 - a JSON value
+    """Arguments as the provider has them: the JSON, or the text that was none."""
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
+CHAT = Dialect("/chat/completions", chat_headers, chat_body, ChatReader)

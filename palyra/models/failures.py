@@ -1,0 +1,146 @@
+"""Why a provider did not deliver: one class for each way, from its HTTP answer or its stream.
+
+What providers answer differs in words, so the status decides first, then the code or type of the
+error, and only then its message.  The message goes to people: cut, without secrets (the redactor
+sees it before anything is written).
+"""
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from palyra.core.prompt import FailureClass, ModelFailure
+
+MAX_DETAIL_CHARS = 300
+MAX_RETRY_AFTER_MS = 120_000
+
+_STATUS: dict[int, FailureClass] = {
+    401: "auth",
+    402: "quota",
+    403: "auth",
+    404: "invalid_request",
+    408: "timeout",
+    409: "transient",
+    413: "context_overflow",
+    422: "invalid_request",
+    429: "rate_limited",
+    500: "transient",
+    502: "transient",
+    503: "unavailable",
+    504: "timeout",
+    529: "unavailable",  # Anthropic: overloaded
+}
+_CODES: dict[str, FailureClass] = {
+    "invalid_api_key": "auth",
+    "authentication_error": "auth",
+    "permission_error": "auth",
+    "insufficient_quota": "quota",
+    "billing_error": "quota",
+    "rate_limit_error": "rate_limited",
+    "rate_limit_exceeded": "rate_limited",
+    "context_length_exceeded": "context_overflow",
+    "request_too_large": "context_overflow",
+    "content_policy_violation": "content_policy",
+    "content_filter": "content_policy",
+    "invalid_request_error": "invalid_request",
+    "overloaded_error": "unavailable",
+    "server_error": "transient",
+    "api_error": "transient",
+    "timeout_error": "timeout",
+}
+_OVERFLOW = re.compile(
+    r"context (length|window|size)|maximum context|too many tokens|prompt is too long"
+    r"|exceeds? the (available )?context|input is too long",
+    re.IGNORECASE,
+)
+_POLICY = re.compile(r"content (policy|filter|management)|safety system|flagged", re.IGNORECASE)
+_QUOTA = re.compile(r"insufficient[_ ]quota|billing|credit balance|exceeded your current quota")
+
+
+class Refusal(ModelFailure):
+    """A failure for which the provider may have said when to come back."""
+
+    def __init__(
+        self, failure_class: FailureClass, detail: str, retry_after_ms: int | None = None
+    ) -> None:
+        super().__init__(failure_class, detail)
+        self.retry_after_ms = retry_after_ms
+
+
+def http_failure(status: int, headers: Mapping[str, str], body: bytes, *, now_ms: int) -> Refusal:
+    """The failure behind an answer that is no stream."""
+    codes, message = _read_error(body)
+    failure_class = _classify(status, codes, message)
+    text = message or f"HTTP {status} without an explanation"
+    return Refusal(
+        failure_class,
+        f"HTTP {status}: {text[:MAX_DETAIL_CHARS]}",
+        _retry_after_ms(headers, now_ms),
+    )
+
+
+def stream_failure(error: bytes) -> Refusal:
+    """The failure that a provider reports inside a stream that began well."""
+    codes, message = _read_error(error)
+    known = next((_CODES[code] for code in codes if code in _CODES), None)
+    failure_class = known or _by_words(message) or "transient"
+    text = message or "the provider reported an error without an explanation"
+    return Refusal(failure_class, text[:MAX_DETAIL_CHARS])
+
+
+def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass:
+    by_code = next((_CODES[code] for code in codes if code in _CODES), None)
+    if status == 429:  # noqa: PLR2004 - two things share it
+        return "quota" if by_code == "quota" or _QUOTA.search(message) else "rate_limited"
+    if status == 400:  # noqa: PLR2004 - many things share it
+        by_words = _by_words(message)
+        return by_words or by_code or "invalid_request"
+    by_status = _STATUS.get(status)
+    if by_status is not None:
+        return by_status
+    return "transient" if status >= 500 else by_code or "invalid_request"  # noqa: PLR2004 - 5xx
+
+
+def _by_words(message: str) -> FailureClass | None:
+    if _OVERFLOW.search(message):
+        return "context_overflow"
+    if _POLICY.search(message):
+        return "content_policy"
+    return "quota" if _QUOTA.search(message) else None
+
+
+def _read_error(body: bytes) -> tuple[tuple[str, ...], str]:
+    """Codes and message of an error in any of the shapes in use; empty for none of them."""
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return (), ""
+    inner = found.get("error", found) if isinstance(found, dict) else found
+    if isinstance(inner, str):
+        return (), inner
+    if not isinstance(inner, dict):
+        return (), ""
+    codes = tuple(value for key in ("code", "type") if isinstance(value := inner.get(key), str))
+    message = inner.get("message")
+    return codes, message if isinstance(message, str) else ""
+
+
+def _retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
+    """When to come back, from `Retry-After` (seconds or a date); capped, never negative."""
+    text = headers.get("retry-after-ms") or headers.get("retry-after")
+    if text is None:
+        return None
+    scale = 1 if "retry-after-ms" in headers else 1_000
+    try:
+        wanted_ms = float(text) * scale
+    except ValueError:
+        try:
+            wanted_ms = parsedate_to_datetime(text).timestamp() * 1_000 - now_ms
+        except (ValueError, TypeError, OverflowError):
+            return None
+    if wanted_ms != wanted_ms:  # noqa: PLR0124 - not a number
+        return None
+    return round(min(max(wanted_ms, 0), MAX_RETRY_AFTER_MS))

@@ -1,0 +1,179 @@
+"""OpenAI's Responses API.
+
+Source: https://platform.openai.com/docs/api-reference/responses and its page on streaming.
+Nothing is stored with the provider: the whole conversation is sent each time.
+"""
+
+from typing import Any, assert_never
+
+import msgspec
+
+from palyra.core.prompt import (
+    AssistantMessage,
+    GuidanceMessage,
+    Message,
+    ModelFailure,
+    ModelRequest,
+    ToolMessage,
+    UserMessage,
+)
+from palyra.core.records import Usage
+from palyra.models.chat import arguments_text, chat_headers, guidance
+from palyra.models.dialect import NO_JSON, Body, Dialect, Names
+from palyra.models.failures import stream_failure
+from palyra.models.turn_builder import TurnBuilder
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class _Details(msgspec.Struct):
+    reason: str = ""
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Response(msgspec.Struct):
+    id: str | None = None
+    usage: _Usage | None = None
+    error: msgspec.Raw = NO_JSON
+    incomplete_details: _Details | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    output_index: int = 0
+    delta: Any = None
+    arguments: str | None = None
+    item: _Item | None = None
+    response: _Response | None = None
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+
+
+def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
+    """The whole conversation as items."""
+    body: Body = {
+        "model": model,
+        "instructions": request.instructions,
+        "input": [item for message in request.messages for item in _items(message, names)],
+        "stream": True,
+        "store": False,
+    }
+    if request.tools:
+        body["tools"] = [
+            {"type": "function", **tool, "name": names[tool["name"]], "strict": False}
+            for tool in request.tools
+        ]
+    if request.json_mode:
+        body["text"] = {"format": {"type": "json_object"}}
+    if max_tokens:
+        body["max_output_tokens"] = max_tokens
+    return body
+
+
+class ResponsesReader:
+    """Takes events until the response is completed, incomplete or failed."""
+
+    def __init__(self, builder: TurnBuilder) -> None:
+        self._builder = builder
+        self.is_whole = False
+
+    def take(self, data: str) -> bool:
+        """One event; unknown ones are ignored."""
+        try:
+            event = _EVENT.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise ModelFailure("malformed", f"an event cannot be read: {error}") from None
+        match event.type:
+            case "error":
+                raise stream_failure(data.encode("utf-8", "replace"))
+            case "response.failed":
+                response = event.response or _Response()
+                raise stream_failure(bytes(response.error))
+            case "response.completed" | "response.incomplete":
+                self._end(event)
+            case _:
+                self._go_on(event)
+        return self.is_whole
+
+    def _go_on(self, event: _Event) -> None:
+        builder, delta = self._builder, event.delta if isinstance(event.delta, str) else ""
+        match event.type:
+            case "response.created" if event.response is not None:
+                builder.trace_ref = event.response.id
+            case "response.output_text.delta" | "response.refusal.delta":
+                builder.add_text(delta)
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+                builder.add_reasoning(delta)
+            case "response.output_item.added" if event.item is not None:
+                self._begin(event.output_index, event.item)
+            case "response.function_call_arguments.delta":
+                builder.add_arguments(event.output_index, delta)
+            case "response.function_call_arguments.done" if event.arguments is not None:
+                builder.set_arguments(event.output_index, event.arguments)
+            case _:
+                pass
+
+    def _begin(self, index: int, item: _Item) -> None:
+        if item.type == "function_call":
+            self._builder.open_call(index, item.name)
+
+    def _end(self, event: _Event) -> None:
+        self.is_whole = True
+        response = event.response or _Response()
+        if response.usage is not None:
+            self._builder.usage = Usage(
+                input_tokens=response.usage.input_tokens or 0,
+                output_tokens=response.usage.output_tokens or 0,
+                source="provider",
+            )
+        if event.type == "response.incomplete":
+            details = response.incomplete_details or _Details()
+            is_filtered = details.reason == "content_filter"
+            self._builder.finish_reason = "content_filter" if is_filtered else "length"
+        else:
+            self._builder.finish_reason = "stop"
+
+
+# --- the conversation ----------------------------------------------------------------------------
+
+
+def _items(message: Message, names: Names) -> list[Body]:
+    match message:
+        case UserMessage(text):
+            return [{"role": "user", "content": text}]
+        case GuidanceMessage(text):
+            return [{"role": "developer", "content": guidance(text)}]
+        case ToolMessage():
+            return [
+                {
+                    "type": "function_call_output",
+                    "call_id": message.call_id,
+                    "output": f"[{message.status}]\n{message.output}",
+                }
+            ]
+        case AssistantMessage(text, calls):
+            said: list[Body] = [{"role": "assistant", "content": text}] if text else []
+            used = [
+                {
+                    "type": "function_call",
+                    "call_id": call.call_id,
+                    "name": names.get(call.tool, call.tool),
+                    "arguments": arguments_text(call.arguments),
+                }
+                for call in calls
+            ]
+            return [*said, *used]
+        case _:
+            assert_never(message)
+
+
+RESPONSES = Dialect("/responses", chat_headers, responses_body, ResponsesReader)
