@@ -1,0 +1,63 @@
+"""Leases: bounds, order, and waiters that leave."""
+
+import random
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.models.leases import Leases
+
+
+async def hold(leases: Leases, log: list[str], name: str, *, is_background: bool = False) -> None:
+    """Hold a lease for a second."""
+    async with leases.lease(name[0], is_background=is_background):
+        log.append(name)
+        await trio.sleep_until(trio.current_time() + 1)
+
+
+async def test_first_come_first_served_foreground_first(autojump_clock: MockClock) -> None:
+    """Background waits for whatever is in the foreground, however late that came."""
+    leases, log = Leases(1, 1), list[str]()
+    async with trio.open_nursery() as nursery:
+        for name in ("a1", "a2", "b1"):
+            nursery.start_soon(
+                lambda name=name: hold(leases, log, name, is_background=name == "b1")
+            )
+            await wait_all_tasks_blocked()
+        nursery.start_soon(hold, leases, log, "c1")
+    assert ["a1", "a2", "c1", "b1"] == log
+    assert (0, 0) == (leases.held, leases.waiting)
+
+
+async def test_a_key_in_use_does_not_hold_up_others(autojump_clock: MockClock) -> None:
+    """Two of one key, four of one provider; who waits for a key is overtaken by another key."""
+    leases, log = Leases(), list[str]()
+    async with trio.open_nursery() as nursery:
+        for name in ("a1", "a2", "a3", "b1", "b2", "b3"):
+            nursery.start_soon(hold, leases, log, name)
+            await wait_all_tasks_blocked()
+        assert ["a1", "a2", "b1", "b2"] == log
+        assert (4, 2) == (leases.held, leases.waiting)
+    assert {"a3", "b3"} == set(log[4:])
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_waiters_that_leave_leave_no_trace(seed: int, autojump_clock: MockClock) -> None:
+    """Bounds hold at every moment, whoever is cancelled whenever."""
+    rng, leases = random.Random(seed), Leases(3, 2)
+    most = 0
+
+    async def come_and_go() -> None:
+        nonlocal most
+        await trio.sleep_until(rng.random() * 5)
+        with trio.move_on_after(rng.random() * 3):
+            async with leases.lease(rng.choice("ab"), is_background=rng.random() < 0.5):
+                most = max(most, leases.held)
+                await trio.sleep_until(trio.current_time() + rng.random())
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(40):
+            nursery.start_soon(come_and_go)
+    assert (3, 0, 0) == (most, leases.held, leases.waiting)
