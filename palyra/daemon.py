@@ -25,6 +25,7 @@ from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
 from palyra.actors.gate import Gate
+from palyra.actors.files import Files
 from palyra.actors.gateway import Gateway
 from palyra.actors.grants import Grants
 from palyra.actors.loop_lag import LoopLag
@@ -183,6 +184,12 @@ class Daemon:
             grants=self.office.grants,
             agents=self.office.agents,
             channels=self.office.channels,
+            files=Files(
+                self.toolset.artifacts,
+                self.toolset.checkpoints,
+                self.sessions,
+                self.host.run_blocking,
+            ),
             skills=self.toolset.skills,
             hub=self.hub,
             journal=self.journal,

@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("runs", "List, show, fork, cancel and wait for runs."),
     "approvals": ("approvals", "Answer what waits for a person."),
     "tape": ("tape", "Read, verify, replay and export what happened."),
+    "artifacts": ("artifacts", "Print outputs that were too long for the tape."),
+    "checkpoints": ("checkpoints", "List what calls changed in files, and put files back."),
     "sessions": ("sessions", "List, show, archive and reset conversations."),
     "agents": ("agents", "List, show, create, update and delete agents."),
     "channels": ("channels", "List, set and delete what messages may come in through."),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from palyra.core.artifacts import Artifact
-from palyra.core.checkpoints import Checkpoint, CheckpointFilter
+from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
 from palyra.core.journal import (
     ChainedRow,
     Change,
@@ -202,6 +202,19 @@ class CheckpointStore(Protocol):
 
     def contents(self, checkpoint_id: str) -> dict[str, bytes]:
         """Every content of it, by digest.  Raises Unavailable for one that is gone or damaged."""
+
+
+class FileHistory(Protocol):
+    """The file checkpoints of the workspace.  Blocks."""
+
+    def find(self, checkpoint_id: str) -> Checkpoint | None: ...
+    def list(self, wanted: CheckpointFilter) -> list[Checkpoint]: ...
+    def restore(self, kept: Checkpoint, side: Side, *, is_forced: bool) -> Restored:
+        """Every file of the checkpoint as it was on that side; itself a change with a checkpoint.
+
+        Raises Conflict when somebody else changed a file since (forced it is restored all the
+        same), IllegalState for another workspace, Unavailable; then nothing is changed.
+        """
 
 
 class RunBlocking(Protocol):

@@ -5,6 +5,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from palyra.core.access import Caller
 from palyra.core.agents import AgentChange
+from palyra.core.artifacts import Artifact, ArtifactPage
+from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
 from palyra.core.commands import (
     Cancelled,
     ChangeQueue,
@@ -147,6 +149,20 @@ class Skills(Protocol):
     async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord: ...
     async def enable(self, caller: Caller, skill_id: str) -> SkillRecord: ...
     async def remove(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+
+
+class Files(Protocol):
+    """Whole outputs and file checkpoints (`actors.files`), alike."""
+
+    async def read_artifact(
+        self, caller: Caller, session_id: str, name: str, *, offset: int, limit_bytes: int
+    ) -> tuple[Artifact, ArtifactPage]: ...
+    async def list_checkpoints(
+        self, caller: Caller, wanted: CheckpointFilter
+    ) -> list[Checkpoint]: ...
+    async def restore_checkpoint(
+        self, caller: Caller, checkpoint_id: str, side: Side, *, is_forced: bool
+    ) -> Restored: ...
 
 
 class Channels(Protocol):

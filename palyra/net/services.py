@@ -10,7 +10,7 @@ from palyra.core.ids import NewId
 from palyra.core.ports import NowMs, Sign
 from palyra.net.limits import Limits
 from palyra.net.pacer import Pacer
-from palyra.net.ports import Agents, Authenticate, Channels, Gateway, Grants, Journal, Skills
+from palyra.net.ports import Agents, Authenticate, Channels, Files, Gateway, Grants, Journal, Skills
 from palyra.net.receipts import Receipts
 from palyra.net.rpc import Redact
 from palyra.net.wire import State
@@ -37,6 +37,7 @@ class Services:
     grants: Grants
     agents: Agents
     channels: Channels
+    files: Files
     skills: Skills
     hub: Hub
     journal: Journal

@@ -9,6 +9,7 @@ import msgspec
 from palyra.core.checkpoints import (
     RESTORE,
     Checkpoint,
+    CheckpointFilter,
     FileChange,
     FileState,
     Restored,
@@ -115,6 +116,14 @@ class Checkpoints:
             file.path: _wanted(file.side(side), found[file.path], contents) for file in kept.files
         }
         changes.make(wanted, self._keep(msgspec.structs.replace(kept, tool=RESTORE), made))
+
+    def find(self, checkpoint_id: str) -> Checkpoint | None:
+        """The checkpoint without its contents."""
+        return self.store.find(checkpoint_id)
+
+    def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
+        """Newest first."""
+        return self.store.list(wanted)
 
 
 def _wanted(

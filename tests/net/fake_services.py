@@ -49,6 +49,7 @@ from palyra.net.receipts import Receipts
 from palyra.net.services import Peer as PeerFacts
 from palyra.net.services import Services
 from palyra.net.tokens import authenticate, digest_token
+from tests.net.fake_files import FakeFiles
 from tests.net.fake_registry import FakeAgents, FakeChannels
 from tests.net.fake_skills import FakeSkills
 from tests.net.fake_store import FakeJournal, FakeStore, run_record
@@ -309,6 +310,7 @@ class Daemon:
         self.agents = FakeAgents(self.store)
         self.channels = FakeChannels(self.store)
         self.skills = FakeSkills()
+        self.files = FakeFiles()
         self.hub = Hub(wire)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
@@ -324,6 +326,7 @@ class Daemon:
             grants=FakeGrants(self.gateway),
             agents=self.agents,
             channels=self.channels,
+            files=self.files,
             skills=self.skills,
             hub=self.hub,
             journal=self.journal,

@@ -57,6 +57,11 @@ CALLS: dict[str, Call] = {
     "approval.resolve": lambda client: client.resolve_approval(
         "apr_1", "allow", "d", scope="timeboxed", ttl_ms=5, reason="ok"
     ),
+    "artifact.read": lambda client: client.read_artifact("ses_1", "a" * 64, 4, limit_bytes=9),
+    "checkpoint.list": lambda client: client.list_checkpoints(
+        session_id="ses_1", run_id="run_1", cursor="ckp_1", limit=3
+    ),
+    "checkpoint.restore": lambda client: client.restore_checkpoint("ckp_1", "after", force=True),
     "approval.grants": lambda client: client.list_grants(live_only=False, limit=3),
     "approval.revoke": lambda client: client.revoke_grant("grt_1"),
     "session.resolve": lambda client: client.resolve_session(session_key="k"),

@@ -221,6 +221,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "run.cancel": {"run_id": RUN},
     "approval.resolve": {"approval_id": "apr_1", "decision": "allow", "digest": "d"},
     "approval.revoke": {"grant_id": "grt_1"},
+    "checkpoint.restore": {"checkpoint_id": "ckp_1"},
     "session.resolve": {"session_key": "k"},
     "session.archive": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},

@@ -7,7 +7,7 @@ from palyra.core.commands import Queue
 from palyra.core.journal import VerifyReport
 from palyra.core.policy import Explanation
 from palyra.core.records import QueueMode, Role, SessionRecord
-from palyra.net.client.registry import Registry
+from palyra.net.client.files import Files
 from palyra.net.client.replies import (
     ExportPage,
     Json,
@@ -30,7 +30,7 @@ class QueueChange(TypedDict, total=False):
     idempotency_key: str
 
 
-class Admin(Registry):
+class Admin(Files):
     """Everything that is not about one run."""
 
     async def ping(self) -> Pong:

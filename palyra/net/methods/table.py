@@ -3,7 +3,9 @@
 from palyra.net.methods import (
     agent,
     approval,
+    artifact,
     channel,
+    checkpoint,
     connect,
     run,
     session,
@@ -15,7 +17,21 @@ from palyra.net.methods import (
 )
 from palyra.net.methods.method import AnyMethod
 
-_GROUPS = (connect, system, run, tape, approval, session, agent, channel, tool, skill, token)
+_GROUPS = (
+    connect,
+    system,
+    run,
+    tape,
+    approval,
+    artifact,
+    checkpoint,
+    session,
+    agent,
+    channel,
+    tool,
+    skill,
+    token,
+)
 
 METHODS: dict[str, AnyMethod] = {
     method.name: method for group in _GROUPS for method in group.METHODS

@@ -1,0 +1,25 @@
+"""`palyra artifacts`: whole outputs of calls, of which a tape has an excerpt."""
+
+import click
+
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.net.client import Client
+
+
+@click.group()
+def artifacts() -> None:
+    """Print outputs that were too long for the tape."""
+
+
+@artifacts.command("print")
+@click.argument("session_id")
+@click.argument("artifact")
+@shared_options
+def print_(options: Options, session_id: str, artifact: str) -> None:
+    """Print one as it is; its name is `artifact` in the call's tool.completed."""
+
+    async def print_all(client: Client) -> None:
+        async for text in client.artifact_pages(session_id, artifact):
+            click.echo(text, nl=False)
+
+    talk(options, print_all)
