@@ -15,8 +15,8 @@ from palyra.core.breaker import (
 )
 from palyra.core.prompt import FAILURE_CLASSES, FailureClass
 
-
-ENOUGH: tuple[FailureClass, ...] = ("transient",) * THRESHOLD
+TRANSIENT: FailureClass = "transient"
+ENOUGH = (TRANSIENT,) * THRESHOLD
 
 
 def after(*failures: FailureClass | None, now_ms: int = 0) -> Breaker:

@@ -22,9 +22,8 @@ async def test_first_come_first_served_foreground_first(autojump_clock: MockCloc
     leases, log = Leases(1, 1), list[str]()
     async with trio.open_nursery() as nursery:
         for name in ("a1", "a2", "b1"):
-            nursery.start_soon(
-                lambda name=name: hold(leases, log, name, is_background=name == "b1")
-            )
+            work = partial(hold, leases, log, name, is_background=name == "b1")
+            nursery.start_soon(work)
             await wait_all_tasks_blocked()
         nursery.start_soon(hold, leases, log, "c1")
     assert ["a1", "a2", "c1", "b1"] == log
