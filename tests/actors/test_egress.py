@@ -143,6 +143,7 @@ async def test_a_broken_connection_is_its_own_trouble(nursery: trio.Nursery) -> 
         if await client.receive_some() == b"break":
             raise trio.BrokenResourceError
         upstream = await trio.open_tcp_stream("127.0.0.1", server)
+        await client.send_all(b"the way stands")
         return upstream, True
 
     async with running(branch):
@@ -152,10 +153,12 @@ async def test_a_broken_connection_is_its_own_trouble(nursery: trio.Nursery) -> 
                 assert b"" == await _read(client)
             client = await trio.open_tcp_stream("127.0.0.1", port)
             await client.send_all(b"go on")
+            assert b"the way stands" == await client.receive_some()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             await client.aclose()  # with a reset
             async with await trio.open_tcp_stream("127.0.0.1", port) as client:
                 await client.send_all(b"go on")
+                assert b"the way stands" == await client.receive_some()
                 await client.send_all(b"hello")
                 assert b"hello" == await client.receive_some()
 
