@@ -50,6 +50,7 @@ async def ask_model(
             failure_class=failure.failure_class,
             detail=failure.message,
             had_output=stream.order > 0,
+            retry_after_ms=failure.retry_after_ms,
         )
     stream.close()
     await run.report(heard)

@@ -104,6 +104,9 @@ class ModelFailure(PalyraError):
 
     code = "unavailable"
 
-    def __init__(self, failure_class: FailureClass, detail: str) -> None:
+    def __init__(
+        self, failure_class: FailureClass, detail: str, retry_after_ms: int | None = None
+    ) -> None:
         super().__init__(detail)
         self.failure_class: FailureClass = failure_class
+        self.retry_after_ms = retry_after_ms  # when the provider said to come back

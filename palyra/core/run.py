@@ -254,7 +254,8 @@ def _turn_broke(step: Step, heard: TurnBroke) -> None:
         and not heard.had_output
         and heard.attempt <= limits.model_retries
     )
-    delay_ms = step.setting.jitter_ms(heard.attempt) if retry else 0
+    pause_ms = max(step.setting.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
+    delay_ms = pause_ms if retry else 0
     step.add(
         ev.TurnFailed(
             turn=heard.turn,

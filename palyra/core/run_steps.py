@@ -54,6 +54,7 @@ class TurnBroke(_Data, frozen=True, kw_only=True):
     failure_class: FailureClass
     detail: str
     had_output: bool
+    retry_after_ms: int | None = None  # what the provider asks for, at least
 
 
 class ApprovalAnswered(_Data, frozen=True, kw_only=True):

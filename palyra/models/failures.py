@@ -60,35 +60,27 @@ _POLICY = re.compile(r"content (policy|filter|management)|safety system|flagged"
 _QUOTA = re.compile(r"insufficient[_ ]quota|billing|credit balance|exceeded your current quota")
 
 
-class Refusal(ModelFailure):
-    """A failure for which the provider may have said when to come back."""
-
-    def __init__(
-        self, failure_class: FailureClass, detail: str, retry_after_ms: int | None = None
-    ) -> None:
-        super().__init__(failure_class, detail)
-        self.retry_after_ms = retry_after_ms
-
-
-def http_failure(status: int, headers: Mapping[str, str], body: bytes, *, now_ms: int) -> Refusal:
+def http_failure(
+    status: int, headers: Mapping[str, str], body: bytes, *, now_ms: int
+) -> ModelFailure:
     """The failure behind an answer that is no stream."""
     codes, message = _read_error(body)
     failure_class = _classify(status, codes, message)
     text = message or f"HTTP {status} without an explanation"
-    return Refusal(
+    return ModelFailure(
         failure_class,
         f"HTTP {status}: {text[:MAX_DETAIL_CHARS]}",
         _retry_after_ms(headers, now_ms),
     )
 
 
-def stream_failure(error: bytes) -> Refusal:
+def stream_failure(error: bytes) -> ModelFailure:
     """The failure that a provider reports inside a stream that began well."""
     codes, message = _read_error(error)
     known = next((_CODES[code] for code in codes if code in _CODES), None)
     failure_class = known or _by_words(message) or "transient"
     text = message or "the provider reported an error without an explanation"
-    return Refusal(failure_class, text[:MAX_DETAIL_CHARS])
+    return ModelFailure(failure_class, text[:MAX_DETAIL_CHARS])
 
 
 def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass:

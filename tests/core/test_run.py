@@ -1,6 +1,6 @@
 """The run's decisions: what follows from each input, in which order, in every phase."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -44,9 +44,7 @@ def finished(world: World, *tools: str, text: str = "") -> list[str]:
     )
 
 
-def broke(
-    world: World, failure_class: FailureClass = "transient", *, had_output: bool = False
-) -> list[str]:
+def broke(world: World, failure_class: FailureClass = "transient", **told: Any) -> list[str]:
     """The model fails the open turn."""
     return world.hear(
         TurnBroke(
@@ -54,7 +52,7 @@ def broke(
             attempt=world.run.attempt,
             failure_class=failure_class,
             detail="no luck",
-            had_output=had_output,
+            **{"had_output": False, **told},
         )
     )
 
@@ -232,6 +230,15 @@ def test_a_transient_failure_is_retried_twice_then_fails_the_run() -> None:
     assert world.effects[-1].delay_ms == 20
     assert broke(world) == ["turn.failed", "run.failed"]
     assert [e.attempt for e in world.drafts("turn.started")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("asked_ms", "delay_ms"), [(None, 10), (0, 10), (7_000, 7_000)])
+def test_a_provider_is_not_asked_sooner_than_it_wants(asked_ms: int | None, delay_ms: int) -> None:
+    """The longer of the back-off and what the provider asks for; the tape says which pause."""
+    world = begun()
+    broke(world, "rate_limited", retry_after_ms=asked_ms)
+    assert delay_ms == world.effects[-1].delay_ms
+    assert [delay_ms] == [event.delay_ms for event in world.drafts("turn.failed")]
 
 
 @pytest.mark.parametrize(("failure", "had_output"), [("auth", False), ("transient", True)])
