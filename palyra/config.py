@@ -29,6 +29,7 @@ from palyra.sections import (
     Models,
     PolicyConfig,
     Runs,
+    SandboxConfig,
     Secrets,
     Server,
     Tools,
@@ -71,6 +72,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     wasm: Wasm = Wasm()
     files: Files = Files()
     fetch: Fetch = Fetch()
+    sandbox: SandboxConfig = SandboxConfig()
     secrets: Secrets = Secrets()
     models: Models = Models()
     policy: PolicyConfig = PolicyConfig()

@@ -24,8 +24,8 @@ from palyra.actors.approvals import Approvals
 from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
-from palyra.actors.gate import Gate
 from palyra.actors.files import Files
+from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
 from palyra.actors.grants import Grants
 from palyra.actors.loop_lag import LoopLag
@@ -105,7 +105,8 @@ class Daemon:
         self.config = config
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
-        self.toolset = build_toolset(config, self.host, self.redactor, tools)
+        self.directory = Directory()
+        self.toolset = build_toolset(config, self.host, self.redactor, self.directory, tools)
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: wire.State = "starting"
@@ -113,7 +114,6 @@ class Daemon:
         self.journal = journal_actor.JournalHandle(
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
-        self.directory = Directory()
         self.loop_lag = LoopLag()
         self.office = self._build_office(models or {"scripted": scripted_model(config)})
         self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
@@ -254,7 +254,8 @@ class Daemon:
 
     def _problems(self) -> Sequence[str]:
         """What somebody has to mend."""
-        return [f"user policies: {problem}" for problem in self.policy.problems]
+        policies = [f"user policies: {problem}" for problem in self.policy.problems]
+        return [*policies, *self.toolset.problems()]
 
     def _count_stranded(self) -> int:
         return len(self.directory.stranded)

@@ -13,6 +13,8 @@ _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Few = Annotated[int, Meta(ge=1, le=64)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
 _Mib = Annotated[int, Meta(ge=16, le=1_048_576)]
+_MibOrNone = Annotated[int, Meta(ge=0, le=1_048_576)]
+_Seconds = Annotated[int, Meta(ge=1, le=86_400)]
 _Days = Annotated[int, Meta(ge=1, le=3_650)]
 _Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
@@ -115,6 +117,24 @@ class Fetch(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class SandboxConfig(Section, frozen=True, kw_only=True):
+    """The jail that programs run in, and what each may use."""
+
+    environment: Annotated[
+        tuple[str, ...], _doc("Variables of the daemon that programs get, beside PATH and HOME.")
+    ] = ()
+    deadline_s: Annotated[_Seconds, _doc("The longest a call may let a program run.")] = 600
+    memory_mib: Annotated[_Mib, _doc("Memory of one command, all its processes together.")] = 896
+    address_space_mib: Annotated[
+        _MibOrNone, _doc("Address space of each process; 0: not limited (Node needs that).")
+    ] = 1_024
+    processes: Annotated[_Count, _doc("Processes and threads of one command.")] = 64
+    open_files: Annotated[_Count, _doc("Open files of each process.")] = 128
+    file_mib: Annotated[_Mib, _doc("The largest file a command may write.")] = 64
+    cpu_s: Annotated[_Seconds, _doc("Processor time of each process.")] = 120
+    temporary_mib: Annotated[_Mib, _doc("Temporary files of one command; as much again for HOME.")] = 64
+
+
 class Secrets(Section, frozen=True, kw_only=True):
     """Where secrets are kept."""
 
@@ -155,6 +175,7 @@ SECTIONS: dict[str, type[Section]] = {
     "files": Files,
     "wasm": Wasm,
     "fetch": Fetch,
+    "sandbox": SandboxConfig,
     "secrets": Secrets,
     "models": Models,
     "policy": PolicyConfig,

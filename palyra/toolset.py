@@ -5,15 +5,17 @@ skills) is a service: a supervised actor that puts its tools into the toolbox wh
 called and takes them out when they cannot.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from palyra.actors.child import ChildSpec
+from palyra.actors.directory import Directory
 from palyra.actors.supervisor import Supervisor
 from palyra.config import Config
 from palyra.core.ports import Artifacts
 from palyra.core.redact import Redactor
 from palyra.parts import Host, file_stores
+from palyra.processset import build_processset
 from palyra.skillset import build_skillset
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.basic import basic_tools
@@ -21,7 +23,6 @@ from palyra.tools.catalog import Tool, Toolbox
 from palyra.tools.checkpoints import Checkpoints
 from palyra.tools.confine import Workspace
 from palyra.tools.files import file_tools
-from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.search import search_tools
 from palyra.tools.skills.skills import Skills
 from palyra.tools.web.fetch import web_tools
@@ -39,6 +40,7 @@ class Toolset:
     checkpoints: Checkpoints
     skills: Skills
     services: list[ChildSpec] = field(default_factory=list)
+    problems: Callable[[], tuple[str, ...]] = tuple  # what somebody has to mend
 
     def branch(self) -> ChildSpec:
         """All services, each restarted on its own.
@@ -50,7 +52,11 @@ class Toolset:
 
 
 def build_toolset(
-    config: Config, host: Host, redactor: Redactor, more: Iterable[Tool] = ()
+    config: Config,
+    host: Host,
+    redactor: Redactor,
+    directory: Directory,
+    more: Iterable[Tool] = (),
 ) -> Toolset:
     """The tools of the configuration; `more` come beside the built-in ones.
 
@@ -72,8 +78,12 @@ def build_toolset(
         *more,
     ]
     toolbox = Toolbox(tools, host.run_blocking)
-    sandbox = None if host.is_closed else Sandbox(host.new_thread("sandbox"))
+    programs = build_processset(config, host, toolbox, workspace, directory)
+    sandbox = programs.sandbox
     skills, services = build_skillset(config, host, toolbox, sandbox, webset.doors())
+    services = [*programs.services, *services]
     if not host.is_closed:
         services = [*webset.services, *services]
-    return Toolset(toolbox, workspace, artifacts, checkpoints, skills, [*services])
+    return Toolset(
+        toolbox, workspace, artifacts, checkpoints, skills, [*services], programs.problems
+    )

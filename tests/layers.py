@@ -29,9 +29,10 @@ MAY_IMPORT = {
     "webset": frozenset(
         {"core", "store", "tools", "actors", "config", "sections", "parts", "secrets"}
     ),
+    "processset": frozenset({"core", "tools", "actors", "config", "sections", "parts"}),
     "skillset": frozenset({"core", "store", "tools", "actors", "config", "parts"}),
     "toolset": frozenset(
-        {"core", "store", "tools", "actors", "config", "parts", "skillset", "webset"}
+        {"core", "store", "tools", "actors", "config", "parts", "processset", "skillset", "webset"}
     ),
     "daemon": frozenset(
         {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts", "toolset"}

@@ -59,6 +59,10 @@ class ControlGroups:
             raise
         return group
 
+    def find(self, name: str) -> "Group":
+        """The group of that name, whoever made it."""
+        return Group(name, self._folders, self._files)
+
 
 class Group:
     """One group, for one jail."""

@@ -31,7 +31,7 @@ FOLDERS = (
 # Within a repository of its own the command may commit; what git runs or obeys it may not change.
 GIT_FILES = ("config", "config.worktree")
 GIT_FOLDERS = ("hooks", "modules", "worktrees")
-MAX_LOOKED_AT = 20_000  # entries of a workspace; what lies deeper is protected by nothing here
+MAX_LOOKED_AT = 4_000  # entries of a workspace; what lies deeper is protected by nothing here
 _ALWAYS_ASIDE = frozenset({"node_modules", "__pycache__"})  # thousands of folders, none obeyed
 
 

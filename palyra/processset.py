@@ -1,0 +1,81 @@
+"""The daemon's programs: the sandbox they run in, who proves its walls, and the tools they make."""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from palyra.actors.child import ChildSpec
+from palyra.actors.directory import Directory
+from palyra.actors.dynamic import DynamicSupervisor
+from palyra.config import Config
+from palyra.parts import Host
+from palyra.sections import SandboxConfig
+from palyra.tools.catalog import Toolbox
+from palyra.tools.confine import Workspace
+from palyra.tools.process import Processes
+from palyra.tools.program import Surroundings
+from palyra.tools.sandbox.command import MIB, Limits
+from palyra.tools.sandbox.keeper import Keeper
+from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.shell import Shell
+
+MAX_BACKGROUND = 256  # programs of all runs
+
+
+class Processset(NamedTuple):
+    """The sandbox, what is wrong with it, and the services that programs need."""
+
+    sandbox: Sandbox | None  # None: the host is closed
+    services: Sequence[ChildSpec]
+    problems: Callable[[], tuple[str, ...]]
+
+
+def build_processset(
+    config: Config, host: Host, toolbox: Toolbox, workspace: Workspace, directory: Directory
+) -> Processset:
+    """Programs in that workspace; their tools are there once the walls are proved."""
+    if host.is_closed:
+        return Processset(None, (), tuple)
+    sandbox = Sandbox(host.new_thread("sandbox"), records=config.paths.data_dir / "jails")
+    around = Surroundings(
+        workspace=workspace,
+        limits=read_limits(config.sandbox),
+        environment=read_environment(config.sandbox.environment),
+        profile=f"{sandbox.enforcement}; workspace writable; no network",
+    )
+    programs = DynamicSupervisor("processes", max_children=MAX_BACKGROUND)
+
+    async def spawn(name: str, start: Callable[..., Awaitable[None]]) -> object:
+        return await programs.start_child(ChildSpec(f"process:{name}", start, "temporary"))
+
+    shell = Shell(sandbox, around, host.run_blocking, config.sandbox.deadline_s)
+    processes = Processes(
+        sandbox,
+        around,
+        host.run_blocking,
+        spawn=spawn,
+        is_open=lambda run_id: run_id in directory.runs,
+        new_id=host.new_id,
+    )
+    tools = [shell.tool(), *processes.tools()]
+    keeper = Keeper(sandbox, host.run_blocking, toolbox.put, tools)
+    services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
+    return Processset(sandbox, services, lambda: (keeper.problem,) if keeper.problem else ())
+
+
+def read_limits(section: SandboxConfig) -> Limits:
+    """The limits of one command."""
+    return Limits(
+        address_space_bytes=section.address_space_mib * MIB or None,
+        memory_bytes=section.memory_mib * MIB,
+        processes=section.processes,
+        files=section.open_files,
+        file_bytes=section.file_mib * MIB,
+        cpu_s=section.cpu_s,
+        temporary_bytes=section.temporary_mib * MIB,
+    )
+
+
+def read_environment(names: Sequence[str]) -> dict[str, str]:
+    """The daemon's own variables of these names, as far as they are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}

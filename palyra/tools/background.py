@@ -1,0 +1,157 @@
+"""A program in the background: started in one call, looked at in others, ended with its run.
+
+Owns: its jail and what it wrote.  Talks to: nobody; its run is looked for in the directory.
+Never: outlives its run, or the daemon.
+Restart: temporary; a program is started once.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from palyra.tools.capture import FLOOD_BYTES
+from palyra.tools.disk_watch import LOOK_S, DiskWatch
+from palyra.tools.sandbox.child import Child, Ending
+from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.sandbox import Sandbox
+
+KEPT_BYTES = 1_048_576  # of its output: the end of it
+PIECE_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A stretch of output; positions are bytes from the very beginning."""
+
+    text: str
+    start: int  # later than asked for when what stood there is kept no more
+    end: int
+    total: int
+
+
+class KeptOutput:
+    """The end of an output, readable by position."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._dropped = 0  # bytes before the first piece
+        self.total = 0
+
+    def take(self, piece: bytes) -> None:
+        """The next piece."""
+        self._pieces.append(piece)
+        self.total += len(piece)
+        while self.total - self._dropped - len(self._pieces[0]) >= KEPT_BYTES:
+            self._dropped += len(self._pieces.popleft())
+
+    def read(self, start: int, limit: int) -> Page:
+        """At most `limit` bytes from a position on; whole characters, except broken ones."""
+        begin = min(max(start, self._dropped), self.total)
+        kept = b"".join(self._pieces)[begin - self._dropped :][:limit]
+        if begin + len(kept) < self.total:
+            kept = _whole_characters(kept)
+        return Page(kept.decode("utf-8", "replace"), begin, begin + len(kept), self.total)
+
+
+def _folder(command: Command) -> Path:
+    return command.workspace or Path("/")
+
+
+def _whole_characters(piece: bytes) -> bytes:
+    """Without the beginning of a character at its end."""
+    for left_out in range(1, min(4, len(piece))):
+        if piece[-left_out] >= 0xC0:  # noqa: PLR2004 - the first byte of a longer character
+            return piece[:-left_out]
+        if piece[-left_out] < 0x80:  # noqa: PLR2004 - ASCII
+            break
+    return piece
+
+
+class Background:
+    """One program and what is known of it."""
+
+    def __init__(self, process_id: str, run_id: str, name: str, command: Command) -> None:
+        self.process_id = process_id
+        self.run_id = run_id
+        self.name = name
+        self.command = command
+        self.output = KeptOutput()
+        self.started_s = trio.current_time()
+        self.ended_s: float | None = None
+        self.ending: Ending | None = None
+        self.failure = ""  # why it could not be started
+        self.enforcement = ""
+        self.news = trio.Event()  # set at every change; who waits takes a new one
+        self._stopping = trio.CancelScope()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its jail is there."""
+        return self.ended_s is None
+
+    def stop(self) -> None:
+        """Kill it; `wait_ended` tells when it is gone."""
+        self._stopping.cancel("it was asked to stop")
+
+    async def wait_ended(self) -> None:
+        """Return when nothing of it is alive."""
+        while self.is_running:
+            await self.wait_news()
+
+    async def wait_news(self) -> None:
+        """Return when more was written, or it ended."""
+        await self.news.wait()
+
+    async def live(
+        self,
+        sandbox: Sandbox,
+        is_open: Callable[[str], bool],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run it until it ends, is stopped, or its run is over.
+
+        Cancellation: nothing of it is alive.
+        """
+        try:
+            with self._stopping:
+                await self._run(sandbox, is_open, task_status)
+        except SandboxFailure as failure:
+            self.failure = failure.message
+            raise
+        finally:
+            self.ended_s = trio.current_time()
+            self.ending = self.ending or Ending(None, "SIGKILL")
+            self._tell()
+
+    async def _run(
+        self, sandbox: Sandbox, is_open: Callable[[str], bool], ready: trio.TaskStatus[None]
+    ) -> None:
+        watch = DiskWatch(_folder(self.command))
+        async with sandbox.open(self.command) as child:
+            self.enforcement = child.enforcement
+            ready.started()
+            limit = await self._attend(child, watch, is_open)
+        self.ending = Ending(None, "SIGKILL", limit) if limit else child.ending
+
+    async def _attend(self, child: Child, watch: DiskWatch, is_open: Callable[[str], bool]) -> str:
+        """Take its output until it ends; "", or the limit it must be stopped for."""
+        has_more, limit = True, ""
+        while child.ending is None and not limit and is_open(self.run_id):
+            with trio.move_on_after(LOOK_S):
+                if has_more:
+                    piece = await child.stdout.receive_some(PIECE_BYTES)
+                    self.output.take(bytes(piece))
+                    has_more = bool(piece)
+                    self._tell()
+                else:
+                    await child.wait()
+            limit = "output" if self.output.total > FLOOD_BYTES else watch.find_limit()
+        return limit
+
+    def _tell(self) -> None:
+        self.news.set()
+        self.news = trio.Event()

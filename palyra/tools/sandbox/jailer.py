@@ -1,0 +1,122 @@
+"""The blocking half of the sandbox: everything that one thread does for all jails.
+
+The thread is the parent of every jail and may be in a mount namespace of its own (`stage`), so
+nothing here is called from another one.
+"""
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from palyra.tools.sandbox.bubblewrap import Sources
+from palyra.tools.sandbox.command import Command, Limits, SandboxFailure
+from palyra.tools.sandbox.control_groups import Group, find_control_groups
+from palyra.tools.sandbox.landlock import find_abi
+from palyra.tools.sandbox.masks import Placeholders, find_masks
+from palyra.tools.sandbox.records import JailRecords
+from palyra.tools.sandbox.stage import Stage
+from palyra.tools.sandbox.start import Pipes, Start, spawn
+
+# Outside, a jail of root's daemon is this user: between the numbers of people and those that
+# systemd gives away, so nobody else is.
+JAIL_UID = 60_999
+_PROGRAM_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+
+
+@dataclass(slots=True)
+class Traces:
+    """What a jail leaves outside of itself, to be cleared when it is gone."""
+
+    placeholders: list[str] = field(default_factory=list)
+    group: Group | None = None
+    record: Path | None = None
+
+
+class Jailer:
+    """Starts jails and clears up after them."""
+
+    def __init__(self, records: Path | None, *, bubblewrap: str | None = None) -> None:
+        """`records`: a folder for what must be found after a kill; None: nothing is recorded."""
+        self.bubblewrap = bubblewrap or shutil.which("bwrap", path=_PROGRAM_FOLDERS) or ""
+        self._uid = JAIL_UID if os.geteuid() == 0 else None
+        self._stage: Stage | None = None
+        self._is_staged = False
+        self._placeholders = Placeholders()
+        self._abi = find_abi()
+        self._groups = find_control_groups()
+        self._records = None if records is None else JailRecords(records, self._groups)
+
+    @property
+    def enforcement(self) -> str:
+        """The walls that hold on this machine."""
+        landlock = f"landlock{self._abi}" if self._abi else ""
+        group = f"cgroup-{self._groups.kind}" if self._groups else ""
+        walls = ("bubblewrap", "seccomp", landlock, "rlimits", group)
+        return "A:" + "+".join(filter(None, walls))
+
+    def reap(self) -> int:
+        """End what an earlier life of the daemon left; how many processes had to be killed."""
+        return 0 if self._records is None else self._records.reap()
+
+    def spawn(self, command: Command) -> tuple[int, Pipes, Traces]:
+        """A jail that waits at its gate: bubblewrap's process id, pipes, traces.
+
+        Raises SandboxFailure.
+        """
+        if not self.bubblewrap:
+            raise SandboxFailure("bubblewrap is not installed: install the package bubblewrap")
+        root = command.workspace
+        masks = find_masks(str(root)) if root is not None and command.is_writable else []
+        sources = self._find_sources(command)
+        traces = Traces(self._placeholders.take(str(root), masks))
+        try:
+            pid, pipes = spawn(
+                Start(self.bubblewrap, self._uid, command, sources, tuple(masks), self._abi)
+            )
+        except SandboxFailure:
+            self.clear(traces)
+            raise
+        return pid, pipes, traces
+
+    def limit(self, pid: int, init_pid: int, limits: Limits, traces: Traces) -> None:
+        """Put the jail into a control group and write it down.  Raises SandboxFailure."""
+        try:
+            self._limit((pid, init_pid), limits, traces)
+        except OSError as error:
+            raise SandboxFailure(f"the jail cannot be limited: {error}") from None
+
+    def _limit(self, pids: tuple[int, int], limits: Limits, traces: Traces) -> None:
+        if self._groups is not None:
+            traces.group = self._groups.make(limits)
+            traces.group.add(pids)
+        if self._records is not None:
+            group = traces.group.name if traces.group else ""
+            traces.record = self._records.write(pids, group, traces.placeholders)
+
+    def clear(self, traces: Traces) -> None:
+        """Remove what the jail left, once it is gone."""
+        self._placeholders.leave(traces.placeholders)
+        if traces.group is not None:
+            traces.group.remove()
+        if traces.record is not None:
+            with suppress(OSError):
+                traces.record.unlink(missing_ok=True)
+
+    def _find_sources(self, command: Command) -> Sources:
+        """Where the jail's user finds the command's folders."""
+        stage, root = self._find_stage(), command.workspace
+        if stage is None:
+            return Sources(str(root), tuple(str(bind.source) for bind in command.binds))
+        return Sources(
+            "" if root is None else stage.bind(root, as_owner=True),
+            tuple(stage.bind(bind.source, as_owner=False) for bind in command.binds),
+        )
+
+    def _find_stage(self) -> Stage | None:
+        if not self._is_staged and self._uid is not None:
+            with suppress(OSError):  # not allowed in this container; what is readable must do
+                self._stage = Stage(self.bubblewrap, self._uid)
+        self._is_staged = True
+        return self._stage

@@ -1,0 +1,86 @@
+"""The keeper of the sandbox: programs can be run only while the walls are proved.
+
+Owns: whether the process tools are in the catalogue.  Talks to: the sandbox, the toolbox.
+Never: delays a start, or lets a program run behind fewer walls than are asked for.
+Restart: permanent; the walls are proved again first.
+"""
+
+from collections.abc import Callable, Sequence
+
+import structlog
+import trio
+
+from palyra.core.ports import RunBlocking
+from palyra.tools.catalog import Tool
+from palyra.tools.sandbox.command import SandboxFailure
+from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.sandbox.self_test import prove_walls
+
+log = structlog.get_logger("palyra.sandbox")
+SOURCE = "process"
+PROVE_S = 600.0  # between two proofs that succeed
+RETRY_S = 30.0  # after one that could not be made
+
+Put = Callable[[str, Sequence[Tool]], None]
+
+
+class Keeper:
+    """Proves the walls, and gives or takes the tools by it."""
+
+    def __init__(
+        self, sandbox: Sandbox, run_blocking: RunBlocking, put: Put, tools: Sequence[Tool]
+    ) -> None:
+        """`put` is the toolbox's; `tools` need the sandbox."""
+        self._sandbox = sandbox
+        self._run_blocking = run_blocking
+        self._put = put
+        self._tools = tools
+        self._doubt = trio.Event()
+        self._has_leaked = False
+        self.problem: str | None = None  # "": programs can be run; None: not proved yet
+        sandbox.on_failure = self.doubt
+
+    def doubt(self) -> None:
+        """Something failed: prove the walls again soon."""
+        self._doubt.set()
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep, for ever.  Cancellation: the tools stay as they are."""
+        task_status.started()
+        self._put(SOURCE, ())
+        reaped = await self._sandbox.reap()
+        if reaped:
+            log.warning("processes of an earlier life were killed", count=reaped)
+        while not self._has_leaked:
+            self._judge(await self._look())
+            self._doubt = trio.Event()  # a proof that fails raises doubts by itself
+            if self.problem:
+                await trio.sleep(RETRY_S)
+            else:
+                with trio.move_on_after(PROVE_S):
+                    await self._doubt.wait()
+        await trio.sleep_forever()
+
+    async def _look(self) -> str:
+        """What is wrong with the walls."""
+        if not self._sandbox.is_installed:
+            return "bubblewrap is not installed: install the package bubblewrap"
+        try:
+            leak = await prove_walls(self._sandbox, self._run_blocking)
+        except SandboxFailure as failure:
+            return failure.message
+        if leak:
+            self._has_leaked = True
+            return f"the jail leaks: {leak} could be reached from inside"
+        return ""
+
+    def _judge(self, problem: str) -> None:
+        if self._has_leaked:
+            self._sandbox.closed_for = problem  # for skills and whatever else runs in there, too
+        if problem != self.problem:
+            self._put(SOURCE, () if problem else self._tools)
+            if problem:
+                log.critical("no program can be run", problem=problem)
+            else:
+                log.info("programs can be run", enforcement=self._sandbox.enforcement)
+        self.problem = problem

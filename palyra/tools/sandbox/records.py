@@ -1,0 +1,117 @@
+"""What a daemon that was killed leaves behind, written down beforehand.
+
+One small file per jail: which processes, which control group, which placeholders.  A jail dies with
+its daemon by itself, so as a rule only a group and placeholders are left; but a promise that
+nothing stays must not rest on one mechanism.  The files survive the daemon, not the machine, and
+need no more: what they name does not survive the machine either.
+
+All functions block.
+"""
+
+import os
+import select
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from palyra.tools.sandbox.control_groups import ControlGroups
+from palyra.tools.sandbox.masks import remove_placeholder
+
+_DEATH_MS = 5_000
+_START_FIELD = 19  # of /proc/PID/stat after the name: when it was started, in clock ticks
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process for certain: numbers are used again, but not with the same start."""
+
+    pid: int
+    started: int
+
+
+class JailRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be gone when a jail is gone."""
+
+    boot_id: str
+    processes: tuple[Process, ...]
+    group: str = ""
+    placeholders: tuple[str, ...] = ()
+
+
+class JailRecords:
+    """The files, in a folder of the daemon's own."""
+
+    def __init__(self, folder: Path, groups: ControlGroups | None) -> None:
+        self._folder = folder
+        self._groups = groups
+        self._boot_id = _read_boot_id()
+
+    def write(self, pids: Sequence[int], group: str, placeholders: Sequence[str]) -> Path:
+        """Write a jail down; the file to remove when it is gone."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        processes = [process for pid in pids if (process := find_process(pid)) is not None]
+        record = JailRecord(
+            boot_id=self._boot_id,
+            processes=tuple(processes),
+            group=group,
+            placeholders=tuple(placeholders),
+        )
+        path = self._folder / f"{pids[0]}.json"
+        path.write_bytes(msgspec.json.encode(record))
+        return path
+
+    def reap(self) -> int:
+        """End what is left of an earlier life; how many processes had to be killed."""
+        killed = 0
+        for path in sorted(self._folder.glob("*.json")):
+            with suppress(msgspec.MsgspecError, OSError):
+                killed += self._reap(msgspec.json.decode(path.read_bytes(), type=JailRecord))
+            path.unlink(missing_ok=True)
+        return killed
+
+    def _reap(self, record: JailRecord) -> int:
+        killed = 0
+        if record.boot_id == self._boot_id:
+            killed = sum(kill_process(process) for process in record.processes)
+            if record.group and self._groups is not None:
+                self._groups.find(record.group).remove()
+        for placeholder in record.placeholders:
+            remove_placeholder(placeholder)
+        return killed
+
+
+def find_process(pid: int) -> Process | None:
+    """The process that has this number now."""
+    with suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        fields = stat.rpartition(")")[2].split()
+        if fields[0] != "Z":
+            return Process(pid, int(fields[_START_FIELD]))
+    return None
+
+
+def kill_process(process: Process) -> bool:
+    """Kill exactly that one, and wait until it is gone; False when it was gone already."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if find_process(process.pid) != process:
+            return False
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        poll.poll(_DEATH_MS)
+        return True
+    finally:
+        os.close(fd)
+
+
+def _read_boot_id() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return ""
