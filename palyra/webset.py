@@ -1,10 +1,11 @@
 """The daemon's ways out: what may be reached, by which credentials, and where secrets come from."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from palyra.actors.child import ChildSpec
+from palyra.actors.egress import Egress, EgressBranch
 from palyra.config import Config
 from palyra.core.credentials import Credential
 from palyra.core.hosts import normal_host
@@ -18,6 +19,7 @@ from palyra.sections import FetchCredential
 from palyra.tools.skills.doors import Doors, FetchReply, FetchRequest
 from palyra.tools.web.dial import Dialler
 from palyra.tools.web.fetch import Web
+from palyra.tools.web.proxy import ProxyGate
 from palyra.tools.web.request import read_request
 
 
@@ -26,7 +28,19 @@ class Webset(NamedTuple):
 
     web: Web
     secrets: SecretKeeper
+    egress: EgressBranch
     services: Sequence[ChildSpec]
+
+    def open_egress(
+        self, granted: Collection[str], on_refused: Callable[[str], None] = lambda _key: None
+    ) -> Egress:
+        """The way out of one jailed command: `Command.network`.
+
+        `granted`: hosts, with their port where it is not 80 or 443 (`request.grant_key`);
+        `on_refused` hears what the command tried beside.
+        """
+        gate = ProxyGate(self.web.dialler.dial, granted, on_refused)
+        return self.egress.open(gate.admit)
 
     def doors(self) -> Doors:
         """What guests of skills reach, as far as each was granted."""
@@ -62,9 +76,9 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
         ca_file=config.fetch.ca_file,
     )
     named = [credential.secret for credential in credentials.values()]
-    return Webset(
-        web, secrets, [ChildSpec("secrets", partial(secrets.learn_known, named), "transient")]
-    )
+    egress = EgressBranch()
+    learning = ChildSpec("secrets", partial(secrets.learn_known, named), "transient")
+    return Webset(web, secrets, egress, [learning, egress.child_spec()])
 
 
 def reach_rules(config: Config) -> ReachRules:

@@ -12,7 +12,7 @@ from palyra.errors import InvalidParams, Unavailable
 from palyra.parts import Host
 from palyra.sections import Fetch, FetchCredential, Secrets
 from palyra.tools.skills.doors import FetchRequest
-from palyra.webset import Webset, build_webset, reach_rules, read_credentials
+from palyra.webset import build_webset, reach_rules, read_credentials
 from tests.tools.web.internet import Internet, a_page, a_redirect, a_web, replies
 
 GOOD = FetchCredential(name="key", secret="env:KEY", host="E.example.", header="X-Key", prefix="")
@@ -76,6 +76,7 @@ async def test_a_credential_reaches_the_redactor(
     async with trio.open_nursery() as nursery:
         for service in services:
             await nursery.start(service.start)
+        nursery.cancel_scope.cancel()
     assert "[redacted:known]" == redactor.redact_text("the-value-of-the-key")[0]
 
 
@@ -83,7 +84,7 @@ async def test_the_doors_of_skills(tmp_path: Path, nursery: trio.Nursery) -> Non
     """One answer for one request: a redirect is shown and not followed, rules hold."""
     internet = Internet(nursery)
     webset = build_webset(a_config(tmp_path), Host(), print)
-    doors = Webset(a_web(internet), webset.secrets, ()).doors()
+    doors = webset._replace(web=a_web(internet)).doors()
     assert doors.fetch is not None
     internet.serve = replies(a_redirect("/b"), a_page(b"hello"))
     first = await doors.fetch(FetchRequest(url="http://e.example/"))

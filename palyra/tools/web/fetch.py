@@ -110,7 +110,7 @@ class Web:
         ca_file: str = "",
     ) -> None:
         self.rules = dialler.rules
-        self._dialler = dialler
+        self.dialler = dialler
         self._run_blocking = run_blocking
         self._credentials = credentials or {}
         self._find_secret = find_secret
@@ -157,7 +157,7 @@ class Web:
 
     async def _send(self, request: WebRequest) -> Answer:
         self.check(request)
-        client = HttpClient(self._dialler.dial, await self._context(request), BODY_CAP_BYTES)
+        client = HttpClient(self.dialler.dial, await self._context(request), BODY_CAP_BYTES)
         return await client.send(request, await self._secret(request), _check_head(request))
 
     async def _context(self, request: WebRequest) -> ssl.SSLContext | None:
