@@ -15,6 +15,7 @@ from palyra.core.prompt import AssistantMessage, Message, ProposedCall, UserMess
 from palyra.core.records import Usage
 from palyra.core.run_state import (
     DENIED_BY_PERSON,
+    RULES_CHANGED,
     Call,
     CallPhase,
     Run,
@@ -235,13 +236,22 @@ def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Ru
     return _replace(after, asked_ms=at_ms)
 
 
+_NO_APPROVAL: dict[str, Any] = {
+    "approval_id": None,
+    "approval_digest": "",
+    "approval_expires_ms": 0,
+    "covers": (),
+}
+
+
 @_rule(ev.ApprovalResolved)
 def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
     call = run.find_call(event.call_id)
     _need(call is not None and call.approval_id == event.approval_id, run, event)
     _need(run.asked_ms is not None, run, event)
     if event.decision == "abort":
-        after = _advance(run, event, _ASKING, phase="proposed")
+        void = _NO_APPROVAL if event.by == RULES_CHANGED else {}
+        after = _advance(run, event, _ASKING, phase="proposed", **void)
     else:
         after = _advance(run, event, _ASKING, answer=event.decision, answered_by=event.by)
     waited_ms = max(0, at_ms - cast("int", run.asked_ms))
@@ -276,12 +286,7 @@ def _shared_approval(run: Run, event: ev.ToolDecided) -> dict[str, Any]:
     if asked is None or asked.approval_id != event.approval_id:
         _need(event.approval_id is None, run, event)
         return {}
-    return {
-        "approval_id": asked.approval_id,
-        "approval_digest": asked.approval_digest,
-        "approval_expires_ms": asked.approval_expires_ms,
-        "covers": asked.covers,
-    }
+    return {name: getattr(asked, name) for name in _NO_APPROVAL}
 
 
 @_rule(ev.ToolStarted)

@@ -238,7 +238,7 @@ class Kit:
     def build_office(self, limits: Limits, debounce_ms: int) -> Office:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         grants = Grants(self.journal, now_ms)  # type: ignore[arg-type]  # the inline twin
-        self.policy = NamePolicy()
+        self.policy = self.new_policy()
         gate = Gate(toolbox, self.policy, self.approvals.count, grants.find)
         redactor = shared_redactor()
         models = {"scripted": self.model}
@@ -276,6 +276,10 @@ class Kit:
             max_open=100,
             debounce_ms=debounce_ms,
         )
+
+    def new_policy(self) -> NamePolicy:
+        """The rules."""
+        return NamePolicy()
 
     def tools(self) -> list[Any]:
         """Tools of the tests: one that asks, one that is denied, one that hangs, one that acts."""

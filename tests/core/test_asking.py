@@ -302,6 +302,7 @@ def test_other_rules_may_answer_the_question(verdict: str, phases: list[str]) ->
     assert desk.phases() == phases
     assert desk.run.pending_approvals == 0
     assert desk.refold() == desk.run
+    assert all(start.approval_digest is None for start in desk.started())
 
 
 def test_the_same_rules_change_nothing() -> None:
