@@ -52,6 +52,10 @@ class WorkerPool:
         self.is_available = False  # whether workers can be had, as far as is known
         self.obstacle = obstacle  # why not
 
+    def has(self, purpose: str) -> bool:
+        """Whether a worker of that purpose is at rest."""
+        return any(seat.serves == purpose and not seat.is_busy for seat in self._seats)
+
     def want(self) -> None:
         """From now on workers stand ready.  Before, a daemon without skills has none."""
         self._wanted.set()

@@ -15,7 +15,7 @@ from palyra.errors import Unavailable
 from palyra.tools.wasm import frames
 from palyra.tools.wasm.abi import find_kind, needed_capabilities
 from palyra.tools.wasm.limits import MAX_INPUT_BYTES, GuestFailure, GuestLimits
-from palyra.tools.wasm.peer import Peer, ServeHost, WorkerGone
+from palyra.tools.wasm.peer import ServeHost, WorkerGone
 from palyra.tools.wasm.pool import WorkerPool
 from palyra.tools.wasm.sections import read_outline
 from palyra.tools.wasm.settings import fingerprint
@@ -70,19 +70,28 @@ class Runtime:
             raise GuestFailure("quota_exceeded", f"an input of {len(guest.input)} bytes")
         request = frames.Run(input=guest.input, limits=guest.limits, granted=guest.granted)
         try:
+            code = await self._find_code(guest)
             async with self.pool.borrow(guest.module_sha256) as worker:
                 if worker.loaded != guest.module_sha256:
-                    await self._load(worker, guest)
+                    await worker.load(guest.module_sha256, code or await self._compile(guest))
                 return await worker.run(request, serve_host)
         except Unavailable as error:
             raise GuestFailure("disabled", error.message) from None
         except WorkerGone as error:
             raise GuestFailure("trapped", f"the worker broke down: {error}") from None
 
-    async def _load(self, worker: Peer, guest: Guest) -> None:
-        await worker.load(
-            guest.module_sha256, await self.compile(guest.module_sha256, guest.read_module)
-        )
+    async def _find_code(self, guest: Guest) -> bytes | None:
+        """What a fresh worker would need; nothing while one stands ready that has it.
+
+        Found before a worker is borrowed: a call that holds one and waits for another to compile
+        could wait for itself.
+        """
+        if self.pool.has(guest.module_sha256):
+            return None
+        return await self._compile(guest)
+
+    async def _compile(self, guest: Guest) -> bytes:
+        return await self.compile(guest.module_sha256, guest.read_module)
 
     def _keep(self, digest: str, code: bytes) -> None:
         try:

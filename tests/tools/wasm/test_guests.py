@@ -153,3 +153,11 @@ async def test_a_module_that_is_another_one_is_not_compiled() -> None:
         module = module_of(guests.HELLO)
         with pytest.raises(GuestFailure, match="is not the one that was installed"):
             await runtime.compile("0" * 64, lambda: module)
+
+
+async def test_one_worker_is_enough() -> None:
+    """A call that must compile first does not hold the worker that should compile."""
+    async with open_runtime(size=1) as runtime:
+        with trio.fail_after(WITHIN_S):
+            for guest in (guests.HELLO, guests.ECHO, guests.HELLO):
+                await run(runtime, module_of(guest))

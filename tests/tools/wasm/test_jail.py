@@ -1,0 +1,66 @@
+"""Workers behind the walls: every hostile guest in turn, and the daemon's loop beside them."""
+
+import shutil
+
+import pytest
+import trio
+
+from palyra.actors.blocking import DedicatedThread
+from palyra.core.canonical import sha256_hex
+from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.wasm.launch import JailedWorkers
+from palyra.tools.wasm.limits import GuestLimits
+from tests.tools.wasm import guests
+from tests.tools.wasm.kit import failure, module_of, open_runtime, run
+from tests.tools.wasm.test_guests import FAILURES, HELLO
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(
+        shutil.which("bwrap") is None, reason="no bubblewrap: apt install bubblewrap"
+    ),
+]
+WITHIN_S = 120.0
+TICK_S = 0.01
+# The loop shares two cores with workers that burn theirs; a guest in the daemon would hold it for
+# the length of its call, which is seconds.
+MOST_LAG_S = 0.5
+
+
+async def measure_lag(lags: list[float]) -> None:
+    """How late a short pause ends, again and again."""
+    while True:
+        before = trio.current_time()
+        await trio.sleep(TICK_S)
+        lags.append(trio.current_time() - before - TICK_S)
+
+
+async def test_the_loop_stays_flat_while_guests_misbehave() -> None:
+    """Each is told its error, each leaves a worker that is replaced, none holds up the daemon."""
+    lags: list[float] = []
+    thread = DedicatedThread("jail")
+    async with open_runtime(JailedWorkers(Sandbox(thread))) as runtime, trio.open_nursery() as n:
+        n.start_soon(measure_lag, lags)
+        with trio.fail_after(WITHIN_S):
+            assert HELLO == await run(runtime, module_of(guests.HELLO))
+            lags.clear()  # wasmtime's first import is not what is asked here
+            for text, limits, problem, said in FAILURES.values():
+                failed = await failure(runtime, module_of(text), limits=limits)
+                assert (problem, True) == (failed.problem, said in failed.message)
+            assert HELLO == await run(runtime, module_of(guests.HELLO))
+        n.cancel_scope.cancel()
+    thread.close()
+    assert max(lags) < MOST_LAG_S
+
+
+async def test_a_cancelled_call_leaves_nothing_running() -> None:
+    """The guest loops, its caller leaves: the process is gone, the next call is served."""
+    thread = DedicatedThread("jail")
+    async with open_runtime(JailedWorkers(Sandbox(thread)), size=1) as runtime:
+        with trio.fail_after(WITHIN_S):
+            module = module_of(guests.LOOP)
+            await runtime.compile(sha256_hex(module), lambda: module)
+            with trio.move_on_after(0.5):
+                await run(runtime, module, limits=GuestLimits(deadline_s=60, fuel=10**15))
+            assert HELLO == await run(runtime, module_of(guests.HELLO))
+    thread.close()
