@@ -26,6 +26,7 @@ from palyra.sections import (
     Files,
     JournalConfig,
     Logging,
+    Mcp,
     Models,
     PolicyConfig,
     Runs,
@@ -72,6 +73,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     wasm: Wasm = Wasm()
     files: Files = Files()
     fetch: Fetch = Fetch()
+    mcp: Mcp = Mcp()
     sandbox: SandboxConfig = SandboxConfig()
     secrets: Secrets = Secrets()
     models: Models = Models()

@@ -13,9 +13,11 @@ _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Few = Annotated[int, Meta(ge=1, le=64)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
 _Mib = Annotated[int, Meta(ge=16, le=1_048_576)]
+_Deadline = Annotated[int, Meta(ge=1, le=600)]
 _MibOrNone = Annotated[int, Meta(ge=0, le=1_048_576)]
 _Seconds = Annotated[int, Meta(ge=1, le=86_400)]
 _Days = Annotated[int, Meta(ge=1, le=3_650)]
+_CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
@@ -117,6 +119,44 @@ class Fetch(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class McpServer(Section, frozen=True, kw_only=True):
+    """One server of the Model Context Protocol: a program or an address."""
+
+    name: Annotated[str, _doc("Its tools are called mcp:NAME.TOOL.")]
+    command: Annotated[tuple[str, ...], _doc("The program and its arguments.")] = ()
+    environment: Annotated[
+        tuple[str, ...], _doc("NAME=TEXT for the program; TEXT may be a reference to a secret.")
+    ] = ()
+    url: Annotated[str, _doc("The address of one that runs elsewhere.")] = ""
+    token: Annotated[str, _doc("Reference to the bearer token for that address.")] = ""
+    sandbox: Annotated[
+        Literal["jail", "none"], _doc("Where the program runs; none: with the daemon's own rights.")
+    ] = "jail"
+    workspace: Annotated[
+        Literal["none", "read", "write"], _doc("What the jail shows of the workspace.")
+    ] = "none"
+    folders: Annotated[tuple[str, ...], _doc("Further folders the jail shows, read-only.")] = ()
+    risk: Annotated[
+        Literal["low", "medium", "high", "critical"], _doc("The least risk of its tools.")
+    ] = "high"
+    capabilities: Annotated[
+        tuple[str, ...], _doc("What its tools can do beside what follows from the above.")
+    ] = ()
+    read_only: Annotated[
+        tuple[str, ...], _doc("Tools that are believed when they say they change nothing.")
+    ] = ()
+    left_out: Annotated[tuple[str, ...], _doc("Tools that are not taken.")] = ()
+    deadline_s: Annotated[_Deadline, _doc("How long a call may take.")] = 60
+
+
+class Mcp(Section, frozen=True, kw_only=True):
+    """Servers of the Model Context Protocol; they need the extra `mcp`."""
+
+    servers: Annotated[
+        tuple[McpServer, ...], _doc("Tables of name, command or url, and what they may do.")
+    ] = ()
+
+
 class SandboxConfig(Section, frozen=True, kw_only=True):
     """The jail that programs run in, and what each may use."""
 
@@ -143,11 +183,31 @@ class Secrets(Section, frozen=True, kw_only=True):
     ] = ""
 
 
+class ModelProvider(Section, frozen=True, kw_only=True):
+    """Who runs models; openai, anthropic, openrouter, ollama, llamacpp and vllm need only a name."""
+
+    name: Annotated[str, _doc("Its models are called NAME/MODEL.")]
+    api: Annotated[
+        Literal["", "chat", "responses", "anthropic"],
+        _doc("How it is spoken to; empty: as its name says, else chat."),
+    ] = ""
+    base_url: Annotated[str, _doc("With the version; empty: as its name says.")] = ""
+    key: Annotated[str, _doc("Reference to its key; empty: as its name says.")] = ""
+    models: Annotated[tuple[str, ...], _doc("Models that lists show; others can be used too.")] = ()
+    max_tokens: Annotated[_CountOrNone, _doc("Of one answer; 0: its own limit.")] = 0
+    stall_s: Annotated[_Seconds, _doc("How long it may be silent.")] = 60
+    parallel: Annotated[_Count, _doc("Calls at once.")] = 4
+    parallel_per_key: Annotated[_Count, _doc("Calls at once with one key.")] = 2
+
+
 class Models(Section, frozen=True, kw_only=True):
     """Which model answers."""
 
     default: Annotated[str, _doc("Model of runs that name none.")] = "scripted"
     scripts: Annotated[str, _doc("A JSON file of scripts for the scripted model.")] = ""
+    providers: Annotated[
+        tuple[ModelProvider, ...], _doc("Tables of name, key and what else a provider needs.")
+    ] = ()
 
 
 class PolicyConfig(Section, frozen=True, kw_only=True):
@@ -175,6 +235,7 @@ SECTIONS: dict[str, type[Section]] = {
     "files": Files,
     "wasm": Wasm,
     "fetch": Fetch,
+    "mcp": Mcp,
     "sandbox": SandboxConfig,
     "secrets": Secrets,
     "models": Models,

@@ -14,8 +14,10 @@ from palyra.actors.supervisor import Supervisor
 from palyra.config import Config
 from palyra.core.ports import Artifacts
 from palyra.core.redact import Redactor
+from palyra.mcpset import build_mcpset
 from palyra.parts import Host, file_stores
 from palyra.processset import build_processset
+from palyra.secrets.keeper import SecretKeeper
 from palyra.skillset import build_skillset
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.basic import basic_tools
@@ -39,6 +41,7 @@ class Toolset:
     artifacts: Artifacts
     checkpoints: Checkpoints
     skills: Skills
+    secrets: SecretKeeper
     services: list[ChildSpec] = field(default_factory=list)
     problems: Callable[[], tuple[str, ...]] = tuple  # what somebody has to mend
 
@@ -82,8 +85,9 @@ def build_toolset(
     sandbox = programs.sandbox
     skills, services = build_skillset(config, host, toolbox, sandbox, webset.doors())
     services = [*programs.services, *services]
-    if not host.is_closed:
-        services = [*webset.services, *services]
+    if sandbox is not None:
+        servers = build_mcpset(config, host, toolbox, sandbox=sandbox, secrets=webset.secrets)
+        services = [*webset.services, *services, *servers]
     return Toolset(
         toolbox, workspace, artifacts, checkpoints, skills, [*services], programs.problems
     )

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "core": frozenset[str](),
     "store": frozenset({"core"}),
     "tools": frozenset({"core"}),
-    "models": frozenset({"core"}),
+    "models": frozenset({"core", "sections"}),
     "actors": frozenset({"core"}),
     "net": frozenset({"core", "actors", "config"}),
     "harness": frozenset({"core", "net"}),
@@ -31,11 +31,27 @@ MAY_IMPORT = {
     ),
     "processset": frozenset({"core", "tools", "actors", "config", "sections", "parts"}),
     "skillset": frozenset({"core", "store", "tools", "actors", "config", "parts"}),
+    "mcpset": frozenset({"core", "tools", "actors", "config", "sections", "parts", "secrets"}),
+    "modelset": frozenset({"core", "models", "actors", "config", "parts", "secrets"}),
     "toolset": frozenset(
-        {"core", "store", "tools", "actors", "config", "parts", "processset", "skillset", "webset"}
+        {
+            "core",
+            "store",
+            "tools",
+            "actors",
+            "config",
+            "parts",
+            "processset",
+            "skillset",
+            "webset",
+            "mcpset",
+        }
     ),
     "daemon": frozenset(
-        {"core", "store", "tools", "models", "actors", "net", "cli", "config", "parts", "toolset"}
+        {
+            "core", "store", "tools", "models", "actors", "net", "cli", "config", "parts",
+            "toolset", "modelset",
+        }  # fmt: skip
     ),
     "logs": frozenset({"core", "sections"}),
     "serve": frozenset({"core", "store", "actors", "net", "config", "logs", "daemon"}),

@@ -1,0 +1,148 @@
+"""Tools of a server that is not ours: what of its claims becomes a tool of the catalogue.
+
+Everything the server says is the claim of a stranger.  Its words are shown to the model between
+fences; its annotations can make a tool look more dangerous, never less than the operator's terms
+say.  A tool that cannot be described, checked or told apart is left out, with the reason.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from palyra.core.canonical import digest_of
+from palyra.core.fence import fence, make_nonce, neutralise
+from palyra.core.foreign_schema import Unusable, narrowed
+from palyra.core.injections import find_injections
+from palyra.core.tools import Risk, ToolClass, ToolSpec
+
+MAX_TOOLS = 128  # of one server
+MAX_DESCRIPTION_CHARS = 2_000
+MAX_SCHEMA_BYTES = 16_384
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool as the server tells of it; an annotation it does not make is None."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    claims_read_only: bool | None = None
+    claims_destructive: bool | None = None
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator says of a server and its tools."""
+
+    server: str
+    capabilities: tuple[str, ...]
+    risk: Risk = "high"  # the least
+    read_only: tuple[str, ...] = ()  # tools believed when they claim to change nothing
+    left_out: tuple[str, ...] = ()
+    deadline_s: float = 60.0
+    enforcement: str = "none"
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools of one server: by the name the catalogue has, and why others are missing."""
+
+    tools: Mapping[str, tuple[str, ToolSpec]]  # catalogue name: (the server's name, spec)
+    missing: Mapping[str, str]
+
+
+def adopt(terms: Terms, described: list[Described]) -> Adopted:
+    """What the catalogue gets of a server's list."""
+    tools: dict[str, tuple[str, ToolSpec]] = {}
+    missing: dict[str, str] = {}
+    for tool in described[:MAX_TOOLS]:
+        try:
+            spec = _adopt_one(terms, tool)
+        except Unusable as reason:
+            missing[tool.name[:64]] = reason.message
+            continue
+        if spec.name in tools:
+            missing[tool.name] = f"its name is that of {tools[spec.name][0]} here"
+        else:
+            tools[spec.name] = (tool.name, spec)
+    if len(described) > MAX_TOOLS:
+        missing["…"] = f"{len(described) - MAX_TOOLS} more: a server may have {MAX_TOOLS} tools"
+    return Adopted(tools=tools, missing=missing)
+
+
+def _adopt_one(terms: Terms, tool: Described) -> ToolSpec:
+    """Raises Unusable."""
+    if not _NAME.fullmatch(tool.name):
+        raise Unusable("its name has no form a tool's name may have")
+    if tool.name in terms.left_out:
+        raise Unusable("the configuration leaves it out")
+    if len(tool.description) > MAX_DESCRIPTION_CHARS:
+        raise Unusable(f"its description has more than {MAX_DESCRIPTION_CHARS} characters")
+    try:
+        told = msgspec.json.encode([tool.parameters, tool.description], order="sorted")
+    except (RecursionError, TypeError, ValueError):
+        raise Unusable("its schema is no JSON") from None
+    if len(told) > MAX_SCHEMA_BYTES:
+        raise Unusable(f"its schema has more than {MAX_SCHEMA_BYTES} bytes")
+    _look_through(tool, told)
+    parameters = _without_words(narrowed(tool.parameters))
+    if parameters.get("type") != "object":
+        raise Unusable("its arguments are no object")
+    shown = msgspec.json.encode(parameters).decode()
+    if neutralise(shown) != shown:
+        raise Unusable("its schema holds characters that hide, or something like a fence")
+    name = f"mcp:{terms.server}.{re.sub(r'[^a-z0-9_]', '_', tool.name.lower())}"
+    return ToolSpec(
+        name=name,
+        version=digest_of([tool.name, tool.description, msgspec.to_builtins(tool.parameters)])[:16],
+        description=_fenced(name, tool.description),
+        parameters=parameters,
+        tool_class=_class_of(terms, tool),
+        risk=_risk_of(terms, tool),
+        capabilities=terms.capabilities,
+        deadline_s=terms.deadline_s,
+        excerpt_bytes=16_384,
+        executor="mcp",
+        enforcement=terms.enforcement,
+    )
+
+
+def _look_through(tool: Described, told: bytes) -> None:
+    found = (*find_injections(tool.description), *find_injections(told.decode("utf-8", "replace")))
+    if found:
+        raise Unusable(f"its description reads like an instruction ({found[0].kind})")
+
+
+def _fenced(name: str, description: str) -> str:
+    """The description between fences.
+
+    Without a key, so that the catalogue is the same in every daemon: the nonce is a digest of the
+    text, and nobody writes a text that holds its own digest.
+    """
+    nonce = make_nonce(b"", name, description)
+    return fence(description, nonce=nonce, trust="external_untrusted", source=name)
+
+
+def _without_words(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without the stranger's sentences, which no fence can stand round."""
+    kept = {key: value for key, value in schema.items() if key != "description"}
+    if "properties" in kept:
+        kept["properties"] = {
+            name: _without_words(inner) for name, inner in kept["properties"].items()
+        }
+    if "items" in kept:
+        kept["items"] = _without_words(kept["items"])
+    return kept
+
+
+def _class_of(terms: Terms, tool: Described) -> ToolClass:
+    """Read-only needs both: the tool claims it and the operator believes it."""
+    if tool.claims_read_only and tool.name in terms.read_only:
+        return "idempotent_network"
+    return "effect"
+
+
+def _risk_of(terms: Terms, tool: Described) -> Risk:
+    """At least the operator's; a tool that says it destroys is critical."""
+    return "critical" if tool.claims_destructive else terms.risk

@@ -1,0 +1,151 @@
+"""The MCP servers of the configuration, each an actor among the services."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from palyra.actors.child import ChildSpec
+from palyra.config import Config
+from palyra.core.foreign_tools import Terms
+from palyra.core.secret_reference import parse_reference
+from palyra.errors import InvalidParams
+from palyra.parts import Host
+from palyra.secrets.keeper import SecretKeeper
+from palyra.sections import McpServer as Configured
+from palyra.tools.catalog import Toolbox
+from palyra.tools.mcp.link import OpenLink, StdioServer
+from palyra.tools.mcp.process import jailed, unjailed
+from palyra.tools.mcp.server import McpServer
+from palyra.tools.mcp.web import addressed
+from palyra.tools.sandbox.sandbox import Sandbox
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
+_REFERENCE = re.compile(r"(?:env|file|keyring|vault):.+", re.DOTALL)
+_OF_WORKSPACE = {"none": (), "read": ("fs.read",), "write": ("fs.read", "fs.write")}
+_EVERYTHING = ("process", "fs.read", "fs.write", "network")  # with the daemon's own rights
+
+
+def build_mcpset(
+    config: Config,
+    host: Host,
+    toolbox: Toolbox,
+    *,
+    sandbox: Sandbox,
+    secrets: SecretKeeper,
+) -> Sequence[ChildSpec]:
+    """One actor for each server.  Raises InvalidParams for a server that cannot be one."""
+    check_servers(config.mcp.servers)
+    return [
+        ChildSpec(
+            f"mcp-{each.name}",
+            McpServer(
+                _terms(each),
+                _preparation(each, config, sandbox, secrets),
+                toolbox,
+                host.random,
+                host=urlsplit(each.url).hostname or "",
+            ).serve,
+            grace_s=15.0,
+        )
+        for each in config.mcp.servers
+    ]
+
+
+def _terms(server: Configured) -> Terms:
+    return Terms(
+        server=server.name,
+        capabilities=tuple(dict.fromkeys((*_capabilities(server), *server.capabilities))),
+        risk=server.risk,
+        read_only=server.read_only,
+        left_out=server.left_out,
+        deadline_s=float(server.deadline_s),
+    )
+
+
+def _capabilities(server: Configured) -> tuple[str, ...]:
+    """What its tools can do, from where it runs."""
+    if server.url:
+        return ("network",)
+    if server.sandbox == "none":
+        return _EVERYTHING
+    return ("process", *_OF_WORKSPACE[server.workspace])
+
+
+def _preparation(
+    server: Configured, config: Config, sandbox: Sandbox, secrets: SecretKeeper
+) -> Callable[[], Awaitable[OpenLink]]:
+    """What finds the secrets of one start and gives the way to the server."""
+
+    async def prepare() -> OpenLink:
+        if server.url:
+            token = await secrets.find(server.token) if server.token else ""
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return addressed(server.url, lambda: headers)
+        program = StdioServer(server.command, await _environment(server, secrets))
+        if server.sandbox == "none":
+            return unjailed(program)
+        workspace = None if server.workspace == "none" else config.workspace
+        folders = tuple(map(Path, server.folders))
+        return jailed(sandbox, program, workspace, folders, writes=server.workspace == "write")
+
+    return prepare
+
+
+async def _environment(server: Configured, secrets: SecretKeeper) -> Mapping[str, str]:
+    found = {}
+    for each in server.environment:
+        name, text = _variable(each)
+        found[name] = await secrets.find(text) if _REFERENCE.fullmatch(text) else text
+    return found
+
+
+def _variable(text: str) -> tuple[str, str]:
+    match = _VARIABLE.fullmatch(text)
+    if match is None:
+        raise InvalidParams("mcp.servers: a variable is NAME=TEXT", field="mcp.servers")
+    return match[1], match[2]
+
+
+# --- what can be a server ------------------------------------------------------------------------
+
+
+def check_servers(servers: Sequence[Configured]) -> None:
+    """Raise InvalidParams for a server that cannot be one."""
+    names = [server.name for server in servers]
+    for server in servers:
+        if not _NAME.fullmatch(server.name) or names.count(server.name) > 1:
+            raise _wrong(server, "needs a name of its own: small letters, digits, - and _")
+        if bool(server.command) == bool(server.url):
+            raise _wrong(server, "needs a command or a url, and not both")
+        _check_address(server) if server.url else _check_program(server)
+
+
+def _check_address(server: Configured) -> None:
+    parts = urlsplit(server.url)
+    is_near = parts.hostname in {"127.0.0.1", "::1", "localhost"}
+    if parts.scheme not in {"https", *(["http"] if is_near else [])} or not parts.hostname:
+        raise _wrong(server, "needs an https address (http on loopback only)")
+    if parts.username is not None or parts.password is not None:
+        raise _wrong(server, "holds a credential in its address: use `token`")
+    if server.token:
+        parse_reference(server.token)
+
+
+def _check_program(server: Configured) -> None:
+    if server.token:
+        raise _wrong(server, "is a program and has no use for a token: use `environment`")
+    for folder in server.folders:
+        if not Path(folder).is_absolute():
+            raise _wrong(server, f"names the folder {folder!r}, which is no whole path")
+    if server.sandbox == "jail" and not Path(server.command[0]).is_absolute():
+        raise _wrong(
+            server, f"names {server.command[0]!r}: the jail needs the program's whole path"
+        )
+    for each in server.environment:
+        _variable(each)
+
+
+def _wrong(server: Configured, what: str) -> InvalidParams:
+    return InvalidParams(f"mcp.servers: {server.name!r} {what}", field="mcp.servers")

@@ -1,0 +1,117 @@
+"""A server that is a program: started for its actor alone, dead with it, its whole group too.
+
+What it writes to its standard error is dropped: it is nobody's word, and no one would look for
+secrets in it.
+"""
+
+import os
+import shutil
+import signal
+import subprocess  # noqa: S404 - names of pipes
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from palyra.tools.mcp.lines import LineReader, LineWriter
+from palyra.tools.mcp.link import Link, OpenLink, ServerGone, StdioServer
+from palyra.tools.sandbox.command import Bind, Command, Limits, SandboxFailure
+from palyra.tools.sandbox.sandbox import Sandbox
+
+# Runs a program with its errors dropped; the jail has no other way to say so.
+_QUIETLY = ("/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh")
+_LEAVE_S = 2.0  # to end by itself once its input is closed
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def jailed(
+    sandbox: Sandbox,
+    server: StdioServer,
+    workspace: Path | None,
+    binds: tuple[Path, ...],
+    *,
+    writes: bool,
+) -> OpenLink:
+    """Behind the sandbox's walls: no network, and of the disk what the configuration names."""
+    command = Command(
+        argv=(*_QUIETLY, *server.argv),
+        cwd=str(workspace or "/"),
+        environment=server.environment,
+        workspace=workspace,
+        is_writable=writes,
+        binds=tuple(Bind(path) for path in binds),
+        limits=Limits(cpu_s=None),
+        takes_input=True,
+    )
+
+    @asynccontextmanager
+    async def open_link(on_end: Callable[[], None]) -> AsyncGenerator[Link]:
+        try:
+            async with sandbox.open(command) as child:
+                if child.stdin is None:
+                    raise ServerGone("the jail gave no input")
+                yield _link(child.stdin, child.stdout, on_end, child.enforcement)
+        except SandboxFailure as failure:
+            raise ServerGone(failure.message) from None
+
+    return open_link
+
+
+def unjailed(server: StdioServer) -> OpenLink:
+    """With all the rights of the daemon's own user: only where the configuration says so."""
+
+    @asynccontextmanager
+    async def open_link(on_end: Callable[[], None]) -> AsyncGenerator[Link]:
+        program = shutil.which(server.argv[0], path=_PATH)
+        if program is None:
+            raise ServerGone(f"there is no program {server.argv[0]!r}")
+        process = await trio.lowlevel.open_process(
+            [program, *server.argv[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": _PATH, "LANG": "C.UTF-8", **server.environment},
+            start_new_session=True,
+        )
+        try:
+            if process.stdin is None or process.stdout is None:
+                raise ServerGone("the program gave no pipes")
+            yield _link(process.stdin, process.stdout, on_end, "none")
+        finally:
+            await _end(process)
+
+    return open_link
+
+
+async def _end(process: trio.Process) -> None:
+    """Let it end by itself for a moment, then kill its group, in any case."""
+    with trio.CancelScope(shield=True):
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
+        with trio.move_on_after(_LEAVE_S):
+            await process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _link(
+    stdin: trio.abc.SendStream,
+    stdout: trio.abc.ReceiveStream,
+    on_end: Callable[[], None],
+    enforcement: str,
+) -> Link:
+    from mcp.shared.message import SessionMessage  # noqa: PLC0415 - two seconds, see the package
+    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - likewise
+
+    def parse(line: bytes) -> Any:  # noqa: ANN401 - a message of the package `mcp`
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+
+    def render(message: Any) -> bytes:  # noqa: ANN401 - likewise
+        text: str = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        return text.encode()
+
+    return Link(LineReader(stdout, parse, on_end), LineWriter(stdin, render, on_end), enforcement)

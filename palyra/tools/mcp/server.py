@@ -1,0 +1,267 @@
+"""The actor of one MCP server: keeps it running, its tools in the catalogue, and calls them.
+
+Owns: the link and the session of its server.  Talks to: the toolbox (source `mcp:NAME`), the
+server.  Never: crashes for what a server does; a server that fails gives up its tools and is tried
+again later and later.
+Restart: permanent.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from itertools import starmap
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from palyra.core.backoff import Backoff, compute_delay_s
+from palyra.core.foreign_tools import Adopted, Described, Terms, adopt
+from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.errors import InvariantBroken, PalyraError
+from palyra.tools.catalog import AsyncTool, OnOutput, Toolbox
+from palyra.tools.mcp.link import OpenLink, ServerGone
+
+log = structlog.get_logger("palyra.mcp")
+
+BACKOFF = Backoff(base_s=1.0, cap_s=300.0)
+START_S = 30.0  # to say hello and list its tools
+PING_EVERY_S, PING_S = 30.0, 10.0
+STEADY_S = 60.0  # after so long a life the next failure counts as the first
+MAX_PAGES = 16
+MAX_OUTPUT_CHARS = 1_048_576
+
+
+class McpServer:
+    """One server, with what is known of it."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        prepare: Callable[[], Awaitable[OpenLink]],
+        toolbox: Toolbox,
+        random: Callable[[], float],
+        host: str = "",
+    ) -> None:
+        """`prepare` finds what a start needs (secrets); `host`: where calls go, for the rules."""
+        self._terms = terms
+        self._prepare = prepare
+        self._toolbox = toolbox
+        self._random = random
+        self._facets = Facets(host=host)
+        self._session: Any = None  # mcp.ClientSession while there is one
+        self._calls = 0
+        self._is_gone = False
+        self._list_changed = False
+        self._news = trio.Event()
+        self.problem = "it was not started yet"  # "" while its tools can be called
+        self.missing: dict[str, str] = {}  # tools that are not in the catalogue: why
+
+    @property
+    def source(self) -> str:
+        """The toolbox's name for it."""
+        return f"mcp:{self._terms.server}"
+
+    # --- life
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the server, for ever.  Cancellation: it is gone, its process group too."""
+        task_status.started()
+        failures = 0
+        while True:
+            began_s = trio.current_time()
+            try:
+                await self._live()
+            finally:
+                self._session = None
+                self._toolbox.put(self.source, ())
+            is_steady = trio.current_time() - began_s >= STEADY_S
+            failures = 1 if is_steady else failures + 1
+            delay_s = compute_delay_s(BACKOFF, failures, self._random)
+            log.warning(
+                "an MCP server is not there",
+                server=self._terms.server,
+                problem=self.problem,
+                next_try_s=math.ceil(delay_s),
+            )
+            await trio.sleep(delay_s)
+
+    async def _live(self) -> None:
+        """One life of the server; `problem` says why it ended."""
+        try:
+            import mcp  # noqa: F401, PLC0415 - two seconds, and an extra
+        except ImportError:
+            self.problem = "the package mcp is missing: install palyra[mcp]"
+            return
+        self._is_gone = self._list_changed = False
+        try:
+            open_link = await self._prepare()
+            await self._converse(open_link)
+        except* _failures() as failed:
+            self.problem = f"{failed.exceptions[0]}"[:500] or "it failed"
+
+    async def _converse(self, open_link: OpenLink) -> None:
+        from mcp import ClientSession  # noqa: PLC0415 - see the package
+
+        async with open_link(self._end) as link:
+            terms = msgspec.structs.replace(self._terms, enforcement=link.enforcement)
+            session = ClientSession(link.incoming, link.outgoing, message_handler=self._hear)
+            async with session:
+                with _within(START_S, "it did not say hello"):
+                    await session.initialize()
+                    self._take(terms, await self._list(session))
+                self._session, self.problem = session, ""
+                await self._watch(session, terms)
+
+    async def _watch(self, session: Any, terms: Terms) -> None:  # noqa: ANN401 - mcp's
+        """Follow changes of its list until it is gone.  Raises ServerGone."""
+        while not self._is_gone:
+            with trio.move_on_after(PING_EVERY_S) as quiet:
+                await self._news.wait()
+            self._news = trio.Event()
+            if quiet.cancelled_caught and not self._calls:
+                with _within(PING_S, "it does not answer"):
+                    await session.send_ping()
+            elif self._list_changed:
+                self._list_changed = False
+                with _within(START_S, "it did not list its tools"):
+                    self._take(terms, await self._list(session))
+        raise ServerGone("it ended")
+
+    def _end(self) -> None:
+        self._is_gone = True
+        self._news.set()
+
+    async def _hear(self, message: Any) -> None:  # noqa: ANN401 - mcp's notifications
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            self._list_changed = True
+            self._news.set()
+        await trio.lowlevel.checkpoint()
+
+    # --- its tools
+
+    @staticmethod
+    async def _list(session: Any) -> list[Described]:  # noqa: ANN401 - mcp's
+        """All it has, page by page, up to a bound."""
+        from mcp_types import (  # noqa: PLC0415 - see the package
+            ListToolsRequest,
+            ListToolsResult,
+            PaginatedRequestParams,
+        )
+
+        found: list[Described] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            wanted = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
+            page = await session.send_request(wanted, ListToolsResult)
+            found += [_described(tool) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+        raise ServerGone(f"its list of tools has more than {MAX_PAGES} pages")
+
+    def _take(self, terms: Terms, described: list[Described]) -> None:
+        adopted: Adopted = adopt(terms, described)
+        tools = list(starmap(self._tool, adopted.tools.values()))
+        try:
+            self._toolbox.put(self.source, tools)
+        except InvariantBroken as error:
+            raise ServerGone(f"its tools cannot be taken: {error.message}") from None
+        self.missing = dict(adopted.missing)
+        for name, reason in self.missing.items():
+            log.warning("a tool is left out", server=terms.server, tool=name, reason=reason)
+        log.info("an MCP server is there", server=terms.server, tools=len(tools))
+
+    def _tool(self, name: str, spec: ToolSpec) -> AsyncTool:
+        async def run(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
+            return await self._call(name, call)
+
+        return AsyncTool(spec, run, facets=lambda _arguments: self._facets)
+
+    async def _call(self, name: str, call: ToolCall) -> ToolOutput:
+        """What the server answered; its failures are its own words.
+
+        Raises ToolFailure when there was no answer.  Cancellation: the server is told, and its
+        answer is dropped.
+        """
+        from mcp_types import (  # noqa: PLC0415 - see the package
+            CallToolRequest,
+            CallToolRequestParams,
+            CallToolResult,
+        )
+
+        if self._session is None:
+            raise ToolFailure(f"the server {self._terms.server} is not there: {self.problem}")
+        params = CallToolRequestParams(name=name, arguments=dict(call.arguments))
+        self._calls += 1
+        try:
+            answer = await self._session.send_request(
+                CallToolRequest(params=params), CallToolResult
+            )
+        except _failures() as error:
+            if _is_answer(error):
+                text = f"{error}"[:MAX_OUTPUT_CHARS]
+                return ToolOutput(text=text, is_failure=True, trust="external_untrusted")
+            raise ToolFailure(f"{self._terms.server} is gone: there is no answer") from None
+        finally:
+            self._calls -= 1
+        return _output(answer)
+
+
+def _described(tool: Any) -> Described:  # noqa: ANN401 - mcp's
+    notes = tool.annotations
+    return Described(
+        name=tool.name,
+        description=tool.description or "",
+        parameters=tool.input_schema,
+        claims_read_only=notes.read_only_hint if notes is not None else None,
+        claims_destructive=notes.destructive_hint if notes is not None else None,
+    )
+
+
+def _output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
+    """The texts of an answer; what is no text is named."""
+    texts = [
+        block.text if block.type == "text" else f"[{block.type} left out]"
+        for block in answer.content
+    ]
+    if not texts and answer.structured_content is not None:
+        texts = [msgspec.json.encode(answer.structured_content).decode()]
+    text = "\n".join(texts)
+    return ToolOutput(
+        text=text[:MAX_OUTPUT_CHARS],
+        is_truncated=len(text) > MAX_OUTPUT_CHARS,
+        is_failure=bool(answer.is_error),
+        trust="external_untrusted",
+    )
+
+
+@contextmanager
+def _within(seconds: float, otherwise: str) -> Generator[None]:
+    """Raises ServerGone when the block takes longer."""
+    with trio.move_on_after(seconds) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise ServerGone(f"{otherwise} within {seconds:g} s")
+
+
+def _is_answer(error: Exception) -> bool:
+    """Whether the server itself answered with an error."""
+    from mcp import MCPError  # noqa: PLC0415 - see the package
+    from mcp_types import CONNECTION_CLOSED  # noqa: PLC0415 - likewise
+
+    return isinstance(error, MCPError) and error.error.code != CONNECTION_CLOSED
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a server, its process or the way to it can do to us."""
+    import anyio  # noqa: PLC0415 - comes with the package `mcp`
+    import httpx2  # noqa: PLC0415 - likewise
+    from mcp import MCPError  # noqa: PLC0415 - likewise
+
+    return (
+        PalyraError, MCPError, httpx2.HTTPError, OSError, ValueError, TypeError, LookupError,
+        RuntimeError, AttributeError, anyio.BrokenResourceError, anyio.ClosedResourceError,
+        anyio.EndOfStream, trio.BrokenResourceError, trio.ClosedResourceError,
+    )  # fmt: skip

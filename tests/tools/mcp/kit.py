@@ -1,0 +1,95 @@
+"""A toolbox with one MCP server: started, waited for, called."""
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from palyra.actors.blocking import run_sync
+from palyra.core.foreign_tools import Terms
+from palyra.core.tools import ToolCall, ToolOutput
+from palyra.tools.catalog import Toolbox
+from palyra.tools.mcp.link import OpenLink, StdioServer
+from palyra.tools.mcp.process import unjailed
+from palyra.tools.mcp.server import McpServer
+
+SAMPLE = Path(__file__).with_name("sample_server.py")
+TERMS = Terms(server="sample", capabilities=("process",), read_only=("add",), left_out=("look",))
+
+
+def plain(*arguments: str, environment: dict[str, str] | None = None) -> OpenLink:
+    """The sample server as a process of ours."""
+    argv = (sys.executable, str(SAMPLE), *arguments)
+    return unjailed(StdioServer(argv, environment or {}))
+
+
+class Box:
+    """The toolbox and the actor that fills it."""
+
+    def __init__(self, open_link: OpenLink, terms: Terms = TERMS) -> None:
+        async def prepare() -> OpenLink:
+            await trio.lowlevel.checkpoint()
+            return open_link
+
+        self.starts = 0
+        self.toolbox = Toolbox([], run_sync)
+        self.server = McpServer(terms, self._counted(prepare), self.toolbox, lambda: 0.0)
+        self._changed = trio.Event()
+        put = self.toolbox.put
+
+        def told(source: str, tools: Any) -> None:
+            put(source, tools)
+            self._changed.set()
+            self._changed = trio.Event()
+
+        self.toolbox.put = told  # type: ignore[method-assign]  # to hear of it
+
+    def _counted(
+        self, prepare: Callable[[], Awaitable[OpenLink]]
+    ) -> Callable[[], Awaitable[OpenLink]]:
+        async def counted() -> OpenLink:
+            self.starts += 1
+            return await prepare()
+
+        return counted
+
+    @property
+    def names(self) -> set[str]:
+        """What can be called, without the server's prefix."""
+        return {name.removeprefix("mcp:sample.") for name in self.toolbox.catalogue().tools}
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Return once that is so; looked at whenever the tools change."""
+        with trio.fail_after(60):
+            while not is_so():
+                await self._changed.wait()
+
+    async def call(self, tool: str, **arguments: Any) -> ToolOutput:
+        """Call one of its tools."""
+        spec = self.toolbox.catalogue().tools[f"mcp:sample.{tool}"]
+        call = ToolCall(
+            call_id="c",
+            run_id="r",
+            session_id="s",
+            principal="p",
+            tool=spec.name,
+            tool_version=spec.version,
+            arguments=arguments,
+        )
+        return await self.toolbox.execute(call, lambda _text: None)
+
+
+@asynccontextmanager
+async def serving(open_link: OpenLink, terms: Terms = TERMS) -> AsyncGenerator[Box]:
+    """The server's actor at work; its tools are there when the block begins."""
+    box = Box(open_link, terms)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(box.server.serve)
+        await box.until(lambda: bool(box.names))
+        try:
+            yield box
+        finally:
+            nursery.cancel_scope.cancel()

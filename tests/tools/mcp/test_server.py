@@ -1,0 +1,196 @@
+"""MCP servers that are real: honest, lying, crashing, hanging, over a process and an address."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from palyra.core.tools import ToolFailure
+from palyra.tools.mcp.link import OpenLink, StdioServer
+from palyra.tools.mcp.process import jailed
+from palyra.tools.mcp.server import MAX_OUTPUT_CHARS
+from palyra.tools.mcp.web import addressed
+from tests.tools.mcp.kit import SAMPLE, TERMS, Box, plain, serving
+
+pytest.importorskip("mcp", reason="needs the package mcp: install palyra[mcp]")
+pytestmark = pytest.mark.real
+
+
+async def test_an_honest_server_and_its_claims() -> None:
+    """One life of a server (they start slowly): what is taken, what is left out, what is called."""
+    async with serving(plain(environment={"GIVEN": "yes"})) as box:
+        # What the server offers can be called; its answer is marked as a stranger's.
+        output = await box.call("add", a=2, b=3)
+        assert ("5", "external_untrusted", False) == (output.text, output.trust, output.is_failure)
+        assert "mcp" == output.executor
+        # Injected descriptions, schemas beyond intake, what the configuration says: left out.
+        assert {"poisoned", "many", "look"} == set(box.server.missing)
+        assert box.names.isdisjoint(box.server.missing)
+        assert "instruction" in box.server.missing["poisoned"]
+        assert "anyOf" in box.server.missing["many"]
+        # Read-only counts only where the operator believes it; destructive always counts.
+        tools = box.toolbox.catalogue().tools
+        names = ("add", "harmless_delete", "drop_table")
+        seen = {
+            name: (tools[f"mcp:sample.{name}"].tool_class, tools[f"mcp:sample.{name}"].risk)
+            for name in names
+        }
+        assert {
+            "add": ("idempotent_network", "high"),
+            "harmless_delete": ("effect", "high"),
+            "drop_table": ("effect", "critical"),
+        } == seen
+        assert not tools["mcp:sample.harmless_delete"].may_rerun
+        # What a tool says of its failure is a stranger's text as well.
+        output = await box.call("fail")
+        assert (True, "external_untrusted") == (output.is_failure, output.trust)
+        # An answer has a largest size.
+        output = await box.call("flood", size=MAX_OUTPUT_CHARS + 5)
+        assert (MAX_OUTPUT_CHARS, True) == (len(output.text), output.is_truncated)
+        # The program has no variable of ours.
+        assert "yes" == (await box.call("variable", name="GIVEN")).text
+        assert not (await box.call("variable", name="PYTEST_CURRENT_TEST")).text
+        assert "PYTEST_CURRENT_TEST" in os.environ
+        # A tool that comes later can be called, under the same terms.
+        await box.call("grow")
+        await box.until(lambda: "grown" in box.names)
+        assert "ABC" == (await box.call("grown", text="abc")).text
+
+
+async def test_crash_costs_the_call_and_nothing_else() -> None:
+    """Its tools go, the call fails, and the server is started again."""
+    async with serving(plain()) as box:
+        with pytest.raises(ToolFailure):
+            await box.call("crash")
+        await box.until(lambda: box.starts > 1 and "add" in box.names)
+        assert "3" == (await box.call("add", a=1, b=2)).text
+
+
+async def test_answer_that_does_not_come_can_be_given_up() -> None:
+    """Who waits may leave; the server's group is dead when its actor is."""
+    async with serving(plain()) as box:
+        with trio.move_on_after(0.2) as waited:
+            await box.call("hang")
+        assert waited.cancelled_caught
+        assert children()
+    assert [] == children()
+
+
+def children() -> list[int]:
+    """Processes of ours that run the sample server."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if str(SAMPLE).encode() in words and parent == os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("", "ended|closed|Connection"),
+        ("print('hello')", "ended|closed|Connection"),
+        ("while True: print('no message')", "ended|closed|Connection"),
+        ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "ended|closed|Connection"),
+    ],
+)
+async def test_what_is_no_server_is_given_up(script: str, problem: str) -> None:
+    """A program that talks nonsense, floods or ends gives no tools and does not crash the actor."""
+    box = box_of([sys.executable, "-c", script])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(box.server.serve)
+        with trio.fail_after(30):
+            await box.until(lambda: box.starts >= 2)
+        nursery.cancel_scope.cancel()
+    assert set() == box.names
+    assert any(word in box.server.problem for word in problem.split("|")), box.server.problem
+
+
+def box_of(argv: list[str]) -> Box:
+    """A toolbox with that program for a server."""
+    from palyra.tools.mcp.process import unjailed  # noqa: PLC0415 - only here
+
+    return Box(unjailed(StdioServer(tuple(argv), {})))
+
+
+async def test_missing_program_is_a_problem_and_no_crash() -> None:
+    """The actor says so and tries again later."""
+    box = box_of(["/nonexistent/server"])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(box.server.serve)
+        with trio.fail_after(30):
+            await box.until(lambda: box.starts >= 2)
+        nursery.cancel_scope.cancel()
+    assert "no program" in box.server.problem
+
+
+# --- an address ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def address() -> Generator[str]:
+    """Where the sample server listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with subprocess.Popen(
+        [sys.executable, str(SAMPLE), "http", str(port)], stderr=subprocess.DEVNULL
+    ) as process:
+        yield f"http://127.0.0.1:{port}/mcp"
+        process.kill()
+
+
+# The package leaves its own streams to the collector, and trio says so.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_server_behind_an_address(address: str) -> None:
+    """The same tools over HTTP, tried again until it listens."""
+    terms = msgspec.structs.replace(TERMS, capabilities=("network",))
+    async with serving(addressed(address, dict), terms) as box:
+        assert "5" == (await box.call("add", a=2, b=3)).text
+        assert ("network",) == box.toolbox.catalogue().tools["mcp:sample.add"].capabilities
+        output = await box.call("page")
+        assert "external_untrusted" == output.trust
+
+
+# --- the jail ------------------------------------------------------------------------------------
+
+
+async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
+    """The default: no file of ours is there for it, and every result says which walls stood."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("canary")
+    terms = msgspec.structs.replace(TERMS, left_out=())
+    async with serving(jail(), terms) as box:
+        output = await box.call("look", path=str(secret))
+        assert output.is_failure
+        assert "canary" not in output.text
+        assert output.enforcement.startswith("A:")
+        shadow = await box.call("look", path="/etc/shadow")
+        assert shadow.is_failure
+    async with serving(plain(), terms) as box:  # control: without the jail it sees the file
+        assert "canary" == (await box.call("look", path=str(secret))).text
+
+
+def jail() -> OpenLink:
+    """The sample server behind the sandbox's walls; skips loudly where there is none."""
+    from palyra.actors.blocking import DedicatedThread  # noqa: PLC0415 - only here
+    from palyra.tools.sandbox.sandbox import Sandbox  # noqa: PLC0415 - only here
+
+    sandbox = Sandbox(DedicatedThread("mcp"))
+    if not sandbox.is_installed:
+        pytest.skip("needs bubblewrap: apt-get install bubblewrap")
+    folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
+    argv = (sys.executable, str(SAMPLE))
+    return jailed(sandbox, StdioServer(argv, {}), None, tuple(sorted(folders)), writes=False)
