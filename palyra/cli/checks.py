@@ -18,6 +18,8 @@ import msgspec
 from palyra.cli.exits import Stop
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, talk
+from palyra.config import Config
+from palyra.errors import PalyraError
 from palyra.net.discovery import find_discovery, find_home
 
 OLDEST_PYTHON = (3, 11)
@@ -118,7 +120,7 @@ def check_home(options: Options) -> Check:
 
 def _secrets(home: Path) -> list[Path]:
     keys = home / "keys"
-    found = [keys, *(keys.iterdir() if keys.is_dir() else ()), *home.glob("journal.sqlite3*")]
+    found = [keys, *(keys.iterdir() if keys.is_dir() else ()), *home.glob("journal.sqlite3*"), *home.glob("vault.*")]
     return [path for path in found if path.exists() and path.suffix != ".pub"]
 
 
@@ -220,6 +222,32 @@ def check_journal(options: Options) -> Check:
     return Check(name="journal", verdict="ok", detail=f"{report.checked_events} events intact")
 
 
+def check_secrets(options: Options) -> Check:
+    """Whether the vault opens and every secret that the configuration names can be found."""
+    try:
+        kept = _look_for_secrets(load_config(options.home, None))
+    except Stop:
+        return Check(name="secrets", verdict="warn", detail="unknown: the configuration is invalid")
+    except PalyraError as error:
+        remedy = "`palyra secrets test` looks at each"
+        return Check(name="secrets", verdict="fail", detail=error.message, remedy=remedy)
+    return Check(name="secrets", verdict="ok", detail=f"{kept} in the vault")
+
+
+def _look_for_secrets(config: Config) -> int:
+    """How many the vault holds.  Raises PalyraError for one that cannot be found.
+
+    The environment is the daemon's own and a keyring may ask a person: neither is looked at.
+    """
+    from palyra.cli.secrets import configured, open_resolver  # noqa: PLC0415 - a heavy import
+
+    resolver = open_resolver(config)
+    for text in configured(config):
+        if not text.startswith(("env:", "keyring:")):
+            resolver.resolve(text)
+    return len(resolver.vault.read())
+
+
 CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_python,
     check_packages,
@@ -230,4 +258,5 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_port,
     check_daemon,
     check_journal,
+    check_secrets,
 )

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "skills": ("skills", "Write, install, audit and quarantine WASM skills."),
     "policy": ("policy", "Explain what would happen to a call."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
+    "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
     "status": ("status", "Show how the daemon is."),
     "tree": ("status", "Show the supervision tree."),
     "bench": ("bench", "Drive many cases, resume, replay and compare them."),

@@ -1,0 +1,136 @@
+"""`palyra secrets`: what the daemon may use and nobody may see.
+
+Works on the vault's file in the data directory, whether a daemon runs or not: a secret travels over
+no wire.  A value comes from standard input or a hidden prompt, never from the command line, which
+others can see and shells remember; and none is ever printed.
+"""
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from palyra.cli.exits import Stop, stop_for
+from palyra.cli.screen import age, now_ms, print_json, print_table, say
+from palyra.cli.settings import load_config
+from palyra.cli.shell import Options, shared_options
+from palyra.config import Config
+from palyra.core.known_secrets import MIN_KNOWN_BYTES
+from palyra.core.secret_reference import parse_reference
+from palyra.errors import InvalidParams, PalyraError
+from palyra.secrets.resolver import Resolver
+
+
+@click.group()
+def secrets() -> None:
+    """Keep secrets in the daemon's vault, and test references."""
+
+
+@secrets.command("set")
+@click.argument("name")
+@shared_options
+def set_(options: Options, name: str) -> None:
+    """Keep a secret as vault:NAME; its value comes from standard input, or is asked for."""
+    try:
+        parse_reference(f"vault:{name}")
+        value = _read_value(name)
+        _open(options).vault.put(name, value, now_ms())
+    except PalyraError as error:
+        raise stop_for(error) from None
+    say(f"vault:{name} is set")
+
+
+def _read_value(name: str) -> str:
+    if sys.stdin.isatty():
+        value: str = click.prompt(f"value of {name}", hide_input=True, confirmation_prompt=True)
+    else:
+        value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
+        raise InvalidParams(
+            f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised where it must not "
+            "be seen"
+        )
+    return value
+
+
+@secrets.command("list")
+@shared_options
+def list_(options: Options) -> None:
+    """List the names in the vault, never the values."""
+    try:
+        found = _open(options).vault.read()
+    except PalyraError as error:
+        raise stop_for(error) from None
+    if options.as_json:
+        rows = [{"name": name, "set_ms": entry.set_ms} for name, entry in sorted(found.items())]
+        print_json({"secrets": rows})
+        return
+    table = [(f"vault:{name}", age(entry.set_ms)) for name, entry in sorted(found.items())]
+    print_table(("REFERENCE", "AGE"), table, empty="no secrets")
+
+
+@secrets.command()
+@click.argument("name")
+@shared_options
+def remove(options: Options, name: str) -> None:
+    """Take a secret out of the vault."""
+    try:
+        was_there = _open(options).vault.remove(name)
+    except PalyraError as error:
+        raise stop_for(error) from None
+    if not was_there:
+        raise Stop(f"the vault holds no {name!r}", "look for the name with `palyra secrets list`")
+    say(f"vault:{name} is removed")
+
+
+@secrets.command()
+@click.argument("references", nargs=-1)
+@shared_options
+def test(options: Options, references: tuple[str, ...]) -> None:
+    """Look whether references lead to a secret; without any, those of the configuration.
+
+    The environment is this command's own, not the daemon's.
+    """
+    config = load_config(options.home, None)
+    try:
+        resolver = open_resolver(config)
+    except PalyraError as error:
+        raise stop_for(error) from None
+    results = [_try(resolver, text) for text in references or tuple(configured(config))]
+    if options.as_json:
+        print_json({"secrets": results})
+    else:
+        table = [(row["reference"], row["problem"] or "ok") for row in results]
+        print_table(("REFERENCE", "STATE"), table, empty="the configuration names no secrets")
+    if any(row["problem"] for row in results):
+        raise SystemExit(1)
+
+
+def configured(config: Config) -> Iterator[str]:
+    """The references of the configuration."""
+    if config.secrets.passphrase:
+        yield config.secrets.passphrase
+    yield from (credential.secret for credential in config.fetch.credentials)
+
+
+def _try(resolver: Resolver, text: str) -> dict[str, str]:
+    """The reference and what is wrong with it; what is none may be a secret and is not shown."""
+    try:
+        shown = parse_reference(text).text
+    except InvalidParams as error:
+        return {"reference": "?", "problem": error.message}
+    try:
+        resolver.resolve(text)
+    except PalyraError as error:
+        return {"reference": shown, "problem": error.message}
+    return {"reference": shown, "problem": ""}
+
+
+def open_resolver(config: Config) -> Resolver:
+    """Where the configuration's secrets are.  Raises PalyraError for a setting that cannot be."""
+    data = config.paths.data_dir
+    return Resolver(data, data / "keys", passphrase=config.secrets.passphrase)
+
+
+def _open(options: Options) -> Resolver:
+    return open_resolver(load_config(options.home, None))
