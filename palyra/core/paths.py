@@ -58,6 +58,8 @@ def normal_path(path: str) -> str | None:
 
 def is_private(path: str) -> bool:
     """Whether a normal path is, or lies in, a place for secrets."""
+    if path.isascii() and not path.startswith(".") and "/." not in path:
+        return False  # every pattern begins with a dot, and a walk asks for every name
     return _IS_PRIVATE.search(_folded(path)) is not None
 
 

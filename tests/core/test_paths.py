@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palyra.core import paths
 from palyra.core.paths import is_configuration, is_private, normal_path, path_marks
 
 
@@ -76,3 +77,10 @@ def test_places_that_give_orders(path: str) -> None:
 def test_outside_is_only_outside(path: str) -> None:
     """Nothing more is said of a path that is none."""
     assert path_marks(path) == frozenset({"outside"})
+
+
+def test_every_private_place_begins_with_a_dot() -> None:
+    """What `is_private` decides by, before it looks any closer."""
+    assert all(pattern.startswith(r"\.") for pattern in paths._PRIVATE)
+    assert not is_private("ssh/id")
+    assert is_private("\uff0essh/id")

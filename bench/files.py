@@ -1,0 +1,167 @@
+"""What file tools cost: searching against grep, finding against find, changing against a raw write.
+
+Prints one JSON line.  The tree is the packages this interpreter has installed, read once before, so
+that all of it is in memory.  Ratios are of wall time in the same run; grep and find are processes
+that decide nothing, skip nothing and cut nothing.
+"""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from palyra.core.patching import parse_patch
+from palyra.core.ports import CheckpointStore
+from palyra.core.tools import ToolCall
+from palyra.store.checkpoints import FileCheckpoints
+from palyra.store.memory_checkpoints import MemoryCheckpoints
+from palyra.tools.catalog import ThreadTool
+from palyra.tools.checkpoints import Checkpoints
+from palyra.tools.confine import Workspace
+from palyra.tools.search import glob, search_text
+from palyra.tools.writes import write_tools
+
+ROUNDS = 7
+QUERIES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "literal": ({"query": "def run_sync("}, ["-F", "def run_sync("]),
+    "absent": ({"query": "no such text at all"}, ["-F", "no such text at all"]),
+    "regex": ({"query": r"class \w+Handle\(", "regex": True}, ["-E", r"class \w+Handle\("]),
+    "any_case": ({"query": "ENCODINGWARNING", "ignore_case": True}, ["-iF", "ENCODINGWARNING"]),
+}
+ID = "018f3c1e-5b7a-7bbb-8ccc-0123456789"
+
+
+def median_ms(action: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Wall time of one call."""
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        action()
+        took.append((time.perf_counter() - began) * 1e3)
+    return round(statistics.median(took), 2)
+
+
+def run(*command: str, cwd: Path) -> None:
+    """A process, its output thrown away."""
+    subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL, check=False)
+
+
+def searches(workspace: Workspace) -> dict[str, dict[str, float]]:
+    """Each query, by the tool and by grep (with its own rule for binary files)."""
+    grep, find = shutil.which("grep") or "grep", shutil.which("find") or "find"
+    figures = {}
+    for name, (arguments, words) in QUERIES.items():
+        ours = median_ms(partial(search_text, workspace, {**arguments, "limit": 1000}))
+        raw = median_ms(partial(run, grep, "-rnI", *words, ".", cwd=workspace.root))
+        figures[name] = {"tool_ms": ours, "grep_ms": raw, "ratio": round(ours / raw, 2)}
+    ours = median_ms(lambda: glob(workspace, {"pattern": "**/*.py"}))
+    raw = median_ms(lambda: run(find, ".", "-type", "f", "-name", "*.py", cwd=workspace.root))
+    figures["glob"] = {"tool_ms": ours, "find_ms": raw, "ratio": round(ours / raw, 2)}
+    return figures
+
+
+def raw_write(path: Path, data: bytes) -> None:
+    """A file replaced durably, and nothing else."""
+    draft = path.with_suffix(".draft")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def changes(base: Path) -> dict[str, float]:
+    """Replacing one file of 20 KB, with and without a checkpoint on disk; a patch of ten files."""
+    root = base / "work"
+    root.mkdir()
+    workspace = Workspace(root)
+    numbers = iter(range(1_000_000))
+
+    def tools(store: CheckpointStore) -> dict[str, ThreadTool]:
+        keep = Checkpoints(
+            workspace, store, lambda: 0, lambda p: f"{p}_{ID}{next(numbers) % 100:02}"
+        )
+        made = write_tools(workspace, keep.keep_for)
+        return {tool.spec.name: tool for tool in made if isinstance(tool, ThreadTool)}
+
+    kept = tools(
+        FileCheckpoints(base / "kept", max_bytes=1 << 30, max_age_ms=1 << 40, now_ms=lambda: 0)
+    )
+    light = tools(MemoryCheckpoints())
+
+    def write(with_tools: dict[str, ThreadTool]) -> None:
+        text = f"{next(numbers)}\n" * 3_000
+        with_tools["write_file"].run(call("write_file", path="a.txt", content=text))
+
+    files = [f"f{number}.txt" for number in range(10)]
+    for name in files:
+        (root / name).write_text("".join(f"line {number}\n" for number in range(2_000)))
+
+    def patch() -> None:
+        mark = next(numbers)
+        sections = "".join(
+            f"*** Update File: {name}\n@@ line 999\n-{(root / name).read_text().splitlines()[1000]}\n+x{mark}\n"
+            for name in files
+        )
+        text = f"*** Begin Patch\n{sections}*** End Patch"
+        kept["apply_patch"].run(call("apply_patch", patch=text))
+
+    raw = median_ms(lambda: raw_write(root / "raw.txt", b"x" * 20_000), 30)
+    found = {
+        "raw_write_ms": raw,
+        "write_file_ms": median_ms(lambda: write(light), 30),
+        "write_file_with_checkpoint_ms": median_ms(lambda: write(kept), 30),
+        "patch_of_10_files_ms": median_ms(patch, 10),
+        "parse_256_kib_patch_ms": median_ms(lambda: parse_patch(large_patch())),
+    }
+    found["checkpoint_ratio"] = round(found["write_file_with_checkpoint_ms"] / raw, 1)
+    workspace.close()
+    return found
+
+
+def large_patch() -> str:
+    """Close to the largest there may be."""
+    hunk = "@@\n context\n-removed line of some length\n+added line of some length\n"
+    return f"*** Begin Patch\n*** Update File: a\n{hunk * 990}*** End Patch".ljust(262_000)
+
+
+def call(tool: str, **arguments: str) -> ToolCall:
+    return ToolCall(
+        call_id="c", run_id="r", session_id="s", principal="p", tool=tool, tool_version="1",
+        arguments=arguments,
+    )  # fmt: skip
+
+
+def main() -> None:
+    workspace = Workspace(Path(sysconfig.get_path("purelib")))
+    files = [path for path in workspace.root.rglob("*") if path.is_file()]
+    size_mb = sum(path.stat().st_size for path in files) / 1e6
+    for path in files:
+        path.read_bytes()
+    with tempfile.TemporaryDirectory(prefix="palyra-bench-") as name:
+        result = {
+            "bench": "files",
+            "tree_files": len(files),
+            "tree_mb": round(size_mb),
+            "search": searches(workspace),
+            "change": changes(Path(name)),
+            "python": platform.python_version(),
+            "cpus": os.cpu_count(),
+        }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
