@@ -9,7 +9,7 @@ from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.cli.skill_files import TEMPLATES, make_folder, pack_folder, sign_file
 from palyra.cli.tape import read_bytes
-from palyra.net.client import Skill
+from palyra.net.client import Client, Skill
 
 COLUMNS = ("SKILL", "VERSION", "PUBLISHER", "STATE", "TOOLS", "CHANGED")
 _FILE = click.Path(path_type=Path)
@@ -73,9 +73,12 @@ def _write(path: Path, content: bytes) -> None:
 def install(options: Options, package: Path, grant: tuple[str, ...], trust_key: str | None) -> None:
     """Install a package; what it declares and is not granted is denied to it."""
     data = read_bytes(package)
-    made = talk(
-        options, lambda client: client.install_skill(data, grant=grant, trust_key=trust_key)
-    )
+
+    async def work(client: Client) -> Skill:
+        sha256 = await client.upload_skill(data)
+        return await client.install_skill(sha256, grant=grant, trust_key=trust_key)
+
+    made = talk(options, work)
     if options.as_json:
         print_json(made)
         return

@@ -92,6 +92,16 @@ CALLS: dict[str, Call] = {
     "pairing.list": lambda client: client.list_pairings(
         principal="p", channel="chat", state="pending", cursor="pai_1", limit=3
     ),
+    "skill.list": lambda client: client.list_skills(),
+    "skill.get": lambda client: client.get_skill("counter"),
+    "skill.upload": lambda client: client.upload_skill(b"zip"),
+    "skill.install": lambda client: client.install_skill(
+        "a" * 64, grant=["clock"], trust_key="a" * 64
+    ),
+    "skill.audit": lambda client: client.audit_skill("counter"),
+    "skill.quarantine": lambda client: client.quarantine_skill("counter", "odd"),
+    "skill.enable": lambda client: client.enable_skill("counter"),
+    "skill.remove": lambda client: client.remove_skill("counter"),
     "pairing.approve": lambda client: client.approve_pairing("pai_1", "CODE"),
     "pairing.revoke": lambda client: client.revoke_pairing("pai_1"),
     "policy.explain": lambda client: client.explain_policy(

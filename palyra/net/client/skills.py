@@ -72,18 +72,22 @@ class Skills(Requests):
     async def get_skill(self, skill_id: str) -> Skill:
         return await self._ask("skill.get", {"id": skill_id}, Skill)
 
-    async def install_skill(
-        self, package: bytes, *, grant: Sequence[str] = (), trust_key: str | None = None
-    ) -> Skill:
-        """Upload and install a package, with these of the capabilities that it declares.
-
-        `trust_key`: the publisher's key, where it is known by other means.
-        """
+    async def upload_skill(self, package: bytes) -> str:
+        """Send a package in pieces; its SHA-256, by which it can be installed."""
         sha256 = hashlib.sha256(package).hexdigest()
         for offset in range(0, len(package), CHUNK_BYTES):
             chunk = base64.b64encode(package[offset : offset + CHUNK_BYTES]).decode()
             params = {"sha256": sha256, "offset": offset, "chunk": chunk}
             await self._ask("skill.upload", params, Uploaded)
+        return sha256
+
+    async def install_skill(
+        self, sha256: str, *, grant: Sequence[str] = (), trust_key: str | None = None
+    ) -> Skill:
+        """Install an uploaded package, with these of the capabilities that it declares.
+
+        `trust_key`: the publisher's key, where it is known by other means.
+        """
         wanted = {"sha256": sha256, "grant": list(grant), "trust_key": trust_key}
         return await self._mutate("skill.install", wanted, Skill)
 
