@@ -22,7 +22,10 @@ MAY_IMPORT = {
     "net": frozenset({"core", "actors", "config"}),
     "harness": frozenset({"core", "net"}),
     "secrets": frozenset({"core", "store"}),
-    "cli": frozenset({"core", "net", "harness", "config", "sections", "secrets"}),
+    "cli": frozenset(
+        {"core", "net", "harness", "config", "sections", "secrets", "policy_cases"}
+    ),
+    "policy_cases": frozenset({"core", "tools"}),
     "sections": frozenset({"core"}),
     "config": frozenset({"core", "sections"}),
     "parts": frozenset({"core", "store", "tools", "models", "actors", "config"}),
@@ -49,8 +52,17 @@ MAY_IMPORT = {
     ),
     "daemon": frozenset(
         {
-            "core", "store", "tools", "models", "actors", "net", "cli", "config", "parts",
-            "toolset", "modelset",
+            "core",
+            "store",
+            "tools",
+            "models",
+            "actors",
+            "net",
+            "cli",
+            "config",
+            "parts",
+            "toolset",
+            "modelset",
         }  # fmt: skip
     ),
     "logs": frozenset({"core", "sections"}),

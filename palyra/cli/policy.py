@@ -1,36 +1,103 @@
-"""`palyra policy`: what the rules say."""
+"""`palyra policy`: what the rules say, and whether they say what they should."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from palyra.cli.exits import FAILED, USAGE, Stop
 from palyra.cli.screen import print_json, say
+from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.display import visible
+from palyra.errors import Rejected
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group()
 def policy() -> None:
-    """Explain what would happen to a call."""
+    """Explain, check and test the rules."""
 
 
 @policy.command()
 @click.argument("tool")
 @click.argument("arguments", default="{}")
 @click.option("--agent", help="Who proposes it; else the default agent.")
+@click.option("--session", "session_id", help="The session whose grants count as well.")
 @shared_options
-def explain(options: Options, tool: str, arguments: str, agent: str | None) -> None:
-    """Say what the rules answer to TOOL with ARGUMENTS (a JSON object), and why."""
+def explain(
+    options: Options, tool: str, arguments: str, agent: str | None, session_id: str | None
+) -> None:
+    """Say what would come of TOOL with ARGUMENTS (a JSON object), and why."""
     given = _parse(arguments)
-    decision = talk(options, lambda client: client.explain_policy(tool, given, agent=agent))
+    found = talk(
+        options,
+        lambda client: client.explain_policy(tool, given, agent=agent, session_id=session_id),
+    )
     if options.as_json:
-        print_json(decision)
+        print_json(found)
         return
-    say(f"{decision.answer} ({decision.reason_code})", fg=COLOURS[decision.answer], bold=True)
-    say(decision.reason)
-    say(f"rules: {', '.join(decision.policies) or 'none'}; version {decision.version}", dim=True)
+    say(f"{found.answer} ({found.reason_code})", fg=COLOURS[found.answer], bold=True)
+    say(found.reason)
+    if found.grant_key:
+        say(f"an answer beyond once would hold for {visible(found.grant_key)}")
+    say(f"rules: {', '.join(found.policies) or 'none'}; version {found.version}", dim=True)
+
+
+@policy.command()
+@click.argument("folder", required=False, type=_FOLDER)
+@shared_options
+def check(options: Options, folder: Path | None) -> None:
+    """Parse and validate the policies of FOLDER, else of the configuration, without a daemon.
+
+    Exits with 1 if they could not be put in force.
+    """
+    from palyra.policy_cases import check_policies  # noqa: PLC0415 - loads the engine
+
+    try:
+        found = check_policies(_folder(options, folder))
+    except Rejected as broken:
+        raise Stop(broken.message, "mend the file; the daemon keeps its last good rules") from None
+    if options.as_json:
+        print_json(found)
+        return
+    say(f"{len(found.rules)} rules in {len(found.files)} files are in order", fg="green")
+    say(f"version {found.version}", dim=True)
+
+
+@policy.command()
+@click.argument("file", type=_FILE)
+@click.option("--policies", "folder", type=_FOLDER, help="Their folder; else the configured one.")
+@shared_options
+def test(options: Options, file: Path, folder: Path | None) -> None:
+    """Try the rules on the cases of FILE (TOML or JSON), without a daemon.
+
+    Exits with 1 if a case comes out differently than expected.
+    """
+    from palyra.policy_cases import read_cases, run_cases  # noqa: PLC0415 - loads the engine
+
+    try:
+        outcomes = run_cases(_folder(options, folder), read_cases(file))
+    except Rejected as error:
+        raise Stop(error.message, "docs/operations.md shows a file of cases", code=USAGE) from None
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    if options.as_json:
+        print_json({"outcomes": outcomes})
+    for outcome in [] if options.as_json else outcomes:
+        mark = "ok  " if outcome.passed else "FAIL"
+        say(f"{mark} {outcome.name}", fg="green" if outcome.passed else "red")
+        if not outcome.passed:
+            say(f"     expected {outcome.expected}, found {outcome.found}: {outcome.reason}")
+    if failed:
+        raise SystemExit(FAILED)
+
+
+def _folder(options: Options, folder: Path | None) -> Path:
+    return load_config(options.home, None).policy_dir if folder is None else folder
 
 
 def _parse(arguments: str) -> dict[str, Any]:

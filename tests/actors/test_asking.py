@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.actors.approvals import Answer, Granted
 from palyra.core.access import Caller
 from palyra.core.commands import ResolveApproval, Resolved
+from palyra.core.records import ApprovalRecord
 from palyra.core.run_steps import Limits
 from palyra.core.tools import Inspection, ToolFailure
 from palyra.errors import DigestMismatch, Forbidden, NotFound
@@ -125,7 +126,7 @@ async def test_an_approval_is_used_with_the_start_that_uses_it(
         await wait_all_tasks_blocked()
         (change,) = [change for change, _ in kit.journal.queued]
         assert "tool.started" in [row.kind for row in change.rows]
-        assert [r.uses for r in change.records if type(r).__name__ == "ApprovalRecord"] == [0, 1]
+        assert [r.uses for r in change.records if isinstance(r, ApprovalRecord)] == [0, 1]
         found = store.find_approval(asked.approval_id)
         assert (found and found.state, kit.effects) == ("pending", [])
         kit.journal.release()
