@@ -1,13 +1,15 @@
 """Canaries: secrets put in wherever text comes in are found nowhere afterwards."""
 
+import sys
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 
-from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
 from tests.e2e.tapes import read_whole
 from tests.e2e.wire import WITHIN_S, Wire, connected, open_wire
@@ -21,26 +23,57 @@ CANARIES = {
     "anthropic": "sk-ant-" + "canary-0123456789-abcdefghijklmnop",
     "slack": "xoxb-" + "1234567890-canarycanary",
     "url_userinfo": "canaryuser:c4n4ry-passw0rd",  # as in https://user:password@host
+    "password": "c4nary-0f-a-pass-w0rd",  # as in DB_PASSWORD=…
+    "authorization": "c4naryq8w7e6r5t4y3u2i1",  # as in the header
 }
 PROSE = (
     "The order 4711 of 2024-05-01 costs 12.50; see https://example.org/a?b=c and user@example.org"
 )
 
 
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
-    """A daemon of this module alone: its files are searched."""
-    base = tmp_path_factory.mktemp("quiet")
+class Leaky(DaemonProcess):
+    """A daemon with a tool that crashes, and with or without eyes for secrets."""
+
+    mode = "guarded"
+
+    def command(self) -> list[str]:
+        """The same command line for another program."""
+        program = Path(__file__).with_name("leaky_daemon.py")
+        return [sys.executable, str(program), self.mode, *super().command()[3:]]
+
+
+@contextmanager
+def leaky(base: Path, mode: str) -> Generator[DaemonProcess]:
+    """A daemon of its own: its files are searched."""
     book = base / "scripts.json"
     book.write_bytes(msgspec.json.encode(scripts()))
-    with running(base, PALYRA_LOGGING__LEVEL="debug", PALYRA_MODELS__SCRIPTS=str(book)) as process:
+    daemon = Leaky(base, PALYRA_LOGGING__LEVEL="debug", PALYRA_MODELS__SCRIPTS=str(book))
+    daemon.mode = mode
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.end()
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
+    """A daemon of this module alone."""
+    with leaky(tmp_path_factory.mktemp("quiet"), "guarded") as process:
         yield process
 
 
 def hidden(name: str) -> str:
     """The canary as it comes in."""
     canary = CANARIES[name]
-    return f"https://{canary}@example.org/" if name == "url_userinfo" else canary
+    return _STANDS_IN.get(name, "{}").format(canary)
+
+
+_STANDS_IN = {
+    "url_userinfo": "https://{}@example.org/",
+    "password": "DB_PASSWORD={}",
+    "authorization": "Authorization: Token {}",
+}
 
 
 EVERYTHING = "\n".join(f"{name} is {hidden(name)} here" for name in CANARIES)
@@ -57,11 +90,14 @@ def messages(workspace: Path) -> list[str]:
         f"/call no_such_tool {argument}",
         f"/call echo {msgspec.json.encode({'wrong': EVERYTHING}).decode()}",
         '/call read_file {"path": "notes.txt"}',
+        f"/call explode {argument}",
+        f"/call shell {msgspec.json.encode({'command': STDERR}).decode()}",
         "\n".join(f'/call read_file {{"path": "{hidden(name)}"}}' for name in CANARIES),
         LEAK,
     ]
 
 
+STDERR = "cat notes.txt >&2; exit 3"
 LEAK = "leak"  # the message at which the model itself comes out with everything
 
 
@@ -89,7 +125,7 @@ async def feed(wire: Wire, daemon: DaemonProcess) -> list[str]:
             "run.start",
             text=text,
             origin=hidden("aws"),
-            attachments=[{"note": text}],
+            attachments=[{"note": text, "client_secret": CANARIES["aws"][::-1]}],
             subscribe=True,
         )
         run_ids.append(started["run_id"])
@@ -103,6 +139,10 @@ async def feed(wire: Wire, daemon: DaemonProcess) -> list[str]:
     held = await wire.call("run.start", text="/delay 60000\n/say x", subscribe=True)
     await wire.call("run.steer", run_id=held["run_id"], text=hidden("github"))
     await wire.call("run.cancel", run_id=held["run_id"], reason=hidden("slack"))
+    for name in CANARIES:  # refused or redacted: either will do
+        await wire.request("run.start", text="x", session_key=hidden(name))
+        await wire.request("run.start", text="x", idempotency_key=hidden(name))
+    await wire.call("system.tree")
     return [*run_ids, held["run_id"]]
 
 
@@ -144,6 +184,20 @@ async def test_canaries(quiet: DaemonProcess) -> None:
     assert EVERYTHING == (quiet.workspace / "copy.txt").read_text(encoding="utf-8")
 
 
+async def test_control_without_redaction(tmp_path: Path) -> None:
+    """Control: a daemon whose redactor sees nothing leaks each of them at every place."""
+    with leaky(tmp_path, "blind") as blind:
+        async with connected(blind.port, blind.token) as wire:
+            run_ids = await feed(wire, blind)
+            for run_id in run_ids:
+                await wire.call("tape.read", run_id=run_id)
+            sent = b"".join(wire.seen)
+        assert set(CANARIES) == search(sent, CANARIES)
+        assert set(CANARIES) == search(blind.said.encode(), CANARIES)
+        leaked = found_in_files(blind.home, CANARIES)
+        assert set(CANARIES) == set().union(*leaked.values())
+
+
 async def test_errors_repeat_no_secret(quiet: DaemonProcess) -> None:
     """A secret in the wrong place comes back neither in the error nor in the log."""
     async with connected(quiet.port, quiet.token) as wire:
@@ -179,8 +233,15 @@ async def test_what_is_no_secret_passes(quiet: DaemonProcess) -> None:
 def found_in_files(
     home: Path, secrets: dict[str, str], *, but: Path | None = None
 ) -> dict[str, set[str]]:
-    """Which files of the data directory hold which secrets; the database, its log, keys, all."""
-    files = [path for path in home.rglob("*") if path.is_file() and path != but]
+    """Which files of the data directory hold which secrets; the database, its log, keys, all.
+
+    Except checkpoints: they are the files of the workspace as they were, and have to be.
+    """
+    files = [
+        path
+        for path in home.rglob("*")
+        if path.is_file() and path != but and "checkpoints" not in path.parts
+    ]
     assert {"journal.sqlite3", "journal.sqlite3-wal"} <= {path.name for path in files}
     found = {path.name: search(path.read_bytes(), secrets) for path in files}
     return {name: hits for name, hits in found.items() if hits}
