@@ -5,6 +5,7 @@ import os
 import re
 
 import pytest
+import trio
 
 from palyra.core import events as ev
 from palyra.errors import Conflict, NotFound
@@ -12,6 +13,8 @@ from palyra.net.client import Client
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import ask_for, find_events, somebody
 from tests.e2e.tapes import check_tape, read_whole
+from tests.e2e.wire import WITHIN_S
+from tests.tools.sandbox.jails import needs_bubblewrap
 
 pytestmark = pytest.mark.real
 
@@ -91,6 +94,20 @@ async def test_what_changed_since_it_was_approved_is_not_overwritten(daemon: Dae
     assert (daemon.workspace / "seen.txt").read_text(encoding="utf-8") == "changed"
 
 
+async def read_whole_output(client: Client, cut: ev.ToolCompleted, session_key: str) -> str:
+    """All of an output that was cut, through the model's own tool, page by page."""
+    told = re.search(r"artifact_read with artifact ([0-9a-f]+)", cut.output)
+    assert told is not None
+    shown, offset = "", "0"
+    while offset:
+        call = the_call("artifact_read", artifact=told.group(1), offset=int(offset))
+        started = await client.start_run(call, session_key=session_key)
+        page = await completed(client, started.run_id)
+        text, _, note = page.output.rpartition("[bytes ")
+        shown, offset = shown + text, note.partition("go on with offset ")[2].rstrip("]")
+    return shown
+
+
 async def test_a_long_output_is_read_whole(daemon: DaemonProcess) -> None:
     """Through the model's own tool and through a client; not from another session."""
     async with daemon.connect() as client:
@@ -100,22 +117,30 @@ async def test_a_long_output_is_read_whole(daemon: DaemonProcess) -> None:
         assert len(cut.output.encode()) < len(LONG.encode())
         pages = [text async for text in client.artifact_pages(first.session_id, cut.artifact)]
         assert LONG == "".join(pages)
-        told = re.search(r"artifact_read with artifact ([0-9a-f]+)", cut.output)
-        assert told is not None
-        shown, offset = "", "0"
-        while offset:
-            call = the_call("artifact_read", artifact=told.group(1), offset=int(offset))
-            page = await completed(
-                client, (await client.start_run(call, session_key="long")).run_id
-            )
-            text, _, note = page.output.rpartition("[bytes ")
-            shown, offset = shown + text, note.partition("go on with offset ")[2].rstrip("]")
-        assert LONG == shown
+        assert LONG == await read_whole_output(client, cut, "long")
         call = the_call("artifact_read", artifact=cut.artifact)
         other = await completed(client, (await client.start_run(call)).run_id)
         assert "this conversation has no artifact" in (other.error or "")
     kept = list((daemon.home / "artifacts").rglob(cut.artifact))
     assert [0o600] == [path.stat().st_mode & 0o777 for path in kept]
+
+
+@needs_bubblewrap
+async def test_200_kib_of_a_command_are_read_whole(daemon: DaemonProcess) -> None:
+    """What a program printed in its jail, every line of it, through the model's own tool."""
+    async with daemon.connect() as client:
+        with trio.fail_after(WITHIN_S):
+            while "shell" not in {tool.name for tool in (await client.list_tools()).tools}:
+                pass
+        call = the_call("shell", argv=["seq", "1", "40000"])
+        started = await client.start_run(call, session_key="shell")
+        await client.wait_run(started.run_id, until="attention")
+        (asked,) = await client.list_approvals(run_id=started.run_id)
+        await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+        cut = await completed(client, started.run_id)
+        shown = await read_whole_output(client, cut, "shell")
+    assert len(shown) > 200 * 1024
+    assert [*map(str, range(1, 40_001))] == shown.split()[:40_000]
 
 
 def test_what_is_kept_is_private(daemon: DaemonProcess) -> None:
