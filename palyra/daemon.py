@@ -17,7 +17,7 @@ import trio
 from palyra import __version__
 from palyra.actors import hub as hub_actor
 from palyra.actors import journal as journal_actor
-from palyra.actors import page_check
+from palyra.actors import page_check, policy_watch
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
@@ -40,6 +40,7 @@ from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits
 from palyra.errors import InvariantBroken
+from palyra.modelset import build_modelset
 from palyra.net import wire
 from palyra.net.asyncapi import render_asyncapi
 from palyra.net.connection import serve_connection
@@ -68,7 +69,6 @@ from palyra.parts import (
     blank_setting,
     cedar_policy,
     default_model,
-    scripted_model,
     sqlite_journal,
 )
 from palyra.store.keys import KeyRing
@@ -115,7 +115,15 @@ class Daemon:
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
         self.loop_lag = LoopLag()
-        self.office = self._build_office(models or {"scripted": scripted_model(config)})
+        modelset = build_modelset(config, self.host, self.toolset.secrets)
+        self.toolset.services.extend(modelset.services)
+        self.office = self._build_office(models or modelset.models)
+        if not self.host.is_closed:
+            self.toolset.services.append(
+                policy_watch.child_spec(
+                    self.policy, self.host.run_blocking, self.office.approvals, self.directory
+                )
+            )
         self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
         self.sessions = Sessions(self.office, self.work)
         self.gateway = Gateway(self.office, self.sessions)

@@ -163,6 +163,9 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
     environment: Annotated[
         tuple[str, ...], _doc("Variables of the daemon that programs get, beside PATH and HOME.")
     ] = ()
+    hosts: Annotated[
+        tuple[str, ...], _doc("Hosts that programs reach, as host or host:port; none: no network.")
+    ] = ()
     deadline_s: Annotated[_Seconds, _doc("The longest a call may let a program run.")] = 600
     memory_mib: Annotated[_Mib, _doc("Memory of one command, all its processes together.")] = 896
     address_space_mib: Annotated[
@@ -172,7 +175,9 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
     open_files: Annotated[_Count, _doc("Open files of each process.")] = 128
     file_mib: Annotated[_Mib, _doc("The largest file a command may write.")] = 64
     cpu_s: Annotated[_Seconds, _doc("Processor time of each process.")] = 120
-    temporary_mib: Annotated[_Mib, _doc("Temporary files of one command; as much again for HOME.")] = 64
+    temporary_mib: Annotated[
+        _Mib, _doc("Temporary files of one command; as much again for HOME.")
+    ] = 64
 
 
 class Secrets(Section, frozen=True, kw_only=True):

@@ -81,7 +81,9 @@ def build_toolset(
         *more,
     ]
     toolbox = Toolbox(tools, host.run_blocking)
-    programs = build_processset(config, host, toolbox, workspace, directory)
+    programs = build_processset(
+        config, host, toolbox, workspace, directory=directory, open_egress=webset.open_egress
+    )
     sandbox = programs.sandbox
     skills, services = build_skillset(config, host, toolbox, sandbox, webset.doors())
     services = [*programs.services, *services]
@@ -89,5 +91,12 @@ def build_toolset(
         servers = build_mcpset(config, host, toolbox, sandbox=sandbox, secrets=webset.secrets)
         services = [*webset.services, *services, *servers]
     return Toolset(
-        toolbox, workspace, artifacts, checkpoints, skills, [*services], programs.problems
+        toolbox=toolbox,
+        workspace=workspace,
+        artifacts=artifacts,
+        checkpoints=checkpoints,
+        skills=skills,
+        secrets=webset.secrets,
+        services=[*services],
+        problems=programs.problems,
     )

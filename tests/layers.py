@@ -22,9 +22,7 @@ MAY_IMPORT = {
     "net": frozenset({"core", "actors", "config"}),
     "harness": frozenset({"core", "net"}),
     "secrets": frozenset({"core", "store"}),
-    "cli": frozenset(
-        {"core", "net", "harness", "config", "sections", "secrets", "policy_cases"}
-    ),
+    "cli": frozenset({"core", "net", "harness", "config", "sections", "secrets", "policy_cases"}),
     "policy_cases": frozenset({"core", "tools"}),
     "sections": frozenset({"core"}),
     "config": frozenset({"core", "sections"}),
@@ -39,6 +37,7 @@ MAY_IMPORT = {
     "toolset": frozenset(
         {
             "core",
+            "secrets",
             "store",
             "tools",
             "actors",
@@ -63,7 +62,7 @@ MAY_IMPORT = {
             "parts",
             "toolset",
             "modelset",
-        }  # fmt: skip
+        }
     ),
     "logs": frozenset({"core", "sections"}),
     "serve": frozenset({"core", "store", "actors", "net", "config", "logs", "daemon"}),

@@ -103,6 +103,7 @@ def assemble(
         messages=messages,
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
+        is_background=run.accepted.origin == "background",
     )
     return event, request
 

@@ -79,6 +79,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()  # name, description, parameters (JSON Schema)
     json_mode: bool = False
+    is_background: bool = False  # nobody waits for it: others go first
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,7 @@ import trio
 from palyra.core.ids import NewId
 from palyra.core.ports import NowMs
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
+from palyra.errors import PalyraError
 from palyra.models.dialect import Dialect, Reader
 from palyra.models.failures import http_failure, stream_failure
 from palyra.models.sse import SseParser
@@ -91,7 +92,7 @@ class HttpModel:
             "accept": "text/event-stream",
             "accept-encoding": "identity",
             **endpoint.extra_headers,
-            **dialect.headers(await self._find_key()),
+            **dialect.headers(await self._key()),
         }
         sent = self._client.build_request(
             "POST",
@@ -108,6 +109,13 @@ class HttpModel:
         finally:
             with trio.CancelScope(shield=True):  # closing does not wait for the peer
                 await response.aclose()
+
+    async def _key(self) -> str:
+        try:
+            return await self._find_key()
+        except PalyraError as error:
+            text = f"the key of {self.provider} cannot be found: {error.message}"
+            raise ModelFailure("auth", text) from None
 
     async def _read(self, response: httpx.Response, reader: Reader) -> None:
         """Take events until the last one, or until the connection ends."""

@@ -1,0 +1,31 @@
+"""The daemon's models: the embedded one, and those of the providers that are configured."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from palyra.actors.child import ChildSpec
+from palyra.config import Config
+from palyra.core.ports import LanguageModel
+from palyra.parts import Host, scripted_model
+from palyra.secrets.keeper import SecretKeeper
+
+
+class Modelset(NamedTuple):
+    """Models by name, and the services they need."""
+
+    models: Mapping[str, LanguageModel]
+    services: Sequence[ChildSpec] = ()
+
+
+def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelset:
+    """As the configuration has them.  Raises InvalidParams for one that cannot be kept."""
+    fixed = {"scripted": scripted_model(config)}
+    if not config.models.providers:
+        return Modelset(fixed)
+    # An HTTP client takes a tenth of a second to import: who has no provider does not pay.
+    from palyra.models.configured import Providers  # noqa: PLC0415 - see above
+
+    providers = Providers(
+        config.models.providers, secrets.find, new_id=host.new_id, now_ms=host.now_ms
+    )
+    return Modelset(providers.catalogue(fixed), [ChildSpec("models", providers.keep_open)])

@@ -1,0 +1,112 @@
+"""A provider's guards round a model, on virtual time."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from palyra.core.breaker import OPEN_MS
+from palyra.core.prompt import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
+from palyra.core.records import Usage
+from palyra.models.catalogue import MAX_MADE, ModelCatalogue
+from palyra.models.guarded import Guard, GuardedModel
+from palyra.models.leases import Leases
+
+REQUEST = ModelRequest(run_id="r", turn=1, attempt=1, model="m", instructions="", messages=())
+TURN = ModelTurn(text="", calls=(), finish_reason="stop", usage=Usage())
+
+
+class Inner:
+    """A model that does what it is told, in a second."""
+
+    def __init__(self, name: str = "p/m") -> None:
+        self.name, self.provider = name, "p"
+        self.plan: list[FailureClass | None] = []
+        self.asked = 0
+
+    async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:  # noqa: ARG002 - as models have them
+        self.asked += 1
+        await trio.sleep_until(trio.current_time() + 1)
+        failure = self.plan.pop(0) if self.plan else None
+        if failure is not None:
+            raise ModelFailure(failure, "as planned")
+        return TURN
+
+
+def now_ms() -> int:
+    return round(trio.current_time() * 1000)
+
+
+def guarded(inner: Inner) -> GuardedModel:
+    """The model behind guards of its own."""
+    return GuardedModel(inner, Guard("p", "env:KEY", Leases(4, 2), now_ms))
+
+
+def ignore(_delta: Delta) -> None:
+    pass
+
+
+async def fail(model: GuardedModel, failure: FailureClass) -> ModelFailure:
+    """Ask, and be refused."""
+    with pytest.raises(ModelFailure) as caught:
+        await model.stream(REQUEST, ignore)
+    assert caught.value.failure_class == failure
+    return caught.value
+
+
+async def test_a_failing_provider_is_left_alone(autojump_clock: MockClock) -> None:
+    """After three failures nobody is asked; half a minute later one call tries."""
+    inner = Inner()
+    inner.plan = ["transient"] * 3
+    model = guarded(inner)
+    for _ in range(3):
+        await fail(model, "transient")
+    refused = await fail(model, "unavailable")
+    assert (3, OPEN_MS) == (inner.asked, refused.retry_after_ms)
+    await trio.sleep_until(trio.current_time() + OPEN_MS / 1000)
+    assert await model.stream(REQUEST, ignore) == TURN
+    assert await model.stream(REQUEST, ignore) == TURN
+
+
+async def test_a_probe_that_is_cancelled_lets_the_next_one_try(autojump_clock: MockClock) -> None:
+    """It said nothing of the provider."""
+    inner = Inner()
+    inner.plan = ["timeout"] * 3
+    model = guarded(inner)
+    for _ in range(3):
+        await fail(model, "timeout")
+    await trio.sleep_until(trio.current_time() + OPEN_MS / 1000)
+    with trio.move_on_after(0.5):
+        await model.stream(REQUEST, ignore)
+    assert await model.stream(REQUEST, ignore) == TURN
+
+
+async def test_two_calls_a_key(autojump_clock: MockClock) -> None:
+    """The third waits for one of them."""
+    model = guarded(Inner())
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(model.stream, REQUEST, ignore)
+    assert trio.current_time() == pytest.approx(2)
+
+
+def test_models_are_made_by_name() -> None:
+    """Fixed ones by their whole name, others by their provider's; nothing else is there."""
+    fixed, made = Inner("scripted"), []
+
+    def make(model: str) -> Inner:
+        made.append(model)
+        return Inner(f"p/{model}")
+
+    models = ModelCatalogue({"scripted": fixed}, {"p": make}, ("p/known",))
+    assert models["scripted"] is fixed
+    assert models["p/org/big:7b"] is models["p/org/big:7b"]
+    assert ["org/big:7b"] == made
+    assert ["scripted", "p/known"] == list(models)
+    assert 2 == len(models)
+    for name in ("p", "p/", "q/m", "/m", "", "scripted/x", f"p/{'x' * 200}", 7):
+        assert name not in models
+    for number in range(MAX_MADE):
+        assert f"p/{number}" in models
+    assert models["p/org/big:7b"].name == "p/org/big:7b"
