@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from palyra.actors.child import ChildSpec
@@ -27,6 +28,13 @@ _OF_WORKSPACE = {"none": (), "read": ("fs.read",), "write": ("fs.read", "fs.writ
 _EVERYTHING = ("process", "fs.read", "fs.write", "network")  # with the daemon's own rights
 
 
+class Mcpset(NamedTuple):
+    """The servers' actors, and what somebody has to mend."""
+
+    services: Sequence[ChildSpec]
+    problems: Callable[[], tuple[str, ...]]
+
+
 def build_mcpset(
     config: Config,
     host: Host,
@@ -34,23 +42,26 @@ def build_mcpset(
     *,
     sandbox: Sandbox,
     secrets: SecretKeeper,
-) -> Sequence[ChildSpec]:
+) -> Mcpset:
     """One actor for each server.  Raises InvalidParams for a server that cannot be one."""
     check_servers(config.mcp.servers)
-    return [
-        ChildSpec(
-            f"mcp-{each.name}",
-            McpServer(
-                _terms(each),
-                _preparation(each, config, sandbox, secrets),
-                toolbox,
-                host.random,
-                host=urlsplit(each.url).hostname or "",
-            ).serve,
-            grace_s=15.0,
+    servers = [
+        McpServer(
+            _terms(each),
+            _preparation(each, config, sandbox, secrets),
+            toolbox,
+            host.random,
+            host=urlsplit(each.url).hostname or "",
         )
         for each in config.mcp.servers
     ]
+    return Mcpset(
+        [
+            ChildSpec(server.source.replace(":", "-"), server.serve, grace_s=15.0)
+            for server in servers
+        ],
+        lambda: tuple(problem for server in servers for problem in server.problems()),
+    )
 
 
 def _terms(server: Configured) -> Terms:

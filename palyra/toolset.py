@@ -87,9 +87,11 @@ def build_toolset(
     sandbox = programs.sandbox
     skills, services = build_skillset(config, host, toolbox, sandbox, webset.doors())
     services = [*programs.services, *services]
+    problems = [programs.problems]
     if sandbox is not None:
         servers = build_mcpset(config, host, toolbox, sandbox=sandbox, secrets=webset.secrets)
-        services = [*webset.services, *services, *servers]
+        services = [*webset.services, *services, *servers.services]
+        problems.append(servers.problems)
     return Toolset(
         toolbox=toolbox,
         workspace=workspace,
@@ -98,5 +100,5 @@ def build_toolset(
         skills=skills,
         secrets=webset.secrets,
         services=[*services],
-        problems=programs.problems,
+        problems=lambda: tuple(problem for find in problems for problem in find()),
     )

@@ -70,7 +70,8 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
         mcp=Mcp(servers=servers),
     )
     toolbox = Toolbox([], Host().run_blocking)
-    specs = build_mcpset(config, Host(), toolbox, sandbox=None, secrets=None)  # type: ignore[arg-type]  # not started here
+    built = build_mcpset(config, Host(), toolbox, sandbox=None, secrets=None)  # type: ignore[arg-type]  # not started here
+    specs = built.services
     actors = [spec.start.__self__ for spec in specs]  # type: ignore[attr-defined]  # a bound method
     assert ["mcp-a", "mcp-c", "mcp-b"] == [spec.id for spec in specs]
     assert [
@@ -78,4 +79,5 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
         ("process", "fs.read", "fs.write", "network"),
         ("network",),
     ] == [actor._terms.capabilities for actor in actors]
+    assert "MCP server a: it was not started yet" == built.problems()[0]
     assert ["", "", "example.com"] == [actor._facets.host for actor in actors]

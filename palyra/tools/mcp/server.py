@@ -17,6 +17,7 @@ import structlog
 import trio
 
 from palyra.core.backoff import Backoff, compute_delay_s
+from palyra.core.display import visible
 from palyra.core.foreign_tools import Adopted, Described, Terms, adopt
 from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.errors import InvariantBroken, PalyraError
@@ -62,6 +63,17 @@ class McpServer:
     def source(self) -> str:
         """The toolbox's name for it."""
         return f"mcp:{self._terms.server}"
+
+    def problems(self) -> tuple[str, ...]:
+        """What somebody has to mend, in words; tools that the configuration leaves out are none."""
+        name = self._terms.server
+        gone = (f"MCP server {name}: {self.problem}",) if self.problem else ()
+        left_out = (
+            f"MCP server {name}: {visible(tool)} is left out: {reason}"
+            for tool, reason in self.missing.items()
+            if tool not in self._terms.left_out
+        )
+        return (*gone, *left_out)
 
     # --- life
 
