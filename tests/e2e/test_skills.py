@@ -1,0 +1,128 @@
+"""Skills in a real daemon: installed, approved, run in the jail, quarantined, restarted."""
+
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+import wasmtime
+
+from palyra.core import events as ev
+from palyra.errors import PalyraError
+from palyra.net.client import Client
+from tests.core.skill_samples import EVE, package
+from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.tapes import read_whole
+from tests.e2e.wire import WITHIN_S
+from tests.tools.wasm import guests
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(
+        shutil.which("bwrap") is None, reason="no bubblewrap: apt install bubblewrap"
+    ),
+]
+ALLOW = """
+permit (principal, action == Action::"skill.execute", resource)
+when { [Tool::"wasm:words.count", Tool::"wasm:loops.count"].contains(resource) };
+"""
+HELLO = bytes(wasmtime.wat2wasm(guests.HELLO))
+
+
+@pytest.fixture(scope="module")
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
+    """A daemon whose rules let two skills be called."""
+    base = tmp_path_factory.mktemp("skilled")
+    (base / "policies").mkdir()
+    (base / "policies" / "skills.cedar").write_text(ALLOW)
+    with running(base, PALYRA_POLICY__DIR=str(base / "policies")) as process:
+        yield process
+
+
+async def install(client: Client, data: bytes) -> None:
+    await client.install_skill(await client.upload_skill(data))
+
+
+async def wait_for_tool(client: Client, tool: str) -> None:
+    """Return once the catalogue has it: a worker has to start first."""
+    with trio.fail_after(WITHIN_S):
+        while tool not in await names(client):
+            await trio.lowlevel.checkpoint()
+
+
+async def names(client: Client) -> set[str]:
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+async def call(client: Client, tool: str) -> ev.ToolCompleted:
+    """How the one call of a run ended."""
+    arguments = msgspec.json.encode({"text": "a b"}).decode()
+    started = await client.start_run(f"/call {tool} {arguments}")
+    with trio.fail_after(WITHIN_S):
+        await client.wait_run(started.run_id)
+    tape = await read_whole(client, started.run_id)
+    (ended,) = [each.event for each in tape if isinstance(each.event, ev.ToolCompleted)]
+    return ended
+
+
+def replace(path: Path) -> None:
+    """Put another package in the place of this one."""
+    path.write_bytes(package(HELLO, EVE))
+
+
+async def test_a_skill_is_a_tool(skilled: DaemonProcess) -> None:
+    """Installed, called in a run, quarantined, enabled; its digest is on the tape."""
+    async with skilled.connect() as client:
+        await install(client, package(HELLO))
+        await wait_for_tool(client, "wasm:words.count")
+        ended = await call(client, "wasm:words.count")
+        assert ("succeeded", "hello") == (ended.status, ended.output)
+        await client.quarantine_skill("words", "a look first")
+        assert "wasm:words.count" not in await names(client)
+        await client.enable_skill("words")
+        await wait_for_tool(client, "wasm:words.count")
+
+
+async def test_a_skill_that_loops_ends_its_call_only(skilled: DaemonProcess) -> None:
+    """With its documented error; the next call of another skill is served."""
+    tool = {"name": "count", "description": "c", "deadline_s": 0.5, "parameters": {"type": "object",
+            "properties": {"text": {"type": "string"}}}}  # fmt: skip
+    loop = bytes(wasmtime.wat2wasm(guests.LOOP))
+    async with skilled.connect() as client:
+        await install(client, package(loop, id="loops", tools=[tool]))
+        await install(client, package(HELLO))
+        await wait_for_tool(client, "wasm:loops.count")
+        ended = await call(client, "wasm:loops.count")
+        assert ("failed", True) == (ended.status, "timed_out: " in (ended.error or "")), ended
+        assert "hello" == (await call(client, "wasm:words.count")).output
+
+
+async def test_what_was_replaced_on_disk_is_not_run(skilled: DaemonProcess) -> None:
+    """Neither the package, nor machine code that somebody put in its place; also after a kill."""
+    async with skilled.connect() as client:
+        await install(client, package(HELLO))
+        await wait_for_tool(client, "wasm:words.count")
+    skilled.kill()
+    for code in (skilled.home / "skills" / "compiled").glob("*.code"):
+        code.write_bytes(b"\0" * 32 + code.read_bytes()[32:])
+    skilled.start()
+    async with skilled.connect() as client:
+        await wait_for_tool(client, "wasm:words.count")
+        assert "hello" == (await call(client, "wasm:words.count")).output  # compiled anew
+        digest = (await client.get_skill("words")).package_sha256
+        replace(skilled.home / "skills" / "packages" / f"{digest}.zip")
+        ended = await call(client, "wasm:words.count")
+        assert ("failed", True) == (ended.status, "disabled: " in (ended.error or "")), ended
+        assert "quarantined" == (await client.get_skill("words")).state
+        with pytest.raises(PalyraError, match="not the one that was installed"):
+            await client.enable_skill("words")
+
+
+async def test_a_foreign_key_is_refused(skilled: DaemonProcess) -> None:
+    """The publisher was installed from before, with another key."""
+    async with skilled.connect() as client:
+        await install(client, package(HELLO))
+        with pytest.raises(PalyraError, match="has changed"):
+            await install(client, package(HELLO, EVE))
