@@ -2,24 +2,32 @@
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
+
+import structlog
 
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.dynamic import DynamicSupervisor
 from palyra.config import Config
+from palyra.core.urls import parse_url
+from palyra.errors import InvalidParams
 from palyra.parts import Host
 from palyra.sections import SandboxConfig
 from palyra.tools.catalog import Toolbox
 from palyra.tools.confine import Workspace
 from palyra.tools.process import Processes
 from palyra.tools.program import Surroundings
-from palyra.tools.sandbox.command import MIB, Limits
+from palyra.tools.sandbox.command import MIB, Egress, Limits
 from palyra.tools.sandbox.keeper import Keeper
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.shell import Shell
+from palyra.tools.web.request import grant_key
 
 MAX_BACKGROUND = 256  # programs of all runs
+OpenEgress = Callable[[Sequence[str], Callable[[str], None]], Egress]
+log = structlog.get_logger("palyra.sandbox")
 
 
 class Processset(NamedTuple):
@@ -31,9 +39,20 @@ class Processset(NamedTuple):
 
 
 def build_processset(
-    config: Config, host: Host, toolbox: Toolbox, workspace: Workspace, directory: Directory
+    config: Config,
+    host: Host,
+    toolbox: Toolbox,
+    workspace: Workspace,
+    *,
+    directory: Directory,
+    open_egress: OpenEgress,
 ) -> Processset:
-    """Programs in that workspace; their tools are there once the walls are proved."""
+    """Programs in that workspace; their tools are there once the walls are proved.
+
+    `open_egress` makes the way out of one command to the hosts of the configuration.  Raises
+    InvalidParams for one that is none.
+    """
+    granted = read_hosts(config.sandbox.hosts)
     if host.is_closed:
         return Processset(None, (), tuple)
     sandbox = Sandbox(host.new_thread("sandbox"), records=config.paths.data_dir / "jails")
@@ -41,7 +60,8 @@ def build_processset(
         workspace=workspace,
         limits=read_limits(config.sandbox),
         environment=read_environment(config.sandbox.environment),
-        profile=f"{sandbox.enforcement}; workspace writable; no network",
+        profile=f"{sandbox.enforcement}; workspace writable; {_network(granted)}",
+        open_egress=partial(open_egress, granted, _report_refused) if granted else None,
     )
     programs = DynamicSupervisor("processes", max_children=MAX_BACKGROUND)
 
@@ -74,6 +94,31 @@ def read_limits(section: SandboxConfig) -> Limits:
         cpu_s=section.cpu_s,
         temporary_bytes=section.temporary_mib * MIB,
     )
+
+
+def read_hosts(entries: Sequence[str]) -> tuple[str, ...]:
+    """Hosts as grants name them.  Raises InvalidParams."""
+    return tuple(sorted({_host(entry) for entry in entries}))
+
+
+def _host(entry: str) -> str:
+    try:
+        url = parse_url(f"http://{entry}/")
+    except InvalidParams as error:
+        raise InvalidParams(f"sandbox.hosts: {error.message}", field="sandbox.hosts") from None
+    if url.target != "/":
+        raise InvalidParams(
+            f"sandbox.hosts holds {entry!r}: expected host or host:port", field="sandbox.hosts"
+        )
+    return grant_key(url)
+
+
+def _network(granted: Sequence[str]) -> str:
+    return f"network to {', '.join(granted)}" if granted else "no network"
+
+
+def _report_refused(key: str) -> None:
+    log.warning("a program was refused a host", host=key)
 
 
 def read_environment(names: Sequence[str]) -> dict[str, str]:

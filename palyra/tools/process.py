@@ -7,6 +7,7 @@ name a process of the machine.  Everything a run started ends with it.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import trio
 
 from palyra.core.ids import NewId
@@ -117,8 +118,9 @@ class Processes:
 
     def tools(self) -> list[Tool]:
         """All four."""
+        start = msgspec.structs.replace(START, capabilities=self._around.capabilities)
         return [
-            AsyncTool(START, self.start, facets=find_facets, inspect=self._inspect),
+            AsyncTool(start, self.start, facets=find_facets, inspect=self._inspect),
             InlineTool(STATUS, self.status),
             AsyncTool(OUTPUT, self.output),
             AsyncTool(STOP, self.stop),

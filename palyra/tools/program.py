@@ -5,7 +5,7 @@ All functions block; they are called from a thread.
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from palyra.core.tools import Inspection, ToolCall, ToolFailure
 from palyra.tools.command_line import CommandLine, find_scripts, read_command
 from palyra.tools.confine import Workspace, refusal
 from palyra.tools.sandbox.bubblewrap import PATH, environment_of
-from palyra.tools.sandbox.command import Command, Limits
+from palyra.tools.sandbox.command import Command, Egress, Limits
 
 MAX_OPERANDS = 64
 MAX_SCRIPT_BYTES = 4_194_304
@@ -32,6 +32,12 @@ class Surroundings:
     limits: Limits
     environment: Mapping[str, str]  # beside PATH, HOME, LANG and TERM
     profile: str  # of the sandbox, as approvals name it
+    open_egress: Callable[[], Egress] | None = None  # the way out of one command; None: no network
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What a command can do, as rules and risk see it."""
+        return ("process",) if self.open_egress is None else ("process", "network")
 
 
 def inspect_program(around: Surroundings, call: ToolCall) -> Inspection:
@@ -97,10 +103,13 @@ def _command(
         raise refusal(line.cwd)
     with around.workspace.open_folder(cwd):
         pass
+    network = None if around.open_egress is None else around.open_egress()
+    proxies = {} if network is None else network.environment
     return Command(
         argv=(binary, *line.argv[1:]),
         cwd=f"{around.workspace.root}/{cwd}".rstrip("/"),
-        environment=around.environment,
+        environment={**around.environment, **proxies},
+        network=network,
         workspace=around.workspace.root,
         is_writable=True,
         files=sealed,

@@ -47,13 +47,16 @@ WORDS: dict[str, Any] = {
 }
 
 
-def shell_spec(enforcement: str, ceiling_s: float) -> ToolSpec:
+def shell_spec(
+    enforcement: str, ceiling_s: float, capabilities: tuple[str, ...] = ("process",)
+) -> ToolSpec:
     """A program in the sandbox, for at most `ceiling_s`."""
+    network = "network to a few hosts" if "network" in capabilities else "no network"
     return ToolSpec(
         name="shell",
         version="1",
         description="Run a program, or a command line, in the workspace and give its output. It "
-        "runs in a sandbox without network; only the workspace and temporary folders can be "
+        f"runs in a sandbox with {network}; only the workspace and temporary folders can be "
         "written. Give argv or command.",
         parameters={
             "type": "object",
@@ -70,7 +73,7 @@ def shell_spec(enforcement: str, ceiling_s: float) -> ToolSpec:
         },
         tool_class="effect",
         risk="high",
-        capabilities=("process",),
+        capabilities=capabilities,
         deadline_s=ceiling_s + SLACK_S,
         never_coerced=("argv", "command", "cwd"),
         excerpt_bytes=EXCERPT_BYTES,
@@ -94,7 +97,7 @@ class Shell:
     def tool(self) -> AsyncTool:
         """The tool as the toolbox takes it."""
         return AsyncTool(
-            shell_spec(self.sandbox.enforcement, self.ceiling_s),
+            shell_spec(self.sandbox.enforcement, self.ceiling_s, self.around.capabilities),
             self.run,
             facets=find_facets,
             inspect=lambda call: inspect_program(self.around, call),

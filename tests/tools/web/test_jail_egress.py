@@ -10,14 +10,18 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from palyra.actors.blocking import DedicatedThread
+from palyra.actors.blocking import DedicatedThread, run_sync
 from palyra.actors.egress import EgressBranch
 from palyra.core.reach import ReachRules, parse_opened
-from palyra.tools.sandbox.command import Command
+from palyra.tools.catalog import AsyncTool
+from palyra.tools.confine import Workspace
+from palyra.tools.program import Surroundings
+from palyra.tools.sandbox.command import Command, Limits
 from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.shell import Shell
 from palyra.tools.web.dial import Dialler
 from palyra.tools.web.proxy import ProxyGate
-from tests.tools.web.internet import a_page
+from tests.tools.web.internet import a_call, a_page
 
 pytestmark = [
     pytest.mark.real,
@@ -49,6 +53,19 @@ class Outside:
         if await stream.receive_some():
             await stream.send_all(a_page(b"hello\n"))
 
+    def shell(self, workspace: Path, *granted: str) -> AsyncTool:
+        """The tool over a workspace, as the daemon makes it."""
+        rules = ReachRules(opened=parse_opened([f"localhost:{self.port}"]))
+        gate = ProxyGate(Dialler(rules).dial, granted, self.refused.append)
+        around = Surroundings(
+            workspace=Workspace(workspace),
+            limits=Limits(),
+            environment={},
+            profile="a test's",
+            open_egress=(lambda: self._branch.open(gate.admit)) if granted else None,
+        )
+        return Shell(self._sandbox, around, run_sync, 60).tool()
+
     async def run(self, line: str, *granted: str, is_connected: bool = True) -> str:
         """What a shell in a jail says to this line."""
         rules = ReachRules(opened=parse_opened([f"localhost:{self.port}"]))
@@ -66,6 +83,10 @@ class Outside:
                 while piece := await child.stdout.receive_some():
                     text += piece
         return text.decode()
+
+
+def nowhere(_text: str) -> None:
+    """Output nobody watches."""
 
 
 def count_descriptors() -> int:
@@ -145,3 +166,30 @@ async def test_the_way_ends_with_the_command() -> None:
             await world.run("exec 3<>/dev/null; true", key)
         await wait_all_tasks_blocked(0.05)
         assert count_descriptors() <= before + 2
+
+
+@needs_curl
+async def test_shell_reaches_the_hosts_of_the_configuration(tmp_path: Path) -> None:
+    """And is a network tool then, by its capabilities and its description."""
+    async with outside() as world:
+        key = f"localhost:{world.port}"
+        shell = world.shell(tmp_path, key)
+        call = a_call("shell", command=f"{CURL} http://{key}/ http://example.com/")
+        assert ("process", "network") == shell.spec.capabilities
+        assert shell.inspect is not None
+        assert "http://127.0.0.1:3128" == shell.inspect(call).environment["http_proxy"]
+        output = await shell.run(call, nowhere)
+        assert "hello" in output.text
+        assert "example.com is not among the hosts" in output.text
+
+
+@needs_curl
+async def test_shell_has_no_network_without_them(tmp_path: Path) -> None:
+    """The control."""
+    async with outside() as world:
+        shell = world.shell(tmp_path)
+        call = a_call("shell", command=f"{CURL} http://localhost:{world.port}/")
+        assert ("process",) == shell.spec.capabilities
+        output = await shell.run(call, nowhere)
+        assert output.is_failure
+        assert 0 == world.accepted
