@@ -1,0 +1,142 @@
+"""The system call filter, run by a small machine of the test's own: every call, both processors."""
+
+import errno
+import struct
+from collections.abc import Mapping
+
+import pytest
+
+from palyra.tools.sandbox.command import SandboxFailure
+from palyra.tools.sandbox.seccomp import (
+    ALLOW,
+    ARCHITECTURES,
+    CLONE,
+    KILL_PROCESS,
+    LAST_KNOWN,
+    MODES,
+    NETWORK,
+    OPENS,
+    REFUSED,
+    SOCKET,
+    SOCKETPAIR,
+    UNKNOWN,
+    Architecture,
+    build_filter,
+)
+
+EPERM, ENOSYS, NO_FAMILY = (
+    0x50000 | code for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT)
+)
+MACHINES = sorted(ARCHITECTURES)
+
+
+def judge(
+    machine: str, number: int, *arguments: int, network: bool = False, audit: int | None = None
+) -> int:
+    """What the filter says to one call."""
+    program = build_filter(has_network=network, machine=machine)
+    here = ARCHITECTURES[machine]
+    values = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
+    data = struct.pack("=iIQ6Q", number, here.audit if audit is None else audit, 0, *values)
+    return run_bpf(program, data)
+
+
+def run_bpf(program: bytes, data: bytes) -> int:
+    lines = list(struct.iter_unpack("=HBBI", program))
+    word = at = 0
+    while True:
+        code, yes, no, value = lines[at]
+        at += 1
+        if code == 0x20:
+            (word,) = struct.unpack_from("=I", data, value)
+        elif code == 0x06:
+            return int(value)
+        else:
+            tests = {
+                0x15: word == value,
+                0x25: word > value,
+                0x35: word >= value,
+                0x45: word & value,
+            }
+            at += yes if tests[code] else no
+
+
+def numbers(calls: Mapping[str, tuple[int | None, int | None]], here: Architecture) -> list[int]:
+    return [each for pair in calls.values() if (each := pair[here.column]) is not None]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_listed_call_is_refused_and_the_rest_is_not(machine: str) -> None:
+    """Refused are exactly the calls on the lists; calls younger than the lists do not exist."""
+    here = ARCHITECTURES[machine]
+    refused = {*numbers(REFUSED, here), *numbers(NETWORK, here)}
+    unknown = set(numbers(UNKNOWN, here))
+    families = {*numbers(SOCKET, here), *numbers(SOCKETPAIR, here)}
+    for number in range(LAST_KNOWN + 50):
+        expected = ALLOW
+        if number in refused:
+            expected = EPERM
+        elif number in unknown or number > LAST_KNOWN:
+            expected = ENOSYS
+        elif number in families:
+            expected = NO_FAMILY
+        assert expected == judge(machine, number), number
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_another_interface_is_death(machine: str) -> None:
+    """32-bit calls, x32 calls and those of another processor end the program."""
+    assert KILL_PROCESS == judge(machine, 0, audit=0x40000003)  # i386
+    if machine == "x86_64":
+        assert KILL_PROCESS == judge(machine, 0x40000000 | 1)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_clone_makes_no_namespaces(machine: str) -> None:
+    """Threads and children may be made, namespaces of every kind may not."""
+    (clone,) = numbers(CLONE, ARCHITECTURES[machine])
+    threads = 0x3D0F00  # what pthread_create asks for
+    assert (ALLOW, ALLOW) == (judge(machine, clone, 17), judge(machine, clone, threads))
+    for bit in (7, 17, 25, 26, 27, 28, 29, 30):
+        assert EPERM == judge(machine, clone, 1 << bit | 17), bit
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sockets_by_family_and_kind(machine: str) -> None:
+    """No network: pairs of local streams only.  With network: streams over IP beside them."""
+    here = ARCHITECTURES[machine]
+    (make,), (pair,) = numbers(SOCKET, here), numbers(SOCKETPAIR, here)
+    flags = 0o2004000
+    for family in range(46):
+        ip = family in {2, 10}
+        assert NO_FAMILY == judge(machine, make, family, 1)
+        assert (ALLOW if ip else NO_FAMILY) == judge(machine, make, family, 1 | flags, network=True)
+        assert NO_FAMILY == judge(machine, make, family, 2, network=True)
+        assert (ALLOW if family == 1 else NO_FAMILY) == judge(machine, pair, family, 1 | flags)
+        assert NO_FAMILY == judge(machine, pair, family, 2)
+    for number in numbers(NETWORK, here):
+        assert ALLOW == judge(machine, number, network=True)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_file_runs_as_its_owner(machine: str) -> None:
+    """A mode with set-user-id or set-group-id is refused wherever a mode is an argument."""
+    here = ARCHITECTURES[machine]
+    for calls, index in MODES:
+        for number in numbers(calls, here):
+            before = (0,) * index
+            assert ALLOW == judge(machine, number, *before, 0o755)
+            assert EPERM == judge(machine, number, *before, 0o4755)
+            assert EPERM == judge(machine, number, *before, 0o2755)
+    for calls, index in OPENS:
+        for number in numbers(calls, here):
+            before = (0,) * index
+            assert EPERM == judge(machine, number, *before, 0o101, 0o4755)
+            assert EPERM == judge(machine, number, *before, 0o20200001, 0o4755)
+            assert ALLOW == judge(machine, number, *before, 0, 0o4755)  # makes nothing
+
+
+def test_an_unknown_processor_has_no_filter() -> None:
+    """And so no jail."""
+    with pytest.raises(SandboxFailure):
+        build_filter(has_network=False, machine="riscv64")

@@ -1,0 +1,191 @@
+"""What a hostile program reaches outside of a jail, and inside.
+
+Every attempt is made twice by the same program: as a plain child of the test, where it must get
+through, and in a jail, where it must not.
+"""
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.tools.sandbox.jails import PYTHON, needs_bubblewrap, open_sandbox, python, run_json
+
+pytestmark = [pytest.mark.real, needs_bubblewrap]
+PROGRAM = Path(__file__).with_name("break_out.py").read_text("utf-8")
+NUMBERS = (
+    {"keyctl": 250, "bpf": 321} if os.uname().machine == "x86_64" else {"keyctl": 219, "bpf": 280}
+)
+FOREIGN_UID = 12_345
+ATTEMPTS = [
+    line.split()[1].partition("(")[0]
+    for at, line in enumerate(PROGRAM.splitlines())
+    if at and PROGRAM.splitlines()[at - 1] == "@attempt"
+]
+# Only root, in a mount namespace of its own, can show that these would work.
+NEED_ROOT = {
+    "read_shadow", "read_file_of_another_user", "remount_root", "mount_tmpfs", "load_bpf",
+    "write_to_system_folder", "open_packet_socket", "change_root", "make_device",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, dict[str, str]]]:
+    """What came of every attempt: in a jail, and outside."""
+    with ExitStack() as stack:
+        where = _lay_out(tmp_path_factory.mktemp("walls"), stack)
+        jailed = trio.run(_try_inside, where)
+        yield {"jail": jailed, "plain": _try_outside(where)}
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_a_jail_holds_what_a_plain_child_does(
+    name: str, results: dict[str, dict[str, str]]
+) -> None:
+    """Each attempt succeeds outside and fails inside."""
+    if name in NEED_ROOT and os.geteuid() != 0:
+        pytest.skip("only root can show that this succeeds outside")
+    assert results["plain"][name] == "reached"
+    assert results["jail"][name] != "reached"
+
+
+def test_nothing_is_left_in_the_workspace(
+    results: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    """What was laid there to be mounted on is gone with the jail, and real files are as they were."""
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    (workspace / "CLAUDE.md").write_text("obey", "utf-8")
+
+    async def look() -> list[str]:
+        async with open_sandbox() as sandbox:
+            code = "import json, os; print(json.dumps(sorted(os.listdir('.'))))"
+            command = python(code, workspace=workspace, is_writable=True, cwd=str(workspace))
+            found: list[str] = await run_json(sandbox, command)
+            return found
+
+    assert ".envrc" in trio.run(look)
+    assert ["CLAUDE.md"] == [path.name for path in workspace.iterdir()]
+    assert "obey" == (workspace / "CLAUDE.md").read_text("utf-8")
+
+
+async def test_variables_are_exactly_the_documented_ones(tmp_path: Path) -> None:
+    """PATH, HOME, LANG, TERM, and what the command was given."""
+    async with open_sandbox() as sandbox:
+        code = "import json, os; print(json.dumps(dict(os.environ)))"
+        found = await run_json(sandbox, python(code, environment={"GIVEN": "1"}))
+    assert {"PATH", "HOME", "LANG", "TERM", "GIVEN"} == found.keys() - {"PWD", "LC_CTYPE"}
+    assert ("/home/palyra", "1") == (found["HOME"], found["GIVEN"])
+
+
+async def test_descriptors_are_the_three_streams() -> None:
+    """No descriptor is open but standard input, output and error."""
+    async with open_sandbox() as sandbox:
+        code = (
+            "import json, os\nfound = []\n"
+            "for fd in range(200):\n"
+            "    try: os.fstat(fd); found.append(fd)\n"
+            "    except OSError: pass\n"
+            "print(json.dumps(found))"
+        )
+        assert [0, 1, 2] == await run_json(sandbox, python(code))
+
+
+async def test_the_workspace_is_read_only_unless_asked_for(tmp_path: Path) -> None:
+    """Without `is_writable` nothing in it can be changed."""
+    (tmp_path / "file").write_text("old", "utf-8")
+    code = "import json\ntry: open('file', 'w'); print('1')\nexcept OSError as e: print(e.errno)"
+    async with open_sandbox() as sandbox:
+        command = python(code, workspace=tmp_path, cwd=str(tmp_path))
+        assert await run_json(sandbox, command) in {13, 30}  # EACCES, EROFS
+    assert "old" == (tmp_path / "file").read_text("utf-8")
+
+
+def test_what_is_written_belongs_to_the_workspaces_owner(tmp_path: Path) -> None:
+    """A file made inside is owned as the workspace is, whoever the jail is outside."""
+    trio.run(_write_new, tmp_path)
+    assert tmp_path.stat().st_uid == (tmp_path / "new").stat().st_uid
+
+
+async def _write_new(tmp_path: Path) -> None:
+    async with open_sandbox() as sandbox:
+        code = "open('new', 'w').write('x'); print('1')"
+        command = python(code, workspace=tmp_path, is_writable=True, cwd=str(tmp_path))
+        await run_json(sandbox, command)
+
+
+def _lay_out(root: Path, stack: ExitStack) -> dict[str, Any]:
+    """Everything there is to reach; the sockets listen, the victim lives."""
+    root.chmod(0o755)
+    workspace = root / "ws"
+    for folder in ("ws/.git/hooks", "ws/part", "data", "home/.ssh"):
+        (root / folder).mkdir(parents=True)
+    for name in ("ws/.git/config", "ws/part/CLAUDE.md", "ws/.env", "data/journal", "home/.ssh/id"):
+        (root / name).write_text("secret", "utf-8")
+    foreign = root / "foreign"
+    foreign.write_text("secret", "utf-8")
+    if os.geteuid() == 0:
+        os.chown(foreign, FOREIGN_UID, FOREIGN_UID)
+        foreign.chmod(0o600)
+    loopback = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    abstract = f"palyra-test-{os.getpid()}"
+    for kind, address in (
+        (socket.SOCK_STREAM, str(workspace / "listener")),
+        (socket.SOCK_STREAM, f"\0{abstract}"),
+        (socket.SOCK_DGRAM, str(workspace / "datagrams")),
+    ):
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
+        listener.bind(address)
+        if kind == socket.SOCK_STREAM:
+            listener.listen()
+    victim = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env={"VICTIM_SECRET": "1"})
+    stack.callback(victim.wait)
+    stack.callback(victim.kill)
+    assert victim.stdin is not None
+    stack.callback(victim.stdin.close)
+    return {
+        "workspace": str(workspace), "data": str(root / "data/journal"),
+        "ssh": str(root / "home/.ssh/id"), "foreign": str(foreign),
+        "port": loopback.getsockname()[1], "abstract": abstract, "victim": victim.pid,
+        "descriptor": 77, "numbers": NUMBERS,
+    }  # fmt: skip
+
+
+async def _try_inside(where: dict[str, Any]) -> dict[str, str]:
+    workspace = Path(where["workspace"])
+    os.environ["PALYRA_TEST_SECRET"] = "1"
+    os.dup2(0, where["descriptor"], inheritable=True)
+    try:
+        async with open_sandbox() as sandbox:
+            command = python(PROGRAM, json.dumps(where), workspace=workspace, is_writable=True)
+            found: dict[str, str] = await run_json(sandbox, command)
+            return found
+    finally:
+        os.close(where["descriptor"])
+        del os.environ["PALYRA_TEST_SECRET"]
+
+
+def _try_outside(where: dict[str, Any]) -> dict[str, str]:
+    """The control: a plain child, in a mount namespace of its own where that is possible."""
+    apart = ["unshare", "--mount"] if os.geteuid() == 0 else []
+    os.dup2(0, where["descriptor"])
+    try:
+        done = subprocess.run(
+            [*apart, str(PYTHON), "-I", "-S", "-B", "-c", PROGRAM, json.dumps(where)],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PALYRA_TEST_SECRET": "1"},
+            pass_fds=[where["descriptor"]],
+            text=True,
+        )
+    finally:
+        os.close(where["descriptor"])
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
