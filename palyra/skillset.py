@@ -1,6 +1,6 @@
 """The daemon's skills: where they lie, who runs them, when their tools can be called."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from palyra.actors.child import ChildSpec
@@ -22,10 +22,11 @@ SOURCE = "skills"
 
 
 class Skillset(NamedTuple):
-    """Skills, and the services that they need."""
+    """Skills, the services that they need, and why they cannot be called."""
 
     skills: Skills
     services: Sequence[ChildSpec]
+    problems: Callable[[], tuple[str, ...]] = tuple
 
 
 def build_skillset(
@@ -38,7 +39,12 @@ def build_skillset(
     """
     launch: Launch = no_workers if sandbox is None else JailedWorkers(sandbox)
     obstacle = "" if config.wasm.enabled else "wasm.enabled is false in the configuration"
-    pool = WorkerPool(launch, lambda: refresh(), obstacle)  # noqa: PLW0108 - made below
+    pool = WorkerPool(
+        launch,
+        lambda: refresh(),  # noqa: PLW0108 - made below
+        obstacle=obstacle,
+        find_leak=lambda: "" if sandbox is None else sandbox.closed_for,
+    )
     directory = config.paths.data_dir / "skills"
     cache = CompiledCache(directory / "compiled", config.paths.data_dir / "keys")
     runtime = Runtime(pool, cache, host.run_blocking)
@@ -55,8 +61,12 @@ def build_skillset(
     def refresh() -> None:
         toolbox.put(SOURCE, tools.make(skills.enabled) if pool.is_available else ())
 
+    def problems() -> tuple[str, ...]:
+        found = skills.find_obstacle() if config.wasm.enabled else ""
+        return (f"skills: {found}",) if found else ()
+
     if host.is_closed:
         return Skillset(skills, ())
     count = config.wasm.workers if config.wasm.enabled else 0
     workers = [ChildSpec(f"wasm-worker-{each + 1}", pool.keep_worker) for each in range(count)]
-    return Skillset(skills, [ChildSpec("skills", skills.serve), *workers])
+    return Skillset(skills, [ChildSpec("skills", skills.serve), *workers], problems)

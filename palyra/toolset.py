@@ -85,9 +85,9 @@ def build_toolset(
         config, host, toolbox, workspace, directory=directory, open_egress=webset.open_egress
     )
     sandbox = programs.sandbox
-    skills, services = build_skillset(config, host, toolbox, sandbox, webset.doors())
-    services = [*programs.services, *services]
-    problems = [programs.problems]
+    skillset = build_skillset(config, host, toolbox, sandbox, webset.doors())
+    services = [*programs.services, *skillset.services]
+    problems = [programs.problems, skillset.problems]
     if sandbox is not None:
         servers = build_mcpset(config, host, toolbox, sandbox=sandbox, secrets=webset.secrets)
         services = [*webset.services, *services, *servers.services]
@@ -97,7 +97,7 @@ def build_toolset(
         workspace=workspace,
         artifacts=artifacts,
         checkpoints=checkpoints,
-        skills=skills,
+        skills=skillset.skills,
         secrets=webset.secrets,
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),

@@ -36,12 +36,19 @@ class WorkerPool:
     """Workers to borrow."""
 
     def __init__(
-        self, launch: Launch, on_change: Callable[[], None] = lambda: None, obstacle: str = ""
+        self,
+        launch: Launch,
+        on_change: Callable[[], None] = lambda: None,
+        *,
+        obstacle: str = "",
+        find_leak: Callable[[], str] = lambda: "",
     ) -> None:
         """`on_change` is told when workers become available, and when there are none any more.
 
-        `obstacle`: why there will be none; nobody keeps a worker then.
+        `obstacle`: why there will be none; nobody keeps a worker then.  `find_leak`: what is wrong
+        with the walls round the workers; then none of them is used any more.
         """
+        self._find_leak = find_leak
         self._launch = launch
         self._on_change = on_change
         self._seats: list[_Seat] = []
@@ -68,6 +75,7 @@ class WorkerPool:
         leaves a dead worker.  Cancellation: the same.
         """
         self.want()
+        self._check_walls()
         seat = await self._take(purpose)
         try:
             yield seat.peer
@@ -80,11 +88,20 @@ class WorkerPool:
     async def _take(self, purpose: str) -> _Seat:
         async with self._turn:
             while (seat := self._choose(purpose)) is None:
+                self._check_walls()
                 if not self._seats and not self._starting and self.obstacle:
                     raise Unavailable(self.obstacle)
                 await self._changed.wait()
             seat.is_busy, seat.serves = True, purpose
             return seat
+
+    def _check_walls(self) -> None:
+        leak = self._find_leak()
+        if leak:
+            for seat in list(self._seats):
+                self._end(seat)
+            self._set_available(obstacle=leak)
+            raise Unavailable(leak)
 
     def _choose(self, purpose: str) -> _Seat | None:
         """A worker of that purpose, else an unused one; else room is made for one."""

@@ -128,6 +128,22 @@ async def test_a_pool_that_nobody_keeps_says_why(autojump_clock: Clock) -> None:
         await use(pool, "a")
 
 
+async def test_a_leak_ends_every_worker(autojump_clock: Clock) -> None:
+    """Also those that stood ready before the walls were found to have a hole."""
+    launch, leaks, told = FakeLaunch(), [""], list[bool]()
+    pool = WorkerPool(launch, lambda: told.append(pool.is_available), find_leak=lambda: leaks[-1])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pool.keep_worker)
+        await use(pool, "a")
+        leaks.append("the jail leaks")
+        launch.obstacle = "the jail leaks"
+        with pytest.raises(Unavailable, match="the jail leaks"):
+            await use(pool, "a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert ([], [True, False]) == (launch.alive, told)
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("said", [b"", b"\0\0\0\x01\xc1", b"\xff\xff\xff\xff"])
 async def test_a_worker_that_says_no_hello_is_no_worker(autojump_clock: Clock, said: bytes) -> None:
     """Silence, nonsense, and a frame without end."""
