@@ -125,15 +125,23 @@ def admit(
     checked = check_arguments(spec, proposal.arguments)
     if isinstance(checked, Refused):
         return checked
+    facets = find_facets(spec, checked.arguments)
     return Admitted(
         call_id=proposal.call_id,
-        spec=spec,
+        spec=_as_called(spec, facets),
         arguments=checked.arguments,
         digest=sha256_hex(checked.canonical),
         size_bytes=len(checked.canonical),
         coercions=checked.coercions,
-        facets=find_facets(spec, checked.arguments),
+        facets=facets,
     )
+
+
+def _as_called(spec: ToolSpec, facets: Facets) -> ToolSpec:
+    """The tool as this call makes it: one that takes a secret can do what secrets can."""
+    if not facets.secrets or "secret" in spec.capabilities:
+        return spec
+    return msgspec.structs.replace(spec, capabilities=(*spec.capabilities, "secret"))
 
 
 def _unknown_tool(name: str, catalogue: Catalogue) -> Refused:

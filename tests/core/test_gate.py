@@ -43,6 +43,21 @@ def test_a_sound_proposal_is_admitted() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("own", [("network",), ("network", "secret")])
+def test_a_call_that_takes_a_secret_has_that_capability(own: tuple[str, ...]) -> None:
+    """For rules and risk; the same tool without one has not."""
+    spec = a_spec("probe", capabilities=own)
+    taking = Facets(secrets=("key",))
+    call = a_call("probe", {"count": 1})
+    admitted = admit(call, a_catalogue(spec), lambda *_: taking)
+    assert isinstance(admitted, Admitted)
+    assert ("network", "secret") == admitted.spec.capabilities
+    assert "high" == policy_request(admitted, FACTS).risk
+    plain = admit(call, a_catalogue(spec), lambda *_: Facets())
+    assert isinstance(plain, Admitted)
+    assert own == plain.spec.capabilities
+
+
 def test_a_malformed_proposal_is_refused() -> None:
     """What intake refuses is refused, with a hint."""
     refused = admit(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
