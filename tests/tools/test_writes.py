@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
+from palyra.actors.blocking import run_sync
 from palyra.core.checkpoints import CheckpointFilter
+from palyra.core.gate import Admitted, admit, policy_request
+from palyra.core.prompt import ProposedCall
 from palyra.core.tools import Facets, ToolCall, ToolFailure
 from palyra.store.memory_checkpoints import MemoryCheckpoints
-from palyra.tools.catalog import Tool
+from palyra.tools.catalog import Tool, Toolbox
 from palyra.tools.checkpoints import Checkpoints
 from palyra.tools.confine import Workspace
+from palyra.tools.policy import CedarPolicy
 from palyra.tools.writes import MAX_WRITE_BYTES, patch_facets, write_facets, write_tools
+from tests.core.tool_samples import FACTS
 
 
 @pytest.fixture
@@ -220,6 +225,39 @@ def test_a_grant_is_for_one_folder(path: str, key: str) -> None:
     assert patch_facets({"patch": sections(f"*** Add File: {path}", "+x")}).grant_key == key
     two = sections("*** Add File: src/a", "+x", "*** Add File: src/in/b", "+x")
     assert not patch_facets({"patch": two}).grant_key
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("src/b.py", ""), ("../x", "outside"), ("/etc/passwd", "outside"), (".ssh/id", "private"),
+        ("src/.env", "private"), (".git/hooks/pre-commit", "configuration"),
+        ("AGENTS.md", "configuration"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["first", "last", "target"])
+def test_no_rule_permits_what_lies_elsewhere(
+    tmp_path: Path, tools: dict[str, Tool], path: str, rule: str, place: str
+) -> None:
+    """Whatever the user permits, wherever in the patch the path stands."""
+    sections_of = {
+        "first": (f"*** Add File: {path}", "+x", "*** Add File: ok", "+x"),
+        "last": ("*** Add File: ok", "+x", f"*** Delete File: {path}"),
+        "target": ("*** Update File: ok", f"*** Move to: {path}", "-x", "+y"),
+    }
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "mine.cedar").write_text("permit (principal, action, resource);")
+    toolbox = Toolbox(tools.values(), run_sync)
+    patch = ProposedCall(
+        call_id="call_1", tool="apply_patch", arguments={"patch": sections(*sections_of[place])}
+    )
+    admitted = admit(patch, toolbox.catalogue(), toolbox.facets)
+    assert isinstance(admitted, Admitted)
+    decision = CedarPolicy(tmp_path / "rules").decide(policy_request(admitted, FACTS))
+    if rule:
+        assert ("deny", True) == (decision.answer, any(rule in each for each in decision.policies))
+    else:
+        assert decision.answer == "allow"
 
 
 # --- checkpoints ---------------------------------------------------------------------------------
