@@ -5,6 +5,7 @@
                            appear in its output in that order; `...` stands for any text
     ```python daemon       as above, with a daemon running in the block's PALYRA_HOME
     ```sh no-run           not run; the HTML comment directly above must say why
+    ```console bubblewrap  not run where bubblewrap is not installed, which `test_docs` says
 
 The blocks of one document share a home, a working directory and a daemon, so a document can
 tell a story from top to bottom.
@@ -13,6 +14,7 @@ tell a story from top to bottom.
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,7 +56,13 @@ class Block:
 
     @property
     def is_runnable(self) -> bool:
-        return self.language in RUNNABLE and "no-run" not in self.words
+        words = self.words | ({"no-run"} if self.is_missing_its_program else set())
+        return self.language in RUNNABLE and "no-run" not in words
+
+    @property
+    def is_missing_its_program(self) -> bool:
+        """Whether it needs bubblewrap, and there is none."""
+        return "bubblewrap" in self.words and shutil.which("bwrap") is None
 
     @property
     def is_unjustified(self) -> bool:
