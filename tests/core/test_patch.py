@@ -91,6 +91,13 @@ def test_with_an_anchor_the_first_place_counts() -> None:
     assert {"a.py": FILES["a.py"].replace("1", "2", 1)} == after(patch)
 
 
+def test_only_whole_lines_are_found() -> None:
+    """The end of another line is not the line."""
+    patch = parse_patch(update("f", "-b", "+x"))
+    found = plan_patch(patch, lambda _: Content(b"ab\nc\nb\n")).after["f"]
+    assert found == Content(b"ab\nc\nx\n")
+
+
 def test_several_hunks_follow_each_other() -> None:
     """Each begins below the one before."""
     patch = update("a.py", " def one():", "-    x = 1", "+    y", "@@", "-    x = 1", "+    z")
