@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core import patching
-from palyra.core.patch import MAX_PATCH_BYTES, PatchError
 from palyra.core.file_content import Content
+from palyra.core.patch import MAX_PATCH_BYTES, PatchError
 from palyra.core.patching import Plan, parse_patch, plan_patch
 
 FILES = {
