@@ -14,7 +14,7 @@ from palyra.core.canonical import sha256_hex
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
 from palyra.core.prompt import ProposedCall
-from palyra.core.run_state import Call
+from palyra.core.run_state import ABORTED, Call
 from palyra.core.run_steps import CallEnded, Preparation, Report
 from palyra.core.step import Step
 from palyra.core.tools import OutcomeStatus
@@ -149,7 +149,7 @@ def close_call(step: Step, call: Call, reason: str) -> None:
 
 
 def _aborted(call: Call, reason: str) -> Deny:
-    return Deny(reason_code="aborted", reason=reason, policies=(), version=call.policy_version)
+    return Deny(reason_code=ABORTED, reason=reason, policies=(), version=call.policy_version)
 
 
 def complete_call(step: Step, call: Call, ended: CallEnded) -> None:

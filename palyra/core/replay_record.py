@@ -13,7 +13,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.prompt import ModelTurn
-from palyra.core.run_state import RULES_CHANGED, Run
+from palyra.core.run_state import ABORTED, RULES_CHANGED, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
@@ -135,8 +135,10 @@ def read_input(record: Record, run: Run) -> Input | None:
     return read(record, run, event)
 
 
-def _closes(event: ev.ApprovalResolved | ev.ToolCompleted) -> bool:
-    """Whether the end of the run made the event, and nobody's answer or outcome."""
+def _closes(event: ev.ApprovalResolved | ev.ToolDecided | ev.ToolCompleted) -> bool:
+    """Whether the end of the run made the event, and nobody's answer, look or outcome."""
+    if isinstance(event, ev.ToolDecided):
+        return event.reason_code == ABORTED
     if isinstance(event, ev.ApprovalResolved):
         return event.decision == "abort" and event.by != RULES_CHANGED
     return event.status == "cancelled"
@@ -233,7 +235,7 @@ def _read_ending(last: ev.Event) -> Input | None:
             return None
 
 
-_CLOSING = (ev.ApprovalResolved, ev.ToolCompleted)
+_CLOSING = (ev.ApprovalResolved, ev.ToolDecided, ev.ToolCompleted)
 _INPUTS: dict[type[ev.Event], Callable[[Record, Run, Any], Input]] = {
     ev.RunStarted: _read_begin,
     ev.TurnCompleted: _read_turn,

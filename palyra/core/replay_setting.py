@@ -187,6 +187,7 @@ class Answers:
         """Intake and verdict as the tape has them."""
         proposed = self.record.find_of(ev.ToolProposed, call.call_id)
         asked = self.record.find_ahead(ev.ApprovalRequested, call.call_id)
+        looks_first = proposed is not None and self._looks_first(proposed)
         if proposed is None:
             unknown = Refused(reason="not on the tape", repair_hint="")
             return Preparation(
@@ -197,13 +198,13 @@ class Answers:
             tool_class=proposed.tool_class,
             arguments=proposed.arguments,
             coercions=proposed.coercions,
-            verdict=self._verdict(call.call_id, asked),
+            verdict=_question("") if looks_first else self._verdict(call.call_id, asked),
             execution_digest=asked.digest if asked is not None else "",
             executor=proposed.executor,
             enforcement=proposed.enforcement,
             may_rerun=proposed.may_rerun,
             path_key=proposed.path_key,
-            inspects=self._looks_first(proposed),
+            inspects=looks_first,
             inspection=asked.inspection if asked is not None else None,
             twins=asked.covers[1:] if asked is not None else (),
         )
@@ -233,7 +234,7 @@ class Answers:
                 grant_key=asked.grant_key,
             )
         if decided is not None and decided.approval_id is not None:
-            return _asked_before(decided)
+            return _question(decided.policy_version)
         if decided is None:
             return Refused(reason="no verdict on the tape", repair_hint="")
         words: dict[str, Any] = {
@@ -247,13 +248,13 @@ class Answers:
         return Deny(**words)
 
 
-def _asked_before(decided: ev.ToolDecided) -> NeedsApproval:
-    """The verdict on a call that the answer about an identical one was for."""
+def _question(version: str) -> NeedsApproval:
+    """A question that nobody reads: it is put later, or was answered before."""
     return NeedsApproval(
         reason_code="",
         reason="",
         policies=(),
-        version=decided.policy_version,
+        version=version,
         risk="low",
         summary="",
         rendered="",

@@ -123,6 +123,8 @@ def _hear_of_call(
             _rules_changed(step)
         case CallEnded():
             _call_ended(step, heard)
+        case _:
+            assert_never(heard)
 
 
 # --- turns ---------------------------------------------------------------------------------------

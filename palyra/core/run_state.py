@@ -38,6 +38,7 @@ CallPhase = Literal[
 
 
 DENIED_BY_PERSON = "denied_by_person"
+ABORTED = "aborted"  # the verdict on a call that waited when its run ended
 RULES_CHANGED = "rules"  # `by` of a question that ends because it was asked under other rules
 
 

@@ -5,9 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from palyra.core.approvals import check_answer, first_outcome, recorded_outcome
+from palyra.core import events as ev
+from palyra.core.approvals import (
+    check_answer,
+    first_outcome,
+    pending_record,
+    recorded_outcome,
+    resolved_record,
+)
 from palyra.core.commands import ResolveApproval
-from palyra.core.records import ApprovalRecord, ApprovalState
+from palyra.core.fold import begin
+from palyra.core.records import ApprovalRecord, ApprovalScope, ApprovalState
 from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
 
 PENDING = ApprovalRecord(
@@ -49,6 +57,51 @@ def test_an_answer_to_something_else_does_not_count(
     """Another digest, or a scope that was not offered, is refused by name."""
     with pytest.raises(error, match=field):
         check_answer(PENDING, msgspec.structs.replace(ANSWER, **change), 1_000)
+
+
+@pytest.mark.parametrize(
+    ("scope", "ttl_ms", "complaint"),
+    [
+        ("once", 5, "goes with that scope"),
+        ("session", 5, "goes with that scope"),
+        ("timeboxed", None, "goes with that scope"),
+        ("timeboxed", 86_400_001, "at most 86400000, a day"),
+    ],
+)
+def test_a_time_goes_with_a_timeboxed_answer(
+    scope: ApprovalScope, ttl_ms: int | None, complaint: str
+) -> None:
+    """With it, within a day, and with no other; the field is named."""
+    wide = msgspec.structs.replace(PENDING, scopes=("once", "session", "timeboxed"))
+    answer = msgspec.structs.replace(ANSWER, scope=scope, ttl_ms=ttl_ms)
+    with pytest.raises(InvalidParams, match=complaint) as refused:
+        check_answer(wide, answer, 1_000)
+    assert refused.value.field == "ttl_ms"
+    good = {"once": None, "session": None, "timeboxed": 86_400_000}
+    for each, time in good.items():
+        check_answer(wide, msgspec.structs.replace(ANSWER, scope=each, ttl_ms=time), 1_000)
+
+
+def test_the_records_follow_from_the_events() -> None:
+    """Question and answer as the tape has them, and what is told of the grant they make."""
+    accepted = ev.RunAccepted(principal="ann", session_id="ses_1", agent="scout", model="m")
+    prompt = ev.ApprovalRequested(
+        approval_id="apr_1", call_id="c1", tool="shell", risk="high", summary="s", arguments={},
+        digest="d", scopes=("once", "session"), expires_ms=9, policy_reason="because",
+        grant_key="git", covers=("c1", "c2"), inspection={"binary": "git"},
+    )  # fmt: skip
+    asked = pending_record(begin("run_1", accepted, 0), prompt, 5)
+    assert (asked.agent, asked.grant_key, asked.covers, asked.inspection, asked.uses) == (
+        "scout", "git", ("c2",), {"binary": "git"}, 0,
+    )  # fmt: skip
+    answer = ev.ApprovalResolved(
+        approval_id="apr_1", call_id="c1", decision="allow", scope="session", by="bob", reason="r"
+    )
+    settled = resolved_record(asked, answer, 7)
+    assert (settled.state, settled.scope, settled.by, settled.resolved_ms) == (
+        "allowed", "session", "bob", 7,
+    )  # fmt: skip
+    assert recorded_outcome(settled).grant_id == "grt_1"
 
 
 @pytest.mark.parametrize(
