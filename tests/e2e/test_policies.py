@@ -1,0 +1,154 @@
+"""Rules and grants of a real daemon: what it explains happens, what changes takes effect."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from palyra.actors.policy_watch import LOOK_S
+from palyra.core import events as ev
+from palyra.errors import InvalidParams
+from palyra.net.client import Client
+from tests.cli.command import palyra
+from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.people import ask_for, find_events, see, write_call
+from tests.e2e.tapes import read_whole
+
+pytestmark = pytest.mark.real
+
+WITHIN_S = 20
+ARGUMENTS: dict[str, list[dict[str, Any]]] = {
+    "echo": [{"text": "hi"}, {"text": 5}],
+    "sleep": [{"seconds": 0}],
+    "read_file": [{"path": "a.txt"}, {"path": "../a"}, {"path": ".env"}, {}],
+    "list_dir": [{"path": ""}, {"path": ".ssh"}],
+    "glob": [{"pattern": "*"}],
+    "search_text": [{"text": "x"}],
+    "write_file": [{"path": "b.txt", "content": "x"}, {"path": ".git/config", "content": "x"}],
+    "http_fetch": [{"url": "http://169.254.169.254/"}, {"url": "https://example.org/"}],
+    "shell": [{"argv": ["true"]}, {"argv": ["cat", "/home/x/.ssh/id_rsa"]}],
+}
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> Path:
+    """The folder of the user policies."""
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, policies: Path) -> Generator[DaemonProcess]:
+    """A daemon of one test, with that folder."""
+    with running(tmp_path, PALYRA_POLICY__DIR=str(policies)) as process:
+        yield process
+
+
+async def happened(client: Client, tool: str, arguments: dict[str, Any]) -> str:
+    """What became of a call: allow, deny, ask or refused."""
+    call = msgspec.json.encode(arguments).decode()
+    started = await client.start_run(f"/call {tool} {call}")
+    await client.wait_run(started.run_id, until="attention")
+    tape = await read_whole(client, started.run_id)
+    if find_events(tape, ev.ToolRejected):
+        return "refused"
+    if find_events(tape, ev.ApprovalRequested):
+        await client.cancel(started.run_id)
+        return "ask"
+    (decided,) = find_events(tape, ev.ToolDecided)
+    assert isinstance(decided, ev.ToolDecided)
+    return decided.verdict
+
+
+async def explained(client: Client, tool: str, arguments: dict[str, Any]) -> str:
+    """What the daemon says would become of it."""
+    try:
+        return (await client.explain_policy(tool, arguments)).answer
+    except InvalidParams:
+        return "refused"
+
+
+async def test_what_is_explained_is_what_happens(daemon: DaemonProcess) -> None:
+    """For every tool there is, with good, bad and forbidden arguments."""
+    (daemon.workspace / "a.txt").write_text("x")
+    async with daemon.connect() as client:
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        calls = [(tool, given) for tool in tools for given in ARGUMENTS.get(tool, [{}])]
+        told = [await explained(client, *call) for call in calls]
+        seen = [await happened(client, *call) for call in calls]
+    assert list(zip(calls, told, strict=True)) == list(zip(calls, seen, strict=True))
+    assert {"allow", "deny", "ask", "refused"} == set(seen)
+
+
+async def test_rules_that_change_answer_what_is_asked(
+    daemon: DaemonProcess, policies: Path
+) -> None:
+    """A permit that is saved while a person is asked lets the call run; nothing restarts."""
+    async with daemon.connect() as client:
+        asked = await ask_for(client, write_call("b.txt"))
+        async with client.events(asked.run_id) as items:
+            (policies / "all.cedar").write_text("permit (principal, action, resource);")
+            with trio.fail_after(WITHIN_S):
+                resolved = (await see(items, "approval.resolved")).event
+                await see(items, "tool.completed")
+        assert isinstance(resolved, ev.ApprovalResolved)
+        assert (resolved.decision, resolved.by) == ("abort", "rules")
+        assert (daemon.workspace / "b.txt").exists()
+
+
+async def test_a_broken_file_changes_nothing_and_is_said_everywhere(
+    daemon: DaemonProcess, policies: Path
+) -> None:
+    """The last good rules stay; status, doctor, metrics and the log name the file."""
+    (policies / "all.cedar").write_text("permit (principal, action, resource);")
+    async with daemon.connect() as client:
+        asked = await ask_for(client, write_call("a.txt"))  # asked until the file is read
+        with trio.fail_after(WITHIN_S):
+            await client.wait_run(asked.run_id)
+        version = (await client.explain_policy("echo", {"text": "x"})).version
+        (policies / "all.cedar").write_text("permit (principal")
+        with trio.fail_after(WITHIN_S):
+            while not (status := await client.status()).problems:  # noqa: ASYNC110 - no news of it
+                await trio.sleep(LOOK_S / 4)
+        assert "all: unexpected end of input" in status.problems[0]
+        assert (await client.explain_policy("echo", {"text": "x"})).version == version
+        assert await happened(client, "write_file", {"path": "c.txt", "content": "x"}) == "allow"
+    doctor = await palyra("doctor", home=daemon.home)
+    assert (doctor.code, "user policies: all:" in doctor.out) == (1, True)
+    assert "the last good ones stay" in daemon.said
+
+
+async def test_without_a_good_set_what_matters_is_denied(tmp_path: Path, policies: Path) -> None:
+    """A daemon that starts with a broken file denies everything sensitive, and says why."""
+    (policies / "all.cedar").write_text("permit (principal")
+    with running(tmp_path, PALYRA_POLICY__DIR=str(policies)) as daemon:
+        async with daemon.connect() as client:
+            told = await client.explain_policy("write_file", {"path": "a", "content": "x"})
+            assert (told.answer, told.reason_code) == ("deny", "policy_broken")
+            assert (await client.explain_policy("echo", {"text": "x"})).answer == "allow"
+
+
+async def test_a_session_grant_over_the_wire(daemon: DaemonProcess) -> None:
+    """Asked once for a folder of a session; listed, ended on the command line, asked again."""
+    async with daemon.connect() as client:
+        first = await client.start_run(write_call("notes/a.txt"), session_key="work")
+        await client.wait_run(first.run_id, until="attention")
+        (asked,) = await client.list_approvals(run_id=first.run_id)
+        assert asked.grant_key == "notes/"
+        await client.resolve_approval(asked.approval_id, "allow", asked.digest, scope="session")
+        await client.wait_run(first.run_id)
+        second = await client.start_run(write_call("notes/b.txt"), session_key="work")
+        await client.wait_run(second.run_id)
+        assert await client.list_approvals(run_id=second.run_id) == []
+        (grant,) = await client.list_grants()
+        shown = await palyra("approvals", "grants", home=daemon.home)
+        ended = await palyra("approvals", "revoke", grant.grant_id, home=daemon.home)
+        assert (grant.grant_id in shown.out, "notes/" in shown.out, ended.code) == (True, True, 0)
+        third = await client.start_run(write_call("notes/c.txt"), session_key="work")
+        await client.wait_run(third.run_id, until="attention")
+        assert len(await client.list_approvals(run_id=third.run_id)) == 1
+        await client.cancel(third.run_id)
