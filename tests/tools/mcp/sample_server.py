@@ -52,6 +52,12 @@ def page() -> str:
 
 
 @server.tool()
+def echo_back(text: str) -> str:
+    """Say what it is told to say."""
+    return text
+
+
+@server.tool()
 def flood(size: int) -> str:
     """Return a long text."""
     return "x" * size
