@@ -7,7 +7,7 @@ vault:NAME             an entry of the daemon's own vault (`palyra secrets set N
 """
 
 import re
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -43,10 +43,10 @@ def parse_reference(text: str) -> SecretReference:
             "a secret is named by a reference: env:NAME, file:PATH, keyring:SERVICE/NAME or "
             "vault:NAME"
         )
-    kind, name = found.groups()
+    kind, name = found.groups(default="")
     if not _NAMES[kind].fullmatch(name):
         raise InvalidParams(f"this is no {kind} reference: {_EXPECTED[kind]}")
-    return SecretReference(kind, name)
+    return SecretReference(cast("Kind", kind), name)
 
 
 _EXPECTED = {

@@ -56,7 +56,8 @@ class Resolver:
                     raise NotFound(f"{reference.text}: the daemon's environment has no such name")
                 return self._environ[reference.name]
             case "file":
-                return _read_file(Path(reference.name).expanduser())
+                # `Path.expanduser` raises where there is no such user; this leaves the name as it is.
+                return _read_file(Path(os.path.expanduser(reference.name)))  # noqa: PTH111
             case "keyring":
                 return _ask_keyring(*reference.name.split("/", 1))
             case _:

@@ -63,6 +63,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         with pytest.raises(Unavailable):
             a_resolver(tmp_path).resolve(f"file:{tmp_path}/{name}")
     with pytest.raises(NotFound, match="no such file"):
+        a_resolver(tmp_path).resolve("file:~nobody-of-that-name/secret")
+    with pytest.raises(NotFound, match="no such file"):
         a_resolver(tmp_path).resolve(f"file:{tmp_path}/nothing")
     with pytest.raises(Unavailable, match="at most"):
         a_resolver(tmp_path).resolve(a_file(tmp_path, b"x" * (MAX_VALUE_BYTES + 1)))

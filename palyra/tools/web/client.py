@@ -161,7 +161,12 @@ class _Exchange:
         return event
 
 
-def _headers(request: WebRequest, secret: Headers) -> Iterator[tuple[str, str]]:
+def _headers(request: WebRequest, secret: Headers) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in _named(request, secret):
+        yield name.encode("ascii"), value.encode("utf-8")
+
+
+def _named(request: WebRequest, secret: Headers) -> Iterator[tuple[str, str]]:
     own = {name.lower() for name, _ in request.headers}
     yield "host", request.url.authority
     yield from (header for header in _OUR_HEADERS if header[0] not in own)

@@ -453,6 +453,13 @@ async def test_a_credential_is_for_its_host(
     assert [] == internet.contacted
 
 
+async def test_a_secret_may_be_any_text(internet: Internet) -> None:
+    """It is sent as UTF-8."""
+    web = a_web(internet, OPENED, [KEY], {"vault:KEY": "schlüssel-zum-glück"})
+    await web.fetch(get("http://e.example/", credential="key"))
+    assert "authorization: Bearer schlüssel-zum-glück".encode() in internet.requests[0]
+
+
 @pytest.mark.parametrize("value", ["two\nlines", "a\r\nx-injected: 1", "nul\x00"])
 async def test_a_secret_that_is_no_header_is_not_sent(internet: Internet, value: str) -> None:
     """And the error does not show it."""
