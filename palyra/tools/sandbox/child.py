@@ -44,7 +44,8 @@ class Child:
         self.stderr = None if pipes.stderr is None else trio.lowlevel.FdStream(pipes.stderr)
         self.egress = None if pipes.egress is None else _socket(pipes.egress)
         self.info = trio.lowlevel.FdStream(pipes.info)
-        self._gate = pipes.gate  # closed last: a closed gate is an open one
+        self._gate = pipes.gate
+        self._alive = pipes.alive
         self._pidfd = os.pidfd_open(pid)
         self._init_pidfd: int | None = None
         self._ending: Ending | None = None
@@ -105,7 +106,7 @@ class Child:
                 await trio.aclose_forcefully(stream)
         if self.egress is not None:
             self.egress.close()
-        for fd in (self._gate, self._pidfd, self._init_pidfd):
+        for fd in (self._alive, self._gate, self._pidfd, self._init_pidfd):
             if fd is not None:
                 os.close(fd)
 

@@ -19,15 +19,24 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix
 
 
 def build_inside(
-    command: Command, abi: int, *, egress_fd: int | None = None, machine: str | None = None
+    command: Command,
+    abi: int,
+    *,
+    alive_fd: int,
+    egress_fd: int | None = None,
+    machine: str | None = None,
 ) -> bytes:
     """The launcher for this command.
 
-    `abi`: the kernel's version of Landlock, 0 for none.  `egress_fd`: the socket over which the
+    `abi`: the kernel's version of Landlock, 0 for none.  `alive_fd`: a pipe that the daemon reads
+    as long as it lives: bubblewrap's gate opens also when the daemon is killed, and its command
+    must not begin then.  `egress_fd`: the socket over which the
     listening socket of the command's way out is handed to the daemon.  Raises SandboxFailure for a
     processor it cannot be written for.
     """
-    return build_launcher(list(_calls(command, abi, egress_fd)), machine or platform.machine())
+    begin = Call("write", (alive_fd, b"!", 1))
+    calls = [begin, *_calls(command, abi, egress_fd)]
+    return build_launcher(calls, machine or platform.machine())
 
 
 def _calls(command: Command, abi: int, egress_fd: int | None) -> Iterator[Call]:

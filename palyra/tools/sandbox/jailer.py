@@ -14,7 +14,7 @@ from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.command import Command, Limits, SandboxFailure
 from palyra.tools.sandbox.control_groups import Group, find_control_groups
 from palyra.tools.sandbox.landlock import find_abi
-from palyra.tools.sandbox.masks import Placeholders, find_masks
+from palyra.tools.sandbox.masks import Mask, Placeholders
 from palyra.tools.sandbox.records import JailRecords
 from palyra.tools.sandbox.stage import Stage
 from palyra.tools.sandbox.start import Pipes, Start, spawn
@@ -68,9 +68,11 @@ class Jailer:
         if not self.bubblewrap:
             raise SandboxFailure("bubblewrap is not installed: install the package bubblewrap")
         root = command.workspace
-        masks = find_masks(str(root)) if root is not None and command.is_writable else []
         sources = self._find_sources(command)
-        traces = Traces(self._placeholders.take(str(root), masks))
+        masks: list[Mask] = []
+        traces = Traces()
+        if root is not None and command.is_writable:
+            masks, traces.placeholders = self._placeholders.take(str(root))
         try:
             pid, pipes = spawn(
                 Start(self.bubblewrap, self._uid, command, sources, tuple(masks), self._abi)

@@ -11,7 +11,7 @@ All functions block.
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -56,38 +56,32 @@ class Mask:
                 yield from ("--perms", "0555", "--size", "4096", "--tmpfs", inside)
 
 
-def find_masks(root: str) -> list[Mask]:
-    """The masks of a workspace, outer before inner."""
+def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
+    """The masks of a workspace, outer before inner; `held`: placeholders, which are not there."""
     masks: list[Mask] = []
-    masks += (_top(root, name, "no-file") for name in FILES)
-    masks += (_top(root, name, "no-folder") for name in FOLDERS)
-    masks += _in_repository(root)
+    masks += (_top(root, name, "no-file", held) for name in FILES)
+    masks += (_top(root, name, "no-folder", held) for name in FOLDERS)
+    if any(mask == Mask(".git", "pinned") for mask in masks):
+        masks += (_below(root, f".git/{name}", "no-file", held) for name in GIT_FILES)
+        masks += (_below(root, f".git/{name}", "no-folder", held) for name in GIT_FOLDERS)
     known = {mask.path for mask in masks}
     masks += (mask for mask in _present(root) if mask.path not in known)
     return masks
 
 
-def _top(root: str, name: str, absent: Kind) -> Mask:
-    """The mask of a name at the top; links cannot be mounted on and are left (see `Mask`)."""
+def _top(root: str, name: str, absent: Kind, held: Container[str]) -> Mask:
+    """The mask of a name at the top."""
     mode = _mode(root, name)
-    if mode is None:
-        return Mask(name, absent, is_missing=True)
-    if name == ".git" and stat.S_ISDIR(mode):
-        return Mask(name, "pinned")
-    return Mask(name, "read-only" if not is_private(name) else _emptied(mode))
+    if mode is not None and f"{root}/{name}" not in held:
+        if name == ".git" and stat.S_ISDIR(mode):
+            return Mask(name, "pinned")
+        if is_private(name):
+            return Mask(name, "no-folder" if stat.S_ISDIR(mode) else "no-file")
+    return _below(root, name, absent, held)
 
 
-def _in_repository(root: str) -> Iterator[Mask]:
-    if not stat.S_ISDIR(_mode(root, ".git") or 0):
-        return
-    for name in GIT_FILES:
-        yield _below(root, f".git/{name}", "no-file")
-    for name in GIT_FOLDERS:
-        yield _below(root, f".git/{name}", "no-folder")
-
-
-def _below(root: str, path: str, absent: Kind) -> Mask:
-    if _mode(root, path) is None:
+def _below(root: str, path: str, absent: Kind, held: Container[str]) -> Mask:
+    if _mode(root, path) is None or f"{root}/{path}" in held:
         return Mask(path, absent, is_missing=True)
     return Mask(path, "read-only")
 
@@ -124,10 +118,6 @@ def _mode(root: str, path: str) -> int | None:
     return None
 
 
-def _emptied(mode: int) -> Kind:
-    return "no-folder" if stat.S_ISDIR(mode) else "no-file"
-
-
 class Placeholders:
     """What lies in workspaces only to be mounted on, and how many jails need it.
 
@@ -137,15 +127,12 @@ class Placeholders:
     def __init__(self) -> None:
         self._users: Counter[str] = Counter()
 
-    def take(self, root: str, masks: Iterable[Mask]) -> list[str]:
-        """The paths that will be there only because of these masks; hand them to `leave`."""
-        paths = [
-            f"{root}/{mask.path}"
-            for mask in masks
-            if mask.is_missing or f"{root}/{mask.path}" in self._users
-        ]
+    def take(self, root: str) -> tuple[list[Mask], list[str]]:
+        """The masks of a workspace, and what is there only because of them: for `leave`."""
+        masks = find_masks(root, self._users)
+        paths = [f"{root}/{mask.path}" for mask in masks if mask.is_missing]
         self._users.update(paths)
-        return paths
+        return masks, paths
 
     def leave(self, paths: Iterable[str]) -> None:
         """Remove those that no jail needs any more, if they are still empty."""

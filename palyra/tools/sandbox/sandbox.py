@@ -88,7 +88,8 @@ class Sandbox:
     async def _prepare(self, child: Child, command: Command, traces: Traces) -> None:
         """Wait until the jail stands, limit it as a whole, and let the command begin."""
         info: dict[str, Any] = {}
-        with trio.move_on_after(START_S):
+        # Not cancelled: as long as its first process is not known, not all of it can be killed.
+        with trio.move_on_after(START_S, shield=True):
             info = json.loads(await _read(child.info) or b"{}")
         if "child-pid" not in info:
             self.on_failure()

@@ -32,6 +32,7 @@ class Pipes:
     stdin: int | None
     stdout: int
     stderr: int | None
+    alive: int  # closed, it tells the jail that the daemon is not there any more
     egress: int | None  # a socket; the jail's listening socket arrives here
 
 
@@ -102,11 +103,11 @@ class _Ends:
 
 def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
     command = start.command
-    info, gate, stdout = ends.outward(), ends.inward(), ends.outward()
+    info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
     stdin = ends.inward() if command.takes_input else (None, None)
     stderr = (None, None) if command.merges_errors else ends.outward()
     egress = ends.both_ways() if command.network else (None, None)
-    launcher = build_inside(command, start.landlock_abi, egress_fd=egress[0])
+    launcher = build_inside(command, start.landlock_abi, alive_fd=alive[0], egress_fd=egress[0])
     copies = {LAUNCHER: launcher, **system_copies()}
     fds = Descriptors(
         info=info[0],
@@ -119,7 +120,7 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
     argv = [start.bubblewrap, "--args", str(options), "--", LAUNCHER, *command.argv]
     pid = _popen(start.uid, argv, (stdin[0], stdout[0], stderr[0]), ends.theirs)
-    return pid, Pipes(info[1], gate[1], stdin[1], stdout[1], stderr[1], egress[1])
+    return pid, Pipes(info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], egress[1])
 
 
 def _popen(

@@ -191,3 +191,17 @@ async def test_control_without_a_jail_a_daemon_outlives_its_parent() -> None:
     for pid in left:
         os.kill(pid, 9)
     assert left
+
+
+async def test_a_jail_that_is_being_built_can_be_cancelled(sandbox: Sandbox) -> None:
+    """At whatever moment of its start: nothing of it begins, and nothing is left."""
+    for wait_ms in range(0, 40, 3):
+        marker = uuid4().hex
+        with trio.move_on_after(wait_ms / 1000):
+            await _hold(sandbox, marker)
+        assert [] == find_alive(marker), wait_ms
+
+
+async def _hold(sandbox: Sandbox, marker: str) -> None:
+    async with sandbox.open(python("import signal; signal.pause()", marker)):
+        await trio.sleep_forever()

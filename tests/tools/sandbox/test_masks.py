@@ -1,0 +1,73 @@
+"""Which paths of a workspace are masked, and how."""
+
+from pathlib import Path
+
+from palyra.core.paths import is_configuration, is_private
+from palyra.tools.sandbox.masks import FILES, FOLDERS, Placeholders, find_masks
+
+
+def kinds(root: Path) -> dict[str, str]:
+    return {mask.path: mask.kind for mask in find_masks(str(root))}
+
+
+def test_every_mask_is_a_place_that_file_tools_refuse_too() -> None:
+    """One notion of configuration, whichever tool is used."""
+    for name in (*FILES, *FOLDERS):
+        assert is_configuration(name) or is_private(name), name
+
+
+def test_what_is_missing_gets_a_placeholder(tmp_path: Path) -> None:
+    """An empty workspace may not be given a repository, or orders to anybody."""
+    masks = {mask.path: mask for mask in find_masks(str(tmp_path))}
+    assert {*FILES, *FOLDERS} == masks.keys()
+    assert all(mask.is_missing for mask in masks.values())
+    assert ("no-folder", "no-file") == (masks[".git"].kind, masks[".envrc"].kind)
+
+
+def test_a_repository_can_be_committed_to_but_not_configured(tmp_path: Path) -> None:
+    """`.git` stays writable and cannot be renamed; what git runs or obeys is read-only."""
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / ".git" / "config").touch()
+    found = kinds(tmp_path)
+    assert "pinned" == found[".git"]
+    assert {"read-only"} == {found[".git/config"], found[".git/hooks"]}
+    assert "no-folder" == found[".git/modules"]
+
+
+def test_what_lies_deeper_is_found(tmp_path: Path) -> None:
+    """Configuration is read-only and secrets are empty, also in folders below."""
+    (tmp_path / "part" / ".vscode").mkdir(parents=True)
+    (tmp_path / "part" / ".ssh").mkdir()
+    for name in ("part/CLAUDE.md", "part/.env", "part/plain.txt", "part/.env.example"):
+        (tmp_path / name).touch()
+    found = {path: kind for path, kind in kinds(tmp_path).items() if path.startswith("part")}
+    assert {
+        "part/.vscode": "read-only",
+        "part/.ssh": "no-folder",
+        "part/CLAUDE.md": "read-only",
+        "part/.env": "no-file",
+    } == found
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """A link out of the workspace does not make the walk leave it."""
+    outside = tmp_path / "outside"
+    (outside / ".vscode").mkdir(parents=True)
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    (workspace / "link").symlink_to(outside)
+    assert not any(path.startswith("link") for path in kinds(workspace))
+
+
+def test_placeholders_stay_while_somebody_needs_them(tmp_path: Path) -> None:
+    """Two jails of one workspace: the last one takes them away."""
+    placeholders, root = Placeholders(), str(tmp_path)
+    masks, first = placeholders.take(root)
+    for path in map(Path, first):
+        path.mkdir() if path.name in FOLDERS else path.touch(mode=0o444)
+    again, second = placeholders.take(root)
+    assert (masks, first) == (again, second)
+    placeholders.leave(first)
+    assert len(first) == len(list(tmp_path.iterdir()))
+    placeholders.leave(second)
+    assert [] == list(tmp_path.iterdir())

@@ -1,0 +1,69 @@
+"""What a killed daemon left is found and ended, and nothing else."""
+
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from palyra.tools.sandbox.records import JailRecords, Process, find_process, kill_process
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def sleeper() -> Generator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def test_recorded_processes_are_killed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    """By number and start, and the record is gone with them."""
+    records = JailRecords(tmp_path / "jails", None)
+    records.write([sleeper.pid], "", [])
+    assert 1 == JailRecords(tmp_path / "jails", None).reap()
+    assert -9 == sleeper.wait()
+    assert [] == list((tmp_path / "jails").iterdir())
+
+
+def test_a_number_used_again_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
+    """The same number with another start is somebody else."""
+    found = find_process(sleeper.pid)
+    assert found is not None
+    assert not kill_process(Process(found.pid, found.started - 1))
+    assert sleeper.poll() is None
+
+
+def test_another_boot_names_nobody(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    """After a restart of the machine all numbers are somebody else's."""
+    path = JailRecords(tmp_path, None).write([sleeper.pid], "", [])
+    record = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({**record, "boot_id": "another"}))
+    assert 0 == JailRecords(tmp_path, None).reap()
+    assert sleeper.poll() is None
+
+
+def test_placeholders_are_removed_only_while_empty(tmp_path: Path) -> None:
+    """What somebody has filled meanwhile is theirs."""
+    workspace = tmp_path / "ws"
+    (workspace / ".vscode").mkdir(parents=True)
+    (workspace / ".idea").mkdir()
+    (workspace / ".idea" / "mine").write_text("x", "utf-8")
+    for name, mode in ((".envrc", 0o444), ("AGENTS.md", 0o644)):
+        (workspace / name).touch()
+        (workspace / name).chmod(mode)
+    paths = [str(path) for path in workspace.iterdir()]
+    with subprocess.Popen(["/bin/true"]) as gone:
+        pass
+    JailRecords(tmp_path / "jails", None).write([gone.pid], "", paths)
+    JailRecords(tmp_path / "jails", None).reap()
+    assert {".idea", "AGENTS.md"} == {path.name for path in workspace.iterdir()}
+
+
+def test_a_torn_record_is_dropped(tmp_path: Path) -> None:
+    """What was never written whole names nothing."""
+    (tmp_path / "1.json").write_bytes(b'{"boot_')
+    assert 0 == JailRecords(tmp_path, None).reap()
+    assert [] == list(tmp_path.iterdir())
