@@ -87,7 +87,7 @@ def find_binary(workspace: Workspace, line: CommandLine) -> str:
         return name
     found = _absolute(workspace, line.cwd, name)
     path = _below(workspace, found)
-    if path is None and not os.path.realpath(found).startswith(_SYSTEM):
+    if path is None and not (os.path.realpath(found).startswith(_SYSTEM) and os.path.isfile(found)):  # noqa: PTH113 - as text
         raise ToolFailure(f"{visible(name)}: a program lies in a system folder or the workspace")
     if path is not None:
         with workspace.open_file(path):

@@ -9,6 +9,7 @@ admin-guide/cgroup-v1/memory and cgroup-v2.
 """
 
 import os
+import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,12 +46,10 @@ class ControlGroups:
         self.kind = kind  # v1, v2
         self._files = files
         self._folders = folders
-        self._made = 0
 
     def make(self, limits: Limits) -> "Group":
         """A group with these limits.  Raises OSError."""
-        self._made += 1
-        name = f"palyra-{os.getpid()}-{self._made}"
+        name = f"palyra-{os.getpid()}-{secrets.token_hex(4)}"
         group = Group(name, self._folders, self._files)
         try:
             group.set_up(limits)

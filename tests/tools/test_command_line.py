@@ -1,0 +1,80 @@
+"""What a shell call is, read from its arguments: program, sub-command, what a grant is for."""
+
+import pytest
+
+from palyra.core.tools import ToolFailure
+from palyra.tools.command_line import find_facets, find_scripts, read_command
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"argv": ["ls"], "command": "ls"},
+        {"argv": [""]},
+        {"argv": ["ls", "a\0b"]},
+        {"command": "  "},
+        {"command": "a\0b"},
+    ],
+)
+def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
+    """Neither, both, and what no program can be given are refused; the rules see nothing."""
+    with pytest.raises(ToolFailure):
+        read_command(arguments)
+    assert not find_facets(arguments).executable
+
+
+@pytest.mark.parametrize(
+    ("argv", "key"),
+    [
+        (["make", "test"], "make"),
+        (["/usr/bin/make"], "/usr/bin/make"),
+        (["git", "status"], "git status"),
+        (["git", "push", "--force"], "git push"),
+        (["npm", "install"], "npm install"),
+        (["git", "-c", "core.pager=sh", "log"], ""),  # an option before it may run anything
+        (["git"], ""),
+        (["./run.sh"], ""),  # anybody may have changed it by then
+        (["bin/tool"], ""),
+        (["python3", "-c", "1"], ""),  # runs what it is told
+        (["/usr/bin/python3", "x.py"], ""),
+        (["env", "rm"], ""),
+        (["xargs", "rm"], ""),
+    ],
+)
+def test_grants_are_narrow(argv: list[str], key: str) -> None:
+    """By program, with its sub-command; none for what can run any program at all."""
+    assert key == find_facets({"argv": argv}).grant_key
+
+
+def test_a_line_for_the_shell_is_granted_once() -> None:
+    """Whatever it seems to start with."""
+    facets = find_facets({"command": "git status; rm -rf ."})
+    assert ("sh", "", "") == (facets.executable, facets.subcommand, facets.grant_key)
+
+
+def test_paths_are_shown_to_the_rules() -> None:
+    """Words, values behind an equals sign, and words of a line; not options or system paths."""
+    facets = find_facets({"argv": ["tool", "--key=.ssh/id", "a/b", "-v", "/etc/x"], "cwd": "part"})
+    assert ("part", "tool", ".ssh/id", "a/b") == facets.paths
+    assert ".env" in find_facets({"command": "cat <.env|wc"}).paths
+
+
+@pytest.mark.parametrize(
+    ("arguments", "scripts"),
+    [
+        ({"argv": ["./run.sh", "x"]}, ("./run.sh",)),
+        ({"argv": ["python3", "-u", "tool.py", "x"]}, ("tool.py",)),
+        ({"argv": ["/usr/bin/bash", "x.sh"]}, ("/usr/bin/bash", "x.sh")),
+        ({"command": "cd part && sh x.sh > out; . ./env.sh"}, ("x.sh", "./env.sh")),
+        ({"argv": ["make", "all"]}, ()),
+    ],
+)
+def test_scripts_are_found(arguments: dict[str, object], scripts: tuple[str, ...]) -> None:
+    """The words that name a program text."""
+    assert scripts == find_scripts(read_command(arguments))
+
+
+def test_an_open_quote_is_no_error_here() -> None:
+    """The shell will say so; until then the words are what they look like."""
+    assert ("echo", '"a') == read_command({"command": 'echo "a'}).words

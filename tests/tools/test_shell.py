@@ -1,0 +1,154 @@
+"""shell: what it gives back, what it refuses, and that what was approved is what runs."""
+
+import hashlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from palyra.actors.blocking import run_sync
+from palyra.core.tools import ToolCall, ToolFailure, ToolOutput
+from palyra.tools.confine import Workspace
+from palyra.tools.program import Surroundings, build_command, inspect_program
+from palyra.tools.sandbox.command import MIB, Limits
+from palyra.tools.shell import Shell
+from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox
+
+SHELL = str(Path("/bin/sh").resolve())
+pytestmark = [pytest.mark.real, needs_bubblewrap]
+
+
+def call(**arguments: object) -> ToolCall:
+    return ToolCall(
+        call_id="call",
+        run_id="run",
+        session_id="ses",
+        principal="alice",
+        tool="shell",
+        tool_version="1",
+        arguments=arguments,
+    )
+
+
+class Shop:
+    """A shell over one workspace."""
+
+    def __init__(self, shell: Shell, root: Path) -> None:
+        self.shell = shell
+        self.root = root
+        self.heard = ""
+
+    async def run(self, **arguments: object) -> ToolOutput:
+        """Inspect, and run what was inspected."""
+        wanted = call(**arguments)
+        inspection = inspect_program(self.shell.around, wanted)
+        return await self.shell.run(
+            msgspec.structs.replace(wanted, inspection=inspection), self._hear
+        )
+
+    def _hear(self, text: str) -> None:
+        self.heard += text
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
+    around = Surroundings(Workspace(tmp_path), Limits(), {"GIVEN": "1"}, "A: profile")
+    async with open_sandbox() as sandbox:
+        yield Shop(Shell(sandbox, around, run_sync, 60), tmp_path)
+
+
+async def test_output_and_exit_code(shop: Shop) -> None:
+    """Both streams in order, passed on as they come, and how it ended on the last line."""
+    found = await shop.run(command="echo one; echo two >&2; echo $GIVEN")
+    assert "one\ntwo\n1\n" == shop.heard
+    assert found.text.startswith("one\ntwo\n1\n[exit code 0; 10 bytes of output in ")
+    assert (False, False) == (found.is_failure, found.is_truncated)
+    assert found.enforcement.startswith("A:bubblewrap+")
+
+
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [("exit 3", "[exit code 3;"), ("kill -SEGV $$", "[ended by SIGSEGV;")],
+)
+async def test_a_program_that_fails_is_a_failed_call(shop: Shop, command: str, note: str) -> None:
+    """With its exit code or signal."""
+    found = await shop.run(command=command)
+    assert found.is_failure
+    assert note in found.text
+
+
+async def test_what_takes_too_long_is_stopped(shop: Shop) -> None:
+    """Its output so far comes back, with the limit."""
+    found = await shop.run(command="echo begun; sleep 60", timeout_s=1)
+    assert found.text.startswith("begun\n[ended by SIGKILL; limit hit: time;")
+    assert found.is_failure
+
+
+async def test_a_flood_is_cut_and_counted(shop: Shop) -> None:
+    """At most 1 MiB comes back, with the flag and the counts."""
+    found = await shop.run(command="yes", timeout_s=30)
+    assert found.is_truncated
+    assert len(found.text.encode()) <= MIB
+    assert "bytes left out" in found.text
+    assert "limit hit: more than 16777216 bytes of output" in found.text
+
+
+async def test_it_runs_where_it_is_told(shop: Shop) -> None:
+    """In a folder of the workspace, and in no other."""
+    (shop.root / "part").mkdir()
+    assert f"{shop.root}/part\n" in (await shop.run(command="pwd", cwd="part")).text
+    for cwd in ("..", "/", "missing", ".ssh"):
+        with pytest.raises(ToolFailure):
+            await shop.run(command="pwd", cwd=cwd)
+
+
+@pytest.mark.parametrize("program", ["no-such-program", "/etc/passwd", "../x", "/usr/../bin/no"])
+async def test_a_program_that_is_not_there_is_refused(shop: Shop, program: str) -> None:
+    """Before anybody is asked."""
+    with pytest.raises(ToolFailure):
+        await shop.run(argv=[program])
+
+
+async def test_the_call_says_what_it_would_run(shop: Shop) -> None:  # noqa: RUF029 - its fixture
+    """Binary, folder, variables, and what every operand holds."""
+    (shop.root / "x.sh").write_text("echo hi", "utf-8")
+    found = inspect_program(shop.shell.around, call(argv=["sh", "x.sh", "other"]))
+    assert SHELL == found.binary
+    assert str(shop.root) == found.cwd
+    assert {"PATH", "HOME", "LANG", "TERM", "GIVEN"} == found.environment.keys()
+    assert {"x.sh": hashlib.sha256(b"echo hi").hexdigest()} == found.operands
+    assert "A: profile" == found.profile
+
+
+async def test_a_script_runs_as_it_was_approved(shop: Shop) -> None:
+    """Changed before it starts: refused.  Changed while it starts: the approved text runs."""
+    script = shop.root / "x.sh"
+    script.write_text("echo approved", "utf-8")
+    wanted = call(argv=["sh", "x.sh"])
+    inspected = inspect_program(shop.shell.around, wanted)
+    approved = msgspec.structs.replace(wanted, inspection=inspected)
+    command = build_command(shop.shell.around, approved)
+    script.write_text("echo changed", "utf-8")
+    async with shop.shell.sandbox.open(command) as child:
+        assert b"approved\n" == await child.stdout.receive_some()
+    with pytest.raises(ToolFailure, match="changed meanwhile"):
+        await shop.shell.run(approved, lambda _text: None)
+
+
+async def test_control_a_plain_child_runs_what_is_there(shop: Shop) -> None:
+    """The control: without the sealed copy it is the changed text that runs."""
+    script = shop.root / "x.sh"
+    script.write_text("echo changed", "utf-8")
+    done = await trio.run_process(["/bin/sh", script], capture_stdout=True)
+    assert b"changed\n" == done.stdout
+
+
+async def test_a_link_to_a_script_is_sealed_too(shop: Shop) -> None:
+    """What it leads to is what is hashed and run."""
+    (shop.root / "real.sh").write_text("echo real", "utf-8")
+    (shop.root / "link.sh").symlink_to("real.sh")
+    assert (await shop.run(argv=["sh", "./link.sh"])).text.startswith("real\n")
+    inspected = inspect_program(shop.shell.around, call(argv=["sh", "link.sh"]))
+    assert {"real.sh"} == inspected.operands.keys()
