@@ -39,7 +39,7 @@ _GLOB_HELP = (
 _PATH: dict[str, Any] = {
     "type": "string",
     "maxLength": MAX_PATH_BYTES,
-    "description": "Folder to search, relative to the workspace; left out, all of it.",
+    "description": "Folder or file, relative to the workspace; left out, all of it.",
 }
 
 
@@ -124,8 +124,8 @@ def glob(workspace: Workspace, arguments: Arguments) -> ToolOutput:
     means = _compiled(pattern)
     above = arguments.get("path", "")
     walk = Walk(workspace, "/".join(part for part in (above, fixed_folder(pattern)) if part))
-    skip = len(Walk(workspace, above).prefix)
-    found = (each.path for each in walk.files() if means(each.path[skip:]))
+    inside = Walk(workspace, above).prefix
+    found = (each.path for each in walk.files() if means(each.path.removeprefix(inside)))
     shown, room, left = list[str](), PAGE_BYTES, 0
     for path in islice(found, MAX_FILES_SHOWN + 1):
         room -= len(path.encode()) + 1
@@ -186,7 +186,9 @@ class _Search:
     def lines(self) -> Iterator[str]:
         """Everything that is shown, up to the bounds."""
         for found in self.walk.files():
-            if self._means is not None and not self._means(found.path[len(self.walk.prefix) :]):
+            if self._means is not None and not self._means(
+                found.path.removeprefix(self.walk.prefix)
+            ):
                 continue
             content = self._read(found)
             if content is None:

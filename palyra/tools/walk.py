@@ -14,7 +14,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from palyra.core.paths import is_private, normal_path
-from palyra.tools.confine import READ_FLAGS, Workspace
+from palyra.tools.confine import READ_FLAGS, Workspace, usable
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
@@ -53,9 +53,19 @@ class Walk:
         return self.stopped is not None
 
     def files(self) -> Iterator[Found]:
-        """Every file, sorted by its path.  Blocks.  Raises ToolFailure for the top alone."""
+        """Every file, sorted by its path; the top may be one.  Blocks.
+
+        Raises ToolFailure for the top alone.
+        """
+        normal = usable(self.top)
+        folder, _, name = normal.rpartition("/")
+        if name:
+            with self.workspace.open_folder(folder) as fd:
+                if _is_file(fd, name):
+                    yield Found(normal, fd, name)
+                    return
         with self.workspace.open_folder(self.top) as fd:
-            yield from self._below(fd, normal_path(self.top) or "", 0)
+            yield from self._below(fd, normal, 0)
 
     def is_over(self) -> bool:
         """Whether the time or the number of entries is used up."""
@@ -114,6 +124,14 @@ def read_plain(found: Found, most_bytes: int) -> bytes | None:
         return None
     finally:
         os.close(fd)
+
+
+def _is_file(folder_fd: int, name: str) -> bool:
+    try:
+        found = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode)
 
 
 @contextmanager

@@ -112,6 +112,18 @@ def test_lines_are_found_by_content(workspace: Workspace) -> None:
     assert ["a/c.py:1:needle"] == lines(workspace, "needle$", regex=True, glob="a/*.py")
 
 
+def test_a_file_can_be_named(workspace: Workspace) -> None:
+    """Instead of a folder; not a link, and not one that is private."""
+    assert ["a/c.py:1:needle"] == lines(workspace, "needle", path="./a/c.py")
+    assert ["a/c.py:1:needle"] == lines(workspace, "needle", path="a/c.py", glob="*.py")
+    assert ["[nothing was found]"] == lines(workspace, "needle", path="a/c.py", glob="*.md")
+    assert ["b.py"] == found(workspace, "*", "b.py")
+    (workspace.root / "link").symlink_to("b.py")
+    for path in ("link", ".env", ".ssh/id.py"):
+        with pytest.raises(ToolFailure, match="may not be used"):
+            lines(workspace, "x", path=path)
+
+
 def test_nothing_private_is_found(workspace: Workspace) -> None:
     """A secret's file is not searched; read plainly it is there."""
     assert (workspace.root / ".ssh" / "id.py").read_text() == SECRET
