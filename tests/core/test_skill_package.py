@@ -6,6 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from palyra.core.canonical import sha256_hex
@@ -18,7 +19,15 @@ from palyra.core.skill_package import (
     render_package,
     sign_package,
 )
-from palyra.core.skills import MANIFEST, MODULE, SIGNATURE, SkillRefused
+from palyra.core.skills import (
+    MANIFEST,
+    MODULE,
+    SIGNATURE,
+    SIGNED_PREFIX,
+    Signature,
+    SkillRefused,
+    make_manifest,
+)
 from palyra.store.keys import is_signed
 from tests.core.skill_samples import ANN, EMPTY_MODULE, description, package, public_key
 
@@ -106,6 +115,18 @@ def test_a_file_more_or_less_is_refused() -> None:
     assert "extra" in refusal(render_package({**whole, "extra": b""}))
     del whole[MODULE]
     assert MODULE in refusal(render_package(whole))
+
+
+def test_a_signed_lie_about_a_file_is_refused() -> None:
+    """The publisher's own signature over another hash."""
+    manifest = make_manifest(description(), {MODULE: b"another"})
+    signature = Signature(
+        public_key=public_key(ANN).hex(), signature=ANN.sign(SIGNED_PREFIX + manifest).hex()
+    )
+    data = render_package(
+        {MANIFEST: manifest, SIGNATURE: msgspec.json.encode(signature), MODULE: b"module"}
+    )
+    assert "is not the file that the manifest names" in refusal(data)
 
 
 def test_a_zip_bomb_is_not_unpacked() -> None:
