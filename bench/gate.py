@@ -2,16 +2,25 @@
 
 Run: `python bench/gate.py [--calls N]`.  One thread, no journal; the rules are the shipped ones,
 the call is a `read_file` with one coercion.  The asking path adds rendering and the execution
-digest.
+digest.  `step_*` is the whole step of a run between the model's answer and the first thing that is
+done for it: intake, rules, verdict, events, redaction, state.  The raw peer is the bare call of the
+engine with the same request, rules and entities, already in its own terms.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
+import cedarpy
+
+from palyra.actors.gate import Gate
+from palyra.core import events as ev
 from palyra.core.attest import FIRST, Attestation, attestation_bytes, attestation_digest
+from palyra.core.context import assemble, stable_prefix
 from palyra.core.execution import execution_digest
 from palyra.core.gate import (
     Admitted,
@@ -24,14 +33,25 @@ from palyra.core.gate import (
     tool_call,
 )
 from palyra.core.policy import PolicyDecision
-from palyra.core.prompt import ProposedCall
-from palyra.core.tools import build_catalogue
-from palyra.tools.files import list_dir_spec, read_file_spec, write_file_spec
+from palyra.core.prompt import ModelTurn, ProposedCall
+from palyra.core.records import AgentRecord, Usage
+from palyra.core.redact import Redactor
+from palyra.core.run import accept
+from palyra.core.run import decide as decide_step
+from palyra.core.run_state import Run
+from palyra.core.run_steps import Begin, Limits, Setting, TurnFinished
+from palyra.core.tools import ToolOutput, build_catalogue
+from palyra.tools.catalog import InlineTool, Toolbox
+from palyra.tools.files import list_dir_spec, read_file_spec
 from palyra.tools.policy import CedarPolicy
+from palyra.tools.policy_question import build_entities, facts, question
+from palyra.tools.writes import write_file_spec
 
-CATALOGUE = build_catalogue(
-    spec("openat2") for spec in (read_file_spec, list_dir_spec, write_file_spec)
-)
+TOOLS = [
+    InlineTool(spec("openat2"), lambda _call: ToolOutput(text=""))
+    for spec in (read_file_spec, list_dir_spec, write_file_spec)
+]
+CATALOGUE = build_catalogue(tool.spec for tool in TOOLS)
 FACTS = RunFacts(
     run_id="run_01890a5d-ac96-774b-bcce-b302099a8057",
     session_id="ses_01890a5d-ac96-774b-bcce-b302099a8058",
@@ -92,6 +112,59 @@ def asked() -> None:
     execution_digest(tool_call(call, FACTS), POLICY.version)
 
 
+def bare() -> Callable[[], object]:
+    """The engine's own call, and nothing round it."""
+    request = policy_request(admitted(READ), FACTS)
+    asked, entities = question(request, ()), build_entities(*facts(request))
+    policies = POLICY._force.rules.policies  # noqa: SLF001 - the raw peer needs what is inside
+    return lambda: cedarpy.is_authorized(asked, policies, entities)
+
+
+def bare_with_schema() -> Callable[[], object]:
+    """The same with the engine's own check of the request, which ours replaces."""
+    request = policy_request(admitted(READ), FACTS)
+    asked, entities = question(request, ()), build_entities(*facts(request))
+    rules = POLICY._force.rules  # noqa: SLF001 - likewise
+    return lambda: cedarpy.is_authorized(asked, rules.policies, entities, rules.schema)
+
+
+def step(call: ProposedCall) -> Callable[[], object]:
+    """A run's step from the model's answer to what is done for it."""
+    prefix = stable_prefix(AgentRecord(name="default", version=0, instructions="x"), CATALOGUE)
+    gate = Gate(Toolbox(TOOLS, run_inline), POLICY, lambda _principal: 0)
+    redactor, clock, ids = Redactor([]), itertools.count(1), itertools.count(1)
+    setting = Setting(
+        now_ms=lambda: next(clock),
+        new_id=lambda prefix: f"{prefix}_{next(ids)}",
+        redact=redactor.redact_bytes,
+        sign=lambda digest: digest * 2,
+        prepare=lambda run, named: gate.prepare(run, named, prefix, (named,)),
+        assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, bytes(32)),
+        jitter_ms=lambda _attempt: 0,
+        provider="scripted",
+        limits=Limits(),
+    )
+    run = open_turn(setting)
+    result = ModelTurn(text="", calls=(call,), finish_reason="tool_calls", usage=Usage())
+    heard = TurnFinished(turn=1, attempt=1, result=result)
+    return lambda: decide_step(run, heard, setting)
+
+
+async def run_inline(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401, RUF029 - the port's
+    """Nothing here blocks."""
+    return function(*arguments)
+
+
+def open_turn(setting: Setting) -> Run:
+    """A run whose model is about to answer."""
+    accepted = ev.RunAccepted(
+        principal="operator", session_id=FACTS.session_id, agent="default", model="scripted",
+        role="operator",
+    )  # fmt: skip
+    first = accept(FACTS.run_id, accepted, ev.MessageReceived(text="look"), setting)
+    return decide_step(first.run, Begin(instance_id="i"), setting).run
+
+
 def p50_us(action: Callable[[], object], calls: int) -> float:
     """Median time of one call, in microseconds."""
     times = []
@@ -116,11 +189,16 @@ def main() -> None:
         "attestation": lambda: attestation_digest(attestation_bytes(ATTESTATION)),
         "gate_allow": allowed,
         "gate_ask": asked,
+        "step_allow": step(READ),
+        "step_ask": step(WRITE),
+        "bare_cedar": bare(),
+        "bare_cedar_schema": bare_with_schema(),
     }
     for action in parts.values():
         p50_us(action, calls // 10)  # warm caches
     result = {f"{name}_p50_us": p50_us(action, calls) for name, action in parts.items()}
-    print(json.dumps({"bench": "gate", "calls": calls, **result}))
+    ratio = round(result["step_allow_p50_us"] / result["bare_cedar_p50_us"], 2)
+    print(json.dumps({"bench": "gate", "calls": calls, **result, "step_to_bare": ratio}))
 
 
 if __name__ == "__main__":
