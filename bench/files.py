@@ -134,7 +134,7 @@ def changes(base: Path) -> dict[str, float]:
 def large_patch() -> str:
     """Close to the largest there may be."""
     hunk = "@@\n context\n-removed line of some length\n+added line of some length\n"
-    return f"*** Begin Patch\n*** Update File: a\n{hunk * 990}*** End Patch".ljust(262_000)
+    return f"*** Begin Patch\n*** Update File: a\n{hunk * 900}*** End Patch".ljust(262_000)
 
 
 def call(tool: str, **arguments: str) -> ToolCall:

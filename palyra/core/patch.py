@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from palyra.core.paths import MAX_PATH_BYTES
 
 MAX_PATCH_BYTES = 262_144
+MAX_LINES = 10_000  # the rules read every patch on the event loop: two microseconds a line
 MAX_FILES = 64
 MAX_HUNKS = 1_000  # of all files; each may look through its whole file
 Op = Literal["context", "remove", "add"]

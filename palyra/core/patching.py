@@ -14,6 +14,7 @@ from palyra.core.file_content import Content
 from palyra.core.patch import (
     MAX_FILES,
     MAX_HUNKS,
+    MAX_LINES,
     MAX_PATCH_BYTES,
     FilePatch,
     Hunk,
@@ -43,20 +44,14 @@ class Plan:
 
 def parse_patch(text: str) -> list[FilePatch]:
     """The files of a patch in either format.  Raises PatchError."""
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_PATCH_BYTES:
-        raise PatchError(1, f"a patch has at most {MAX_PATCH_BYTES} bytes: use several")
-    texts = text.removesuffix("\n").split("\n")
-    if all(line.endswith("\r") for line in texts):  # sent with CR LF as a whole
-        texts = [line.removesuffix("\r") for line in texts]
-    lines = Lines(texts)
-    lines.skip_blank()
-    first = lines.peek()
-    if first is not None and first.rstrip() == BEGIN:
+    lines = _lines(text)
+    first = lines.peek() or ""
+    if first.rstrip() == BEGIN:
         files = parse_sections(lines)
-    elif first is not None and is_header(first):
+    elif is_header(first):
         files = parse_unified(lines)
     else:
-        number = min(lines.number, len(texts))
+        number = min(lines.number, len(lines.texts))
         raise PatchError(number, f"expected `{BEGIN}`, `diff --git …` or `--- …`")
     if not files:
         raise PatchError(lines.number, "the patch names no file")
@@ -66,6 +61,20 @@ def parse_patch(text: str) -> list[FilePatch]:
     if len(hunks) > MAX_HUNKS:
         raise PatchError(hunks[MAX_HUNKS].line, f"a patch has at most {MAX_HUNKS} hunks")
     return files
+
+
+def _lines(text: str) -> Lines:
+    """The lines of a patch that is not too large, at the first that says something."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_PATCH_BYTES:
+        raise PatchError(1, f"a patch has at most {MAX_PATCH_BYTES} bytes: use several")
+    texts = text.removesuffix("\n").split("\n")
+    if len(texts) > MAX_LINES:
+        raise PatchError(MAX_LINES + 1, f"a patch has at most {MAX_LINES} lines: use several")
+    if all(line.endswith("\r") for line in texts):  # sent with CR LF as a whole
+        texts = [line.removesuffix("\r") for line in texts]
+    lines = Lines(texts)
+    lines.skip_blank()
+    return lines
 
 
 def plan_patch(files: Sequence[FilePatch], read: Read) -> Plan:
