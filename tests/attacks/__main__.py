@@ -19,7 +19,7 @@ async def main() -> None:
         with tempfile.TemporaryDirectory() as base:
             tally = await attack(Path(base))
         sys.stdout.write(
-            f"| {name} | {tally.orders} | {tally.effects} | {tally.control} | {tally.unfinished} |"
+            f"| {name} | {tally.orders} | {tally.effects} | {tally.control} | {tally.unfinished} |\n"
         )
 
 

@@ -16,7 +16,7 @@ from tests.core.injection_samples import ATTACKS, BENIGN, DISGUISES, PLAIN_ATTAC
 ROOT = Path(__file__).resolve().parents[2]
 LOCOMO = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
 # Files of this repository that hold attacks, or the fences themselves, on purpose.
-ON_PURPOSE = ("injection", "fence", "attack", "security.md", "0013")
+ON_PURPOSE = ("injection", "fence", "attack", "sample_server", "security.md", "17-fences")
 
 
 @pytest.mark.parametrize(("kind", "text"), ATTACKS, ids=lambda value: ascii(value)[:40])

@@ -166,8 +166,23 @@ BENIGN = [
     f'{{"digest": "{HEX[:64]}", "arguments_sha256": "{HEX[:64]}"}}',
     "eyJpZCI6MTIzNDU2Nzg5LCJuYW1lIjoiYWxpY2UifQ==",
     "a = eyJ.x.y; sk-ant; AKIA; ghp_; xoxb-; hf_hub_download_with_a_long_name_here",
+    "password = getpass.getpass('Password: ')",
+    "password: Optional[str] = None; passwd=password2; PASSWORD=${DB_PASSWORD_1}",
+    "def login(user, password=None, token=token1, secret=config.secret_value2): ...",
+    "password = 'example-password-1' or 'your-password-2' or 'changeme123' or '<password1>'",
+    "pass = 12 of 13; bypass=abc123; compass: north45",
+    "max_tokens=a1b2c3d4e5f6g7h8 next_page_token: CAUQAA9f3b7c21e8d0 publicKeyToken=6595b64144ccf1df",
+    "eos_token='<|end_of_text|>' pad_token: q8w7e6r5t4y3u2i1 tokens=q8w7e6r5t4y3u2i1",
+    "primary_key: q8w7e6r5t4y3u2i1 foreign key = q8w7e6r5t4y3u2i1 sort_key=q8w7e6r5t4y3u2i1",
+    "arn:aws:secretsmanager:eu-west-1:1:secret:prod/db-a1b2c3 AWS::Secret: a9a67ae6c371fcf4",
+    "secret_path=/run/secrets/db1/password2 token: /var/run/token/k8s1/token2x",
+    "api_key: aaaaaaaaaaaaaa1 token = 1.2.3.4.5.6.7.8",
+    "Basic understanding1 of Basic dXNlcjpwYXNz1 and Basic QUJDREVGR0g= is basic",
+    "Cookie: name=value; Set-Cookie: theme=light; Path=/",
+    "https://example.com/?code=7&key=color&sig=none&auth=basic#key=section-two-of-three",
+    "Authorization: Bearer <token> authorization: required Proxy-Authorization=none",
     "short",
-    "[redacted:known]",
+    "[redacted:known] password=[redacted:password] [redacted:token]: a9a67ae6c371fcf4",
     "\ud800 lone surrogate",
 ]
 
@@ -200,6 +215,54 @@ def test_secret_is_found_in_json(name: str, before: str, secret: str, after: str
     assert (True, [before + marked(name) + after]) == (is_changed, decoded["a"])
     assert secret[-8:] not in decoded["b"]
     assert marked(name) in decoded["b"]
+
+
+STRUCTURES: list[tuple[object, object]] = [
+    ({"password": "letmein"}, {"password": "[redacted:password]"}),
+    ({"a": [{"clientSecret": "x y z"}]}, {"a": [{"clientSecret": "[redacted:secret]"}]}),
+    ({"X-Api-Key": "k", "apikey": "k"}, dict.fromkeys(["X-Api-Key", "apikey"], "[redacted:api_key]")),
+    ({"Authorization": "abc", "Cookie": "a=b"},
+     {"Authorization": "[redacted:authorization]", "Cookie": "[redacted:cookie]"}),
+    ({"DB_PWD": 'with "quotes"\\'}, {"DB_PWD": "[redacted:password]"}),
+    ({"credentials": "c", "accessToken": "t"},
+     {"credentials": "[redacted:secret]", "accessToken": "[redacted:token]"}),
+    ({"refresh_token": "\ud800"}, {"refresh_token": "[redacted:token]"}),
+]  # fmt: skip
+PLAIN_STRUCTURES: list[object] = [
+    {"max_tokens": "5", "next_page_token": "abc", "session_id": "ses_1", "token_count": "7"},
+    {"password": "", "secret": "true", "token": "null", "api_key": "$API_KEY", "pwd": "<pwd>"},
+    {"password": "[redacted:password]", "passwords": ["a"], "password_field": "name"},
+    {"password": None, "secret": 7, "token": True, "cookie": {"a": "b"}},
+    {"public_key": "k", "primary_key": "k", "key": "k", "keys": "k", "": "", "monkey": "k"},
+    {"password=": "a", "password!": "b", "k" * 200 + "_password": "c"},
+    ["password", "letmein", "token", ": not a key"],
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), STRUCTURES)
+def test_value_beside_a_key_is_replaced_whole(value: object, expected: object) -> None:
+    """A key that names a secret says enough: whatever string stands beside it goes."""
+    plain = json.dumps(value)
+    for data in (plain, json.dumps(value, indent=1), plain.replace("pass", "PASS")):
+        redacted, is_changed = REDACTOR.redact_bytes(data.encode())
+        assert is_changed
+        assert "[redacted:" in redacted.decode()
+    redacted = REDACTOR.redact_bytes(json.dumps(value).encode())[0]
+    assert expected == json.loads(redacted)
+    assert (redacted, False) == REDACTOR.redact_bytes(redacted)
+
+
+@pytest.mark.parametrize("value", PLAIN_STRUCTURES)
+def test_key_that_names_no_secret_hides_nothing(value: object) -> None:
+    """Counters, cursors, hints, other types and words that only contain one stay."""
+    data = json.dumps(value).encode()
+    assert (data, False) == REDACTOR.redact_bytes(data)
+
+
+def test_bad_string_after_a_key_is_redacted_as_text() -> None:
+    """What is no JSON after all keeps no secret either."""
+    data = b'{"password": "\\x AKIA' + b'IOSFODNN7EXAMPLE"}'
+    assert b"AKIA" not in REDACTOR.redact_bytes(data)[0]
 
 
 @pytest.mark.parametrize("text", BENIGN)
@@ -492,4 +555,6 @@ def test_a_redactor_learns() -> None:
     assert ("[redacted:known] [redacted:known]", True) == redactor.redact_text(text)
     assert b'"[redacted:known]"' == redactor.redact_bytes(b'"second-known-secret"')[0]
     stream = StreamRedactor(redactor)
-    assert "[redacted:known]" == stream.feed("second-known-") + stream.feed("secret") + stream.flush()
+    assert (
+        "[redacted:known]" == stream.feed("second-known-") + stream.feed("secret") + stream.flush()
+    )
