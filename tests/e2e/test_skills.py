@@ -1,6 +1,7 @@
 """Skills in a real daemon: installed, approved, run in the jail, quarantined, restarted."""
 
 import shutil
+import socket
 from collections.abc import Generator
 from pathlib import Path
 
@@ -95,7 +96,7 @@ async def test_a_skill_that_loops_ends_its_call_only(skilled: DaemonProcess) -> 
         await install(client, package(HELLO))
         await wait_for_tool(client, "wasm:loops.count")
         ended = await call(client, "wasm:loops.count")
-        assert ("failed", True) == (ended.status, "timed_out: " in (ended.error or "")), ended
+        assert ("failed", True) == (ended.status, "timed_out: " in ended.output), ended
         assert "hello" == (await call(client, "wasm:words.count")).output
 
 
@@ -114,10 +115,37 @@ async def test_what_was_replaced_on_disk_is_not_run(skilled: DaemonProcess) -> N
         digest = (await client.get_skill("words")).package_sha256
         replace(skilled.home / "skills" / "packages" / f"{digest}.zip")
         ended = await call(client, "wasm:words.count")
-        assert ("failed", True) == (ended.status, "disabled: " in (ended.error or "")), ended
+        assert ("failed", True) == (ended.status, "disabled: " in ended.output), ended
         assert "quarantined" == (await client.get_skill("words")).state
         with pytest.raises(PalyraError, match="not the one that was installed"):
             await client.enable_skill("words")
+
+
+@pytest.fixture
+def untouched() -> Generator[str]:
+    """The address of a server that nobody may contact."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        listener.setblocking(False)  # noqa: FBT003 - its only argument
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+async def test_a_guest_fetches_by_the_rules(skilled: DaemonProcess, untouched: str) -> None:
+    """A granted host with a private address is not contacted; one that is not granted ends it."""
+    asks = bytes(wasmtime.wat2wasm(guests.asks("fetch", f'{{"url":"{untouched}"}}')))
+    capabilities = ["fetch:127.0.0.1"]
+    async with skilled.connect() as client:
+        for version, granted in (("1.3.0", capabilities), ("1.4.0", [])):
+            data = package(asks, version=version, capabilities=capabilities)
+            await client.install_skill(await client.upload_skill(data), grant=granted)
+            await wait_for_tool(client, "wasm:words.count")
+            ended = await call(client, "wasm:words.count")
+            said = '"error"' if granted else "capability_denied: "
+            assert ("succeeded" if granted else "failed", True) == (
+                ended.status, said in ended.output,
+            ), ended  # fmt: skip
+        await client.remove_skill("words")
 
 
 async def test_a_foreign_key_is_refused(skilled: DaemonProcess) -> None:

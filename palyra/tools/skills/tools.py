@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from palyra.core.ports import RunBlocking
 from palyra.core.skill_package import read_module
 from palyra.core.skills import MODULE, SkillRecord, SkillTool, kinds_of, tool_specs
-from palyra.core.tools import ToolCall, ToolFailure, ToolOutput
+from palyra.core.tools import ToolCall, ToolOutput
 from palyra.tools.catalog import AsyncTool, OnOutput, Tool
 from palyra.tools.skills.audit import DAMAGED
 from palyra.tools.skills.doors import Doorkeeper, Doors
@@ -71,5 +71,5 @@ class _Runner:
     async def run(self, call: ToolCall, on_output: OnOutput) -> ToolOutput:
         try:
             return await self._tools.call(self._record, self._tool, call, on_output)
-        except GuestFailure as failure:
-            raise ToolFailure(failure.message) from None
+        except GuestFailure as failure:  # it may repeat what the guest said: a stranger's words
+            return ToolOutput(text=failure.message, is_failure=True, trust="external_untrusted")

@@ -6,7 +6,7 @@ import pytest
 import trio.testing
 
 from palyra.core.skills import SkillRecord
-from palyra.core.tools import ToolCall, ToolFailure, ToolOutput
+from palyra.core.tools import ToolCall, ToolOutput
 from palyra.tools.catalog import Toolbox
 from palyra.tools.skills.audit import DAMAGED
 from palyra.tools.skills.doors import Doors
@@ -68,8 +68,8 @@ async def test_a_replaced_package_is_not_run(autojump_clock: Clock, tmp_path: Pa
         record = await world.install(package(HELLO))
         await call(world, record)
         world.package_file.write_bytes(world.package_file.read_bytes() + b"\0")
-        with pytest.raises(ToolFailure, match=f"disabled: words: {DAMAGED}$"):
-            await call(world, record)
+        failed = await call(world, record)
+        assert (f"disabled: words: {DAMAGED}", True) == (failed.text, failed.is_failure)
         assert 1 == len(world.runtime.ran)
         assert "quarantined" == world.skills.get(OPERATOR, "words").state
 
@@ -95,8 +95,9 @@ async def test_bad_output_is_said_to_be_bad(
     """Whatever it is."""
     async with open_world(tmp_path) as world:
         world.runtime.output = output
-        with pytest.raises(ToolFailure, match=r"^bad_output: "):
-            await call(world, await world.install(package(HELLO)))
+        failed = await call(world, await world.install(package(HELLO)))
+        assert (True, "external_untrusted") == (failed.is_failure, failed.trust)
+        assert failed.text.startswith("bad_output: ")
 
 
 def test_a_result_is_shown_as_text() -> None:
