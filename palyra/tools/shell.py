@@ -118,7 +118,7 @@ class Shell:
             raise ToolFailure(failure.message) from failure
         took_s = trio.current_time() - started_s
         ending = Ending(None, "SIGKILL", limit) if limit else child.ending
-        return render(capture.result(), ending, took_s, child.enforcement)
+        return render(capture.result(), ending, took_s, child)
 
 
 async def attend(child: Child, capture: Capture, watch: DiskWatch) -> str:
@@ -139,16 +139,18 @@ async def attend(child: Child, capture: Capture, watch: DiskWatch) -> str:
     return limit
 
 
-def render(output: Captured, ending: Ending | None, took_s: float, enforcement: str) -> ToolOutput:
+def render(output: Captured, ending: Ending | None, took_s: float, child: Child) -> ToolOutput:
     """What the model reads: the output, and on a line of its own how it ended."""
     text = output.text if not output.text or output.text.endswith("\n") else f"{output.text}\n"
     how = describe_ending(ending)
     note = f"[{how}; {output.total_bytes} bytes of output in {took_s:.1f} s]"
+    if child.restored:
+        note += f"\n[put back, because no program may change it: {', '.join(child.restored)}]"
     return ToolOutput(
         text=text + note,
         is_truncated=output.is_truncated,
         is_failure=ending is None or ending.exit_code != 0,
-        enforcement=enforcement,
+        enforcement=child.enforcement,
     )
 
 

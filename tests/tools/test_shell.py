@@ -152,3 +152,17 @@ async def test_a_link_to_a_script_is_sealed_too(shop: Shop) -> None:
     assert (await shop.run(argv=["sh", "./link.sh"])).text.startswith("real\n")
     inspected = inspect_program(shop.shell.around, call(argv=["sh", "link.sh"]))
     assert {"real.sh"} == inspected.operands.keys()
+
+
+async def test_what_no_mount_can_hold_is_put_back(shop: Shop) -> None:
+    """A link to instructions, and a file that would lead git elsewhere: as before, and told."""
+    (shop.root / "guide.md").write_text("obey", "utf-8")
+    (shop.root / "AGENTS.md").symlink_to("guide.md")
+    (shop.root / "CLAUDE.md").symlink_to("/nowhere/at/all")
+    (shop.root / ".git").mkdir()
+    attack = "rm AGENTS.md && echo evil > AGENTS.md && echo ../evil > .git/commondir"
+    found = await shop.run(command=attack)
+    assert "put back, because no program may change it: AGENTS.md, .git/commondir]" in found.text
+    assert Path("guide.md") == (shop.root / "AGENTS.md").readlink()
+    assert Path("/nowhere/at/all") == (shop.root / "CLAUDE.md").readlink()
+    assert not (shop.root / ".git" / "commondir").exists()

@@ -38,6 +38,7 @@ class Child:
         self.pid = pid
         self.init_pid = 0  # of the jail's first process; 0: there is none yet
         self.enforcement = ""
+        self.restored: tuple[str, ...] = ()  # after the block: what it had changed and must not
         self.group: Group | None = None  # whose limits it is under
         self.stdin = None if pipes.stdin is None else trio.lowlevel.FdStream(pipes.stdin)
         self.stdout: trio.abc.ReceiveStream = trio.lowlevel.FdStream(pipes.stdout)

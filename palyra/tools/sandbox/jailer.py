@@ -13,6 +13,7 @@ from pathlib import Path
 from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.command import Command, Limits, SandboxFailure
 from palyra.tools.sandbox.control_groups import Group, find_control_groups
+from palyra.tools.sandbox.guard import Guarded, look, put_back
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.masks import Mask, Placeholders
 from palyra.tools.sandbox.records import JailRecords
@@ -30,6 +31,9 @@ class Traces:
     """What a jail leaves outside of itself, to be cleared when it is gone."""
 
     placeholders: list[str] = field(default_factory=list)
+    root: str = ""  # of the workspace that can be written
+    guarded: list[Guarded] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)  # paths the command had changed and must not
     group: Group | None = None
     record: Path | None = None
 
@@ -72,6 +76,7 @@ class Jailer:
         masks: list[Mask] = []
         traces = Traces()
         if root is not None and command.is_writable:
+            traces.root, traces.guarded = str(root), look(str(root))
             masks, traces.placeholders = self._placeholders.take(str(root))
         try:
             pid, pipes = spawn(
@@ -98,7 +103,8 @@ class Jailer:
             traces.record = self._records.write(pids, group, traces.placeholders)
 
     def clear(self, traces: Traces) -> None:
-        """Remove what the jail left, once it is gone."""
+        """Remove what the jail left, once it is gone; `traces.restored` says what was amiss."""
+        traces.restored = put_back(traces.root, traces.guarded)
         self._placeholders.leave(traces.placeholders)
         if traces.group is not None:
             traces.group.remove()

@@ -9,6 +9,7 @@ All functions block.
 """
 
 import os
+import pathlib
 import stat
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
@@ -66,7 +67,9 @@ def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
         masks += (_below(root, f".git/{name}", "no-folder", held) for name in GIT_FOLDERS)
     known = {mask.path for mask in masks}
     masks += (mask for mask in _present(root) if mask.path not in known)
-    return masks
+    return [
+        mask for mask in masks if not pathlib.Path(f"{root}/{mask.path}").is_symlink()
+    ]  # see `guard`
 
 
 def _top(root: str, name: str, absent: Kind, held: Container[str]) -> Mask:

@@ -84,6 +84,7 @@ class Sandbox:
                     await child.end()
                 finally:
                     await self._thread.call(self._jailer.clear, traces)
+                    child.restored = tuple(traces.restored)
 
     async def _prepare(self, child: Child, command: Command, traces: Traces) -> None:
         """Wait until the jail stands, limit it as a whole, and let the command begin."""

@@ -4,6 +4,7 @@ Every attempt is made twice by the same program: as a plain child of the test, w
 through, and in a jail, where it must not.
 """
 
+import fcntl
 import json
 import os
 import socket
@@ -145,6 +146,8 @@ def _lay_out(root: Path, stack: ExitStack) -> dict[str, Any]:
         listener.bind(address)
         if kind == socket.SOCK_STREAM:
             listener.listen()
+    descriptor = fcntl.fcntl(0, fcntl.F_DUPFD, 60)  # a number that a jail could have, too
+    stack.callback(os.close, descriptor)
     victim = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env={"VICTIM_SECRET": "1"})
     stack.callback(victim.wait)
     stack.callback(victim.kill)
@@ -154,38 +157,33 @@ def _lay_out(root: Path, stack: ExitStack) -> dict[str, Any]:
         "workspace": str(workspace), "data": str(root / "data/journal"),
         "ssh": str(root / "home/.ssh/id"), "foreign": str(foreign),
         "port": loopback.getsockname()[1], "abstract": abstract, "victim": victim.pid,
-        "descriptor": 77, "numbers": NUMBERS,
+        "descriptor": descriptor, "numbers": NUMBERS,
     }  # fmt: skip
 
 
 async def _try_inside(where: dict[str, Any]) -> dict[str, str]:
     workspace = Path(where["workspace"])
     os.environ["PALYRA_TEST_SECRET"] = "1"
-    os.dup2(0, where["descriptor"], inheritable=True)
+    os.set_inheritable(where["descriptor"], True)  # noqa: FBT003 - as it is called
     try:
         async with open_sandbox() as sandbox:
             command = python(PROGRAM, json.dumps(where), workspace=workspace, is_writable=True)
             found: dict[str, str] = await run_json(sandbox, command)
             return found
     finally:
-        os.close(where["descriptor"])
         del os.environ["PALYRA_TEST_SECRET"]
 
 
 def _try_outside(where: dict[str, Any]) -> dict[str, str]:
     """The control: a plain child, in a mount namespace of its own where that is possible."""
     apart = ["unshare", "--mount"] if os.geteuid() == 0 else []
-    os.dup2(0, where["descriptor"])
-    try:
-        done = subprocess.run(
-            [*apart, str(PYTHON), "-I", "-S", "-B", "-c", PROGRAM, json.dumps(where)],
-            capture_output=True,
-            check=True,
-            env={**os.environ, "PALYRA_TEST_SECRET": "1"},
-            pass_fds=[where["descriptor"]],
-            text=True,
-        )
-    finally:
-        os.close(where["descriptor"])
+    done = subprocess.run(
+        [*apart, str(PYTHON), "-I", "-S", "-B", "-c", PROGRAM, json.dumps(where)],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PALYRA_TEST_SECRET": "1"},
+        pass_fds=[where["descriptor"]],
+        text=True,
+    )
     found: dict[str, str] = json.loads(done.stdout)
     return found

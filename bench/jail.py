@@ -1,0 +1,136 @@
+"""What a jail costs over a plain child: start to exit of /bin/true, one after another.
+
+Prints one JSON line, medians in milliseconds.  `plain` is the same program started by the same
+means without walls; `setuid` is that with another user, which a daemon that is root needs;
+`bubblewrap` is its own start with the same namespaces and nothing else.  `jail` has no workspace,
+`read` and `write` have one, the latter with its masks.  `over_plain` are differences within a round,
+their median.  `self_test` is the proof of all walls.
+"""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from palyra.actors.blocking import DedicatedThread, run_sync
+from palyra.tools.sandbox.command import Command
+from palyra.tools.sandbox.jailer import JAIL_UID
+from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.sandbox.self_test import prove_walls
+
+ROUNDS = 60
+TRUE = "/bin/true"
+NAMESPACES = (
+    "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+    "--disable-userns", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc",
+)  # fmt: skip
+
+
+async def plain(thread: DedicatedThread, argv: tuple[str, ...], uid: int | None) -> None:
+    """A child without walls, started in the same thread."""
+    groups = None if uid is None else list[int]()
+    await thread.call(
+        partial(subprocess.run, argv, check=True, user=uid, group=uid, extra_groups=groups)
+    )
+
+
+async def jailed(sandbox: Sandbox, command: Command) -> None:
+    """The same in a jail."""
+    async with sandbox.open(command) as child:
+        ending = await child.wait()
+    assert ending.exit_code == 0
+
+
+async def prove(sandbox: Sandbox) -> None:
+    """The self-test."""
+    assert not await prove_walls(sandbox, run_sync)
+
+
+async def took_ms(work: Callable[[], Awaitable[None]]) -> float:
+    """Of one piece of work."""
+    began = time.perf_counter()
+    await work()
+    return (time.perf_counter() - began) * 1e3
+
+
+async def measure(workspace: Path) -> dict[str, object]:
+    thread = DedicatedThread("sandbox")
+    sandbox = Sandbox(thread)
+    uid = JAIL_UID if os.geteuid() == 0 else None
+    command = Command(argv=(TRUE,))
+    within = Command(argv=(TRUE,), workspace=workspace, cwd=str(workspace))
+    writing = Command(argv=(TRUE,), workspace=workspace, cwd=str(workspace), is_writable=True)
+    bwrap = shutil.which("bwrap") or "bwrap"
+    works: dict[str, Callable[[], Awaitable[None]]] = {
+        "plain": partial(plain, thread, (TRUE,), None),
+        "setuid": partial(plain, thread, (TRUE,), uid),
+        "bubblewrap": partial(plain, thread, (bwrap, *NAMESPACES, "--", TRUE), uid),
+        "jail": partial(jailed, sandbox, command),
+        "read": partial(jailed, sandbox, within),
+        "write": partial(jailed, sandbox, writing),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(ROUNDS + 2):
+        for name, work in works.items():
+            found = await took_ms(work)
+            if number >= 2:  # the first ones make mounts and read programs
+                taken[name].append(found)
+    proofs = [await took_ms(partial(prove, sandbox)) for _ in range(5)]
+    thread.close()
+    over = {
+        name: [jail - bare for jail, bare in zip(taken[name], taken["plain"], strict=True)]
+        for name in ("jail", "read", "write")
+    }
+    return {
+        "walls": sandbox.enforcement,
+        "median_ms": {name: middle(values) for name, values in taken.items()},
+        "over_plain_ms": {name: middle(values) for name, values in over.items()},
+        "times_bubblewrap": round(
+            statistics.median(taken["write"]) / statistics.median(taken["bubblewrap"]), 2
+        ),
+        "self_test_ms": middle(proofs),
+    }
+
+
+def middle(values: list[float]) -> float:
+    return round(statistics.median(values), 1)
+
+
+def calibrate() -> float:
+    """Milliseconds for a fixed piece of pure Python: how fast this machine is right now."""
+    found = []
+    for _ in range(5):
+        began, total = time.perf_counter(), 0
+        for number in range(2_000_000):
+            total += number
+        found.append((time.perf_counter() - began) * 1e3)
+    return middle(found)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="palyra-bench-") as name:
+        figures = trio.run(measure, Path(name))
+    print(
+        json.dumps(
+            {
+                "bench": "jail",
+                **figures,
+                "rounds": ROUNDS,
+                "calibration_ms": calibrate(),
+                "python": platform.python_version(),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

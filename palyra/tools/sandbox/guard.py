@@ -1,0 +1,80 @@
+"""What no mount can lie on, looked at before and after: links at the top, and git's `commondir`.
+
+A mount on a link lands where the link leads, so a link can only be put back.  `.git/commondir` must
+not be there at all: it tells git to take its configuration from elsewhere, and an empty one, to be
+mounted on, would break the repository.
+
+All functions block.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from palyra.tools.sandbox.masks import FILES, FOLDERS
+
+COMMON_DIR = ".git/commondir"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """One path, and what it was."""
+
+    path: str  # relative to the workspace
+    target: str | None  # of the link; None: nothing was there
+
+
+def look(root: str) -> list[Guarded]:
+    """What must be the same afterwards."""
+    found = [Guarded(name, _read_link(f"{root}/{name}")) for name in (*FILES, *FOLDERS)]
+    links = [each for each in found if each.target is not None]
+    has_repository = os.path.isdir(f"{root}/.git") and not os.path.lexists(f"{root}/{COMMON_DIR}")  # noqa: PTH112 - as text
+    return [*links, Guarded(COMMON_DIR, None)] if has_repository else links
+
+
+def put_back(root: str, before: Iterable[Guarded]) -> list[str]:
+    """Make it as it was; the paths that were not."""
+    changed: list[str] = []
+    for each in before:
+        with suppress(OSError):
+            changed += _put_back(root, each)
+    return changed
+
+
+def _put_back(root: str, each: Guarded) -> Iterator[str]:
+    folder, _, name = each.path.rpartition("/")
+    fd = os.open(f"{root}/{folder}", _FOLDER)
+    try:
+        now = _find(fd, name)
+        if now is None and each.target is None:
+            return
+        if now is not None and stat.S_ISLNK(now) and os.readlink(name, dir_fd=fd) == each.target:
+            return
+        if now is not None:
+            _take_away(fd, name)
+        if each.target is not None:
+            os.symlink(each.target, name, dir_fd=fd)
+        yield each.path
+    finally:
+        os.close(fd)
+
+
+def _take_away(fd: int, name: str) -> None:
+    """Out of its place, but not lost."""
+    with suppress(FileNotFoundError):
+        os.rename(name, f"{name}.set-aside-{os.urandom(4).hex()}", src_dir_fd=fd, dst_dir_fd=fd)
+
+
+def _find(fd: int, name: str) -> int | None:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+    return None
+
+
+def _read_link(path: str) -> str | None:
+    with suppress(OSError):
+        return os.readlink(path)  # noqa: PTH115 - as text
+    return None
