@@ -243,7 +243,7 @@ PLAIN_STRUCTURES: list[object] = [
 def test_value_beside_a_key_is_replaced_whole(value: object, expected: object) -> None:
     """A key that names a secret says enough: whatever string stands beside it goes."""
     plain = json.dumps(value)
-    for data in (plain, json.dumps(value, indent=1), plain.replace("pass", "PASS")):
+    for data in (plain, json.dumps(value, indent=1), plain.replace(": ", " :\t")):
         redacted, is_changed = REDACTOR.redact_bytes(data.encode())
         assert is_changed
         assert "[redacted:" in redacted.decode()
@@ -456,6 +456,14 @@ def test_split_secret_never_leaves(name: str, before: str, secret: str, after: s
     assert expected == "".join(stream(list(text)))
     for cut in range(len(text)):
         assert expected == "".join(stream([text[:cut], text[cut:]]))
+
+
+def test_doubt_never_begins_inside_a_character() -> None:
+    """What is held back begins with a whole character, whatever its bytes are."""
+    for before in ("ü", "\U0001f600", "日本"):
+        streaming = StreamRedactor(REDACTOR)
+        passed = streaming.feed(f"{before}hvs.") + streaming.feed(MIXED[:24]) + streaming.flush()
+        assert before + marked("vault") == passed
 
 
 def test_prose_is_hardly_held_back() -> None:
