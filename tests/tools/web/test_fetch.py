@@ -185,6 +185,20 @@ async def test_a_body_without_end_is_cut(internet: Internet) -> None:
     assert (await a_web(internet).fetch(get("http://e.example/"))).is_truncated
 
 
+async def test_a_body_that_inflates_to_nothing_is_cut(internet: Internet) -> None:
+    """Empty blocks without end never reach the cap of what is decoded; what is read has one too."""
+
+    async def serve(stream: trio.abc.Stream, _request: bytes) -> None:
+        head = b"HTTP/1.1 200 X\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\n\r\n"
+        await stream.send_all(head + gzip.compress(b"")[:10])
+        while True:
+            await stream.send_all(b"\x00\x00\x00\xff\xff" * 10_000)
+
+    internet.serve = serve
+    with trio.fail_after(DEADLINE_S / 2):
+        assert (await a_web(internet).fetch(get("http://e.example/"))).is_truncated
+
+
 # --- when it ends ----------------------------------------------------------------------------------
 
 

@@ -86,13 +86,24 @@ async def test_a_body_goes_along(internet: Internet) -> None:
         assert b"12345" in internet.requests[-1]
 
 
-async def test_a_second_request_goes_nowhere(internet: Internet) -> None:
-    """Not on the connection of the first, which was granted for one host."""
+async def test_a_second_request_goes_nowhere(internet: Internet, autojump_clock: MockClock) -> None:
+    """The connection was granted for the first one: at once or after the answer, nobody hears it."""
+    heard: list[bytes] = []
+
+    async def listen(stream: trio.abc.Stream, _request: bytes) -> None:
+        await stream.send_all(a_page(b"hello"))
+        with trio.move_on_after(1):
+            heard.append(bytes(await stream.receive_some()))
+
+    internet.serve = listen
+    one = b"GET http://e.example/%d HTTP/1.1\r\nHost: x\r\n\r\n"
     async with a_command(internet, "e.example") as command:
-        one = b"GET http://e.example/%d HTTP/1.1\r\nHost: x\r\n\r\n"
-        answer = await command.say(one % 1 + one % 2)
-    assert 1 == answer.count(b"hello")
+        await command.stream.send_all(one % 1 + one % 2)
+        assert (await command.stream.receive_some()).endswith(b"hello")
+        await command.stream.send_all(one % 3)
+        assert b"" == await command.read_all()
     assert [b"GET /1 HTTP/1.1"] == [request.split(b"\r\n")[0] for request in internet.requests]
+    assert [] == heard
 
 
 # --- tunnels ---------------------------------------------------------------------------------------
@@ -171,6 +182,16 @@ async def test_an_opened_host_must_be_granted_too(internet: Internet) -> None:
         assert (await command.say(line)).startswith(b"HTTP/1.1 403 ")
     async with a_command(internet, "inside.example:8080", rules=rules) as command:
         assert (await command.say(line)).endswith(b"hello")
+
+
+async def test_a_granted_port_must_be_allowed_too(internet: Internet) -> None:
+    """A grant is for a host; ports are the configuration's."""
+    line = b"CONNECT e.example:22 HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with a_command(internet, "e.example:22") as command:
+        answer = await command.say(line)
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert b"fetch.ports" in answer
+    assert ([], []) == (internet.resolved, internet.contacted)
 
 
 @pytest.mark.parametrize(

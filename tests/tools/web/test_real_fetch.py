@@ -157,13 +157,12 @@ head = (
     f"content-length: {len(bomb)}\\r\\n\\r\\n"
 ).encode()
 
-def rss():
-    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+small = b"HTTP/1.1 200 X\\r\\ncontent-type: text/plain\\r\\ncontent-length: 1\\r\\n\\r\\nx"
 
 async def serve(stream):
-    await stream.receive_some()
+    asked = await stream.receive_some()
     try:
-        await stream.send_all(head + bomb)
+        await stream.send_all(head + bomb if b"/bomb" in asked else small)
     except trio.BrokenResourceError:
         pass
 
@@ -173,10 +172,10 @@ async def main():
         port = listeners[0].socket.getsockname()[1]
         rules = ReachRules(opened=parse_opened([f"localhost:{port}"]))
         web = Web(Dialler(rules), run_sync, find_secret=partial(run_sync, str))
-        await web.fetch(get(f"http://localhost:{port}/"))
+        await web.fetch(get(f"http://localhost:{port}/"))  # what a first request loads, counts not
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(10):
-            output = await web.fetch(get(f"http://localhost:{port}/"))
+            output = await web.fetch(get(f"http://localhost:{port}/bomb"))
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         whole = 0
         if sys.argv[1:] == ["control"]:
