@@ -240,6 +240,7 @@ class Daemon:
             version=__version__,
             state=lambda: self.state,
             is_writable=lambda: self.journal.is_writable,
+            problems=self._problems,
             authenticate=self.services.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
             asyncapi=lambda: self._asyncapi(edge),

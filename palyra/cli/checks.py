@@ -19,6 +19,8 @@ from palyra.cli.exits import Stop
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, talk
 from palyra.config import Config
+from palyra.core.redact import Redactor
+from palyra.core.secret_rules import RULES
 from palyra.errors import PalyraError
 from palyra.net.discovery import find_discovery, find_home
 
@@ -28,6 +30,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 OPENAT2 = 437  # the same number on every architecture
 AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
+BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +158,19 @@ def check_openat2(_options: Options) -> Check:
     return Check(name="openat2", verdict="ok", detail="paths cannot escape the workspace")
 
 
+def check_sandbox(_options: Options) -> Check:
+    """Whether what programs are run behind is installed; whether it holds, the daemon proves."""
+    found = shutil.which("bwrap", path=BUBBLEWRAP_FOLDERS)
+    if found is None:
+        return Check(
+            name="sandbox",
+            verdict="warn",
+            detail="bubblewrap is not installed: no shell, no skills",
+            remedy="apt install bubblewrap",
+        )
+    return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon proves the walls")
+
+
 def check_port(options: Options) -> Check:
     """Whether the configured port is free, or taken by our own daemon."""
     try:
@@ -234,6 +250,19 @@ def check_secrets(options: Options) -> Check:
     return Check(name="secrets", verdict="ok", detail=f"{kept} in the vault")
 
 
+def check_redaction(_options: Options) -> Check:
+    """Whether the rules find a secret that is planted, and how many rules there are."""
+    found, _ = Redactor([]).redact_text(f"password=c4nary-{sys.version_info[0]}")
+    if "[redacted:password]" not in found:
+        return Check(
+            name="redaction",
+            verdict="fail",
+            detail="a planted secret was not found",
+            remedy="install google-re2 anew",
+        )
+    return Check(name="redaction", verdict="ok", detail=f"{len(RULES)} rules find secrets")
+
+
 def _look_for_secrets(config: Config) -> int:
     """How many the vault holds.  Raises PalyraError for one that cannot be found.
 
@@ -255,8 +284,10 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_home,
     check_disk,
     check_openat2,
+    check_sandbox,
     check_port,
     check_daemon,
     check_journal,
     check_secrets,
+    check_redaction,
 )

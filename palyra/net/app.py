@@ -65,14 +65,20 @@ class Pages:
         return _respond(page)
 
     async def readyz(self) -> Response:
-        """200 when ready and the journal takes writes."""
+        """200 when ready and the journal takes writes.
+
+        How many problems there are beside that stands on a second line, without their words: they
+        may name paths, and this page is open.
+        """
         state = self._sources.state()
         if state != "ready":
             return _respond(f"not ready: {state}\n", HTTPStatus.SERVICE_UNAVAILABLE)
         if not self._sources.is_writable():
             text = "not ready: the journal cannot be written\n"
             return _respond(text, HTTPStatus.SERVICE_UNAVAILABLE)
-        return _respond("ready\n")
+        count = len(self._sources.problems())
+        more = f"{count} problem(s); `palyra doctor` says which\n" if count else ""
+        return _respond(f"ready\n{more}")
 
     async def metrics(self) -> Response:
         caller = await self._authorize()

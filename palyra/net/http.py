@@ -34,6 +34,7 @@ class HttpSources:
     names: Callable[[], Names]
     asyncapi: Callable[[], bytes]
     metrics: Sequence[Source] = field(default=())
+    problems: Callable[[], Sequence[str]] = tuple  # what somebody has to mend, in words
 
 
 class LateHttp:

@@ -44,6 +44,7 @@ class Daemon:
     state: State = "ready"
     is_writable: bool = True
     readings: list[Reading] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     async def authenticate(self, token: str) -> Caller:
         await trio.lowlevel.checkpoint()
@@ -65,6 +66,7 @@ class Daemon:
                 lambda: read_tree(TREE),
                 lambda: self.readings,
             ),
+            problems=lambda: self.problems,
         )
         return LateHttp(sources)
 
@@ -127,6 +129,13 @@ async def test_not_ready_when_the_journal_cannot_be_written() -> None:
         assert 503 == (await get(running, "/readyz")).status
         daemon.is_writable = True
         assert 200 == (await get(running, "/readyz")).status
+
+
+async def test_problems_are_counted_and_not_told() -> None:
+    """Who has no token learns that something is to be mended, and where to ask, not what."""
+    async with serving(Daemon(problems=["the jail leaks: a keyring"])) as running:
+        answer = await get(running, "/readyz")
+    assert (200, b"ready\n1 problem(s); `palyra doctor` says which\n") == _said(answer)
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/v1/asyncapi.json"])
