@@ -7,6 +7,8 @@ import pytest
 
 from palyra.cli import checks
 from palyra.cli.shell import Options
+from palyra.core.redact import Redactor
+from palyra.core.secret_rules import RULES
 from tests.cli.command import palyra
 from tests.net.fake_daemon import fake_daemon
 
@@ -185,3 +187,11 @@ async def test_schema_needs_no_daemon(kind: str) -> None:
     assert 0 == printed.code
     assert "run.start" in printed.out
     assert isinstance(printed.json, dict)
+
+
+def test_redaction_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules find a planted secret, and are counted; rules that find nothing are a failure."""
+    options = Options(home=None)
+    assert f"{len(RULES)} rules find secrets" == find(options, "redaction").detail
+    monkeypatch.setattr(Redactor, "redact_text", lambda _self, text: (text, False))
+    assert "fail" == find(options, "redaction").verdict
