@@ -28,6 +28,7 @@ from palyra.actors.files import Files
 from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
 from palyra.actors.grants import Grants
+from palyra.actors.histories import Histories
 from palyra.actors.loop_lag import LoopLag
 from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
@@ -170,6 +171,7 @@ class Daemon:
             ),
             approvals=approvals,
             grants=grants,
+            histories=Histories(self.journal, config.runs.history_tokens),
             directory=self.directory,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),

@@ -67,6 +67,9 @@ class Runs(Section, frozen=True, kw_only=True):
     approval_ms: Annotated[_Millis, _doc("How long a person has to answer.")] = 900_000
     max_turns: Annotated[_Count, _doc("Model turns of one run.")] = 256
     max_open: Annotated[_Count, _doc("Open runs at once.")] = 10_000
+    history_tokens: Annotated[
+        _CountOrNone, _doc("How much of a session's earlier runs the model is shown; 0: nothing.")
+    ] = 32_000
     queue_cap: Annotated[_Count, _doc("Messages that may wait in one session.")] = 20
     debounce_ms: Annotated[
         _Pause, _doc("How long a collected run waits for one more message; 0: not at all.")

@@ -9,6 +9,7 @@ from palyra.actors.channels import Channels
 from palyra.actors.directory import Directory
 from palyra.actors.gate import Gate
 from palyra.actors.grants import Grants
+from palyra.actors.histories import Histories
 from palyra.actors.hub import HubHandle
 from palyra.actors.journal import JournalHandle
 from palyra.core.ids import NewId
@@ -31,6 +32,7 @@ class Office:
     channels: Channels
     approvals: Approvals
     grants: Grants
+    histories: Histories
     directory: Directory
     redactor: Redactor
     fence_key: bytes  # of the nonces round what tools returned

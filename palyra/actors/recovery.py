@@ -13,7 +13,7 @@ import structlog
 import trio
 
 from palyra.actors.office import Office
-from palyra.actors.resume import Recovered, read_run
+from palyra.actors.recovered import Recovered, read_run
 from palyra.core.ports import JournalStore
 from palyra.core.records import RunRecord, SessionRecord
 from palyra.errors import InvariantBroken

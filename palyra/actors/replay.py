@@ -13,7 +13,7 @@ from palyra.actors.office import Office
 from palyra.core.agents import lost_agent
 from palyra.core.answer import find_flaw
 from palyra.core.context import assemble
-from palyra.core.events import RunAccepted
+from palyra.core.events import RunAccepted, RunStarted
 from palyra.core.replay import Replay
 from palyra.core.replay_report import ReplayReport
 from palyra.core.run_steps import Setting
@@ -41,7 +41,7 @@ class Replayer:
         async with self._turn:
             rows = await self._read(run_id)
             accepted = msgspec.json.decode(rows[0].data, type=RunAccepted)
-            now = await self._setting(accepted) if strict else self._office.setting
+            now = await self._setting(accepted, rows) if strict else self._office.setting
             run_blocking = self._office.run_blocking
             under_way = await run_blocking(partial(Replay, rows, now, strict=strict))
             while await run_blocking(under_way.advance, STEPS):
@@ -67,17 +67,22 @@ class Replayer:
                 )
         return rows
 
-    async def _setting(self, accepted: RunAccepted) -> Setting:
+    async def _setting(self, accepted: RunAccepted, rows: list[TapeRow]) -> Setting:
         """What a run of that agent, as it was then, and that model would be given now."""
         office = self._office
         name, version = accepted.agent, accepted.agent_version
         agent = await office.agents.find_version(name, version) or lost_agent(name, version)
         prefix, key = office.agents.prefix(agent), office.fence_key
         model = office.models.get(accepted.model)
+        started = (row.data for row in rows if row.kind == RunStarted.KIND)
+        began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)
+        history = await office.histories.repeat(began.history if began is not None else ())
         return msgspec.structs.replace(
             office.setting,
             prepare=partial(office.gate.alone().prepare, prefix=prefix),
-            assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, key),
+            assemble=lambda run, turn, attempt: assemble(
+                run, prefix, turn, attempt, key, history=history
+            ),
             judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
             provider=model.provider if model is not None else "",
         )

@@ -32,6 +32,7 @@ from palyra.core.approvals import first_outcome, pending_record, resolved_record
 from palyra.core.commands import Resolved
 from palyra.core.context import assemble
 from palyra.core.grants import grant_record
+from palyra.core.history import NO_HISTORY, History
 from palyra.core.journal import Change
 from palyra.core.records import AgentRecord, ApprovalRecord, Record
 from palyra.core.run import decide
@@ -86,9 +87,10 @@ async def run_actor(
     task_status.started()
     try:
         agent, obstacle = await _find_agent(handle, office)
-        actor = _RunActor(handle, office, agent)
+        history, first = await _find_history(handle, office, obstacle or first)
+        actor = _RunActor(handle, office, agent, history)
         with handle.inbox.receiver() as messages:
-            await actor.live(messages, obstacle or first)
+            await actor.live(messages, first)
     except* (Unavailable, ActorGone) as gone:
         # Not a crash: without the journal a run can only wait; its session resumes it.
         log.warning("a run lost its journal", run_id=handle.run_id, reason=str(gone.exceptions[0]))
@@ -108,6 +110,23 @@ async def _find_agent(handle: RunHandle, office: Office) -> tuple[AgentRecord, C
     return agent, None
 
 
+async def _find_history(
+    handle: RunHandle, office: Office, first: Begin | Resume | Cancel
+) -> tuple[History, Begin | Resume | Cancel]:
+    """What the model is shown of the session before; a run that begins notes it on its tape."""
+    if isinstance(first, Cancel) or (isinstance(first, Begin) and not handle.has_past):
+        return NO_HISTORY, first
+    if isinstance(first, Resume):
+        return await office.histories.repeat(handle.run.history), first
+    history = await office.histories.find(handle.run)
+    return history, msgspec.structs.replace(
+        first,
+        history=history.run_ids,
+        history_is_cut=history.is_cut,
+        is_tainted=history.is_tainted,
+    )
+
+
 @dataclass(slots=True)
 class _RunActor:
     """The private state of one incarnation; touched by its own task only."""
@@ -115,6 +134,7 @@ class _RunActor:
     handle: RunHandle
     office: Office
     agent: InitVar[AgentRecord]
+    history: InitVar[History]
     setting: Setting = field(init=False)
     nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
     desk: trio.Nursery = field(init=False)  # prompts and watched commits: they live to the end
@@ -124,7 +144,7 @@ class _RunActor:
     late: list[Message] = field(default_factory=list)  # came in one batch with the cancel
     wall_left_s: float | None = None  # while the clock stands still for a person
 
-    def __post_init__(self, agent: AgentRecord) -> None:
+    def __post_init__(self, agent: AgentRecord, history: History) -> None:
         run, office = self.handle.run, self.office
         prefix = office.agents.prefix(agent)
         key = office.fence_key
@@ -135,7 +155,9 @@ class _RunActor:
             office.setting,
             prepare=self.operands.prepare,
             is_stale=self.operands.is_stale,
-            assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, key),
+            assemble=lambda run, turn, attempt: assemble(
+                run, prefix, turn, attempt, key, history=history
+            ),
             judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
             provider="" if model is None else model.provider,
         )

@@ -49,6 +49,7 @@ class RunHandle:
         "approved",
         "ending",
         "granted",
+        "has_past",
         "inbox",
         "is_recovering",
         "is_settled",
@@ -73,6 +74,7 @@ class RunHandle:
         self.prompts = {prompt.approval_id: prompt for prompt in prompts}  # open on the tape
         self.approved: dict[str, ApprovalRecord] = {}  # calls may still start on them
         self.granted: dict[str, GrantRecord] = {}  # made by answers that are being committed
+        self.has_past = True  # there may be earlier runs in its session
         self.is_recovering = is_recovering
         self.is_settled = False  # the terminal event is committed
         self.is_void = False  # its acceptance was never committed: there is no such run

@@ -205,6 +205,7 @@ class _SessionActor:
             inherited=tuple(branch.events()) if branch is not None else (),
         )
         run = RunHandle(step.run)
+        run.has_past, handle.has_past = handle.has_past, True
         self.office.directory.runs[run.run_id] = run
         position = None
         if disposition != "started":

@@ -11,8 +11,8 @@ import msgspec
 
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Mailbox
+from palyra.actors.recovered import Recovered
 from palyra.actors.reply import Reply
-from palyra.actors.resume import Recovered
 from palyra.actors.run_handle import RunHandle, Taken
 from palyra.core.access import Caller
 from palyra.core.commands import ChangeQueue, Queue, ReceiptKey, Started, StartRun
@@ -98,11 +98,14 @@ Message = Submit | Adopt | Withdraw | Tell | Ended | Amend | Rearrange
 class SessionHandle:
     """A session that has an actor."""
 
-    __slots__ = ("active", "beside", "holds_until_s", "inbox", "left", "record", "waiting")
+    __slots__ = (
+        "active", "beside", "has_past", "holds_until_s", "inbox", "left", "record", "waiting",
+    )  # fmt: skip
 
-    def __init__(self, record: SessionRecord) -> None:
+    def __init__(self, record: SessionRecord, *, has_past: bool = True) -> None:
         self.inbox: Mailbox[Message] = Mailbox(record.session_id, INBOX_CAPACITY)
         self.record = record
+        self.has_past = has_past  # there may be runs in it already
         self.left = record.waiting  # by the last life, to be adopted
         self.active: RunHandle | None = None  # the foreground run under way
         self.waiting: deque[RunHandle] = deque()  # without an actor

@@ -16,7 +16,8 @@ import trio
 from palyra.actors.child import ChildSpec
 from palyra.actors.dynamic import DynamicSupervisor
 from palyra.actors.office import Office
-from palyra.actors.resume import Recovered, first_input, resume_run
+from palyra.actors.recovered import Recovered
+from palyra.actors.resume import first_input, resume_run
 from palyra.actors.run import run_actor
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session_handle import SessionHandle

@@ -9,7 +9,7 @@ import trio
 from palyra.actors.child import ChildSpec
 from palyra.actors.dynamic import DynamicSupervisor
 from palyra.actors.office import Office
-from palyra.actors.resume import Recovered
+from palyra.actors.recovered import Recovered
 from palyra.actors.session import session_actor
 from palyra.actors.session_handle import Adopt, SessionHandle
 from palyra.core.access import Caller
@@ -46,7 +46,7 @@ class Sessions:
         if command.channel is not None:
             return await self._reach_conversation(caller, command)
         if key is None:
-            return self._live(self._new_record(caller, None))
+            return self._live(self._new_record(caller, None), has_past=False)
         self._check_key(key)
         return await self._reach_key(caller, key)
 
@@ -66,7 +66,8 @@ class Sessions:
         )
         # Somebody else may have made it while we looked: whoever is in the directory wins.
         live = self._office.directory.keys.get((caller.principal, key))
-        return live or self._live(found or self._new_record(caller, key))
+        record = found or self._new_record(caller, key)
+        return live or self._live(record, has_past=found is not None)
 
     async def _reach_conversation(self, caller: Caller, command: StartRun) -> SessionHandle:
         new = msgspec.structs.replace(
@@ -85,7 +86,9 @@ class Sessions:
                 lambda store: store.find_conversation(*place),
                 lambda record: record.place == place,
             )
-            live = directory.find_conversation(place) or self._live(found or new)
+            live = directory.find_conversation(place) or self._live(
+                found or new, has_past=found is not None
+            )
         return live
 
     async def _look_up(
@@ -113,12 +116,12 @@ class Sessions:
             updated_ms=now_ms,
         )
 
-    def _live(self, record: SessionRecord) -> SessionHandle:
+    def _live(self, record: SessionRecord, *, has_past: bool = True) -> SessionHandle:
         """The session's actor; starts one when there is none."""
         directory = self._office.directory
         handle = directory.sessions.get(record.session_id)
         if handle is None:
-            handle = SessionHandle(record)
+            handle = SessionHandle(record, has_past=has_past)
             start = partial(session_actor, handle, self._office, self._work)
             self._work.spawn_child(
                 ChildSpec(

@@ -3,8 +3,8 @@
 Deterministic: the same run and agent give the same request, byte for byte, and the stable prefix
 (instructions and tools) does not change between turns, so a provider's prompt cache hits.
 What tools returned stands between fences (`core.fence`), in this run's conversation and in one it
-inherited.  References, memory, session history and the budget that drops layers are not here yet;
-nothing is dropped.
+inherited.  What was said in the session before comes in front (`core.history`), under a budget of
+its own.  References, memory and one budget for all layers are not here yet.
 """
 
 import hashlib
@@ -15,12 +15,13 @@ import msgspec
 
 from palyra.core.events import ContextAssembled
 from palyra.core.fence import FENCE_NOTE, fence, make_nonce
+from palyra.core.history import NO_HISTORY, History
 from palyra.core.prompt import (
-    AssistantMessage,
     GuidanceMessage,
     Message,
     ModelRequest,
     ToolMessage,
+    message_tokens,
 )
 from palyra.core.records import AgentRecord
 from palyra.core.run_state import Run, transcript_with_results
@@ -64,7 +65,13 @@ def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
 
 
 def assemble(
-    run: Run, prefix: Prefix, turn: int, attempt: int, fence_key: bytes
+    run: Run,
+    prefix: Prefix,
+    turn: int,
+    attempt: int,
+    fence_key: bytes,
+    *,
+    history: History = NO_HISTORY,
 ) -> tuple[ContextAssembled, ModelRequest]:
     """The request of one turn and the event that explains it.
 
@@ -76,11 +83,13 @@ def assemble(
     messages = _fenced(said, run.run_id, fence_key)
     if run.continues(attempt):
         messages = (*messages, CONTINUE)
-    tokens = sum(_message_tokens(message) for message in messages)
+    tokens = sum(map(message_tokens, messages))
+    past, past_layer = _past(history, fence_key)
     event = ContextAssembled(
         turn=turn,
         segments=(
             {"layer": "instructions", "tokens": prefix.tokens, "kept": True},
+            *past_layer,
             {
                 "layer": "conversation",
                 "tokens": tokens,
@@ -89,7 +98,7 @@ def assemble(
                 "trust": lowest(_trust(message) for message in said),
             },
         ),
-        input_tokens=prefix.tokens + tokens,
+        input_tokens=prefix.tokens + tokens + sum(layer["tokens"] for layer in past_layer),
         prefix_hash=prefix.hash,
         catalogue_hash=prefix.catalogue.hash,
     )
@@ -100,12 +109,31 @@ def assemble(
         model=run.accepted.model,
         agent=prefix.agent.name,
         instructions=prefix.instructions,
-        messages=messages,
+        messages=(*past, *messages),
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
     )
     return event, request
+
+
+def _past(
+    history: History, fence_key: bytes
+) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
+    """What was said in the session before, and the layer it makes."""
+    if not history.runs and not history.is_cut:
+        return (), ()
+    shown = [_fenced(run.messages, run.run_id, fence_key) for run in history.runs]
+    messages = tuple(message for each in shown for message in each)
+    layer = {
+        "layer": "history",
+        "tokens": sum(map(message_tokens, messages)),
+        "kept": not history.is_cut,
+        "runs": len(history.runs),
+        "messages": len(messages),
+        "trust": lowest(_trust(message) for run in history.runs for message in run.messages),
+    }
+    return messages, (layer,)
 
 
 def _fenced(messages: Sequence[Message], run_id: str, key: bytes) -> tuple[Message, ...]:
@@ -131,14 +159,3 @@ def _fence_output(message: ToolMessage, place: str, key: bytes) -> ToolMessage:
 def _trust(message: Message) -> Trust:
     """Whose words they are; the model's own are no better than what it read, which counts anyway."""
     return message.trust if isinstance(message, ToolMessage) else "trusted_local"
-
-
-def _message_tokens(message: Message) -> int:
-    match message:
-        case AssistantMessage():
-            calls = msgspec.json.encode(message.calls).decode() if message.calls else ""
-            return estimate_tokens(message.text) + estimate_tokens(calls)
-        case ToolMessage():
-            return estimate_tokens(message.output)
-        case _:
-            return estimate_tokens(message.text)

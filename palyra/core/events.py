@@ -84,6 +84,9 @@ class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     KIND = "run.started"
     HAS_FOREIGN_TEXT = False
     instance_id: str
+    history: tuple[str, ...] = ()  # earlier runs of the session that the model is shown, in order
+    history_is_cut: bool = False  # an older one did not fit
+    is_tainted: bool = False  # by one of them
 
 
 class ContextAssembled(Event, frozen=True, kw_only=True, gc=False):

@@ -101,7 +101,8 @@ def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
 @_rule(ev.RunStarted)
 def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Run:
     _need(run.state == "accepted" and bool(run.transcript), run, event)
-    return _replace(run, state="in_progress", started_ms=at_ms)
+    past = {"history": event.history, "is_tainted": run.is_tainted or event.is_tainted}
+    return _replace(run, state="in_progress", started_ms=at_ms, **past)
 
 
 @_rule(ev.ContextAssembled)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.records import Usage
+from palyra.core.tokens import estimate_tokens
 from palyra.core.trust import Trust
 from palyra.errors import PalyraError
 
@@ -65,6 +66,23 @@ class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag
 
 
 Message = UserMessage | AssistantMessage | ToolMessage | GuidanceMessage
+
+
+def message_tokens(message: Message) -> int:
+    """About how many tokens a message takes."""
+    match message:
+        case AssistantMessage(text, calls):
+            return answer_tokens(text, calls)
+        case ToolMessage():
+            return estimate_tokens(message.output)
+        case _:
+            return estimate_tokens(message.text)
+
+
+def answer_tokens(text: str, calls: tuple[ProposedCall, ...]) -> int:
+    """About how many tokens a turn takes."""
+    encoded = msgspec.json.encode(calls).decode() if calls else ""
+    return estimate_tokens(text) + estimate_tokens(encoded)
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -145,7 +145,7 @@ def _closes(event: ev.ApprovalResolved | ev.ToolDecided | ev.ToolCompleted) -> b
 
 
 def _read_begin(_record: Record, _run: Run, event: ev.RunStarted) -> Begin:
-    return Begin(instance_id=event.instance_id)
+    return Begin(**msgspec.structs.asdict(event))
 
 
 def _read_turn(_record: Record, run: Run, event: ev.TurnCompleted) -> TurnFinished:

@@ -15,6 +15,8 @@ and replay take the same path.  Rules:
 from collections.abc import Sequence
 from typing import assert_never
 
+import msgspec
+
 from palyra.core import events as ev
 from palyra.core.answer import answer_text
 from palyra.core.ask_steps import ask_again, look_again, looked_at, take_answer, withdraw
@@ -95,7 +97,7 @@ def decide(run: Run, heard: Input, setting: Setting) -> Step:
 def _hear(step: Step, heard: Input) -> None:
     match heard:
         case Begin():
-            step.add(ev.RunStarted(instance_id=heard.instance_id))
+            step.add(ev.RunStarted(**msgspec.structs.asdict(heard)))
             _go_on(step)
         case Resume():
             _resume(step)

@@ -88,6 +88,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
     inherited: int = 0  # messages at its beginning that are another run's
+    history: tuple[str, ...] = ()  # earlier runs of its session that its model is shown
     steers: tuple[str, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""

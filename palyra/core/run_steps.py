@@ -29,9 +29,12 @@ class _Data(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Begin(_Data, frozen=True, kw_only=True):
-    """The session gave the run its turn."""
+    """The session gave the run its turn, with what was said in it before."""
 
     instance_id: str
+    history: tuple[str, ...] = ()
+    history_is_cut: bool = False
+    is_tainted: bool = False
 
 
 class Resume(_Data, frozen=True, kw_only=True):

@@ -40,6 +40,8 @@ from palyra.core.prompt import (
     ProposedCall,
     ToolMessage,
     UserMessage,
+    answer_tokens,
+    message_tokens,
 )
 from palyra.core.records import Usage
 from palyra.core.tokens import estimate_tokens
@@ -87,7 +89,7 @@ class Scripted:
             finish_reason=finish_reason or ("tool_calls" if calls else "stop"),
             usage=Usage(
                 input_tokens=self._input_tokens(request),
-                output_tokens=_answer_tokens(text, calls),
+                output_tokens=answer_tokens(text, calls),
             ),
         )
 
@@ -112,7 +114,7 @@ class Scripted:
             self._prefix = (request.instructions, request.tools)
             text = msgspec.json.encode(request.tools).decode() if request.tools else ""
             self._prefix_tokens = estimate_tokens(request.instructions) + estimate_tokens(text)
-        return self._prefix_tokens + sum(map(_message_tokens, request.messages))
+        return self._prefix_tokens + sum(map(message_tokens, request.messages))
 
 
 class Place(NamedTuple):
@@ -225,23 +227,3 @@ def _explain(directives: Directives) -> str:
     return "\n".join(
         ["I cannot follow this message:", *directives.problems, f"What I follow: {usages}"]
     )
-
-
-# --- Sizes ---------------------------------------------------------------------------------------
-
-
-def _message_tokens(message: Message) -> int:
-    match message:
-        case UserMessage(text) | GuidanceMessage(text):
-            return estimate_tokens(text)
-        case AssistantMessage(text, calls):
-            return _answer_tokens(text, calls)
-        case ToolMessage():
-            return estimate_tokens(message.output)
-        case _:
-            assert_never(message)
-
-
-def _answer_tokens(text: str, calls: tuple[ProposedCall, ...]) -> int:
-    encoded = msgspec.json.encode(calls).decode() if calls else ""
-    return (estimate_tokens(text) if text else 0) + (estimate_tokens(encoded) if encoded else 0)

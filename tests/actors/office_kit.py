@@ -22,6 +22,7 @@ from palyra.actors.gaps import Gaps
 from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
 from palyra.actors.grants import Grants
+from palyra.actors.histories import Histories
 from palyra.actors.hub import Hub
 from palyra.actors.ids import new_id
 from palyra.actors.office import Office
@@ -219,7 +220,9 @@ class Kit:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         *,
         debounce_ms: int = 500,
+        history_tokens: int = 0,  # most tests are about one run
     ) -> None:
+        self.history_tokens = history_tokens
         self.hub = Hub(wire)
         self.journal = InlineJournal(store, self.hub)
         self.model = Model()
@@ -262,6 +265,7 @@ class Kit:
             ),
             approvals=self.approvals,
             grants=grants,
+            histories=Histories(self.journal, self.history_tokens),  # type: ignore[arg-type]  # the twin
             directory=self.directory,
             redactor=redactor,
             fence_key=b"fence",
@@ -388,12 +392,13 @@ async def running(
     *,
     hold: bool = False,
     debounce_ms: int = 500,
+    history_tokens: int = 0,
 ) -> AsyncGenerator[Kit]:
     """A kit whose actors live inside the block; leaving it is a crash for whatever is open.
 
     With `hold` nothing is committed before `kit.journal.release()`.
     """
-    kit = Kit(store, limits, debounce_ms=debounce_ms)
+    kit = Kit(store, limits, debounce_ms=debounce_ms, history_tokens=history_tokens)
     kit.journal.hold = hold
 
     def done(count: int) -> None:

@@ -13,8 +13,8 @@ import msgspec
 from palyra.core import events as ev
 from palyra.core.agents import DEFAULT_AGENT
 from palyra.core.canonical import digest_of_any
-from palyra.core.fold import apply, begin
 from palyra.core.execution import execution_digest
+from palyra.core.fold import apply, begin
 from palyra.core.journal import Change
 from palyra.core.records import (
     AgentRecord,
@@ -203,9 +203,7 @@ class Oracle:
                 self._check_run(record)
                 self.records[record.run_id] = record
             case ApprovalRecord():
-                known = self.approvals.get(record.approval_id)
-                if known is not None and known.state != "pending" and known != record:
-                    self._fail("an approval is answered once", record.approval_id)
+                self._check_approval(record)
                 self.approvals[record.approval_id] = record
             case Receipt():
                 receipt = self.receipts.setdefault((record.principal, record.key), record)
@@ -216,6 +214,16 @@ class Oracle:
                 self.sessions[record.session_id] = record
             case _:
                 self._record_who(record)
+
+    def _check_approval(self, record: ApprovalRecord) -> None:
+        """One answer; after it only uses change, and there are as many as calls it is for."""
+        known = self.approvals.get(record.approval_id)
+        if known is None or known.state == "pending":
+            return
+        if msgspec.structs.replace(known, uses=record.uses) != record:
+            self._fail("an approval is answered once", record.approval_id)
+        if not known.uses <= record.uses <= 1 + len(record.covers):
+            self._fail("an approval is used once", f"{record.approval_id}: {record.uses}")
 
     def _record_who(self, record: msgspec.Struct) -> None:
         if isinstance(record, AgentRecord):
