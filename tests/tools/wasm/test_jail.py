@@ -38,14 +38,19 @@ async def measure_lag(lags: list[float]) -> None:
 async def test_the_loop_stays_flat_while_guests_misbehave() -> None:
     """Each is told its error, each leaves a worker that is replaced, none holds up the daemon."""
     lags: list[float] = []
+    bomb = (guests.compile_bomb(), GuestLimits(), "quota_exceeded", "compiling")
+    hostile = [
+        (module_of(text), limits, problem, said)
+        for text, limits, problem, said in (*FAILURES.values(), bomb)
+    ]
     thread = DedicatedThread("jail")
     async with open_runtime(JailedWorkers(Sandbox(thread))) as runtime, trio.open_nursery() as n:
         n.start_soon(measure_lag, lags)
         with trio.fail_after(WITHIN_S):
             assert HELLO == await run(runtime, module_of(guests.HELLO))
             lags.clear()  # wasmtime's first import is not what is asked here
-            for text, limits, problem, said in FAILURES.values():
-                failed = await failure(runtime, module_of(text), limits=limits)
+            for module, limits, problem, said in hostile:
+                failed = await failure(runtime, module, limits=limits)
                 assert (problem, True) == (failed.problem, said in failed.message)
             assert HELLO == await run(runtime, module_of(guests.HELLO))
         n.cancel_scope.cancel()
