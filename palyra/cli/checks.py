@@ -123,7 +123,12 @@ def check_home(options: Options) -> Check:
 
 def _secrets(home: Path) -> list[Path]:
     keys = home / "keys"
-    found = [keys, *(keys.iterdir() if keys.is_dir() else ()), *home.glob("journal.sqlite3*"), *home.glob("vault.*")]
+    found = [
+        keys,
+        *(keys.iterdir() if keys.is_dir() else ()),
+        *home.glob("journal.sqlite3*"),
+        *home.glob("vault.*"),
+    ]
     return [path for path in found if path.exists() and path.suffix != ".pub"]
 
 

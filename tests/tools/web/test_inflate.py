@@ -62,7 +62,9 @@ def test_what_follows_the_end_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-@pytest.mark.parametrize("data", [b"no such thing", gzip.compress(b"x" * 50, mtime=0)[:15] + b"\xff" * 9])
+@pytest.mark.parametrize(
+    "data", [b"no such thing", gzip.compress(b"x" * 50, mtime=0)[:15] + b"\xff" * 9]
+)
 def test_damaged_data_is_an_error(encoding: str, data: bytes) -> None:
     """Said as such."""
     with pytest.raises(Unavailable, match="damaged"):
