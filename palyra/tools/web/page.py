@@ -3,8 +3,6 @@
 import re
 
 import re2
-from html_to_markdown import ConversionError, ConversionOptions, PanicError, convert
-from html_to_markdown.exceptions import InvalidInputError, ParseError
 
 from palyra.errors import Unavailable
 
@@ -37,7 +35,6 @@ _UNSEEN = re2.compile(
     r"""|\bcolor\s*:\s*transparent|\bscale\(\s*0|\bclip\s*:\s*rect\(\s*[01]|\binset\(\s*(?:50|100)%"""
     r""")[^"'<>]*)"""
 )
-_OPTIONS = ConversionOptions(extract_metadata=False)
 
 
 def check_type(content_type: str) -> None:
@@ -70,10 +67,19 @@ def to_markdown(page: str) -> str:
 
     What a style sheet hides is not known here: that would take a browser.
     """
+    import html_to_markdown as library  # noqa: PLC0415 - native code that only a page needs
+
+    failures = (
+        library.ConversionError,
+        library.exceptions.InvalidInputError,
+        library.PanicError,
+        library.exceptions.ParseError,
+    )
     try:
         marked = _UNSEEN.sub(r"\1\2display:none;\3", page)
-        return (convert(marked, _OPTIONS).content or "").strip()
-    except (ConversionError, InvalidInputError, PanicError, ParseError) as error:
+        options = library.ConversionOptions(extract_metadata=False)
+        return (library.convert(marked, options).content or "").strip()
+    except failures as error:
         raise Unavailable(f"the page cannot be converted: {error}") from None
 
 

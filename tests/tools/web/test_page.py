@@ -104,6 +104,6 @@ def test_a_page_the_converter_cannot_take(monkeypatch: pytest.MonkeyPatch) -> No
     def panic(*_: object) -> None:
         raise PanicError("at the disco")
 
-    monkeypatch.setattr("palyra.tools.web.page.convert", panic)
+    monkeypatch.setattr("html_to_markdown.convert", panic)
     with pytest.raises(Unavailable, match="disco"):
         to_markdown("<p>x</p>")
