@@ -27,6 +27,7 @@ from palyra.core.directives import (
     Words,
     parse_directives,
 )
+from palyra.core.fence import inside_fence
 from palyra.core.ids import NewId
 from palyra.core.prompt import (
     AssistantMessage,
@@ -205,7 +206,7 @@ class _Player:
 def closing_answer(place: Place, *, json_mode: bool = False) -> str:
     """What the tools returned, or else what was received; a JSON object in JSON mode."""
     results = [
-        {"tool": result.tool, "status": result.status, "output": _excerpt(result.output)}
+        {"tool": result.tool, "status": result.status, "output": _excerpt(inside_fence(result.output))}
         for result in place.results
     ]
     if json_mode:

@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from palyra.core.fence import fence
 from palyra.core.ids import Prefix
 from palyra.core.prompt import (
     FAILURE_CLASSES,
@@ -51,7 +52,9 @@ def ask(*messages: Message, attempt: int = 1, **changes: object) -> ModelRequest
 
 
 def result_of(call: ProposedCall, output: str, status: str = "succeeded") -> ToolMessage:
-    return ToolMessage(call.call_id, call.tool, status, output)
+    """As a request has it: between fences."""
+    fenced = fence(output, nonce="abcdefghijklmnopabcd", trust="workspace", source=call.tool)
+    return ToolMessage(call.call_id, call.tool, status, fenced)
 
 
 async def play(
