@@ -340,12 +340,12 @@ async def test_usage_is_estimated() -> None:
     messages: list[Message] = [
         UserMessage("/call echo"),
         AssistantMessage("so", (call,)),
-        result_of(call, "out"),
+        result := result_of(call, "out"),
     ]
     tools = ({"name": "echo", "description": "says it back", "parameters": {}},)
     request = ask(*messages, instructions="be good", tools=tools)
     turn, _ = await play(request)
-    texts = ["/call echo", "so", "out", "be good"]
+    texts = ["/call echo", "so", result.output, "be good"]
     encoded = [msgspec.json.encode(value).decode() for value in ((call,), tools)]
     expected = sum(map(estimate_tokens, [*texts, *encoded]))
     assert (expected, estimate_tokens(turn.text), "estimate") == (
