@@ -47,15 +47,21 @@ class Child:
         self.info = trio.lowlevel.FdStream(pipes.info)
         self._gate = pipes.gate
         self._alive = pipes.alive
-        self._pidfd = os.pidfd_open(pid)
+        self._pidfd = pipes.process
         self._init_pidfd: int | None = None
         self._ending: Ending | None = None
         self._watching = trio.Lock()
 
     def meet_init(self, pid: int) -> None:
-        """From now on the jail's first process is known: its end is everybody's end."""
+        """From now on the jail's first process is known: its end is everybody's end.
+
+        Raises SandboxFailure.
+        """
+        try:
+            self._init_pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            raise SandboxFailure(f"the jail cannot be watched: {error}") from None
         self.init_pid = pid
-        self._init_pidfd = os.pidfd_open(pid)
 
     def begin(self) -> None:
         """Let the command begin."""

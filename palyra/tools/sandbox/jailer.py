@@ -23,7 +23,7 @@ from palyra.tools.sandbox.start import Pipes, Start, spawn
 # Outside, a jail of root's daemon is this user: between the numbers of people and those that
 # systemd gives away, so nobody else is.
 JAIL_UID = 60_999
-_PROGRAM_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+PROGRAM_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Jailer:
 
     def __init__(self, records: Path | None, *, bubblewrap: str | None = None) -> None:
         """`records`: a folder for what must be found after a kill; None: nothing is recorded."""
-        self.bubblewrap = bubblewrap or shutil.which("bwrap", path=_PROGRAM_FOLDERS) or ""
+        self._bubblewrap = bubblewrap or ""
         self._uid = JAIL_UID if os.geteuid() == 0 else None
         self._stage: Stage | None = None
         self._is_staged = False
@@ -51,6 +51,13 @@ class Jailer:
         self._abi = find_abi()
         self._groups = find_control_groups()
         self._records = None if records is None else JailRecords(records, self._groups)
+
+    @property
+    def bubblewrap(self) -> str:
+        """Where it is; "" where it is not installed (yet)."""
+        if not self._bubblewrap:
+            self._bubblewrap = shutil.which("bwrap", path=PROGRAM_FOLDERS) or ""
+        return self._bubblewrap
 
     @property
     def enforcement(self) -> str:

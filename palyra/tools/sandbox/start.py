@@ -27,6 +27,7 @@ from palyra.tools.sandbox.seccomp import build_filter
 class Pipes:
     """The daemon's ends."""
 
+    process: int  # a pidfd of bubblewrap's process
     info: int  # bubblewrap says who the jail's first process is
     gate: int  # the command begins when something is written
     stdin: int | None
@@ -118,9 +119,15 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
     )
     words = render_options(command, start.sources, start.masks, fds)
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
-    argv = [start.bubblewrap, "--args", str(options), "--", LAUNCHER, *command.argv]
-    pid = _popen(start.uid, argv, (stdin[0], stdout[0], stderr[0]), ends.theirs)
-    return pid, Pipes(info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], egress[1])
+    pid, process = _popen(
+        start.uid,
+        [start.bubblewrap, "--args", str(options), "--", LAUNCHER, *command.argv],
+        (stdin[0], stdout[0], stderr[0]),
+        ends.theirs,
+    )
+    return pid, Pipes(
+        process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], egress[1]
+    )
 
 
 def _popen(
@@ -128,7 +135,8 @@ def _popen(
     argv: list[str],
     streams: tuple[int | None, int, int | None],
     handed_over: Iterable[int],
-) -> int:
+) -> tuple[int, int]:
+    """Its number, and a descriptor of it.  Raises OSError."""
     stdin, stdout, stderr = streams
     process = subprocess.Popen(  # noqa: S603 - a list, no shell, walls round it
         argv,
@@ -144,8 +152,14 @@ def _popen(
         group=uid,
         extra_groups=None if uid is None else [],
     )
-    process.returncode = 0  # `Child` collects it, with what it used; not this object
-    return process.pid
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:  # no descriptor left: then nobody could ever tell its end
+        process.kill()
+        process.wait()
+        raise
+    process.returncode = 0  # `Child` collects it, not this object
+    return process.pid, descriptor
 
 
 def _close(fds: Iterable[int]) -> None:

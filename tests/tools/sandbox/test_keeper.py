@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from palyra.actors.blocking import run_sync
 from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.tools.catalog import InlineTool, Tool
+from palyra.tools.sandbox import jailer
 from palyra.tools.sandbox import keeper as keeping
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.keeper import PROVE_S, RETRY_S, Keeper
@@ -128,8 +129,14 @@ async def test_without_bubblewrap_nothing_runs(
 ) -> None:
     """The tools are absent and the reason names the package; nothing runs without walls."""
     kept = Kept(monkeypatch)
-    monkeypatch.setattr(kept.sandbox._jailer, "bubblewrap", "")
+    monkeypatch.setattr(kept.sandbox._jailer, "_bubblewrap", "")
+    monkeypatch.setattr(jailer, "PROGRAM_FOLDERS", "/nowhere")
     await nursery.start(kept.keeper.serve)
     await trio.sleep(1)
     assert () == kept.tools
     assert "install the package bubblewrap" in (kept.keeper.problem or "")
+    monkeypatch.undo()
+    monkeypatch.setattr(keeping, "prove_walls", kept.proofs)
+    kept.sandbox._jailer._bubblewrap = "/usr/bin/bwrap"  # it was installed meanwhile
+    await trio.sleep(RETRY_S + 1)
+    assert 1 == len(kept.tools)
