@@ -1,8 +1,13 @@
 """URLs: one strict reading, rebuilt from its parts."""
 
-import pytest
+from urllib.parse import urlsplit
 
-from palyra.core.urls import MAX_URL_CHARS, Url, join_url, parse_url
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.core.urls import DEFAULT_PORTS, MAX_URL_CHARS, Url, join_url, parse_url
 from palyra.errors import InvalidParams
 
 READ = [
@@ -104,3 +109,36 @@ def test_a_redirect_is_read_as_strictly(location: str) -> None:
     """What is no URL for us is no location either."""
     with pytest.raises(InvalidParams):
         join_url(parse_url("https://e.example/a/"), location)
+
+
+PIECES = st.sampled_from(
+    ["http://", "https://", "HTTP:", "//", "e.example", "127.0.0.1", "127.1", "[::1]", "bücher.example",
+     "user", "@", ":", "80", "8080", "/", "\\", "?", "#", "%", "%2f", "%40", ".", "..", "a", "É", "\t",
+     " ", ";", "&", "=", "[", "]", "\uff45", "。", "\u00ad", "\u2028", "|", "^", "'", '"', "<", "0x7f"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_no_other_parser_reads_another_host(text: str) -> None:
+    """Of what is read at all, two other parsers see the scheme, host and port that we see."""
+    for candidate in (text, f"http://{text}", f"http://e.example{text}"):
+        try:
+            url = parse_url(candidate)
+        except InvalidParams:
+            continue
+        split, other = urlsplit(url.text), httpx.URL(url.text)
+        host = url.host.strip("[]")
+        assert (url.scheme, host) == (split.scheme, split.hostname)
+        assert (url.scheme, host) == (other.scheme, other.raw_host.decode("ascii"))
+        assert url.port == (split.port or DEFAULT_PORTS[url.scheme])
+        assert url.port == (other.port or DEFAULT_PORTS[url.scheme])
+        # The text as it was given, too, where the others take it.
+        assert httpx_host(candidate) in {None, host}
+
+
+def httpx_host(text: str) -> str | None:
+    """The host as httpx reads it, in ASCII; None for what it does not read."""
+    try:
+        return httpx.URL(text).raw_host.decode("ascii").removesuffix(".").strip("[]")
+    except httpx.InvalidURL:
+        return None
