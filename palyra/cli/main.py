@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pairings": ("channels", "List, approve and revoke senders."),
     "tools": ("tools", "List what a model could call."),
     "skills": ("skills", "Write, install, audit and quarantine WASM skills."),
-    "policy": ("policy", "Explain what would happen to a call."),
+    "policy": ("policy", "Explain, check and test the rules."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
     "status": ("status", "Show how the daemon is."),

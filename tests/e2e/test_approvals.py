@@ -132,7 +132,7 @@ async def test_answer_to_what_the_wire_shows(daemon: DaemonProcess) -> None:
 
 
 async def test_what_does_not_count(daemon: DaemonProcess) -> None:
-    """Another digest, a scope that was not offered and a role without the scope are refused."""
+    """Another digest, a time without a scope for it and a role without the scope are refused."""
     async with (
         daemon.connect() as client,
         somebody(daemon, "client", "operator") as own,
@@ -142,7 +142,7 @@ async def test_what_does_not_count(daemon: DaemonProcess) -> None:
         with pytest.raises(DigestMismatch):
             await client.resolve_approval(asked.approval_id, "allow", "0" * 64)
         with pytest.raises(InvalidParams):
-            await client.resolve_approval(asked.approval_id, "allow", asked.digest, scope="session")
+            await client.resolve_approval(asked.approval_id, "allow", asked.digest, ttl_ms=5)
         for powerless in (own, observer):
             with pytest.raises(Forbidden):
                 await powerless.resolve_approval(asked.approval_id, "allow", asked.digest)
