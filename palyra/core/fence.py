@@ -81,11 +81,13 @@ def _attribute(source: str) -> str:
 # Control characters but tab and line ends (a carriage return only before a line feed), directions
 # (Unicode UAX 9), zero-width and invisible ones, tags and the variation selectors that carry data,
 # lone surrogates.  The joiners that some scripts and emoji are written with stay.
-_HIDDEN = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b"
+_UNSEEN_CHARS = (
+    r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b"
     r"\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
-    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]|\r(?!\n)"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+_MAY_HIDE = re.compile(rf"[\r{_UNSEEN_CHARS}]")  # a fast look: most texts have none
+_HIDDEN = re.compile(rf"[{_UNSEEN_CHARS}]|\r(?!\n)")
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -114,7 +116,8 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Mn", "Me", "Zl", "Zp", "Zs"}
 @lru_cache(maxsize=256)
 def neutralise(text: str) -> str:
     """The text without anything that hides, turns its direction or could be read as a fence."""
-    return _HIDDEN.sub(_escape, "".join(_broken(text)))
+    text = "".join(_broken(text))
+    return text if _MAY_HIDE.search(text) is None else _HIDDEN.sub(_escape, text)
 
 
 def find_fences(text: str) -> Iterator[tuple[int, int]]:

@@ -174,7 +174,7 @@ def _hidden_blocks(text: str) -> Iterator[Finding]:
 
 def _unseen(text: str) -> Iterator[Finding]:
     """Characters nobody sees, in a number that ordinary text has no use for."""
-    if not text.isascii():
+    if not text.isascii() and _LEFT_OUT.search(text) is not None:
         for match in islice(_UNSEEN.finditer(text), MAX_FINDINGS):
             yield Finding("hidden", *match.span())
 
@@ -202,7 +202,8 @@ class _Plain:
 
 def _fold(text: str) -> str:
     """The text with one plain letter for each in disguise."""
-    return _WORD.sub(_fold_mixed, text.translate(_FOLDS))
+    text = text.translate(_FOLDS)
+    return text if _LOOKALIKE.search(text) is None else _WORD.sub(_fold_mixed, text)
 
 
 def _fold_mixed(match: re.Match[str]) -> str:
@@ -231,6 +232,7 @@ _LATIN_LOOKALIKES = str.maketrans(
     "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405",
     "aeopcyxisjdhtmaeopivugnuABEKMHOPCTXIS",
 )
+_LOOKALIKE = re.compile(f"[{''.join(map(chr, _LATIN_LOOKALIKES))}]")
 _LEFT_OUT = re.compile(
     r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
