@@ -21,6 +21,7 @@ from palyra.tools.web.request import grant_key
 
 HEAD_S = 10.0  # to say what one wants
 DIAL_S = 15.0  # to get there
+MAX_NOTED = 32  # refused hosts of one command: the log is not its to fill
 _READ_BYTES = 16_384
 _MAX_HEAD_BYTES = 32_768
 _HOP_BY_HOP = frozenset(
@@ -48,10 +49,14 @@ class ProxyGate:
     def __init__(
         self, dial: Dial, granted: Collection[str], on_refused: Callable[[str], None]
     ) -> None:
-        """`granted`: hosts, with their port where it is not 80 or 443; see `request.grant_key`."""
+        """`granted`: hosts, with their port where it is not 80 or 443; see `request.grant_key`.
+
+        `on_refused` hears of each host once, and of MAX_NOTED at most.
+        """
         self._dial = dial
         self._granted = frozenset(granted)
         self._on_refused = on_refused
+        self._noted: set[str] = set()
 
     async def admit(self, client: Stream) -> Tunnel | None:
         """The way the client asked for; None when it was told why there is none.
@@ -88,7 +93,7 @@ class ProxyGate:
     async def _reach(self, url: Url) -> Stream:
         key = grant_key(url)
         if key not in self._granted:
-            self._on_refused(key)
+            self._note(key)
             raise Unreachable(f"{key} is not among the hosts this command was granted")
         try:
             with trio.fail_after(DIAL_S):
@@ -96,8 +101,13 @@ class ProxyGate:
         except trio.TooSlowError:
             raise Unavailable(f"{key} does not answer") from None
         except Unreachable:
-            self._on_refused(key)
+            self._note(key)
             raise
+
+    def _note(self, key: str) -> None:
+        if key not in self._noted and len(self._noted) < MAX_NOTED:
+            self._noted.add(key)
+            self._on_refused(key)
 
 
 def _plain_target(head: h11.Request) -> Url:

@@ -9,7 +9,7 @@ from trio.testing import MockClock, memory_stream_pair
 
 from palyra.actors.egress import carry
 from palyra.core.reach import ReachRules, parse_opened
-from palyra.tools.web.proxy import DIAL_S, HEAD_S, ProxyGate
+from palyra.tools.web.proxy import DIAL_S, HEAD_S, MAX_NOTED, ProxyGate
 from tests.tools.web.internet import PUBLIC, Internet, a_page, replies
 
 
@@ -161,6 +161,17 @@ async def test_what_is_not_granted_is_refused(
     assert answer.startswith(b"HTTP/1.1 403 ")
     assert key.encode() in answer
     assert ([key], [], []) == (command.refused, internet.resolved, internet.contacted)
+
+
+async def test_refusals_are_told_once_each(internet: Internet) -> None:
+    """And not without end."""
+    told: list[str] = []
+    gate = ProxyGate(internet.dialler(ReachRules()).dial, (), told.append)
+    for number in [*range(MAX_NOTED + 5), 0]:
+        ours, theirs = memory_stream_pair()
+        await ours.send_all(b"CONNECT %d.example:443 HTTP/1.1\r\nHost: x\r\n\r\n" % number)
+        assert await gate.admit(theirs) is None
+    assert [f"{number}.example" for number in range(MAX_NOTED)] == told
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
