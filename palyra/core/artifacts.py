@@ -11,6 +11,7 @@ from palyra.core.trust import Trust
 MAX_ARTIFACT_BYTES = 4_194_304  # the largest output there is, with room for redaction marks
 NAME_CHARS = 16  # of the digest, as a model is told it; more of it is fine
 MAX_PAGE_BYTES = 65_536
+_LONGEST = 4  # bytes of a character
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ def read_page(data: bytes, offset: int, limit_bytes: int) -> ArtifactPage | None
     """
     if offset > len(data) or (offset == len(data) and offset > 0):
         return None
-    start = _char_start(data, offset)
+    start = _char_start(data, offset) if data else 0
     end = min(len(data), start + limit_bytes)
     if end < len(data):
         line_end = data.rfind(b"\n", start, end) + 1
@@ -66,8 +67,9 @@ def line_offset(data: bytes, line: int) -> int | None:
 
 
 def _char_start(data: bytes, at: int) -> int:
-    """The beginning of the character that `at` lies in."""
-    start = at
-    while start > 0 and at - start < 3 and start < len(data) and data[start] & 0xC0 == 0x80:  # noqa: PLR2004 - UTF-8: 10xxxxxx goes on
-        start -= 1
-    return start
+    """The beginning of the character that `at` lies in; `at` itself in what is no UTF-8."""
+    for start in range(at, max(at - _LONGEST, -1), -1):
+        byte = data[start]
+        if byte & 0xC0 != 0x80:  # noqa: PLR2004 - UTF-8: 10xxxxxx goes on, 11xxxxxx begins
+            return start if byte >= 0xC0 else at  # noqa: PLR2004 - as above
+    return at

@@ -45,3 +45,11 @@ def test_lines_are_found(lines: list[str]) -> None:
             data, number
         )
     assert line_offset(data, len(lines) + 2) is None
+
+
+def test_what_is_no_utf8_is_read_too() -> None:
+    """Bytes that go on without a beginning are taken as they stand."""
+    page = read_page(b"\x80" * 9, 5, 4)
+    assert page is not None
+    assert (5, 9, "\ufffd" * 4) == (page.offset, page.next_offset or 9, page.text)
+    assert read_page(b"a\x80\x80", 1, 4) is not None
