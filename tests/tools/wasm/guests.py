@@ -156,8 +156,7 @@ REMEMBERS = call_guest(
 )
 _START = '(func (export "_start"))'
 SWITCHED_OFF = (
-    '(module (memory (export "memory") 1) (func (export "_start")'
-    " (drop (i32.atomic.load (i32.const 0)))))",
+    f'(module (memory (export "memory") 1) {_START} (func (drop (i32.atomic.load (i32.const 0)))))',
     f'(module (memory (export "memory") 1 2 shared) {_START})',
     f'(module (memory (export "memory") i64 1) {_START})',
     f'(module (memory (export "memory") 1) (memory 1) {_START})',
