@@ -181,7 +181,8 @@ class Oracle:
         if call_id is None:
             return
         call = self.calls.setdefault(call_id, CallFacts())
-        if row.kind in call.kinds:
+        is_void = isinstance(event, ev.ToolDecided) and event.reason_code == "approval_void"
+        if row.kind in call.kinds and not is_void:  # what was allowed may end before it starts
             self._fail("each step of a call happens once", f"{call_id}: {row.kind}")
         call.kinds.append(row.kind)
         match event:
@@ -251,7 +252,8 @@ class Oracle:
         if digest_of_any(call.arguments) != facts.digest:
             self._fail("what runs is what was proposed", call.call_id)
         if facts.approval is not None:
-            digest = execution_digest(call, life.daemon.office.gate.policy_version)
+            version = life.daemon.office.gate.policy_version
+            digest = execution_digest(call, version, facts.approval.covers)
             if digest != facts.approval.digest:
                 self._fail("what runs is what was approved", call.call_id)
         if call.tool == "never":
