@@ -1,5 +1,6 @@
 """The daemon's ways out: what may be reached, by which credentials, and where secrets come from."""
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from palyra.secrets.keeper import SecretKeeper
 from palyra.secrets.resolver import Resolver
 from palyra.sections import FetchCredential
 from palyra.tools.skills.doors import Doors, FetchReply, FetchRequest
+from palyra.tools.web.client import tls_context
 from palyra.tools.web.dial import Dialler
 from palyra.tools.web.fetch import Web
 from palyra.tools.web.proxy import ProxyGate
@@ -68,12 +70,15 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
     resolver = Resolver(data, data / "keys", passphrase=config.secrets.passphrase)
     secrets = SecretKeeper(resolver, host.run_blocking, learn)
     credentials = read_credentials(config.fetch.credentials)
+    ca_file = os.path.expanduser(config.fetch.ca_file)  # noqa: PTH111 - "" stays ""
+    if ca_file:
+        tls_context(ca_file)  # else the first request would find it wrong
     web = Web(
         Dialler(reach_rules(config)),
         host.run_blocking,
         credentials=credentials,
         find_secret=secrets.find,
-        ca_file=config.fetch.ca_file,
+        ca_file=ca_file,
     )
     named = [credential.secret for credential in credentials.values()]
     egress = EgressBranch()

@@ -65,6 +65,12 @@ def test_a_bad_passphrase_stops_the_start(tmp_path: Path) -> None:
         assert "hunter2" not in caught.value.message
 
 
+def test_a_bad_file_of_authorities_stops_the_start(tmp_path: Path) -> None:
+    """Not the first request."""
+    with pytest.raises(InvalidParams, match=r"fetch\.ca_file"):
+        build_webset(a_config(tmp_path, Fetch(ca_file="/nonexistent.pem")), Host(), print)
+
+
 async def test_a_credential_reaches_the_redactor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
