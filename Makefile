@@ -58,15 +58,17 @@ bench: $(VENV)/test.stamp  ## run every benchmark, print their JSON lines
 	    echo "$$script: failed or printed no JSON" >&2; exit 1; }; \
 	done
 
-UV_COMPILE := .scratch/lock/bin/uv pip compile --no-config --quiet --upgrade --universal \
+UV_COMPILE_ALONE := .scratch/lock/bin/uv pip compile --no-config --quiet --upgrade --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-  --custom-compile-command 'make lock' pyproject.toml requirements/build.in
+  --custom-compile-command 'make lock'
+UV_COMPILE := $(UV_COMPILE_ALONE) pyproject.toml requirements/build.in
 
 lock:  ## pin the newest versions the ranges allow, for every interpreter at once
 	$(PYTHON) -m venv .scratch/lock
 	.scratch/lock/bin/python -m pip --disable-pip-version-check install --quiet 'uv>=0.9'
 	$(UV_COMPILE) -o requirements/run.txt
 	$(UV_COMPILE) --extra test -c requirements/run.txt -o requirements/test.txt
+	echo mock-ai-api | $(UV_COMPILE_ALONE) -o requirements/mock.txt -
 
 clean:  ## remove everything that was built or cached, the environment included
 	rm -rf $(VENV) .scratch build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis htmlcov
@@ -92,8 +94,13 @@ $(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
 	$(INSTALL_SELF)
 	@touch $@
 
-# test.txt holds everything run.txt does, at the same versions.
-$(VENV)/test.stamp: $(VENV)/venv.stamp requirements/test.txt pyproject.toml
+# test.txt holds everything run.txt does, at the same versions.  The provider that our models are
+# tried against pins other versions than we do, so it has an environment of its own.
+MOCK := $(VENV)/mock
+$(VENV)/test.stamp: $(VENV)/venv.stamp requirements/test.txt requirements/mock.txt pyproject.toml
 	$(PIP) install --quiet --require-hashes -r requirements/test.txt
 	$(INSTALL_SELF)
+	$(PYTHON) -m venv $(MOCK)
+	$(MOCK)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes \
+	  -r requirements/mock.txt
 	@touch $@

@@ -1,0 +1,148 @@
+"""The three dialects against a server that somebody else wrote (`mock-ai-api` from PyPI)."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import trio
+
+from palyra.core.prompt import Delta, ModelFailure, ModelTurn
+from palyra.models.anthropic import ANTHROPIC
+from palyra.models.chat import CHAT
+from palyra.models.dialect import Dialect
+from palyra.models.http_model import Endpoint, HttpModel, open_client
+from palyra.models.responses import RESPONSES
+from tests.models.test_http_model import REQUEST
+
+MOCK = shutil.which("mock-ai-api", path=str(Path(sys.prefix) / "mock" / "bin"))
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(
+        MOCK is None, reason="mock-ai-api is not there: `make test` puts it into .venv/mock"
+    ),
+]
+Urls = dict[str, str]
+DIALECTS: dict[str, tuple[Dialect, str, str]] = {
+    "chat": (CHAT, "openai", "gpt-4.1"),
+    "responses": (RESPONSES, "openai", "gpt-4.1"),
+    "anthropic": (ANTHROPIC, "anthropic", "claude-sonnet-4"),
+}
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[Urls]:
+    """The server, in a process group of its own."""
+    openai, anthropic = free_port(), free_port()
+    process = subprocess.Popen(
+        [str(MOCK), "--openai-port", str(openai), "--anthropic-port", str(anthropic)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        trio.run(_wait_for, openai)
+        trio.run(_wait_for, anthropic)
+        yield {
+            "openai": f"http://127.0.0.1:{openai}/v1",
+            "anthropic": f"http://127.0.0.1:{anthropic}/v1",
+        }
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def _wait_for(port: int) -> None:
+    """Until somebody listens there."""
+    with trio.fail_after(60):
+        while True:
+            try:
+                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+            except OSError:
+                await trio.lowlevel.checkpoint()
+            else:
+                return
+
+
+async def ask(urls: Urls, name: str, scenario: str) -> tuple[ModelTurn, list[Delta]]:
+    """What the server plays for the scenario."""
+    dialect, provider, model = DIALECTS[name]
+    numbers, deltas = count(), list[Delta]()
+
+    async def find_key() -> str:
+        await trio.lowlevel.checkpoint()
+        return "sk-anything"
+
+    async with open_client() as client:
+        endpoint = Endpoint(
+            provider=provider,
+            base_url=urls[provider],
+            dialect=dialect,
+            model=f"{model}:{scenario}" if scenario else model,
+        )
+        asked = HttpModel(
+            name, endpoint, client, find_key,
+            new_id=lambda prefix: f"{prefix}_{next(numbers)}", now_ms=lambda: 0,
+        )  # fmt: skip
+        return await asked.stream(REQUEST, deltas.append), deltas
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+async def test_it_takes_our_requests_and_we_read_its_answers(urls: Urls, name: str) -> None:
+    """Text that streams, an end, and usage as the server counted it."""
+    turn, deltas = await ask(urls, name, "")
+    assert turn.text
+    assert turn.text == "".join(delta.text for delta in deltas)
+    assert ("stop", "provider", True) == (
+        turn.finish_reason, turn.usage.source, turn.usage.output_tokens > 0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["chat", "anthropic"])
+async def test_a_tool_call_streams_in_fragments(urls: Urls, name: str) -> None:
+    """And is put together."""
+    turn, _ = await ask(urls, name, "mock-tool-stream")
+    (call,) = turn.calls
+    assert ("tool_calls", "Write", ["contents", "path"]) == (
+        turn.finish_reason, call.tool, sorted(call.arguments),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(
+    ("scenario", "failure_class"),
+    [
+        ("mock-400", "invalid_request"),
+        ("mock-401", "auth"),
+        ("mock-429", "rate_limited"),
+        ("mock-500", "transient"),
+        ("mock-503", "unavailable"),
+    ],
+)
+async def test_its_refusals_have_their_class(
+    urls: Urls, name: str, scenario: str, failure_class: str
+) -> None:
+    """As it words them."""
+    with pytest.raises(ModelFailure) as caught:
+        await ask(urls, name, scenario)
+    assert caught.value.failure_class == failure_class
+
+
+async def test_an_error_inside_a_stream(urls: Urls) -> None:
+    """Comes out as a failure, not as an answer."""
+    with pytest.raises(ModelFailure):
+        await ask(urls, "anthropic", "mock-stream-error")
