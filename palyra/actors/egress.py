@@ -8,7 +8,7 @@ Restart: temporary; a proxy that falls takes its connections with it, and the co
 
 import socket
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
 
@@ -20,7 +20,7 @@ from palyra.actors.dynamic import DynamicSupervisor
 Stream = trio.abc.HalfCloseableStream
 Admit = Callable[[Stream], Awaitable[tuple[Stream, bool] | None]]  # the way, and whether two-way
 PORT = 3128  # of 127.0.0.1 inside the jail: what proxies are usually found at
-MAX_COMMANDS = 64
+MAX_COMMANDS = 512  # more than programs can run at the same time
 MAX_CONNECTIONS = 64  # of one command; further ones wait
 GRACE_S = 1.0
 _CHUNK_BYTES = 65_536
@@ -46,11 +46,11 @@ class Egress:
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
         return {**dict.fromkeys(names, address), "no_proxy": "", "NO_PROXY": ""}
 
-    @contextmanager
-    def attach(self, listener: socket.socket) -> Generator[None]:
+    def attach(self, listener: socket.socket) -> AbstractContextManager[None]:
         """Serve the listening socket until the block is left; then it closes, connections are cut.
 
-        Waits for nothing.  Raises ActorGone while the daemon stops, Overloaded over MAX_COMMANDS.
+        Begins at once and waits for nothing.  Raises ActorGone while the daemon stops, Overloaded
+        over MAX_COMMANDS; the listener is closed then.
         """
         with ExitStack() as cleanup:
             cleanup.callback(listener.close)
@@ -59,6 +59,10 @@ class Egress:
                 ChildSpec(self._child_id, serve, "temporary", GRACE_S, close=listener.close)
             )
             cleanup.pop_all()  # from here on the child closes it, whatever becomes of it
+        return self._attached()
+
+    @contextmanager
+    def _attached(self) -> Generator[None]:
         try:
             yield
         finally:

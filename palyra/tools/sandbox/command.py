@@ -60,7 +60,8 @@ class Egress(Protocol):
     def attach(self, listener: socket.socket) -> AbstractContextManager[object]:
         """Serve this listening, non-blocking socket until the context is left; closes it then.
 
-        The context must not wait; connections still open when it is left are cut.
+        The context must not wait; connections still open when it is left are cut.  Raises
+        PalyraError, and closes the socket, when it cannot be served.
         """
 
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from palyra.core.display import visible
+from palyra.errors import PalyraError
 from palyra.tools.sandbox.child import Child
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.jailer import Jailer, Traces
@@ -115,7 +116,10 @@ async def _attach(child: Child, command: Command) -> AbstractContextManager[obje
         if fds:
             listener = socket.socket(fileno=fds[0])
             listener.settimeout(0)
-            return command.network.attach(listener)
+            try:
+                return command.network.attach(listener)
+            except PalyraError as error:
+                raise SandboxFailure(f"no way out for the command: {error.message}") from None
     raise SandboxFailure("the jail gave no way to its proxy")
 
 

@@ -16,7 +16,7 @@ from palyra.core.reach import ReachRules, parse_opened
 from palyra.tools.catalog import AsyncTool
 from palyra.tools.confine import Workspace
 from palyra.tools.program import Surroundings
-from palyra.tools.sandbox.command import Command, Limits
+from palyra.tools.sandbox.command import Command, Limits, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.shell import Shell
 from palyra.tools.web.dial import Dialler
@@ -166,6 +166,14 @@ async def test_the_way_ends_with_the_command() -> None:
             await world.run("exec 3<>/dev/null; true", key)
         await wait_all_tasks_blocked(0.05)
         assert count_descriptors() <= before + 2
+
+
+async def test_no_way_out_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that was promised one does not run without."""
+    monkeypatch.setattr("palyra.actors.egress.MAX_COMMANDS", 0)
+    async with outside() as world:
+        with pytest.raises(SandboxFailure, match="no way out"):
+            await world.run("true", "e.example")
 
 
 @needs_curl
