@@ -87,7 +87,15 @@ class Jailer:
             masks, traces.placeholders = self._placeholders.take(str(root))
         try:
             pid, pipes = spawn(
-                Start(self.bubblewrap, self._uid, command, sources, tuple(masks), self._abi)
+                Start(
+                    bubblewrap=self.bubblewrap,
+                    name="palyra-jail" if self._records is None else self._records.name,
+                    uid=self._uid,
+                    command=command,
+                    sources=sources,
+                    masks=tuple(masks),
+                    landlock_abi=self._abi,
+                )
             )
         except SandboxFailure:
             self.clear(traces)

@@ -1,13 +1,17 @@
 """What a daemon that was killed leaves behind, written down beforehand.
 
 One small file per jail: which processes, which control group, which placeholders.  A jail dies with
-its daemon by itself, so as a rule only a group and placeholders are left; but a promise that
-nothing stays must not rest on one mechanism.  The files survive the daemon, not the machine, and
-need no more: what they name does not survive the machine either.
+its daemon by itself, so as a rule only a group and placeholders are left.  The files survive the
+daemon, not the machine, and need no more: what they name does not survive the machine either.
+
+One thing is left before anything can be written down: killed at a bad moment, bubblewrap's parent
+half is gone and its child half, which holds the namespaces, waits for a word from it for ever.  It
+runs nothing, and it is known by its name, which says whose jail it was to be.
 
 All functions block.
 """
 
+import hashlib
 import os
 import select
 import signal
@@ -47,6 +51,7 @@ class JailRecords:
         self._folder = folder
         self._groups = groups
         self._boot_id = _read_boot_id()
+        self.name = f"palyra-jail-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
 
     def write(self, pids: Sequence[int], group: str, placeholders: Sequence[str]) -> Path:
         """Write a jail down; the file to remove when it is gone."""
@@ -69,7 +74,7 @@ class JailRecords:
             with suppress(msgspec.MsgspecError, OSError):
                 killed += self._reap(msgspec.json.decode(path.read_bytes(), type=JailRecord))
             path.unlink(missing_ok=True)
-        return killed
+        return killed + sum(kill_process(process) for process in find_named(self.name))
 
     def _reap(self, record: JailRecord) -> int:
         killed = 0
@@ -92,6 +97,20 @@ def find_process(pid: int) -> Process | None:
     return None
 
 
+def find_named(name: str) -> list[Process]:
+    """The processes whose first word is this name; their users may be others'."""
+    word = name.encode() + b"\0"
+    pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
+    named = [pid for pid in pids if _command_line(pid).startswith(word)]
+    return [process for pid in named if (process := find_process(pid)) is not None]
+
+
+def _command_line(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 def kill_process(process: Process) -> bool:
     """Kill exactly that one, and wait until it is gone; False when it was gone already."""
     try:
@@ -101,7 +120,7 @@ def kill_process(process: Process) -> bool:
     try:
         if find_process(process.pid) != process:
             return False
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):
             signal.pidfd_send_signal(fd, signal.SIGKILL)
         poll = select.poll()
         poll.register(fd, select.POLLIN)

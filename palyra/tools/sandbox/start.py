@@ -42,6 +42,7 @@ class Start:
     """Who starts what from where."""
 
     bubblewrap: str
+    name: str  # that its processes are seen under
     uid: int | None  # None: who the daemon is
     command: Command
     sources: Sources
@@ -120,8 +121,8 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
     words = render_options(command, start.sources, start.masks, fds)
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
     pid, process = _popen(
-        start.uid,
-        [start.bubblewrap, "--args", str(options), "--", LAUNCHER, *command.argv],
+        start,
+        [start.name, "--args", str(options), "--", LAUNCHER, *command.argv],
         (stdin[0], stdout[0], stderr[0]),
         ends.theirs,
     )
@@ -131,7 +132,7 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
 
 
 def _popen(
-    uid: int | None,
+    start: Start,
     argv: list[str],
     streams: tuple[int | None, int, int | None],
     handed_over: Iterable[int],
@@ -140,6 +141,7 @@ def _popen(
     stdin, stdout, stderr = streams
     process = subprocess.Popen(  # noqa: S603 - a list, no shell, walls round it
         argv,
+        executable=start.bubblewrap,
         stdin=subprocess.DEVNULL if stdin is None else stdin,
         stdout=stdout,
         stderr=subprocess.STDOUT if stderr is None else stderr,
@@ -148,9 +150,9 @@ def _popen(
         pass_fds=[fd for fd in handed_over if fd not in streams],
         start_new_session=True,  # a terminal's Ctrl-C is for the daemon
         umask=0o022,
-        user=uid,  # by the child itself, before it becomes bubblewrap
-        group=uid,
-        extra_groups=None if uid is None else [],
+        user=start.uid,  # by the child itself, before it becomes bubblewrap
+        group=start.uid,
+        extra_groups=None if start.uid is None else [],
     )
     try:
         descriptor = os.pidfd_open(process.pid)
