@@ -9,21 +9,21 @@ from urllib.parse import urlsplit
 from palyra.actors.child import ChildSpec
 from palyra.config import Config
 from palyra.core.foreign_tools import Terms
-from palyra.core.secret_reference import parse_reference
+from palyra.core.secret_reference import is_reference, parse_reference
 from palyra.errors import InvalidParams
 from palyra.parts import Host
+from palyra.processset import read_limits
 from palyra.secrets.keeper import SecretKeeper
 from palyra.sections import McpServer as Configured
 from palyra.tools.catalog import Toolbox
 from palyra.tools.mcp.link import OpenLink, StdioServer
-from palyra.tools.mcp.process import jailed, unjailed
+from palyra.tools.mcp.process import Surroundings, jailed, unjailed
 from palyra.tools.mcp.server import McpServer
 from palyra.tools.mcp.web import addressed
 from palyra.tools.sandbox.sandbox import Sandbox
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
-_REFERENCE = re.compile(r"(?:env|file|keyring|vault):.+", re.DOTALL)
 _OF_WORKSPACE = {"none": (), "read": ("fs.read",), "write": ("fs.read", "fs.write")}
 _EVERYTHING = ("process", "fs.read", "fs.write", "network")  # with the daemon's own rights
 
@@ -98,8 +98,13 @@ def _preparation(
         if server.sandbox == "none":
             return unjailed(program)
         workspace = None if server.workspace == "none" else config.workspace
-        folders = tuple(map(Path, server.folders))
-        return jailed(sandbox, program, workspace, folders, writes=server.workspace == "write")
+        around = Surroundings(
+            workspace,
+            writes=server.workspace == "write",
+            folders=tuple(map(Path, server.folders)),
+            limits=read_limits(config.sandbox),
+        )
+        return jailed(sandbox, program, around)
 
     return prepare
 
@@ -108,7 +113,7 @@ async def _environment(server: Configured, secrets: SecretKeeper) -> Mapping[str
     found = {}
     for each in server.environment:
         name, text = _variable(each)
-        found[name] = await secrets.find(text) if _REFERENCE.fullmatch(text) else text
+        found[name] = await secrets.find(text) if is_reference(text) else text
     return found
 
 

@@ -32,7 +32,9 @@ MAY_IMPORT = {
     ),
     "processset": frozenset({"core", "tools", "actors", "config", "sections", "parts"}),
     "skillset": frozenset({"core", "store", "tools", "actors", "config", "parts"}),
-    "mcpset": frozenset({"core", "tools", "actors", "config", "sections", "parts", "secrets"}),
+    "mcpset": frozenset(
+        {"core", "tools", "actors", "config", "sections", "parts", "processset", "secrets"}
+    ),
     "modelset": frozenset({"core", "models", "actors", "config", "parts", "secrets"}),
     "toolset": frozenset(
         {

@@ -39,6 +39,22 @@ def _settings_of(name: str) -> Iterator[str]:
     yield ""
 
 
+def render_servers() -> str:
+    """A table of what one MCP server is told."""
+    described: Schema = schema()["$defs"]["McpServer"]["properties"]
+    rows = (
+        f"| `{key}` | {_default_of(member)} | {member['description']} |"
+        for key, member in described.items()
+    )
+    return "\n".join(["| Key of a server | Default | Meaning |\n|---|---|---|", *rows, ""])
+
+
+def _default_of(member: Schema) -> str:
+    if "default" not in member:
+        return "required"
+    return f"`{msgspec.json.encode(member['default']).decode()}`"
+
+
 def render_directives() -> str:
     """The language of directives as a table, with its limits."""
     rows = [f"| `{each.usage}` | {each.meaning} |" for each in DIRECTIVES.values()]
@@ -83,6 +99,7 @@ def _type_of(member: Schema) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "settings": render_settings,
+    "servers": render_servers,
     "directives": render_directives,
     "scripts": render_scripts,
 }

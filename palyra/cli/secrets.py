@@ -16,7 +16,7 @@ from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, shared_options
 from palyra.config import Config
 from palyra.core.known_secrets import MIN_KNOWN_BYTES
-from palyra.core.secret_reference import parse_reference
+from palyra.core.secret_reference import is_reference, parse_reference
 from palyra.errors import InvalidParams, PalyraError
 from palyra.secrets.resolver import Resolver
 
@@ -111,6 +111,9 @@ def configured(config: Config) -> Iterator[str]:
     if config.secrets.passphrase:
         yield config.secrets.passphrase
     yield from (credential.secret for credential in config.fetch.credentials)
+    for server in config.mcp.servers:
+        values = (each.partition("=")[2] for each in server.environment)
+        yield from (text for text in (server.token, *values) if is_reference(text))
 
 
 def _try(resolver: Resolver, text: str) -> dict[str, str]:

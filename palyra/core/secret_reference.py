@@ -35,6 +35,11 @@ class SecretReference(msgspec.Struct, frozen=True):
         return f"{self.kind}:{self.name}"
 
 
+def is_reference(text: str) -> bool:
+    """Whether the text has the form of one, and is not what it stands for."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
 def parse_reference(text: str) -> SecretReference:
     """The reference.  Raises InvalidParams, without the text: it may be the secret itself."""
     found = _REFERENCE.fullmatch(text)

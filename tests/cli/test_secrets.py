@@ -117,6 +117,12 @@ async def test_test_looks_at_the_configuration(tmp_path: Path) -> None:
     await palyra("secrets", "set", "KEY", home=tmp_path, stdin=SECRET.encode())
     done = await palyra("secrets", "test", home=tmp_path)
     assert (0, True) == (done.code, "vault:KEY" in done.out)
+    server = (
+        '[[mcp.servers]]\nname = "a"\ncommand = ["/bin/a"]\nenvironment = ["A=b", "C=vault:NONE"]\n'
+    )
+    (tmp_path / "palyra.toml").write_text(CONFIG + server, encoding="utf-8")
+    done = await palyra("secrets", "test", home=tmp_path)
+    assert (1, True) == (done.code, "vault:NONE" in done.out)
 
 
 async def test_a_damaged_vault_is_said(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import signal
 import subprocess  # noqa: S404 - names of pipes
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -26,23 +27,26 @@ _LEAVE_S = 2.0  # to end by itself once its input is closed
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def jailed(
-    sandbox: Sandbox,
-    server: StdioServer,
-    workspace: Path | None,
-    binds: tuple[Path, ...],
-    *,
-    writes: bool,
-) -> OpenLink:
+class Surroundings(NamedTuple):
+    """What a jailed server sees and may use."""
+
+    workspace: Path | None = None
+    writes: bool = False  # to the workspace
+    folders: tuple[Path, ...] = ()  # further ones, read-only
+    limits: Limits = Limits()
+
+
+def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) -> OpenLink:
     """Behind the sandbox's walls: no network, and of the disk what the configuration names."""
+    workspace = surroundings.workspace
     command = Command(
         argv=(*_QUIETLY, *server.argv),
         cwd=str(workspace or "/"),
         environment=server.environment,
         workspace=workspace,
-        is_writable=writes,
-        binds=tuple(Bind(path) for path in binds),
-        limits=Limits(cpu_s=None),
+        is_writable=surroundings.writes,
+        binds=tuple(map(Bind, surroundings.folders)),
+        limits=replace(surroundings.limits, cpu_s=None),  # it lives as long as the daemon
         takes_input=True,
     )
 

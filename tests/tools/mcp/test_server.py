@@ -13,7 +13,7 @@ import trio
 
 from palyra.core.tools import ToolFailure
 from palyra.tools.mcp.link import OpenLink, StdioServer
-from palyra.tools.mcp.process import jailed
+from palyra.tools.mcp.process import Surroundings, jailed, unjailed
 from palyra.tools.mcp.server import MAX_OUTPUT_CHARS
 from palyra.tools.mcp.web import addressed
 from tests.tools.mcp.kit import SAMPLE, TERMS, Box, plain, serving
@@ -121,8 +121,6 @@ async def test_what_is_no_server_is_given_up(script: str, problem: str) -> None:
 
 def box_of(argv: list[str]) -> Box:
     """A toolbox with that program for a server."""
-    from palyra.tools.mcp.process import unjailed  # noqa: PLC0415 - only here
-
     return Box(unjailed(StdioServer(tuple(argv), {})))
 
 
@@ -194,4 +192,4 @@ def jail() -> OpenLink:
         pytest.skip("needs bubblewrap: apt-get install bubblewrap")
     folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
     argv = (sys.executable, str(SAMPLE))
-    return jailed(sandbox, StdioServer(argv, {}), None, tuple(sorted(folders)), writes=False)
+    return jailed(sandbox, StdioServer(argv, {}), Surroundings(folders=tuple(sorted(folders))))
