@@ -115,12 +115,12 @@ async def test_a_failure_is_a_reason_to_look(
     """A jail that could not be built has the walls proved again at once."""
     kept = Kept(monkeypatch, "", "", "a remount")
     await nursery.start(kept.keeper.serve)
-    await trio.sleep(1)
+    await trio.sleep(2 * PROOF_S)
     kept.sandbox.on_failure()
-    await trio.sleep(1)
+    await trio.sleep(2 * PROOF_S)
     assert [0.0, 1.0] == kept.proofs.times_s
     kept.sandbox.on_failure()
-    await trio.sleep(1)
+    await trio.sleep(2 * PROOF_S)
     assert () == kept.tools
 
 
@@ -132,7 +132,7 @@ async def test_without_bubblewrap_nothing_runs(
     monkeypatch.setattr(kept.sandbox._jailer, "_bubblewrap", "")
     monkeypatch.setattr(jailer, "PROGRAM_FOLDERS", "/nowhere")
     await nursery.start(kept.keeper.serve)
-    await trio.sleep(1)
+    await trio.sleep(2 * PROOF_S)
     assert () == kept.tools
     assert "install the package bubblewrap" in (kept.keeper.problem or "")
     monkeypatch.undo()
