@@ -8,8 +8,11 @@ All functions block, for well below a millisecond as a rule.  Source: cgroups(7)
 admin-guide/cgroup-v1/memory and cgroup-v2.
 """
 
+import errno
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +23,8 @@ from palyra.tools.sandbox.command import Limits
 _MOUNT = Path("/sys/fs/cgroup")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CONTROLLERS = ("memory", "pids")
+REMOVE_TRIES, REMOVE_PAUSE_S = 10, 0.005
+_PREFIXED = re.compile(r"palyra-([0-9]+)-[0-9a-f]+")  # with the number of the daemon's process
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,14 @@ class ControlGroups:
             raise
         return group
 
+    def sweep(self) -> None:
+        """Remove the groups of daemons that are not there any more; one in use stays."""
+        for folder in set(self._folders.values()):
+            for name in os.listdir(folder):  # noqa: PTH208 - a descriptor
+                owner = _PREFIXED.fullmatch(name)
+                if owner is not None and not Path(f"/proc/{owner[1]}").exists():
+                    Group(name, self._folders, self._files).remove()
+
     def find(self, name: str) -> "Group":
         """The group of that name, whoever made it."""
         return Group(name, self._folders, self._files)
@@ -95,10 +108,15 @@ class Group:
         return "processes" if self._count("pids", "pids.events", "max") else ""
 
     def remove(self) -> None:
-        """Remove it, once its processes are gone; what cannot be removed is left."""
+        """Remove it, once its processes are gone; what cannot be removed is left.
+
+        Processes that are on their way out are waited for, at most REMOVE_TRIES pauses.
+        """
         for folder in set(self._folders.values()):
-            with suppress(OSError):
-                os.rmdir(self.name, dir_fd=folder)
+            for _ in range(REMOVE_TRIES):
+                if _removed(folder, self.name):
+                    break
+                time.sleep(REMOVE_PAUSE_S)
 
     def _write(self, controller: str, file: str, value: int) -> None:
         _write_at(self._folders[controller], f"{self.name}/{file}", str(value))
@@ -155,6 +173,15 @@ def _tried(groups: ControlGroups) -> ControlGroups:
     """The same, having made a group.  Raises OSError."""
     groups.make(Limits()).remove()
     return groups
+
+
+def _removed(folder: int, name: str) -> bool:
+    """Whether nothing more is to be done about it."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        return error.errno != errno.EBUSY
+    return True
 
 
 def _write_at(folder: int, path: str, text: str) -> None:

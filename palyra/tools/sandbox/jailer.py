@@ -69,7 +69,10 @@ class Jailer:
 
     def reap(self) -> int:
         """End what an earlier life of the daemon left; how many processes had to be killed."""
-        return 0 if self._records is None else self._records.reap()
+        killed = 0 if self._records is None else self._records.reap()
+        if self._groups is not None:
+            self._groups.sweep()
+        return killed
 
     def spawn(self, command: Command) -> tuple[int, Pipes, Traces]:
         """A jail that waits at its gate: bubblewrap's process id, pipes, traces.
