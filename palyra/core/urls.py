@@ -69,11 +69,11 @@ def parse_url(text: str) -> Url:
 
 
 def join_url(base: Url, location: str) -> Url:
-    """Where a redirect goes.  Raises InvalidParams."""
+    """Where a redirect goes.  Raises InvalidParams, which does not repeat a stranger's words."""
     try:
         return parse_url(urljoin(base.text, location))
-    except ValueError:  # urljoin reads brackets before we can
-        raise _bad("the redirect's location is none") from None
+    except (InvalidParams, ValueError):  # the latter by urljoin, which reads brackets before we can
+        raise _bad("the location of a redirect cannot be read as one") from None
 
 
 def _split_authority(authority: str) -> tuple[str, int | None]:

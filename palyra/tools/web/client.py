@@ -29,7 +29,6 @@ _OUR_HEADERS = (
     ("accept-encoding", ", ".join(ENCODINGS)),
     ("connection", "close"),
 )
-_REASON_CHARS = 200
 _READ_BYTES = 65_536
 _MAX_HEAD_BYTES = 65_536
 
@@ -181,5 +180,16 @@ def _read_headers(head: h11.Response) -> Iterable[tuple[str, str]]:
 
 
 def _failure(url: Url, error: BaseException) -> Unavailable:
-    reason = str(error.__cause__ or error)[:_REASON_CHARS] or "the connection broke off"
+    """What went wrong, in our words: those of the library repeat what the server, or a secret, says."""
+    match error.__cause__ or error:
+        case ssl.SSLCertVerificationError() as unbelieved:
+            reason = f"its certificate is not believed: {unbelieved.verify_message}"
+        case ssl.SSLError() as broken:
+            reason = f"TLS: {broken.reason}"
+        case h11.LocalProtocolError():
+            reason = "the request cannot be sent: a header of it is no line of text"
+        case h11.RemoteProtocolError():
+            reason = "what came back is no whole HTTP answer"
+        case _:
+            reason = "the connection broke off"
     return Unavailable(f"{url.host}: {reason}")

@@ -217,7 +217,7 @@ def web_tools(web: Web) -> list[Tool]:
     async def run(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
         try:
             return await web.fetch(read_request(call.arguments))
-        except PalyraError as error:
-            raise ToolFailure(error.message) from None
+        except PalyraError as error:  # its text may name a host that a stranger redirected to
+            return ToolOutput(text=error.message, is_failure=True, trust="external_untrusted")
 
     return [AsyncTool(spec, run, find_facets, inspect) for spec in (FETCH, SEND)]

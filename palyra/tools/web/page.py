@@ -18,6 +18,7 @@ _TEXTUAL = frozenset(
     }
 )  # fmt: skip
 _SUFFIXES = ("+json", "+xml", "+yaml")
+_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,40}")  # fit to be shown: it is not our word
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _META_BYTES = 1_024  # where a page may name its charset, as the HTML standard has it
 # Python's codecs include some that are no charsets (punycode, unicode_escape); these are.
@@ -41,8 +42,8 @@ def check_type(content_type: str) -> None:
     """Raises Unavailable for a type that is no text."""
     kind = _kind(content_type)
     if not (kind.startswith("text/") or kind in _TEXTUAL | _HTML or kind.endswith(_SUFFIXES)):
-        shown = kind[:80] or "nothing"
-        raise Unavailable(f"the content type is {shown!r}, and only text, JSON and XML are read")
+        shown = kind if _TYPE.fullmatch(kind) else "none that is known"
+        raise Unavailable(f"the content type is {shown}, and only text, JSON and XML are read")
 
 
 def render(body: bytes, content_type: str) -> str:
@@ -80,7 +81,7 @@ def to_markdown(page: str) -> str:
         options = library.ConversionOptions(extract_metadata=False)
         return (library.convert(marked, options).content or "").strip()
     except failures as error:
-        raise Unavailable(f"the page cannot be converted: {error}") from None
+        raise Unavailable(f"the page cannot be converted ({type(error).__name__})") from None
 
 
 def _kind(content_type: str) -> str:

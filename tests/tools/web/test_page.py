@@ -105,5 +105,5 @@ def test_a_page_the_converter_cannot_take(monkeypatch: pytest.MonkeyPatch) -> No
         raise PanicError("at the disco")
 
     monkeypatch.setattr("html_to_markdown.convert", panic)
-    with pytest.raises(Unavailable, match="disco"):
+    with pytest.raises(Unavailable, match="PanicError"):
         to_markdown("<p>x</p>")
