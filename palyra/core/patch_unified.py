@@ -210,9 +210,9 @@ def _parse_hunk(lines: Lines) -> tuple[Hunk, bool]:
     if found is None:
         raise PatchError(number, "expected `@@ -LINE,COUNT +LINE,COUNT @@`", 1)
     start, old, _, new = (1 if part is None else int(part) for part in found.groups())
-    found, is_marked = _parse_lines(lines, old, new)
+    body, is_marked = _parse_lines(lines, old, new)
     # Without old lines the header names the line before; else the first of them.
-    return checked_hunk(Hunk(number, tuple(found), start=max(0, start - (old > 0)))), is_marked
+    return checked_hunk(Hunk(number, tuple(body), start=max(0, start - (old > 0)))), is_marked
 
 
 def _parse_lines(lines: Lines, old: int, new: int) -> tuple[list[PatchLine], bool]:
