@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -167,9 +167,7 @@ class Answers:
         return self._recorded(call)
 
     def _note_unjudged(self, call_id: str) -> None:
-        seq = self.record.seq_of(ev.ToolProposed, call_id)
-        if seq is not None:
-            self.unjudged.add(seq)
+        self.unjudged.add(cast("int", self.record.seq_of(ev.ToolProposed, call_id)))
 
     def _is_lost(self, call_id: str) -> bool:
         """Whether what the verdict was about is not on the tape; remembered for the report."""

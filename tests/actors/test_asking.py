@@ -15,8 +15,9 @@ from palyra.core.run_steps import Limits
 from palyra.core.tools import Inspection, ToolFailure
 from palyra.errors import DigestMismatch, Forbidden, NotFound
 from palyra.store.memory_journal import MemoryJournal
+from palyra.tools.catalog import Toolbox
 from tests.actors.asking_kit import WORLD, AskingKit, answer, ask, count_asked, new_store, pending
-from tests.actors.office_kit import OTHER, Kit, call, running, say
+from tests.actors.office_kit import OPERATOR, OTHER, Kit, call, running, say
 from tests.actors.test_grants import a_grant
 
 
@@ -83,6 +84,37 @@ async def test_what_cannot_run_is_not_asked_about(
         run_id = await ask(kit, tool="ask_look")
         assert kit.events(run_id, "tool.rejected")[0].reason == "no program gti"
         assert await count_asked(kit, run_id) == 0
+
+
+async def test_a_look_that_does_not_end_is_given_up(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model hears how long was waited; nobody is asked."""
+
+    async def forever(_toolbox: Any, _call: Any) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(Toolbox, "inspect", forever)
+    async with running(store) as kit:
+        run_id = await ask(kit, tool="ask_look")
+        assert "could not be looked at within 10 s" in kit.events(run_id, "tool.rejected")[0].reason
+
+
+async def test_what_would_come_of_a_call_is_told_with_its_grants(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """In the session that has one it may run; elsewhere somebody is asked, and told the key."""
+    async with running(store) as kit:
+        run_id = await ask(kit)
+        (asked,) = await pending(kit, run_id)
+        await answer(kit, asked, scope="session")
+        explain = kit.gateway.explain_policy
+        given = {"text": "git log"}
+        here = await explain(OPERATOR, "ask_do", given, None, asked.session_id)
+        elsewhere = await explain(OPERATOR, "ask_do", given)
+        assert (here.answer, here.reason_code) == ("allow", "granted")
+        assert (elsewhere.answer, elsewhere.grant_key, elsewhere.risk) == ("ask", "git", "low")
+        assert (await explain(OPERATOR, "forbidden", given)).answer == "deny"
 
 
 async def test_what_is_denied_is_not_even_looked_at(

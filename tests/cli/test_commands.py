@@ -41,6 +41,20 @@ APPROVAL: Json = {
     "requested_ms": 1,
     "expires_ms": 2,
 }
+GRANT: Json = {
+    "grant_id": "grt_1",
+    "principal": "owner",
+    "agent": "default",
+    "tool": "shell",
+    "key": "git status",
+    "decision": "allow",
+    "scope": "session",
+    "session_id": SESSION,
+    "epoch": 0,
+    "approval_id": "apr_1",
+    "by": "bob",
+    "granted_ms": 1,
+}
 RESOLVED: Json = {
     "decision": "allow",
     "scope": "once",
@@ -134,6 +148,8 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("runs", "show", RUN): ("run.get", RUN_RECORD, RUN),
     ("approvals", "list"): ("approval.list", {"approvals": [APPROVAL]}, "apr_1"),
     ("approvals", "show", "apr_1"): ("approval.get", APPROVAL, "write_file"),
+    ("approvals", "grants"): ("approval.grants", {"grants": [GRANT]}, "git status"),
+    ("approvals", "revoke", "grt_1"): ("approval.revoke", GRANT, "grt_1 has ended"),
     ("sessions", "list"): ("session.list", {"sessions": [SESSION_RECORD]}, "daily"),
     ("tokens", "list"): ("token.list", {"tokens": [TOKEN_SHOWN]}, "laptop"),
     ("agents", "list"): ("agent.list", {"agents": [AGENT_SHOWN]}, "read_file, echo"),
@@ -180,6 +196,19 @@ async def test_approval_is_shown_complete_and_escaped() -> None:
         assert not {"\u202e", "\u009b", "\x1b"} & set(output)
     assert APPROVAL["arguments"] == data.json["arguments"]
     assert APPROVAL["digest"] in text.out
+
+
+async def test_approval_shows_what_it_would_meet_and_hold_for() -> None:
+    """Inspection, key and twins are shown whole, and with nothing hidden."""
+    wide = {
+        "inspection": {"binary": "/usr/bin/g\u202eit"}, "grant_key": "git\u200b", "covers": ["c2"],
+    }  # fmt: skip
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", APPROVAL | wide)
+        shown = await palyra("approvals", "show", "apr_1", url=daemon.url)
+    assert r"/usr/bin/g\u202eit" in shown.out
+    assert r"write_file: git\u200b" in shown.out
+    assert "2 identical calls" in shown.out
 
 
 async def test_approval_shows_its_deadline() -> None:

@@ -96,6 +96,12 @@ def test_path_key(arguments: dict[str, Any], expected: str) -> None:
     assert expected == an_admitted(arguments, path_argument="path").path_key
 
 
+def test_a_call_on_several_paths_has_the_whole_root() -> None:
+    """What works on two files disturbs whatever works on either, or above."""
+    facets = Facets(paths=("a", "b"))
+    assert {""} == {msgspec.structs.replace(an_admitted(), facets=facets).path_key}
+
+
 def test_a_tool_without_path_has_no_key() -> None:
     """Without a path argument there is nothing to conflict over."""
     admitted = an_admitted({"path": "a"})
