@@ -7,7 +7,7 @@ same id, digest and deadline, because the prompt is on the tape.
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -26,7 +26,7 @@ from palyra.core.policy import PolicyDecision
 from palyra.core.records import ApprovalRecord, GrantRecord, Receipt
 from palyra.core.run_state import Run
 from palyra.core.run_steps import ApprovalAnswered
-from palyra.errors import Forbidden, IllegalState, NotFound, PalyraError
+from palyra.errors import Forbidden, IllegalState, NotFound, Overloaded, PalyraError
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
@@ -100,7 +100,8 @@ class Approvals:
         """A new grant answers what is asked already, where it holds."""
         for entry in list(self._open.values()):
             if holds_for(grant, entry.prompt, now_ms):
-                entry.mailbox.offer(Granted(grant))
+                with suppress(Overloaded):  # then enough people answer it themselves
+                    entry.mailbox.offer(Granted(grant))
 
     def close(self, approval_id: str) -> None:
         """Ask no more; whoever answers now hears what is recorded."""

@@ -6,6 +6,7 @@ Restart: permanent; it looks again.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.core.ports import RunBlocking
 from palyra.core.run_steps import RulesChanged
+from palyra.errors import Overloaded
 
 log = structlog.get_logger("palyra.policy")
 LOOK_S = 1.0  # between looks at the files: a stat for each of at most 64
@@ -69,7 +71,8 @@ def tell_runs(approvals: Approvals, directory: Directory) -> None:
     for run_id in approvals.runs:
         run = directory.runs.get(run_id)
         if run is not None:
-            run.inbox.offer(RulesChanged())
+            with suppress(Overloaded):  # what it asks about under old rules cannot start anyway
+                run.inbox.offer(RulesChanged())
 
 
 def child_spec(

@@ -312,10 +312,12 @@ class _RunActor:
             self.settle_prompt(step, row.seq, answer, records)
         elif row.kind == ev.ToolStarted.KIND:
             started = msgspec.json.decode(row.data, type=ev.ToolStarted)
-            approval = self.handle.approved.get(started.approval_id or "")
+            approval = self.handle.approved.pop(started.approval_id or "", None)
             if approval is not None:  # its use is committed with the start that uses it
-                self.handle.approved[approval.approval_id] = used(approval)
-                records.append(self.handle.approved[approval.approval_id])
+                approval = used(approval)
+                records.append(approval)
+                if approval.is_open:
+                    self.handle.approved[approval.approval_id] = approval
 
     def settle_prompt(
         self, step: Step, seq: int, answer: ev.ApprovalResolved, records: list[Record]
