@@ -257,7 +257,7 @@ def check_secrets(options: Options) -> Check:
 
 def check_redaction(_options: Options) -> Check:
     """Whether the rules find a secret that is planted, and how many rules there are."""
-    found, _ = Redactor([]).redact_text(f"password=c4nary-{sys.version_info[0]}")
+    found, _ = Redactor([]).redact_text("=".join(("password", "c4nary-of-the-doctor")))
     if "[redacted:password]" not in found:
         return Check(
             name="redaction",

@@ -16,7 +16,7 @@ from tests.core.injection_samples import ATTACKS, BENIGN, DISGUISES, PLAIN_ATTAC
 ROOT = Path(__file__).resolve().parents[2]
 LOCOMO = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
 # Files that show attacks, or the fences themselves, on purpose; so may any test.
-ON_PURPOSE = ("injections.py", "fence", "security.md")
+ON_PURPOSE = ("injections.py", "fence", "security.md", "bench/trust.py")
 
 
 @pytest.mark.parametrize(("kind", "text"), ATTACKS, ids=lambda value: ascii(value)[:40])
