@@ -30,6 +30,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 OPENAT2 = 437  # the same number on every architecture
 AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
+CANARY = "c4nary-of-the-doctor"
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 
@@ -257,7 +258,7 @@ def check_secrets(options: Options) -> Check:
 
 def check_redaction(_options: Options) -> Check:
     """Whether the rules find a secret that is planted, and how many rules there are."""
-    found, _ = Redactor([]).redact_text("=".join(("password", "c4nary-of-the-doctor")))
+    found, _ = Redactor([]).redact_text(f"password={CANARY}")
     if "[redacted:password]" not in found:
         return Check(
             name="redaction",
