@@ -274,6 +274,22 @@ def test_benign_text_is_untouched(text: str) -> None:
     assert text == "".join(stream(list(text)))
 
 
+# Classes that are told by what stands before them, which percent-encoding hides.
+_TOLD_BY_THEIR_SURROUNDINGS = {
+    "private_key", "cookie", "api_key", "basic", "password", "url_userinfo", "authorization", "token",
+    "url_query", "discord", "secret", "bearer", "telegram", "slack", "known",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", SECRETS, ids=IDS)
+def test_secret_with_a_form_of_its_own_is_found_in_a_url(row: tuple[str, str, str, str]) -> None:
+    """Percent-encoding of what is round it hides no vendor's token."""
+    name, before, secret, after = row
+    if name not in _TOLD_BY_THEIR_SURROUNDINGS:
+        encoded = quote(before, safe="") + secret + quote(after, safe="")
+        assert marked(name) in REDACTOR.redact_text(f"https://x/?q=%22{encoded}%0A&r=1")[0]
+
+
 def test_every_rule_has_an_example() -> None:
     """No class of the table is without a secret above that it must find."""
     assert {rule.name for rule in RULES} | {"known"} == {row[0] for row in SECRETS}
