@@ -40,7 +40,10 @@ def turn(*results: tuple[str, str, str]) -> list[Message]:
         ProposedCall(call_id=f"c{n}", tool=tool, arguments={"a": 1})
         for n, (tool, _, _) in enumerate(results)
     ]
-    told = [ToolMessage(f"c{n}", tool, *rest) for n, (tool, *rest) in enumerate(results)]
+    told = [
+        ToolMessage(f"c{n}", tool, status, output)
+        for n, (tool, status, output) in enumerate(results)
+    ]
     return [AssistantMessage("I did it all!", tuple(named)), *told]
 
 
