@@ -56,7 +56,7 @@ def with_field(call: ToolCall, field: str, value: object) -> ToolCall:
     """The call with one thing changed."""
     outer, _, inner = field.partition(".")
     if inner:
-        value = msgspec.structs.replace(call.inspection, **{inner: value})
+        value = msgspec.structs.replace(call.inspection or Inspection(), **{inner: value})
     return msgspec.structs.replace(call, **{outer: value})
 
 
