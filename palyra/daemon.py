@@ -82,6 +82,7 @@ log = structlog.get_logger("palyra.daemon")
 # of 5 ms multiplies every commit beside a busy loop (docs/decisions/0002-journal-writer.md).
 SWITCH_INTERVAL_S = 0.0005
 DRAIN_LOOK_S = 0.05
+SETTLE_S = 2.0  # for the walls of programs to be proved before `ready`; some tens of milliseconds
 # A run is freed by counting references; only connections leave cycles, a few dozen objects each.
 # So the collector may look rarely, and must look at little at a time: every object it looks at
 # stops the loop for 0.2 microseconds, and 10 000 open runs are 1.7 million objects.
@@ -293,7 +294,6 @@ class Daemon:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*GC_THRESHOLDS)
         gc.freeze()  # what is loaded by now stays
-        recover = partial(recovery, self.office, self.sessions.adopt, self._recovered)
         self._tree = Supervisor(
             "daemon",
             [
@@ -307,7 +307,7 @@ class Daemon:
                 work_branch.child_spec(self.work, self.directory),
                 *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
-                ChildSpec("recovery", recover, "transient"),
+                ChildSpec("recovery", self._recover, "transient"),
                 *extra,
                 page_check.child_spec(self.journal),
             ],
@@ -344,6 +344,19 @@ class Daemon:
             )
             await self.journal.commit(Change(records=(record,)))
         task_status.started()
+
+    async def _recover(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Have open runs go on, once it is known whether programs can run.
+
+        A run that was about to call one would find no such tool otherwise.
+        """
+        task_status.started()
+        if self.toolset.settled is not None:
+            with trio.move_on_after(SETTLE_S):
+                await self.toolset.settled()
+        await recovery(self.office, self.sessions.adopt, self._recovered)
 
     def _recovered(self, count: int) -> None:
         log.info("ready", open_runs=count, instance_id=self.instance_id)

@@ -36,6 +36,7 @@ class Processset(NamedTuple):
     sandbox: Sandbox | None  # None: the host is closed
     services: Sequence[ChildSpec]
     problems: Callable[[], tuple[str, ...]]
+    settled: Callable[[], Awaitable[None]] | None  # returns when it is known whether programs run
 
 
 def build_processset(
@@ -54,7 +55,7 @@ def build_processset(
     """
     granted = read_hosts(config.sandbox.hosts)
     if host.is_closed:
-        return Processset(None, (), tuple)
+        return Processset(None, (), tuple, None)
     sandbox = Sandbox(host.new_thread("sandbox"), records=config.paths.data_dir / "jails")
     around = Surroundings(
         workspace=workspace,
@@ -80,7 +81,12 @@ def build_processset(
     tools = [shell.tool(), *processes.tools()]
     keeper = Keeper(sandbox, host.run_blocking, toolbox.put, tools)
     services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
-    return Processset(sandbox, services, lambda: (keeper.problem,) if keeper.problem else ())
+    return Processset(
+        sandbox,
+        services,
+        lambda: (keeper.problem,) if keeper.problem else (),
+        keeper.settled,
+    )
 
 
 def read_limits(section: SandboxConfig) -> Limits:

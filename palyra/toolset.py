@@ -5,7 +5,7 @@ skills) is a service: a supervised actor that puts its tools into the toolbox wh
 called and takes them out when they cannot.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from palyra.actors.child import ChildSpec
@@ -44,6 +44,7 @@ class Toolset:
     secrets: SecretKeeper
     services: list[ChildSpec] = field(default_factory=list)
     problems: Callable[[], tuple[str, ...]] = tuple  # what somebody has to mend
+    settled: Callable[[], Awaitable[None]] | None = None  # returns when programs can run, or cannot
 
     def branch(self) -> ChildSpec:
         """All services, each restarted on its own.
@@ -101,4 +102,5 @@ def build_toolset(
         secrets=webset.secrets,
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),
+        settled=programs.settled,
     )

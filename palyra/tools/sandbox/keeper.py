@@ -38,7 +38,12 @@ class Keeper:
         self._doubt = trio.Event()
         self._has_leaked = False
         self.problem: str | None = None  # "": programs can be run; None: not proved yet
+        self._first_look = trio.Event()
         sandbox.on_failure = self.doubt
+
+    async def settled(self) -> None:
+        """Return when the first proof was made, or could not be."""
+        await self._first_look.wait()
 
     def doubt(self) -> None:
         """Something failed: prove the walls again soon."""
@@ -53,6 +58,7 @@ class Keeper:
             log.warning("processes of an earlier life were killed", count=reaped)
         while not self._has_leaked:
             self._judge(await self._look())
+            self._first_look.set()
             self._doubt = trio.Event()  # a proof that fails raises doubts by itself
             if self.problem:
                 await trio.sleep(RETRY_S)
