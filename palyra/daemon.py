@@ -36,7 +36,6 @@ from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
 from palyra.config import Config
 from palyra.core.fence import fence_key
-from palyra.core.journal import Change
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redact import Redactor
 from palyra.core.run_steps import Limits
@@ -63,7 +62,7 @@ from palyra.net.receipts import Receipts
 from palyra.net.schema import describe_protocol
 from palyra.net.services import Peer, Services
 from palyra.net.tally import Tally
-from palyra.net.tokens import authenticate, digest_token, token_record
+from palyra.net.tokens import admit_operator, authenticate
 from palyra.net.transport import Transport
 from palyra.parts import (
     Host,
@@ -331,18 +330,9 @@ class Daemon:
     ) -> None:
         """Make sure the operator's token, which lies in its file, opens the door."""
         self.state = "starting"
-        digest = digest_token(self._operator_token)
-        found = await self.journal.find(lambda store: store.find_token(digest))
-        if found is None:
-            record = token_record(
-                self._operator_token,
-                token_id=self.host.new_id("tok"),
-                principal="operator",
-                role="operator",
-                name="operator",
-                now_ms=self.host.now_ms(),
-            )
-            await self.journal.commit(Change(records=(record,)))
+        await admit_operator(
+            self._operator_token, self.journal, new_id=self.host.new_id, now_ms=self.host.now_ms
+        )
         task_status.started()
 
     async def _recover(
