@@ -235,6 +235,10 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "channel.delete": {"channel": "chat"},
     "pairing.approve": {"pairing_id": "pai_1", "code": "c"},
     "pairing.revoke": {"pairing_id": "pai_1"},
+    "skill.install": {"sha256": "b" * 64, "grant": ["clock"]},
+    "skill.quarantine": {"id": "counter", "reason": "odd"},
+    "skill.enable": {"id": "counter"},
+    "skill.remove": {"id": "counter"},
 }
 
 
@@ -245,8 +249,9 @@ def test_every_mutation_is_covered() -> None:
 
 def effects_of(daemon: Daemon) -> list[Any]:
     """What has happened in the daemon."""
-    asked = [*daemon.agents.asked, *daemon.channels.asked]
-    return [*daemon.gateway.effects, *asked, len(daemon.store.tokens)]
+    asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
+    tokens = list(daemon.store.tokens.items())
+    return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
 
 
 @pytest.mark.parametrize("method", MUTATIONS)
@@ -256,8 +261,10 @@ async def test_mutations_are_idempotent(autojump_clock: Clock, method: str) -> N
         daemon.store.runs[RUN] = run_record(RUN, principal="root")
         first, second = [await daemon.connect("tok-operator") for _ in range(2)]
         params = MUTATIONS[method] | {"idempotency_key": "once"}
+        before = effects_of(daemon)
         answer = await first.call(method, **params)
         effects = effects_of(daemon)
+        assert before != effects, "this test would not see a second effect"
         daemon.now_ms += 1
         again = await second.call(method, **params)
         assert effects == effects_of(daemon)

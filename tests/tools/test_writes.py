@@ -13,7 +13,7 @@ from palyra.core.gate import Admitted, admit, policy_request
 from palyra.core.prompt import ProposedCall
 from palyra.core.tools import Facets, ToolCall, ToolFailure
 from palyra.store.memory_checkpoints import MemoryCheckpoints
-from palyra.tools.catalog import Tool, Toolbox
+from palyra.tools.catalog import ThreadTool, Tool, Toolbox
 from palyra.tools.checkpoints import Checkpoints
 from palyra.tools.confine import Workspace
 from palyra.tools.policy import CedarPolicy
@@ -59,8 +59,9 @@ def a_call(tool: str, **arguments: Any) -> ToolCall:
 
 def run(tools: dict[str, Tool], name: str, **arguments: Any) -> str:
     """What the tool says."""
-    output: Any = tools[name].run(a_call(name, **arguments))  # type: ignore[call-arg]  # both are thread tools
-    return str(output.text)
+    tool = tools[name]
+    assert isinstance(tool, ThreadTool)
+    return tool.run(a_call(name, **arguments)).text
 
 
 def look(tools: dict[str, Tool], name: str, **arguments: Any) -> dict[str, str]:
