@@ -98,6 +98,12 @@ def decide(call: Admitted) -> PolicyDecision:
     return POLICY.decide(policy_request(call, FACTS))
 
 
+def decide_anew(call: Admitted) -> PolicyDecision:
+    """The same of a call that is like none before it."""
+    POLICY._force.known.clear()  # noqa: SLF001 - so that the engine is asked
+    return decide(call)
+
+
 def allowed() -> None:
     """The whole gate of a call that may run."""
     call = admitted(READ)
@@ -115,7 +121,7 @@ def asked() -> None:
 def bare() -> Callable[[], object]:
     """The engine's own call, and nothing round it."""
     request = policy_request(admitted(READ), FACTS)
-    asked, entities = question(request, ()), build_entities(*facts(request))
+    asked, entities = question(request, ())[0], build_entities(*facts(request))
     policies = POLICY._force.rules.policies  # noqa: SLF001 - the raw peer needs what is inside
     return lambda: cedarpy.is_authorized(asked, policies, entities)
 
@@ -123,7 +129,7 @@ def bare() -> Callable[[], object]:
 def bare_with_schema() -> Callable[[], object]:
     """The same with the engine's own check of the request, which ours replaces."""
     request = policy_request(admitted(READ), FACTS)
-    asked, entities = question(request, ()), build_entities(*facts(request))
+    asked, entities = question(request, ())[0], build_entities(*facts(request))
     rules = POLICY._force.rules  # noqa: SLF001 - likewise
     return lambda: cedarpy.is_authorized(asked, rules.policies, entities, rules.schema)
 
@@ -185,6 +191,7 @@ def main() -> None:
     parts: dict[str, Callable[[], object]] = {
         "intake": lambda: admit(READ, CATALOGUE),
         "decide": lambda: decide(read),
+        "decide_anew": lambda: decide_anew(read),
         "digest": lambda: execution_digest(call, POLICY.version),
         "attestation": lambda: attestation_digest(attestation_bytes(ATTESTATION)),
         "gate_allow": allowed,

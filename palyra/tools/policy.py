@@ -7,15 +7,17 @@ force, and where there is none yet, only calls without any capability go through
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import cedarpy
 
 from palyra.core.canonical import sha256_hex
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
-from palyra.tools.policy_question import build_entities, facts, question
+from palyra.tools.policy_mentions import Mentions, values_of
+from palyra.tools.policy_question import Context, Facts, build_entities, facts, question
 from palyra.tools.policy_rules import (
     Fingerprint,
     PolicyFile,
@@ -30,6 +32,7 @@ from palyra.tools.policy_text import BrokenPolicy
 
 _ENTITY_SETS = 512  # (principal, agent, tool) kept parsed
 _ERROR_CHARS = 300
+_KNOWN = 4_096  # decisions kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class _Force:
     version: str
     is_degraded: bool  # the user policies could not be read even once
     problems: tuple[str, ...]
+    # What was decided under them already: a decision is a function of what is in the key.
+    known: dict[tuple[object, ...], PolicyDecision] = field(default_factory=dict)
 
 
 class CedarPolicy:
@@ -88,11 +93,28 @@ class CedarPolicy:
         if force.is_degraded and _is_sensitive(request):
             reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
             return _decision("deny", "policy_broken", reason, (), force.version)
-        rules = force.rules
+        about = facts(request)
         try:
-            asked = question(request, self._state)
+            asked, context = question(request, self._state)
+        except ValueError as error:  # a facet that the schema does not know
+            return _error(str(error), force.version)
+        key = _key(request, about, context, force.rules.mentions)
+        known = None if key is None else force.known.get(key)
+        if known is not None:
+            return known
+        decision = self._ask_engine(force, request, asked)
+        if key is not None:
+            if len(force.known) >= _KNOWN:
+                force.known.clear()
+            force.known[key] = decision
+        return decision
+
+    def _ask_engine(
+        self, force: _Force, request: PolicyRequest, asked: dict[str, Any]
+    ) -> PolicyDecision:
+        try:
             entities = self._entities(*facts(request))
-            result = cedarpy.is_authorized(asked, rules.policies, entities)
+            result = cedarpy.is_authorized(asked, force.rules.policies, entities)
         except ValueError as error:  # an id or a facet that the engine cannot take
             return _error(str(error), force.version)
         if result.diagnostics.errors:
@@ -126,6 +148,15 @@ def _force(files: list[PolicyFile]) -> _Force:
 
 def _keep(force: _Force, broken: BrokenPolicy) -> _Force:
     return _Force(force.rules, force.version, force.is_degraded, (broken.message,))
+
+
+def _key(
+    request: PolicyRequest, about: Facts, context: Context, mentions: Mentions
+) -> tuple[object, ...] | None:
+    """What the decision follows from; None when that is everything."""
+    if mentions is None:
+        return None
+    return (request.action, about, *values_of(context, mentions))
 
 
 def _is_sensitive(request: PolicyRequest) -> bool:

@@ -89,21 +89,23 @@ _ENCODER = msgspec.json.Encoder()
 _CHECK = msgspec.json.Decoder(Context)
 
 
-def question(request: PolicyRequest, state: Sequence[str]) -> dict[str, Any]:
-    """The request; ids are objects, never text that would be parsed.
+def question(request: PolicyRequest, state: Sequence[str]) -> tuple[dict[str, Any], Context]:
+    """The request in Cedar's terms, and its context; ids are objects, never text to be parsed.
 
     Raises ValueError for what the schema does not allow.
     """
     if request.action not in ACTIONS:
         raise ValueError(f"there is no action {request.action!r}")
-    text = _ENCODER.encode(_context(request, state))
+    context = _context(request, state)
+    text = _ENCODER.encode(context)
     _CHECK.decode(text)
-    return {
+    asked = {
         "principal": {"type": "Principal", "id": request.principal},
         "action": {"type": "Action", "id": request.action},
         "resource": {"type": "Tool", "id": request.tool},
         "context": text.decode(),
     }
+    return asked, context
 
 
 def _context(request: PolicyRequest, state: Sequence[str]) -> Context:

@@ -15,6 +15,7 @@ from typing import Literal
 import cedarpy
 import msgspec
 
+from palyra.tools.policy_mentions import Mentions, find_mentions
 from palyra.tools.policy_probe import probe
 from palyra.tools.policy_text import BrokenPolicy, check_policy_text
 
@@ -55,6 +56,7 @@ class RuleSet:
     schema: cedarpy.Schema
     rules: Mapping[str, Rule]
     version: str
+    mentions: Mentions  # what of a call's context the answer depends on
 
 
 class _Annotated(msgspec.Struct):
@@ -130,6 +132,7 @@ def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
         schema,
         {f"policy{n}": rule for n, rule in enumerate(rules)},  # numbered in the order of the text
         _version(schema_text, files),
+        find_mentions(msgspec.json.decode(cedarpy.policies_to_json_str(whole))["staticPolicies"]),
     )
 
 

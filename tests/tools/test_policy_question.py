@@ -24,7 +24,7 @@ FULL = msgspec.structs.replace(
     decision="allow",
     scope="once",
 )
-CONTEXT: dict[str, Any] = msgspec.json.decode(question(FULL, ())["context"])
+CONTEXT: dict[str, Any] = msgspec.json.decode(question(FULL, ())[0]["context"])
 ODD = st.sampled_from(
     [None, True, 1, -1, 2**63, "", "x", [], ["x"], [1], [["x"]], {}, {"a": 1},
      {"__entity": {"type": "Principal", "id": "x"}}, {"__entity": {"type": "Agent", "id": "x"}},
@@ -47,7 +47,7 @@ PLACES = [
 
 def schema_takes(context: dict[str, Any]) -> bool:
     """Whether Cedar, told the schema, takes a request with this context."""
-    asked = {**question(FULL, ()), "context": msgspec.json.encode(context).decode()}
+    asked = {**question(FULL, ())[0], "context": msgspec.json.encode(context).decode()}
     try:
         result = cedarpy.is_authorized(asked, ANYTHING, build_entities(*facts(FULL)), SCHEMA)
     except ValueError:
@@ -77,7 +77,7 @@ def with_value(place: str, value: Any) -> dict[str, Any]:
 
 def test_what_is_asked_is_taken_by_both() -> None:
     """The question as it is made passes, with everything in it and with the least."""
-    least = msgspec.json.decode(question(REQUEST, ())["context"])
+    least = msgspec.json.decode(question(REQUEST, ())[0]["context"])
     assert [True] * 4 == [take(c) for take in (schema_takes, we_take) for c in (CONTEXT, least)]
 
 
