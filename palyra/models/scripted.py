@@ -206,7 +206,11 @@ class _Player:
 def closing_answer(place: Place, *, json_mode: bool = False) -> str:
     """What the tools returned, or else what was received; a JSON object in JSON mode."""
     results = [
-        {"tool": result.tool, "status": result.status, "output": _excerpt(inside_fence(result.output))}
+        {
+            "tool": result.tool,
+            "status": result.status,
+            "output": _excerpt(inside_fence(result.output)),
+        }
         for result in place.results
     ]
     if json_mode:

@@ -272,9 +272,7 @@ class FakeGrants:
     def __init__(self, gateway: FakeGateway) -> None:
         self._gateway = gateway
 
-    async def list_seen(
-        self, caller: Caller, *, live_only: bool, limit: int
-    ) -> list[GrantRecord]:
+    async def list_seen(self, caller: Caller, *, live_only: bool, limit: int) -> list[GrantRecord]:
         del caller, live_only, limit
         return []
 

@@ -254,9 +254,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("condition", "miss"), CONDITIONS)
-def test_every_fact_can_be_decided_by(
-    tmp_path: Path, condition: str, miss: dict[str, Any]
-) -> None:
+def test_every_fact_can_be_decided_by(tmp_path: Path, condition: str, miss: dict[str, Any]) -> None:
     """A permit on a fact holds where the fact holds and nowhere else."""
     policy = with_rules(
         tmp_path, team=f"permit (principal, action, resource) when {{{condition}}};"
