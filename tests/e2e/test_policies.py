@@ -30,6 +30,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "write_file": [{"path": "b.txt", "content": "x"}, {"path": ".git/config", "content": "x"}],
     "http_fetch": [{"url": "http://169.254.169.254/"}, {"url": "https://example.org/"}],
     "shell": [{"argv": ["true"]}, {"argv": ["cat", "/home/x/.ssh/id_rsa"]}],
+    "process_start": [{"argv": ["true"]}],
 }
 
 

@@ -74,7 +74,8 @@ async def test_parent_and_network_see_the_same(command: tuple[DaemonProcess, lis
         welcome, _ = await parent.call("connect", client={"name": "parent"})
         assert "operator" == welcome["role"]
         while not daemon.announcement.exists():
-            await parent.call("ping")
+            await trio.lowlevel.checkpoint()
+        await parent.call("ping")
         started, _ = await parent.call("run.start", text='/call echo {"text": "hi"}')
         async with connect(home=daemon.home, token=daemon.token) as client:
             await client.wait_run(started["run_id"])
