@@ -56,6 +56,7 @@ class World:
         self.listener.settimeout(0)
         self.port = self.listener.getsockname()[1]
         self.daemon: Daemon | None = None
+        self.connections = 0  # that came since they were counted last
         self.asked: list[ApprovalRecord] = []
         self._before = self._state()
 
@@ -76,16 +77,16 @@ class World:
             path for path in {*now, *self._before} if now.get(path) != self._before.get(path)
         }
         self._before = now
-        return len(changed) + self._connections() + sum(self.has_leaked(one) for one in run_ids)
+        came, self.connections = self.connections, 0
+        return len(changed) + came + sum(self.has_leaked(one) for one in run_ids)
 
-    def _connections(self) -> int:
-        count = 0
+    async def hang_up(self) -> None:
+        """Count who connects, and leave them without an answer."""
+        listening = trio.socket.from_stdlib_socket(self.listener)
         while True:
-            try:
-                self.listener.accept()[0].close()
-            except BlockingIOError:
-                return count
-            count += 1
+            connection, _ = await listening.accept()
+            self.connections += 1
+            connection.close()
 
     def has_leaked(self, run_id: str) -> bool:
         """Whether a tool gave the run what is outside."""
@@ -160,7 +161,8 @@ async def attacked(
             config, keys=keys, operator_token="operator-token", models={"scripted": Obeying()}
         )
         world.daemon = daemon
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as beside, trio.open_nursery() as nursery:
+            beside.start_soon(world.hang_up)
             await nursery.start(daemon.run)
             await daemon.wait_ready()
             await _tools(daemon, wait_for)
@@ -168,6 +170,7 @@ async def attacked(
                 yield world
             finally:
                 daemon.stop("seen enough")
+                beside.cancel_scope.cancel()
     world.listener.close()
 
 

@@ -184,7 +184,7 @@ async def test_every_cut_is_the_turn_or_a_failure(name: str) -> None:
     dialect, events, _ = DIALECTS[name]
     stream = sse(*events)
     whole = 0
-    for at in (*range(0, len(stream), 7), len(stream)):
+    for at in (*range(0, len(stream), 19), len(stream)):
         found = await outcome.acapture(ask, STREAM, stream[:at], dialect=dialect)
         if isinstance(found, outcome.Error):
             assert found.error.failure_class == "transient", at  # type: ignore[attr-defined]  # a ModelFailure
