@@ -17,7 +17,7 @@ from palyra.models.scripts import scripts_schema
 from palyra.sections import SECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("docs/configuration.md", "docs/scripted.md")
+PAGES = ("docs/configuration.md", "docs/models.md", "docs/scripted.md")
 PART = re.compile(r"(?s)(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)")
 
 Schema = dict[str, Any]
@@ -41,12 +41,21 @@ def _settings_of(name: str) -> Iterator[str]:
 
 def render_servers() -> str:
     """A table of what one MCP server is told."""
-    described: Schema = schema()["$defs"]["McpServer"]["properties"]
+    return _entries_of("server", "McpServer")
+
+
+def render_providers() -> str:
+    """A table of what the daemon is told of a provider of models."""
+    return _entries_of("provider", "ModelProvider")
+
+
+def _entries_of(noun: str, kind: str) -> str:
+    described: Schema = schema()["$defs"][kind]["properties"]
     rows = (
         f"| `{key}` | {_default_of(member)} | {member['description']} |"
         for key, member in described.items()
     )
-    return "\n".join(["| Key of a server | Default | Meaning |\n|---|---|---|", *rows, ""])
+    return "\n".join([f"| Key of a {noun} | Default | Meaning |\n|---|---|---|", *rows, ""])
 
 
 def _default_of(member: Schema) -> str:
@@ -100,6 +109,7 @@ def _type_of(member: Schema) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "settings": render_settings,
     "servers": render_servers,
+    "providers": render_providers,
     "directives": render_directives,
     "scripts": render_scripts,
 }
