@@ -50,7 +50,7 @@ async def inspect_call(
     failure = ""
     with trio.move_on_after(INSPECT_S) as scope:
         try:
-            seen = await office.toolbox.inspect(call)
+            seen = await _look(office, call)
         except ToolFailure as failed:
             failure = office.redactor.redact_text(failed.message)[0] or failed.code
         else:
@@ -58,6 +58,21 @@ async def inspect_call(
     if scope.cancelled_caught:
         failure = f"what {call.tool} would meet could not be looked at within {INSPECT_S:g} s"
     await run.report(Inspected(call_id=call.call_id, failure=failure))
+
+
+async def _look(office: "Office", call: ToolCall) -> Inspection | None:
+    """What the call would meet.  Raises ToolFailure, also for what the operating system refuses.
+
+    Cancellation: the look runs to its end, and nobody hears of it.
+    """
+    try:
+        return await office.toolbox.inspect(call)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        log.warning("a look at a call failed", call_id=call.call_id, tool=call.tool, error=why)
+        raise ToolFailure(
+            f"what {call.tool} would meet could not be looked at: {why.lower()}"
+        ) from error
 
 
 async def execute_call(
@@ -87,7 +102,7 @@ async def _run_gated(
 ) -> CallEnded:
     """Look at what the call meets now, compare that with what was gated, and only then run it."""
     try:
-        call = msgspec.structs.replace(call, inspection=await office.toolbox.inspect(call))
+        call = msgspec.structs.replace(call, inspection=await _look(office, call))
     except ToolFailure as failure:
         return ended_without(call.call_id, "failed", failure.message, office.redactor, "workspace")
     obstacle = _obstacle(run.run, call, effect, office.gate.policy_version)

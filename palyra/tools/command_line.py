@@ -50,11 +50,11 @@ def read_command(arguments: Mapping[str, Any]) -> CommandLine:
     if (argv is None) is (line is None):
         raise ToolFailure("give either argv (a list of words) or command (a line for /bin/sh)")
     if argv is not None:
-        if not argv[0] or any("\0" in word for word in argv):
-            raise ToolFailure("argv: the first word names a program, and no word holds a NUL")
+        if not argv[0] or not all(map(_is_word, argv)):
+            raise ToolFailure("argv: the first word names a program; words are text without NUL")
         return CommandLine(tuple(argv), tuple(argv), is_line=False, cwd=cwd)
     line = str(line)
-    if "\0" in line or not line.strip():
+    if not _is_word(line) or not line.strip():
         raise ToolFailure("command: a line of text without NUL, not empty")
     return CommandLine((SHELL, "-c", line), tuple(_split(line)), is_line=True, cwd=cwd)
 
@@ -110,6 +110,14 @@ def _paths(words: Sequence[str]) -> list[str]:
     """Every word that may be a path within the workspace, also behind an equals sign."""
     found = [part for word in words for part in (word, word.partition("=")[2])]
     return [part for part in found if part and not part.startswith(("-", "/"))]
+
+
+def _is_word(text: str) -> bool:
+    """Whether a program can be given it: half a surrogate pair has no bytes."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _split(line: str) -> list[str]:

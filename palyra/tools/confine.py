@@ -22,6 +22,7 @@ from palyra.errors import InvalidParams
 from palyra.tools import openat2
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
+_PLACE = os.O_PATH | os.O_DIRECTORY  # a folder whose entries need not be listed
 # O_NONBLOCK: a FIFO without a writer, or a device, must not hold the thread.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 READ_FLAGS = _READ | os.O_NOFOLLOW | os.O_CLOEXEC  # of one name below a descriptor that is held
@@ -90,6 +91,13 @@ class Workspace:
                     raise
                 fd = None
             yield fd
+
+    def read_link(self, path: str) -> str | None:
+        """What a link says, wherever it leads; None for what is none, or cannot be looked at."""
+        folder, _, name = path.rpartition("/")
+        with suppress(OSError), _closing(self._open(folder, _PLACE)) as fd:
+            return os.readlink(name, dir_fd=fd)
+        return None
 
     def _open(self, normal: str, flags: int) -> int:
         if not self._has_openat2:

@@ -8,10 +8,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from palyra.core.display import visible
-from palyra.core.paths import normal_path
+from palyra.core.paths import MAX_PATH_BYTES, normal_path
 from palyra.core.tools import Inspection, ToolCall, ToolFailure
 from palyra.tools.command_line import CommandLine, find_scripts, read_command
 from palyra.tools.confine import Workspace, refusal
@@ -21,6 +20,7 @@ from palyra.tools.sandbox.command import Command, Egress, Limits
 MAX_OPERANDS = 64
 MAX_SCRIPT_BYTES = 4_194_304
 MAX_HASHED_BYTES = 16_777_216  # a larger operand is known by its size and time
+MAX_STEPS = MAX_PATH_BYTES  # names on the way of one word; only a maze of links needs more
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/nix/store/")
 
 
@@ -43,9 +43,10 @@ class Surroundings:
 def inspect_program(around: Surroundings, call: ToolCall) -> Inspection:
     """What a person approves beside the arguments.  Raises ToolFailure for what cannot run."""
     line = read_command(call.arguments)
-    command = _command(around, line, find_binary(around.workspace, line), {})
+    binary = find_binary(around.workspace, line)
+    command = _command(around, line, binary, {})
     return Inspection(
-        binary=os.path.realpath(command.argv[0]),
+        binary=_real(around.workspace, binary),
         cwd=command.cwd,
         environment=environment_of(command),
         operands=dict(_operands(around.workspace, line)),
@@ -64,7 +65,7 @@ def build_command(around: Surroundings, call: ToolCall) -> Command:
     )
     sealed: dict[str, bytes] = {}
     for word in find_scripts(line)[:MAX_OPERANDS]:
-        path = _below(around.workspace, _absolute(around.workspace, line.cwd, word))
+        path = _below(around.workspace, _reach(around.workspace, line.cwd, word))
         if path is not None and path in approved:
             content = _read(around.workspace, path)
             if hashlib.sha256(content).hexdigest() != approved[path]:
@@ -78,21 +79,37 @@ def find_binary(workspace: Workspace, line: CommandLine) -> str:
     name = line.argv[0]
     if "/" not in name:
         for folder in PATH.split(":"):
-            if os.access(found := f"{folder}/{name}", os.X_OK) and Path(found).is_file():
+            if os.access(found := f"{folder}/{name}", os.X_OK) and _is_file(found):
                 return found
         raise ToolFailure(f"{visible(name)}: there is no such program in {PATH}")
     if name.startswith(_SYSTEM) and os.path.normpath(name) == name:
-        if not Path(name).is_file():
+        if not _is_file(name):
             raise ToolFailure(f"{visible(name)}: there is no such program")
         return name
-    found = _absolute(workspace, line.cwd, name)
-    path = _below(workspace, found)
-    if path is None and not (os.path.realpath(found).startswith(_SYSTEM) and os.path.isfile(found)):  # noqa: PTH113 - as text
-        raise ToolFailure(f"{visible(name)}: a program lies in a system folder or the workspace")
+    reached = _reach(workspace, line.cwd, name)
+    path = _below(workspace, reached)
     if path is not None:
         with workspace.open_file(path):
             pass
-    return found  # a link's own name: the interpreter of a virtual environment goes by it
+    elif not (reached.startswith(_SYSTEM) and _is_file(reached)):
+        raise ToolFailure(f"{visible(name)}: a program lies in a system folder or the workspace")
+    # A link's own name: the interpreter of a virtual environment goes by it.
+    return _absolute(workspace, line.cwd, name)
+
+
+def _is_file(path: str) -> bool:
+    """Whether a file is there; what cannot be looked at is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - a Path raises where nobody may look
+
+
+def _real(workspace: Workspace, binary: str) -> str:
+    """The program behind its links.  Raises ToolFailure if they lead elsewhere by now."""
+    reached = _reach(workspace, "", binary)
+    if _below(workspace, reached) is not None:
+        return reached
+    if not reached.startswith(_SYSTEM):
+        raise ToolFailure(f"{visible(binary)} was changed meanwhile: propose the call again")
+    return os.path.realpath(reached)
 
 
 def _command(
@@ -121,7 +138,7 @@ def _command(
 def _operands(workspace: Workspace, line: CommandLine) -> Iterator[tuple[str, str]]:
     """Every word that names a file of the workspace, with what it holds; SHA-256, hex."""
     for word in line.words[:MAX_OPERANDS]:
-        path = _below(workspace, _absolute(workspace, line.cwd, word))
+        path = _below(workspace, _reach(workspace, line.cwd, word))
         if path is not None:
             with suppress(ToolFailure):
                 yield path, _digest(workspace, path)
@@ -144,11 +161,55 @@ def _read(workspace: Workspace, path: str) -> bytes:
     return content
 
 
+# --- where a word leads --------------------------------------------------------------------------
+
+
 def _absolute(workspace: Workspace, cwd: str, word: str) -> str:
     return os.path.join(workspace.root, cwd, word)  # noqa: PTH118 - as the program will see it
 
 
 def _below(workspace: Workspace, path: str) -> str | None:
-    """Where that leads within the workspace, links followed; None when it leads out of it."""
-    real, root = os.path.realpath(path), str(workspace.root)
-    return real[len(root) + 1 :] if real.startswith(f"{root}/") else None
+    """The path within the workspace; None for one outside of it."""
+    root = f"{workspace.root}/"
+    return path.removeprefix(root) if path.startswith(root) else None
+
+
+def _reach(workspace: Workspace, cwd: str, word: str) -> str:
+    """Where a word leads, absolute: links within the workspace are followed, as text.
+
+    Nothing outside of it is looked at, with the daemon's rights or at all: there the words of a
+    model are only words.  Raises ToolFailure for a maze of links.
+    """
+    path = _absolute(workspace, cwd, word)
+    if not _is_path(path):
+        return ""
+    at: list[str] = []
+    left = _names(path)
+    for _ in range(MAX_STEPS):
+        if not left:
+            return "/" + "/".join(at)
+        name = left.pop()
+        if name == "..":
+            del at[-1:]
+            continue
+        below = _below(workspace, "/" + "/".join([*at, name]))
+        link = None if below is None else workspace.read_link(below)
+        if link is None:
+            at.append(name)
+        else:
+            left += _names(link)
+            at = [] if link.startswith("/") else at
+    raise ToolFailure(f"{visible(word)}: too many links")
+
+
+def _is_path(text: str) -> bool:
+    """Whether the kernel would take it for one at all."""
+    try:
+        return len(os.fsencode(text)) < MAX_PATH_BYTES
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+
+
+def _names(path: str) -> list[str]:
+    """The names of a path, the first one last."""
+    return [name for name in reversed(path.split("/")) if name not in {"", "."}]

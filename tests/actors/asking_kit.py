@@ -43,7 +43,7 @@ class SwitchPolicy(NamePolicy):
 class AskingKit(Kit):
     """`ask_do` is keyed by its first word; `ask_look` looks at `world` first."""
 
-    world: Inspection | ToolFailure = WORLD
+    world: Inspection | ToolFailure | OSError = WORLD
     looks = 0
 
     def new_policy(self) -> NamePolicy:
@@ -56,7 +56,7 @@ class AskingKit(Kit):
 
         def look(_called: ToolCall) -> Inspection:
             self.looks += 1
-            if isinstance(self.world, ToolFailure):
+            if isinstance(self.world, ToolFailure | OSError):
                 raise self.world
             return self.world
 

@@ -36,7 +36,7 @@ def asking(kit: Kit) -> AskingKit:
 
 # --- what is approved is what runs ---------------------------------------------------------------
 
-OTHER_WORLDS: dict[str, Inspection | ToolFailure] = {
+OTHER_WORLDS: dict[str, Inspection | ToolFailure | OSError] = {
     "binary": msgspec.structs.replace(WORLD, binary="/tmp/git"),  # noqa: S108 - a name
     "cwd": msgspec.structs.replace(WORLD, cwd="src/.."),
     "variable": msgspec.structs.replace(WORLD, environment={"LANG": "C"}),
@@ -46,6 +46,7 @@ OTHER_WORLDS: dict[str, Inspection | ToolFailure] = {
     "operand": msgspec.structs.replace(WORLD, operands={"b.py": "0" * 64}),
     "profile": msgspec.structs.replace(WORLD, profile="network"),
     "gone": ToolFailure("a.py is not there any more"),
+    "forbidden": PermissionError(13, "Permission denied", "/proc/1/exe"),
 }
 
 
@@ -84,6 +85,18 @@ async def test_what_cannot_run_is_not_asked_about(
         run_id = await ask(kit, tool="ask_look")
         assert kit.events(run_id, "tool.rejected")[0].reason == "no program gti"
         assert await count_asked(kit, run_id) == 0
+
+
+async def test_what_the_system_lets_nobody_look_at_is_not_asked_about(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """An error of the operating system ends the call, not the run's actor."""
+    async with running(store) as kit:
+        asking(kit).world = PermissionError(13, "Permission denied", "/proc/1/exe")
+        run_id = await ask(kit, tool="ask_look")
+        reason = kit.events(run_id, "tool.rejected")[0].reason
+        assert reason == "what ask_look would meet could not be looked at: permission denied"
+        assert await kit.end(run_id) == "done"
 
 
 async def test_a_look_that_does_not_end_is_given_up(

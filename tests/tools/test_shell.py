@@ -1,8 +1,10 @@
 """shell: what it gives back, what it refuses, and that what was approved is what runs."""
 
 import hashlib
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -152,6 +154,53 @@ async def test_a_link_to_a_script_is_sealed_too(shop: Shop) -> None:
     assert (await shop.run(argv=["sh", "./link.sh"])).text.startswith("real\n")
     inspected = inspect_program(shop.shell.around, call(argv=["sh", "link.sh"]))
     assert {"real.sh"} == inspected.operands.keys()
+
+
+async def test_words_outside_are_only_words(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: RUF029 - its fixture
+    """What a model writes lets the daemon look at nothing beside the workspace and the system."""
+    outside = shop.root.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    (outside / "key").write_text("key", "utf-8")
+    (shop.root / "x.sh").write_text("echo hi", "utf-8")
+    (shop.root / "out").symlink_to(outside)
+    (shop.root / "whole").symlink_to(shop.root / "x.sh")
+    looked: list[str] = []
+    for name in ("lstat", "stat", "readlink", "open"):
+        monkeypatch.setattr(os, name, _noting(getattr(os, name), looked))
+    words = ["/proc/1/exe", "/proc/1/root", "/proc/1/cwd/x", f"{outside}/key", "out/key", "../key"]
+    words += ["a/" * 3000, f"../{shop.root.name}/x.sh", "whole"]
+    for arguments in ({"argv": ["ls", *words]}, {"command": " ".join(["ls", *words])}):
+        found = inspect_program(shop.shell.around, call(**arguments))
+        assert {"x.sh"} == found.operands.keys()
+    assert [] == [path for path in looked if path.startswith(("/proc/1/", str(outside)))]
+
+
+def _noting(look: Any, looked: list[str]) -> Any:
+    def noting(path: Any, *rest: Any, **named: Any) -> Any:
+        looked.append(str(path))
+        return look(path, *rest, **named)
+
+    return noting
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["/proc/1/exe", "./gone", "./maze", "/usr/bin/" + "a" * 300, "/usr/../proc/1/exe", "\ud800"],
+)
+async def test_a_program_nobody_may_look_at_is_refused(shop: Shop, program: str) -> None:
+    """As a failure of the call, whatever the operating system says of it."""
+    (shop.root / "gone").symlink_to("/proc/1/exe")
+    (shop.root / "maze").symlink_to("maze")
+    with pytest.raises(ToolFailure):
+        await shop.run(argv=[program])
+
+
+async def test_links_to_programs_of_the_system_are_followed(shop: Shop) -> None:
+    """As in a virtual environment: the link's own name runs, the program behind it is shown."""
+    (shop.root / "sh").symlink_to("other")
+    (shop.root / "other").symlink_to("/bin/sh")
+    assert SHELL == inspect_program(shop.shell.around, call(argv=["./sh", "-c", "true"])).binary
+    assert (await shop.run(argv=["./sh", "-c", "echo $0"])).text.startswith(f"{shop.root}/./sh\n")
 
 
 async def test_what_no_mount_can_hold_is_put_back(shop: Shop) -> None:
