@@ -11,6 +11,7 @@ from palyra.tools.sandbox.landlock import DEVICE, READ, READ_DIR, READ_FILE, WRI
 from palyra.tools.sandbox.launcher import Call, Words, build_launcher
 
 HOME = "/home/palyra"
+GIT_IGNORE = f"{HOME}/.config/git/ignore"  # where git looks for it by default
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 _EVERY_DESCRIPTOR = 0xFFFFFFFF
 _HANDED_OVER_BY, _LISTENER = 3, 4  # descriptors; see `_hand_over_listener`

@@ -3,7 +3,8 @@
 What other programs take their orders from (`core.paths.is_configuration`) the command may read and
 not change; places for secrets it finds empty.  What is not there yet, it may not make: a mount can
 only lie on something, so an empty file or folder is put there for as long as jails run, and taken
-away afterwards (`Placeholders`).
+away afterwards (`Placeholders`).  The command finds an empty folder there, or the device /dev/null,
+which git would list and could not add: it is told to ignore them (`ignored_by_git`).
 
 All functions block.
 """
@@ -70,6 +71,17 @@ def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
     return [
         mask for mask in masks if not pathlib.Path(f"{root}/{mask.path}").is_symlink()
     ]  # see `guard`
+
+
+def ignored_by_git(masks: Iterable[Mask]) -> bytes:
+    """A list for git of what only the masks put at the top of a repository; "" where there is none.
+
+    Source: gitignore(5).
+    """
+    missing = [mask.path for mask in masks if mask.is_missing]
+    if ".git" in missing:  # repositories further down have tops of their own
+        return b""
+    return b"".join(f"/{path}\n".encode() for path in missing if "/" not in path)
 
 
 def _top(root: str, name: str, absent: Kind, held: Container[str]) -> Mask:

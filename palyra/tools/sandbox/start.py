@@ -18,8 +18,8 @@ from palyra.tools.sandbox.bubblewrap import (
     system_copies,
 )
 from palyra.tools.sandbox.command import Command, SandboxFailure
-from palyra.tools.sandbox.inside import build_inside
-from palyra.tools.sandbox.masks import Mask
+from palyra.tools.sandbox.inside import GIT_IGNORE, build_inside
+from palyra.tools.sandbox.masks import Mask, ignored_by_git
 from palyra.tools.sandbox.seccomp import build_filter
 
 
@@ -116,7 +116,7 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
         gate=gate[0],
         filter=ends.sealed(build_filter(has_network=command.network is not None)),
         copies=[(path, ends.sealed(content)) for path, content in copies.items()],
-        files=[(path, ends.sealed(content)) for path, content in command.files.items()],
+        files=[(path, ends.sealed(content)) for path, content in _files(start).items()],
     )
     words = render_options(command, start.sources, start.masks, fds)
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
@@ -129,6 +129,12 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
     return pid, Pipes(
         process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], egress[1]
     )
+
+
+def _files(start: Start) -> dict[str, bytes]:
+    """What is laid over the jail's folders: the command's sealed copies, and a list for git."""
+    ignored = ignored_by_git(start.masks)
+    return {**({GIT_IGNORE: ignored} if ignored else {}), **start.command.files}
 
 
 def _popen(

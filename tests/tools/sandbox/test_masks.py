@@ -3,7 +3,13 @@
 from pathlib import Path
 
 from palyra.core.paths import is_configuration, is_private
-from palyra.tools.sandbox.masks import FILES, FOLDERS, Placeholders, find_masks
+from palyra.tools.sandbox.masks import (
+    FILES,
+    FOLDERS,
+    Placeholders,
+    find_masks,
+    ignored_by_git,
+)
 
 
 def kinds(root: Path) -> dict[str, str]:
@@ -71,3 +77,14 @@ def test_placeholders_stay_while_somebody_needs_them(tmp_path: Path) -> None:
     assert len(first) == len(list(tmp_path.iterdir()))
     placeholders.leave(second)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_git_ignores_what_is_not_there(tmp_path: Path) -> None:
+    """Exactly the names that are masked although absent, at the top; nothing without a repository."""
+    assert b"" == ignored_by_git(find_masks(str(tmp_path)))
+    (tmp_path / ".git").mkdir()
+    for name in ("AGENTS.md", ".env"):
+        (tmp_path / name).touch()
+    ignored = ignored_by_git(find_masks(str(tmp_path))).decode().split()
+    absent = {*FILES, *FOLDERS} - {".git", "AGENTS.md"}
+    assert sorted(f"/{name}" for name in absent) == sorted(ignored)

@@ -1,0 +1,65 @@
+"""git in a jail: a repository can be committed to, and the masks are no files of it."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from palyra.tools.sandbox.command import Command
+from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
+
+pytestmark = [
+    pytest.mark.real,
+    needs_bubblewrap,
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+]
+COMMIT = "git -c user.name=ann -c user.email=ann@example.org commit -qm first"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A new one, with one file."""
+    tmp_path.chmod(0o755)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "a.txt").write_text("a", "utf-8")
+    return tmp_path
+
+
+async def sh(root: Path, line: str) -> str:
+    """What a line for /bin/sh wrote, in a jail of its own over that folder; it succeeded."""
+    argv = ("/bin/sh", "-c", line)
+    command = Command(argv=argv, workspace=root, is_writable=True, cwd=str(root))
+    async with open_sandbox() as sandbox:
+        output, ending = await run(sandbox, command)
+    assert 0 == ending.exit_code, output
+    return output
+
+
+def names(folder: Path) -> set[str]:
+    """What lies in a folder of the host."""
+    return {path.name for path in folder.iterdir()}
+
+
+async def test_everything_can_be_added_and_committed(repository: Path) -> None:
+    """And of the masks nothing is listed, added or left."""
+    assert "?? a.txt\n" == await sh(repository, "git status --short")
+    listed = await sh(repository, f"git add -A && {COMMIT} && git ls-tree -r --name-only HEAD")
+    assert "a.txt\n" == listed
+    assert not await sh(repository, "git status --short")
+    assert {".git", "a.txt"} == names(repository)
+
+
+async def test_instructions_that_are_there_are_seen(repository: Path) -> None:
+    """As git sees them: what is not tracked is listed, what was changed too."""
+    (repository / "AGENTS.md").write_text("first", "utf-8")
+    assert "?? AGENTS.md\n?? a.txt\n" == await sh(repository, "git status --short")
+    await sh(repository, f"git add -A && {COMMIT}")
+    (repository / "AGENTS.md").write_text("second", "utf-8")
+    assert " M AGENTS.md\n" == await sh(repository, "git status --short")
+
+
+async def test_the_list_cannot_be_changed(repository: Path) -> None:
+    """It is for reading; beside it there is room."""
+    ignore = "$HOME/.config/git/ignore"
+    await sh(repository, f"! echo x >> {ignore} && ! rm -f {ignore} && touch $HOME/.config/x")
