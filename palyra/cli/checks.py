@@ -224,9 +224,16 @@ def check_daemon(options: Options) -> Check:
             name="daemon",
             verdict="fail",
             detail=f"{detail}; {'; '.join(status.problems)}",
-            remedy="mend what is named; `palyra policy check` checks policies without the daemon",
+            remedy="; ".join(dict.fromkeys(map(_remedy, status.problems))),
         )
     return Check(name="daemon", verdict="ok", detail=detail)
+
+
+def _remedy(problem: str) -> str:
+    """What helps against something the daemon names."""
+    if problem.startswith("MCP server "):
+        return "mend the server or its entry in [mcp] of the configuration"
+    return "mend what is named; `palyra policy check` checks policies without the daemon"
 
 
 def check_journal(options: Options) -> Check:

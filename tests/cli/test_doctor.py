@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -195,3 +196,18 @@ def test_redaction_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{len(RULES)} rules find secrets" == find(options, "redaction").detail
     monkeypatch.setattr(Redactor, "redact_text", lambda _self, text: (text, False))
     assert "fail" == find(options, "redaction").verdict
+
+
+def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is not there is mended in [mcp], not in policies."""
+    problem = "MCP server papers: /nonexistent/prog: no such program"
+    status = SimpleNamespace(
+        state="ready", version="1", is_writable=True, stranded_runs=0, problems=[problem]
+    )
+    monkeypatch.setattr(checks, "talk", lambda _options, _ask: status)
+    found = find(Options(), "daemon")
+    assert "fail" == found.verdict
+    assert problem in found.detail
+    assert found.remedy is not None
+    assert "[mcp]" in found.remedy
+    assert "policy" not in found.remedy

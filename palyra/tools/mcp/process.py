@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from palyra.core.display import visible
 from palyra.tools.mcp.lines import LineReader, LineWriter
 from palyra.tools.mcp.link import Link, OpenLink, ServerGone, StdioServer
 from palyra.tools.sandbox.command import Bind, Command, Limits, SandboxFailure
@@ -52,6 +53,8 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) ->
 
     @asynccontextmanager
     async def open_link(on_end: Callable[[], None]) -> AsyncGenerator[Link]:
+        if shutil.which(server.argv[0]) is None:  # the jail shows nothing the host does not have
+            raise _no_program(server)
         try:
             async with sandbox.open(command) as child:
                 if child.stdin is None:
@@ -70,7 +73,7 @@ def unjailed(server: StdioServer) -> OpenLink:
     async def open_link(on_end: Callable[[], None]) -> AsyncGenerator[Link]:
         program = shutil.which(server.argv[0], path=_PATH)
         if program is None:
-            raise ServerGone(f"there is no program {server.argv[0]!r}")
+            raise _no_program(server)
         process = await trio.lowlevel.open_process(
             [program, *server.argv[1:]],
             stdin=subprocess.PIPE,
@@ -87,6 +90,10 @@ def unjailed(server: StdioServer) -> OpenLink:
             await _end(process)
 
     return open_link
+
+
+def _no_program(server: StdioServer) -> ServerGone:
+    return ServerGone(f"{visible(server.argv[0])}: no such program")
 
 
 async def _end(process: trio.Process) -> None:

@@ -124,15 +124,17 @@ def box_of(argv: list[str]) -> Box:
     return Box(unjailed(StdioServer(tuple(argv), {})))
 
 
-async def test_missing_program_is_a_problem_and_no_crash() -> None:
+@pytest.mark.parametrize("is_jailed", [False, True])
+async def test_missing_program_is_a_problem_and_no_crash(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """The actor says so and tries again later."""
-    box = box_of(["/nonexistent/server"])
+    argv = ("/nonexistent/server",)
+    box = Box(jail(argv) if is_jailed else unjailed(StdioServer(argv, {})))
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
         with trio.fail_after(30):
             await box.until(lambda: box.starts >= 2)
         nursery.cancel_scope.cancel()
-    assert "no program" in box.server.problem
+    assert "/nonexistent/server: no such program" == box.server.problem
 
 
 # --- an address ----------------------------------------------------------------------------------
@@ -182,8 +184,8 @@ async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
         assert "canary" == (await box.call("look", path=str(secret))).text
 
 
-def jail() -> OpenLink:
-    """The sample server behind the sandbox's walls; skips loudly where there is none."""
+def jail(argv: tuple[str, ...] = (sys.executable, str(SAMPLE))) -> OpenLink:
+    """The sample server, or another one, behind the sandbox's walls; skips loudly where there is none."""
     from palyra.actors.blocking import DedicatedThread  # noqa: PLC0415 - only here
     from palyra.tools.sandbox.sandbox import Sandbox  # noqa: PLC0415 - only here
 
@@ -191,5 +193,4 @@ def jail() -> OpenLink:
     if not sandbox.is_installed:
         pytest.skip("needs bubblewrap: apt-get install bubblewrap")
     folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
-    argv = (sys.executable, str(SAMPLE))
     return jailed(sandbox, StdioServer(argv, {}), Surroundings(folders=tuple(sorted(folders))))
