@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,7 +69,9 @@ def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
 
     results: list[T] = []
     try:
-        results.append(trio.run(_talk, options, work))
+        # At checkpoints only: raised in the middle of a destructor Ctrl-C would be lost.
+        talk_on = partial(trio.run, restrict_keyboard_interrupt_to_checkpoints=True)
+        results.append(talk_on(_talk, options, work))
     except* KeyboardInterrupt:
         raise Stop("interrupted", code=INTERRUPTED) from None
     except* PalyraError as group:
