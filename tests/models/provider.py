@@ -74,7 +74,7 @@ async def provider(*answers: Sequence[Piece]) -> AsyncGenerator[Provider]:
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         made.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/v1"
-        nursery.start_soon(trio.serve_listeners, made.serve, listeners)
+        await nursery.start(trio.serve_listeners, made.serve, listeners)
         try:
             yield made
         except Exception as error:  # noqa: BLE001 - raised again

@@ -70,7 +70,9 @@ class Files(Registry):
         }
         return await self._ask("artifact.read", params, ArtifactPiece)
 
-    async def artifact_pages(self, session_id: str, artifact: str) -> AsyncIterator[str]:
+    async def artifact_pages(  # noqa: ASYNC900 - it holds nothing between two pages
+        self, session_id: str, artifact: str
+    ) -> AsyncIterator[str]:
         """All of it, page by page."""
         offset: int | None = 0
         while offset is not None:

@@ -87,7 +87,7 @@ def unjailed(server: StdioServer) -> OpenLink:
                 raise ServerGone("the program gave no pipes")
             yield _link(process.stdin, process.stdout, on_end, "none")
         finally:
-            await _end(process)
+            await _end(process)  # noqa: ASYNC102 - shielded inside
 
     return open_link
 

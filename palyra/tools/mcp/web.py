@@ -47,7 +47,7 @@ def _counted(httpx2: Any) -> type[Any]:  # noqa: ANN401 - a module that is impor
         def __init__(self, inner: Any) -> None:  # noqa: ANN401 - httpx2's
             self._inner = inner
 
-        async def __aiter__(self) -> AsyncIterator[bytes]:
+        async def __aiter__(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900 - as httpx2 wants it
             left = MAX_ANSWER_BYTES
             async for piece in self._inner:
                 left -= len(piece)

@@ -82,9 +82,9 @@ class Sandbox:
         finally:
             with trio.CancelScope(shield=True):
                 try:
-                    await child.end()
+                    await child.end()  # noqa: ASYNC102 - what is killed ends
                 finally:
-                    await self._thread.call(self._jailer.clear, traces)
+                    await self._thread.call(self._jailer.clear, traces)  # noqa: ASYNC102 - a thread hop
                     child.restored = tuple(traces.restored)
 
     async def _prepare(self, child: Child, command: Command, traces: Traces) -> None:
