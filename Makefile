@@ -23,10 +23,10 @@ test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows i
 	  "skipped (apt install bubblewrap)" >&2
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/test.stamp  ## ruff, and the trio rules ruff lacks
+lint: $(VENV)/test.stamp  ## ruff, and in the package the trio rules that ruff lacks
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
-	find $(CHECKED) -name '*.py' -print0 | xargs -0 -P 2 -n 64 $(BIN)/flake8-async \
+	find palyra -name '*.py' -print0 | xargs -0 -P 2 -n 64 $(BIN)/flake8-async \
 	  --enable=ASYNC101,ASYNC102,ASYNC103,ASYNC113,ASYNC120,ASYNC123,ASYNC900
 
 types: $(VENV)/test.stamp  ## mypy --strict
