@@ -135,12 +135,22 @@ def many_functions(count: int) -> str:
     return f'(module (memory (export "memory") 1) {"(func)" * count} (func (export "_start")))'
 
 
-def compile_bomb() -> str:
-    """A module of less than 1 MiB that keeps a compiler busy for more than two seconds."""
-    step = "(local.set 0 (i32.add (i32.mul (local.get 0) (i32.const 3)) (i32.load (local.get 0))))"
+def compile_bomb(locals_: int = 3_000, loops: int = 20_000) -> str:
+    """A module of less than 1 MiB that keeps a compiler busy for more than a minute.
+
+    Every local is alive in every loop, so the work grows with the product of both: far beyond the
+    two seconds that are allowed, on any machine.
+    """
+    load = "".join(f"(local.set {i} (i32.load (i32.const {4 * i})))" for i in range(locals_))
+    work = "".join(
+        f"(loop (local.set {i % locals_} (i32.add (local.get {i % locals_})"
+        f" (local.get {i * 7 % locals_}))) (br_if 0 (local.get {i * 13 % locals_})))"
+        for i in range(loops)
+    )
+    keep = "".join(f"(i32.store (i32.const {4 * i}) (local.get {i}))" for i in range(locals_))
     return (
         '(module (memory (export "memory") 1)'
-        f' (func (export "_start") (local i32) {step * 80_000}))'
+        f' (func (export "_start") (local {"i32 " * locals_}) {load} {work} {keep}))'
     )
 
 
