@@ -31,16 +31,14 @@ from palyra.core.call_steps import (
     prepare_call,
     reject,
 )
-from palyra.core.end_steps import end_answered, end_failed, end_partial, end_told
+from palyra.core.end_steps import end_failed, end_partial, end_told
 from palyra.core.intake import Refused
 from palyra.core.partial import Ending
-from palyra.core.prompt import RETRYABLE
 from palyra.core.run_state import Call, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
     CallEnded,
-    CallModel,
     Cancel,
     Execute,
     Expire,
@@ -54,11 +52,9 @@ from palyra.core.run_steps import (
     TurnFinished,
 )
 from palyra.core.step import Step, searched
-from palyra.errors import TooLarge
+from palyra.core.turn_steps import add_turn, judge_answer, next_turn, turn_broke
 
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
-MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
-PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
 
 
 def accept(
@@ -161,28 +157,7 @@ def _look_back(step: Step) -> None:
                 guidance=finding.guidance,
             )
         )
-    _next_turn(step)
-
-
-def _next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
-    run, limits = step.run, step.setting.limits
-    turn = run.turn + 1 if attempt == 1 else run.turn
-    if turn > limits.max_turns:
-        sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
-        end_partial(step, Ending("turn_cap", sentence), answer_text(run) if run.is_cut else "")
-        return
-    assembled, request = step.setting.assemble(run, turn, attempt)
-    step.add(assembled)
-    step.add(
-        ev.TurnStarted(
-            turn=turn,
-            attempt=attempt,
-            provider=step.setting.provider,
-            model=request.model,
-            continues=run.continues(attempt),
-        )
-    )
-    step.effects.append(CallModel(request=request, delay_ms=delay_ms))
+    next_turn(step)
 
 
 def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
@@ -191,9 +166,9 @@ def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
     if not run.turn_is_open or (run.turn, run.attempt) != (heard.turn, heard.attempt):
         return
     if isinstance(heard, TurnBroke):
-        _turn_broke(step, heard)
+        turn_broke(step, heard)
         return
-    unfit = equal_ids(step, heard.result.calls) or _add_turn(step, heard)
+    unfit = equal_ids(step, heard.result.calls) or add_turn(step, heard)
     if unfit is None:
         _turn_finished(step)
         return
@@ -204,26 +179,7 @@ def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
         detail=unfit,
         had_output=True,
     )
-    _turn_broke(step, broke)
-
-
-def _add_turn(step: Step, heard: TurnFinished) -> str | None:
-    """Put the turn on the tape; why no tape takes it, if none does."""
-    result = heard.result
-    completed = ev.TurnCompleted(
-        turn=heard.turn,
-        text=result.text,
-        calls=result.calls,
-        finish_reason=result.finish_reason,
-        usage=result.usage,
-        cost_usd_micros=result.cost_usd_micros,
-        trace_ref=result.trace_ref,
-    )
-    try:
-        step.add(completed, room_bytes=PROPOSAL_BYTES if result.calls else 0)
-    except TooLarge as too_large:
-        return too_large.message
-    return None
+    turn_broke(step, broke)
 
 
 def _turn_finished(step: Step) -> None:
@@ -231,54 +187,12 @@ def _turn_finished(step: Step) -> None:
     if run.calls or run.steers:
         _go_on(step)
     elif not run.is_cut:
-        _judge_answer(step)
+        judge_answer(step)
     elif run.continuations < MAX_CONTINUATIONS:
-        _next_turn(step)
+        next_turn(step)
     else:
         sentence = f"it was cut off at the model's output limit {run.continuations + 1} times"
         end_partial(step, Ending("cut_off", sentence), answer_text(run))
-
-
-def _judge_answer(step: Step) -> None:
-    """Take the text for the answer, or send it back; what comes after that is the end."""
-    flaw = step.setting.judge(step.run)
-    if flaw is None:
-        end_answered(step)
-    elif step.run.rejections < MAX_REJECTIONS:
-        step.add(ev.AnswerRejected(reason=flaw.code, guidance=flaw.guidance))
-        _next_turn(step)
-    else:
-        end_partial(step, Ending(flaw.code, flaw.sentence))
-
-
-def _turn_broke(step: Step, heard: TurnBroke) -> None:
-    limits = step.setting.limits
-    retry = (
-        heard.failure_class in RETRYABLE
-        and not heard.had_output
-        and heard.attempt <= limits.model_retries
-    )
-    pause_ms = max(step.setting.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
-    delay_ms = pause_ms if retry else 0
-    step.add(
-        ev.TurnFailed(
-            turn=heard.turn,
-            attempt=heard.attempt,
-            failure_class=heard.failure_class,
-            retry=retry,
-            detail=heard.detail,
-            delay_ms=delay_ms,
-        )
-    )
-    if retry:
-        _next_turn(step, heard.attempt + 1, delay_ms)
-    else:
-        end_failed(
-            step,
-            heard.failure_class,
-            heard.detail,
-            "check the provider, then start the run again",
-        )
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -378,7 +292,7 @@ def _resume(step: Step) -> None:
         return
     step.add(ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1))
     if run.turn_is_open:
-        _next_turn(step, run.attempt + 1)
+        next_turn(step, run.attempt + 1)
         return
     for call in run.calls:
         if call.phase == "asking":

@@ -1,0 +1,97 @@
+"""Steps about turns: asking the model, taking its answer, what follows when it gave none."""
+
+from palyra.core import events as ev
+from palyra.core.answer import answer_text
+from palyra.core.end_steps import end_answered, end_failed, end_partial
+from palyra.core.partial import Ending
+from palyra.core.prompt import RETRYABLE
+from palyra.core.run_steps import CallModel, TurnBroke, TurnFinished
+from palyra.core.step import Step
+from palyra.errors import TooLarge
+
+MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
+PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
+
+
+def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
+    """Ask the model, or end at the cap; an `attempt` beyond the first asks for the same turn."""
+    run, limits = step.run, step.setting.limits
+    turn = run.turn + 1 if attempt == 1 else run.turn
+    if turn > limits.max_turns:
+        sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
+        end_partial(step, Ending("turn_cap", sentence), answer_text(run) if run.is_cut else "")
+        return
+    assembled, request = step.setting.assemble(run, turn, attempt)
+    step.add(assembled)
+    step.add(
+        ev.TurnStarted(
+            turn=turn,
+            attempt=attempt,
+            provider=step.setting.provider,
+            model=request.model,
+            continues=run.continues(attempt),
+        )
+    )
+    step.effects.append(CallModel(request=request, delay_ms=delay_ms))
+
+
+def add_turn(step: Step, heard: TurnFinished) -> str | None:
+    """Put the turn on the tape; why no tape takes it, if none does."""
+    result = heard.result
+    completed = ev.TurnCompleted(
+        turn=heard.turn,
+        text=result.text,
+        calls=result.calls,
+        finish_reason=result.finish_reason,
+        usage=result.usage,
+        cost_usd_micros=result.cost_usd_micros,
+        trace_ref=result.trace_ref,
+    )
+    try:
+        step.add(completed, room_bytes=PROPOSAL_BYTES if result.calls else 0)
+    except TooLarge as too_large:
+        return too_large.message
+    return None
+
+
+def judge_answer(step: Step) -> None:
+    """Take the text for the answer, or send it back; what comes after that is the end."""
+    flaw = step.setting.judge(step.run)
+    if flaw is None:
+        end_answered(step)
+    elif step.run.rejections < MAX_REJECTIONS:
+        step.add(ev.AnswerRejected(reason=flaw.code, guidance=flaw.guidance))
+        next_turn(step)
+    else:
+        end_partial(step, Ending(flaw.code, flaw.sentence))
+
+
+def turn_broke(step: Step, heard: TurnBroke) -> None:
+    """Ask again what may be asked again; everything else ends the run."""
+    limits = step.setting.limits
+    retry = (
+        heard.failure_class in RETRYABLE
+        and not heard.had_output
+        and heard.attempt <= limits.model_retries
+    )
+    pause_ms = max(step.setting.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
+    delay_ms = pause_ms if retry else 0
+    step.add(
+        ev.TurnFailed(
+            turn=heard.turn,
+            attempt=heard.attempt,
+            failure_class=heard.failure_class,
+            retry=retry,
+            detail=heard.detail,
+            delay_ms=delay_ms,
+        )
+    )
+    if retry:
+        next_turn(step, heard.attempt + 1, delay_ms)
+    else:
+        end_failed(
+            step,
+            heard.failure_class,
+            heard.detail,
+            "check the provider, then start the run again",
+        )
