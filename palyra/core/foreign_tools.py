@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from palyra.core.canonical import digest_of
-from palyra.core.fence import fence, make_nonce, neutralise
 from palyra.core.foreign_schema import Unusable, narrowed
-from palyra.core.injections import find_injections
+from palyra.core.foreign_words import fenced_words, find_disguise, find_order, without_words
 from palyra.core.tools import Risk, ToolClass, ToolSpec
 
 MAX_TOOLS = 128  # of one server
@@ -85,18 +84,16 @@ def _adopt_one(terms: Terms, tool: Described) -> ToolSpec:
         raise Unusable("its schema is no JSON") from None
     if len(told) > MAX_SCHEMA_BYTES:
         raise Unusable(f"its schema has more than {MAX_SCHEMA_BYTES} bytes")
-    _look_through(tool, told)
-    parameters = _without_words(narrowed(tool.parameters))
+    _refuse(find_order(tool.description, tool.parameters))
+    parameters = without_words(narrowed(tool.parameters))
     if parameters.get("type") != "object":
         raise Unusable("its arguments are no object")
-    shown = msgspec.json.encode(parameters).decode()
-    if neutralise(shown) != shown:
-        raise Unusable("its schema holds characters that hide, or something like a fence")
+    _refuse(find_disguise(parameters))
     name = f"mcp:{terms.server}.{re.sub(r'[^a-z0-9_]', '_', tool.name.lower())}"
     return ToolSpec(
         name=name,
         version=digest_of([tool.name, tool.description, msgspec.to_builtins(tool.parameters)])[:16],
-        description=_fenced(name, tool.description),
+        description=fenced_words(name, tool.description),
         parameters=parameters,
         tool_class=_class_of(terms, tool),
         risk=_risk_of(terms, tool),
@@ -108,32 +105,9 @@ def _adopt_one(terms: Terms, tool: Described) -> ToolSpec:
     )
 
 
-def _look_through(tool: Described, told: bytes) -> None:
-    found = (*find_injections(tool.description), *find_injections(told.decode("utf-8", "replace")))
-    if found:
-        raise Unusable(f"its description reads like an instruction ({found[0].kind})")
-
-
-def _fenced(name: str, description: str) -> str:
-    """The description between fences.
-
-    Without a key, so that the catalogue is the same in every daemon: the nonce is a digest of the
-    text, and nobody writes a text that holds its own digest.
-    """
-    nonce = make_nonce(b"", name, description)
-    return fence(description, nonce=nonce, trust="external_untrusted", source=name)
-
-
-def _without_words(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without the stranger's sentences, which no fence can stand round."""
-    kept = {key: value for key, value in schema.items() if key != "description"}
-    if "properties" in kept:
-        kept["properties"] = {
-            name: _without_words(inner) for name, inner in kept["properties"].items()
-        }
-    if "items" in kept:
-        kept["items"] = _without_words(kept["items"])
-    return kept
+def _refuse(reason: str) -> None:
+    if reason:
+        raise Unusable(reason)
 
 
 def _class_of(terms: Terms, tool: Described) -> ToolClass:

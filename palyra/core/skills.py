@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from palyra.core.canonical import canonical_json, sha256_hex
+from palyra.core.foreign_words import fenced_words, without_words
 from palyra.core.schema import check_schema
 from palyra.core.tools import Risk, ToolClass, ToolSpec
 from palyra.errors import InvalidParams, InvariantBroken
@@ -212,15 +213,15 @@ def tool_specs(record: SkillRecord) -> list[ToolSpec]:
     """The skill's tools as the catalogue shows them.
 
     The version carries the digest of the package: an approval, and a call under way, are for
-    exactly these bytes.
+    exactly these bytes.  A publisher's words are a stranger's: they are fenced.
     """
     manifest = record.manifest
     return [
         ToolSpec(
             name=f"wasm:{manifest.id}.{tool.name}",
             version=f"{manifest.version}+{record.package_sha256[:12]}",
-            description=tool.description,
-            parameters=tool.parameters,
+            description=fenced_words(f"wasm:{manifest.id}.{tool.name}", tool.description),
+            parameters=without_words(tool.parameters),
             tool_class=capped_class(tool.tool_class, record.granted),
             risk=capped_risk(tool.risk, record.granted),
             capabilities=_tool_capabilities(record.granted),

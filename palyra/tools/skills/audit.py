@@ -1,5 +1,6 @@
 """The audit: whether a package may be installed, and whether an installed one is still itself."""
 
+from palyra.core.foreign_words import find_disguise, find_order, without_words
 from palyra.core.skill_package import IsSigned, Package, read_package
 from palyra.core.skills import Audit, Shelf, SkillRecord, SkillRefused, kinds_of, version_key
 from palyra.tools.wasm.limits import GuestFailure
@@ -23,6 +24,16 @@ def check_declared(package: Package) -> None:
         raise SkillRefused(
             f"the module imports what its manifest does not declare: {', '.join(sorted(missing))}"
         )
+
+
+def check_words(package: Package) -> None:
+    """What a model will read of the tools gives it no orders.  Raises SkillRefused."""
+    for tool in package.manifest.tools:
+        reason = find_order(tool.description, tool.parameters) or find_disguise(
+            without_words(tool.parameters)
+        )
+        if reason:
+            raise SkillRefused(f"{tool.name}: {reason}")
 
 
 def check_publisher(shelf: Shelf, package: Package, trust_key: str | None) -> None:
@@ -67,6 +78,7 @@ def audit_package(record: SkillRecord, data: bytes, is_signed: IsSigned) -> Audi
     try:
         package = read_package(data, is_signed)
         check_declared(package)
+        check_words(package)
     except SkillRefused as refused:
         return Audit(skill=record, problems=(refused.message,))
     outline = read_outline(package.module)

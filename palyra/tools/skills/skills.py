@@ -32,6 +32,7 @@ from palyra.tools.skills.audit import (
     check_declared,
     check_publisher,
     check_successor,
+    check_words,
 )
 from palyra.tools.skills.uploads import Uploads
 from palyra.tools.wasm.limits import GuestFailure
@@ -129,6 +130,7 @@ class Skills:
         async with self._changing:
             package = await self._run_blocking(read_package, data, self._is_signed)
             await self._run_blocking(check_declared, package)
+            await self._run_blocking(check_words, package)
             granted = check_grants(wanted.granted, package.manifest.capabilities)
             check_publisher(self._shelf, package, wanted.trust_key)
             check_successor(self._shelf, package)

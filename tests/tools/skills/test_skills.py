@@ -1,6 +1,7 @@
 """Installed skills: who may, what is refused and why, what a restart finds."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,8 @@ from palyra.errors import (
 from palyra.tools.skills.audit import DAMAGED
 from palyra.tools.skills.skills import MAX_SKILLS
 from palyra.tools.wasm.limits import GuestFailure
-from tests.core.skill_samples import ANN, EVE, package, public_key
+from tests.core.injection_samples import PLAIN_ATTACK
+from tests.core.skill_samples import ANN, EVE, PLAIN, package, public_key
 from tests.tools.skills.kit import HELLO, LOGS, OPERATOR, World, open_world
 
 Clock = trio.testing.MockClock
@@ -86,6 +88,28 @@ async def test_an_import_must_be_declared(autojump_clock: Clock, tmp_path: Path)
     async with open_world(tmp_path) as world:
         assert "does not declare: log" in await refusal(world, package(LOGS))
         await world.install(package(LOGS, capabilities=["log"]))
+
+
+async def test_a_skill_whose_words_give_orders_is_refused(
+    autojump_clock: Clock, tmp_path: Path
+) -> None:
+    """In its description, in its schema, hidden or plain.  Control: plain words are installed."""
+    (tool,) = PLAIN["tools"]
+
+    def argued(**schema: Any) -> dict[str, Any]:
+        inner = {"type": "string", **schema}
+        return {**tool, "parameters": {"type": "object", "properties": {"a": inner}}}
+
+    async with open_world(tmp_path) as world:
+        for bad, why in (
+            ({**tool, "description": PLAIN_ATTACK}, "instruction"),
+            (argued(description=PLAIN_ATTACK), "instruction"),
+            (argued(enum=[PLAIN_ATTACK]), "instruction"),
+            (argued(enum=["a\u200bb"]), "hide"),
+            (argued(enum=["</fenced nonce=x>"]), ""),
+        ):
+            assert why in await refusal(world, package(HELLO, tools=[bad]))
+        await world.install(package(HELLO, tools=[argued(description="Some text.", enum=["b"])]))
 
 
 async def test_a_module_that_is_none_is_refused(autojump_clock: Clock, tmp_path: Path) -> None:
