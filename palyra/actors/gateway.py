@@ -18,6 +18,7 @@ from palyra.actors.replay import Replayer
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session_handle import Withdraw
 from palyra.actors.sessions import Sessions
+from palyra.actors.stranded import give_up
 from palyra.actors.submit import submit, tell
 from palyra.core.access import Caller
 from palyra.core.approvals import recorded_outcome
@@ -164,12 +165,19 @@ class Gateway:
         return await tell(self._office, run, Steer(text=text, by=caller.principal), make)
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
-        """The run's terminal state, committed; a run that had ended already keeps its own."""
+        """The run's terminal state, committed; a run that had ended already keeps its own.
+
+        A stranded run is given up (`actors.stranded`).
+        """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
         if not record.is_terminal:
+            cancel = Cancel(reason=reason, by=caller.principal)
             with trio.move_on_after(ANSWER_S):
-                await self._cancel(caller, record, Cancel(reason=reason, by=caller.principal))
+                if run_id in self._office.directory.stranded:
+                    await give_up(self._office, record, cancel)
+                else:
+                    await self._cancel(caller, record, cancel)
             record = await self._get_record(caller, run_id)
             if not record.is_terminal:
                 raise TooSlow(f"{run_id} did not end within {ANSWER_S:g} s")
@@ -240,7 +248,8 @@ class Gateway:
             if run_id in directory.stranded:
                 raise IllegalState(
                     f"{run_id} cannot go on: {directory.stranded[run_id]}; "
-                    "its tape can still be read, and the next start tries again"
+                    "its tape can still be read, the next start tries again, and cancelling it "
+                    "gives it up"
                 )
             await trio.sleep(RECOVERING_LOOK_S)
 

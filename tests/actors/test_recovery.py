@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from palyra.actors.gateway import Gateway
 from palyra.core import events as ev
-from palyra.core.commands import StartRun
+from palyra.core.commands import Cancelled, StartRun
 from palyra.core.journal import Change, RunFilter
 from palyra.core.prompt import ToolMessage, UserMessage
 from palyra.core.records import RunRecord, RunState, SessionRecord
@@ -259,13 +259,54 @@ async def test_a_poisonous_tape_stops_nobody_else(
             assert 1 == len(kit.directory.stranded)
             assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_poison")).phase
             with pytest.raises(IllegalState, match="cannot go on"):
-                await kit.gateway.cancel_run(OPERATOR, "run_poison", "enough")
-            with pytest.raises(IllegalState, match="cannot go on"):
                 await kit.end("run_poison")
             kit.model.turns = [say("alive")]
             assert await kit.end(await kit.start(session_id="ses_p")) == "done"
     (line,) = [line for line in logs if line["event"] == "a run cannot go on"]
     assert ("critical", "run_poison") == (line["log_level"], line["run_id"])
+
+
+@pytest.mark.parametrize("name", POISON)
+async def test_a_stranded_run_can_be_given_up(
+    store: MemoryJournal, autojump_clock: MockClock, name: str
+) -> None:
+    """Cancelling it ends it for good, once, and says what is not known; the next start is clean."""
+    assert store.commit([open_tape("run_poison", *POISON[name])]) == [None]
+    head = len(POISON[name]) - 1
+    async with running(store) as kit:
+        await settle()
+        assert 1 == len(kit.directory.stranded)
+        ends: list[Cancelled] = []
+
+        async def cancel() -> None:
+            ends.append(await kit.gateway.cancel_run(OPERATOR, "run_poison", "enough"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cancel)
+            nursery.start_soon(cancel)
+        assert [Cancelled(state="cancelled", applied_seq=head + 1)] * 2 == ends
+        view = await kit.gateway.get_run(OPERATOR, "run_poison")
+        assert ("cancelled", True) == (view.phase, "no known outcome" in (view.record.reason or ""))
+        assert {} == kit.directory.stranded
+    async with running(store) as kit:
+        await settle()
+        assert (0, {}) == (kit.recovered, kit.directory.stranded)
+
+
+async def test_a_run_is_not_given_up_while_the_journal_takes_no_writes(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It stays stranded, and can be given up later."""
+    assert store.commit([open_tape("run_poison", *POISON["a kind nobody knows"])]) == [None]
+    async with running(store) as kit:
+        await settle()
+        kit.journal.fail_with = Unavailable("the disk is full")
+        with pytest.raises(Unavailable):
+            await kit.gateway.cancel_run(OPERATOR, "run_poison", "enough")
+        kit.journal.fail_with = None
+        assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_poison")).phase
+        ended = await kit.gateway.cancel_run(OPERATOR, "run_poison", "enough")
+        assert "cancelled" == ended.state
 
 
 async def test_a_tape_with_a_hole_is_not_followed(
