@@ -9,6 +9,7 @@ Every step is wire -> tape -> act: rows go to the hub, then to the journal, and 
 touches the world first waits for the ticket of the step it came from.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 
@@ -23,15 +24,14 @@ from palyra.actors.office import Office
 from palyra.actors.operands import Operands
 from palyra.actors.rows import tape_rows
 from palyra.actors.run_handle import Heard, Message, RunHandle, Taken
+from palyra.actors.run_records import follow
 from palyra.actors.tool_call import execute_call, inspect_call
 from palyra.actors.turn import ask_model
-from palyra.core import events as ev
 from palyra.core.agents import lost_agent
 from palyra.core.answer import find_flaw
-from palyra.core.approvals import first_outcome, pending_record, resolved_record, used
+from palyra.core.approvals import first_outcome
 from palyra.core.commands import Resolved
 from palyra.core.context import assemble
-from palyra.core.grants import grant_record
 from palyra.core.history import NO_HISTORY, History
 from palyra.core.journal import Change
 from palyra.core.records import AgentRecord, ApprovalRecord, Record
@@ -284,9 +284,7 @@ class _RunActor:
             return
         rows = tape_rows(step)
         seq = rows[0].seq  # of what was heard; what follows from it is committed with it
-        records: list[Record] = [record(step.run)]
-        for row in rows:
-            self.add_approval(step, row, records)
+        records = self.records(step, rows)
         if asked is not None and asked.receipt is not None:
             records.append(asked.receipt(seq))
         self.handle.run = step.run
@@ -300,40 +298,15 @@ class _RunActor:
             asked.reply.put(Taken(seq, self.ticket))
             self.desk.start_soon(self.ticket.wait)  # a failed append ends this life
 
-    def add_approval(self, step: Step, row: TapeRow, records: list[Record]) -> None:
-        """The approval record that follows from this event, if one does."""
-        if row.kind == ev.ApprovalRequested.KIND:
-            prompt = msgspec.json.decode(row.data, type=ev.ApprovalRequested)
-            asked = pending_record(step.run, prompt, step.now_ms)
-            self.handle.prompts[asked.approval_id] = asked
-            records.append(asked)
-        elif row.kind == ev.ApprovalResolved.KIND:
-            answer = msgspec.json.decode(row.data, type=ev.ApprovalResolved)
-            self.settle_prompt(step, row.seq, answer, records)
-        elif row.kind == ev.ToolStarted.KIND:
-            started = msgspec.json.decode(row.data, type=ev.ToolStarted)
-            approval = self.handle.approved.pop(started.approval_id or "", None)
-            if approval is not None:  # its use is committed with the start that uses it
-                approval = used(approval)
-                records.append(approval)
-                if approval.is_open:
-                    self.handle.approved[approval.approval_id] = approval
-
-    def settle_prompt(
-        self, step: Step, seq: int, answer: ev.ApprovalResolved, records: list[Record]
-    ) -> None:
-        """The answered question, and the grant that its answer makes."""
-        handle, asked = self.handle, self.handle.prompts.pop(answer.approval_id)
-        settled = resolved_record(asked, answer, step.now_ms)
-        records.append(settled)
-        grant = grant_record(step.run, asked, answer, step.now_ms)
-        if grant is not None:
-            handle.granted[answer.approval_id] = grant
-            records.append(grant)
-        if settled.state == "allowed":
-            handle.approved[answer.approval_id] = settled
-        if settled.state == "aborted":
-            self.aborted.append((settled, first_outcome(settled, seq)))
+    def records(self, step: Step, rows: Sequence[TapeRow]) -> list[Record]:
+        """What is committed with these events; questions that end are kept, to be told of."""
+        records: list[Record] = [record(step.run)]
+        for row in rows:
+            for found in follow(self.handle, step, row):
+                records.append(found)
+                if isinstance(found, ApprovalRecord) and found.state == "aborted":
+                    self.aborted.append((found, first_outcome(found, row.seq)))
+        return records
 
     def dispatch(self, effect: Effect) -> None:
         """Start what the step asked for; each child reports by message."""
