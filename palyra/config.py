@@ -34,6 +34,7 @@ from palyra.sections import (
     Secrets,
     Server,
     Tools,
+    UsageConfig,
     Wasm,
 )
 
@@ -77,6 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxConfig = SandboxConfig()
     secrets: Secrets = Secrets()
     models: Models = Models()
+    usage: UsageConfig = UsageConfig()
     policy: PolicyConfig = PolicyConfig()
     logging: Logging = Logging()
 

@@ -3,6 +3,7 @@
 One struct a section; `palyra.config` reads them from file, environment and command line.
 """
 
+from datetime import date
 from typing import Annotated, Literal
 
 import msgspec
@@ -19,6 +20,7 @@ _Seconds = Annotated[int, Meta(ge=1, le=86_400)]
 _Days = Annotated[int, Meta(ge=1, le=3_650)]
 _CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Pause = Annotated[int, Meta(ge=0, le=60_000)]
+_Micros = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]  # a million dollars
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
 
@@ -213,9 +215,35 @@ class Models(Section, frozen=True, kw_only=True):
 
     default: Annotated[str, _doc("Model of runs that name none.")] = "scripted"
     scripts: Annotated[str, _doc("A JSON file of scripts for the scripted model.")] = ""
+    embeddings: Annotated[
+        str, _doc("Model that turns texts into vectors: PROVIDER/NAME, or embedded.")
+    ] = "embedded"
     providers: Annotated[
         tuple[ModelProvider, ...], _doc("Tables of name, key and what else a provider needs.")
     ] = ()
+
+
+class ModelPrice(Section, frozen=True, kw_only=True):
+    """What the tokens of some models cost, from a day on, in micro-dollars for a million."""
+
+    model: Annotated[str, _doc("PROVIDER/NAME, or its beginning and *.")]
+    input: Annotated[_Micros, _doc("A million tokens of input.")]
+    output: Annotated[_Micros, _doc("A million tokens of output.")]
+    cached_input: Annotated[
+        _Micros | None, _doc("A million tokens of input from the cache; left out: as input.")
+    ] = None
+    since: Annotated[date, _doc("The first day, in UTC.")] = date(1970, 1, 1)
+
+
+class UsageConfig(Section, frozen=True, kw_only=True):
+    """What models cost, and how much may be spent."""
+
+    prices: Annotated[
+        tuple[ModelPrice, ...], _doc("Tables of model, input, output, cached_input, since.")
+    ] = ()
+    reserve_tokens: Annotated[
+        _Count, _doc("What a call is expected to answer, where max_tokens does not say it.")
+    ] = 4_096
 
 
 class PolicyConfig(Section, frozen=True, kw_only=True):
@@ -247,6 +275,7 @@ SECTIONS: dict[str, type[Section]] = {
     "sandbox": SandboxConfig,
     "secrets": Secrets,
     "models": Models,
+    "usage": UsageConfig,
     "policy": PolicyConfig,
     "logging": Logging,
 }

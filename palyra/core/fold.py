@@ -57,31 +57,13 @@ def fold(run_id: str, rows: Sequence[tuple[str, int, bytes]]) -> Run:
     return run
 
 
-_Rule = Callable[[Run, Any, int], Run]
-_RULES: dict[type[ev.Event], _Rule] = {}
+_RULES = Rules(fold_calls.RULES)
 _replace = msgspec.structs.replace
 
 
-def _rule(kind: type[ev.Event]) -> Callable[[_Rule], _Rule]:
-    def register(function: _Rule) -> _Rule:
-        _RULES[kind] = function
-        return function
-
-    return register
-
-
-def _need(condition: bool, run: Run, event: ev.Event) -> None:  # noqa: FBT001 - an assertion
-    if not condition:
-        raise InvariantBroken(
-            f"{event.KIND} is not possible: {run.run_id} is {run.state}, turn {run.turn} "
-            f"{'open' if run.turn_is_open else 'closed'}, calls "
-            f"{[call.phase for call in run.calls]}"
-        )
-
-
-@_rule(ev.ConversationInherited)
+@_RULES.of(ev.ConversationInherited)
 def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: int) -> Run:
-    _need(run.state == "accepted", run, event)
+    need(run.state == "accepted", run, event)
     transcript = (*run.transcript, *event.messages)
     return _replace(
         run,
@@ -91,34 +73,34 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
     )
 
 
-@_rule(ev.MessageReceived)
+@_RULES.of(ev.MessageReceived)
 def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
-    _need(run.state == "accepted", run, event)
+    need(run.state == "accepted", run, event)
     transcript = (*run.transcript, UserMessage(event.text))
     return _replace(run, messages=run.messages + 1, transcript=transcript)
 
 
-@_rule(ev.RunStarted)
+@_RULES.of(ev.RunStarted)
 def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Run:
-    _need(run.state == "accepted" and bool(run.transcript), run, event)
+    need(run.state == "accepted" and bool(run.transcript), run, event)
     past = {"history": event.history, "is_tainted": run.is_tainted or event.is_tainted}
     return _replace(run, state="in_progress", started_ms=at_ms, **past)
 
 
-@_rule(ev.ContextAssembled)
+@_RULES.of(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Run:
-    _need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    need(run.state == "in_progress" and not run.turn_is_open, run, event)
     return run
 
 
-@_rule(ev.TurnStarted)
+@_RULES.of(ev.TurnStarted)
 def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
     is_retry = event.turn == run.turn and event.attempt == run.attempt + 1
     is_next = event.turn == run.turn + 1 and event.attempt == 1 and not run.turn_is_open
-    _need(run.state == "in_progress" and (is_retry or is_next), run, event)
+    need(run.state == "in_progress" and (is_retry or is_next), run, event)
     if is_retry:
         return _replace(run, attempt=event.attempt, turn_is_open=True)
-    _need(_is_attested(run) and event.continues == run.is_cut, run, event)
+    need(is_attested(run) and event.continues == run.is_cut, run, event)
     return _replace(
         run,
         turn=event.turn,
@@ -132,13 +114,14 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
     )
 
 
-@_rule(ev.TurnCompleted)
+@_RULES.of(ev.TurnCompleted)
 def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Run:
-    _need(run.turn_is_open and event.turn == run.turn, run, event)
+    need(run.turn_is_open and event.turn == run.turn, run, event)
     used = Usage(
         input_tokens=run.usage.input_tokens + event.usage.input_tokens,
         output_tokens=run.usage.output_tokens + event.usage.output_tokens,
         source=event.usage.source,
+        cached_tokens=run.usage.cached_tokens + event.usage.cached_tokens,
     )
     return _replace(
         run,
@@ -165,211 +148,48 @@ def _named(call: ProposedCall) -> Call:
     return Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
 
 
-@_rule(ev.TurnFailed)
+@_RULES.of(ev.TurnFailed)
 def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Run:
-    _need(run.turn_is_open and event.turn == run.turn, run, event)
+    need(run.turn_is_open and event.turn == run.turn, run, event)
     return _replace(run, turn_is_open=False)
 
 
-def _advance(
-    run: Run,
-    event: Any,  # noqa: ANN401 - every event about a call
-    before: frozenset[CallPhase],
-    **changes: Any,  # noqa: ANN401 - fields of Call, checked by replace
-) -> Run:
-    """The run with one call moved on from one of the phases `before`."""
-    call = run.find_call(event.call_id)
-    _need(call is not None and call.phase in before, run, event)
-    calls = tuple(
-        _replace(other, **changes) if other.call_id == event.call_id else other
-        for other in run.calls
-    )
-    return _replace(run, calls=calls)
-
-
-_NAMED: frozenset[CallPhase] = frozenset({"named"})
-_PROPOSED: frozenset[CallPhase] = frozenset({"proposed"})
-_ASKING: frozenset[CallPhase] = frozenset({"asking"})
-_GATED: frozenset[CallPhase] = frozenset({"proposed", "asking"})
-_ALLOWED: frozenset[CallPhase] = frozenset({"allowed"})
-_STARTED: frozenset[CallPhase] = frozenset({"started"})
-_CLOSED: frozenset[CallPhase] = frozenset({"named", "attested"})  # at the end of a run
-_ENDED: frozenset[CallPhase] = frozenset({"rejected", "denied", "allowed", "completed"})
-
-
-@_rule(ev.ToolProposed)
-def _tool_proposed(run: Run, event: ev.ToolProposed, _at_ms: int) -> Run:
-    after = _advance(
-        run,
-        event,
-        _NAMED,
-        phase="proposed",
-        arguments=event.arguments,
-        digest=event.digest,
-        tool_class=event.tool_class,
-        may_rerun=event.may_rerun,
-        path_key=event.path_key,
-        executor=event.executor,
-        enforcement=event.enforcement,
-    )
-    return _replace(after, tool_calls=run.tool_calls + 1)
-
-
-@_rule(ev.ToolRejected)
-def _tool_rejected(run: Run, event: ev.ToolRejected, _at_ms: int) -> Run:
-    text = f"{event.reason}\n{event.repair_hint}".rstrip()
-    return _advance(run, event, _PROPOSED, phase="rejected", status="rejected", output=text)
-
-
-@_rule(ev.ApprovalRequested)
-def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Run:
-    after = _advance(
-        run,
-        event,
-        _PROPOSED,
-        phase="asking",
-        approval_id=event.approval_id,
-        approval_digest=event.digest,
-        approval_expires_ms=event.expires_ms,
-        covers=event.covers,
-        policy_version=event.policy_version,
-    )
-    return _replace(after, asked_ms=at_ms)
-
-
-_NO_APPROVAL: dict[str, Any] = {
-    "approval_id": None,
-    "approval_digest": "",
-    "approval_expires_ms": 0,
-    "covers": (),
-}
-
-
-@_rule(ev.ApprovalResolved)
-def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
-    call = run.find_call(event.call_id)
-    _need(call is not None and call.approval_id == event.approval_id, run, event)
-    _need(run.asked_ms is not None, run, event)
-    if event.decision == "abort":
-        void = _NO_APPROVAL if event.by == RULES_CHANGED else {}
-        after = _advance(run, event, _ASKING, phase="proposed", **void)
-    else:
-        after = _advance(run, event, _ASKING, answer=event.decision, answered_by=event.by)
-    waited_ms = max(0, at_ms - cast("int", run.asked_ms))
-    return _replace(after, asked_ms=None, people_ms=run.people_ms + waited_ms)
-
-
-@_rule(ev.ToolDecided)
-def _tool_decided(run: Run, event: ev.ToolDecided, _at_ms: int) -> Run:
-    shared = _shared_approval(run, event)
-    if event.verdict == "allow":
-        version = event.policy_version
-        return _advance(run, event, _GATED, phase="allowed", policy_version=version, **shared)
-    after = _advance(
-        run,
-        event,
-        _GATED | _ALLOWED,
-        phase="denied",
-        status="denied",
-        output=event.reason,
-        policy_version=event.policy_version,
-        **shared,
-    )
-    call = run.find_call(event.call_id)
-    if call is None or event.reason_code != DENIED_BY_PERSON:
-        return after
-    return _replace(after, denied=run.denied | {(call.tool, call.digest)})
-
-
-def _shared_approval(run: Run, event: ev.ToolDecided) -> dict[str, Any]:
-    """What a call has from the question about an identical one before it."""
-    asked = run.find_asked(event.call_id) if event.approval_id is not None else None
-    if asked is None or asked.approval_id != event.approval_id:
-        _need(event.approval_id is None, run, event)
-        return {}
-    return {name: getattr(asked, name) for name in _NO_APPROVAL}
-
-
-@_rule(ev.ToolStarted)
-def _tool_started(run: Run, event: ev.ToolStarted, at_ms: int) -> Run:
-    return _advance(
-        run,
-        event,
-        _ALLOWED,
-        phase="started",
-        started_ms=at_ms,
-        executor=event.executor,
-        enforcement=event.enforcement,
-        batch=event.batch,
-    )
-
-
-@_rule(ev.ToolCompleted)
-def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Run:
-    shown = event.output if event.error is None else f"{event.output}{event.error}"
-    after = _advance(
-        run,
-        event,
-        _STARTED,
-        phase="completed",
-        status=event.status,
-        output=shown,
-        trust=event.trust,
-        findings=event.findings,
-    )
-    recoveries = run.recoveries if event.status == "unknown" else 0
-    return _replace(after, recoveries=recoveries, is_tainted=run.is_tainted or bool(event.findings))
-
-
-@_rule(ev.ToolAttested)
-def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Run:
-    status = str(event.attestation.get("status", ""))
-    digest = str(event.attestation.get("output_sha256", ""))
-    after = _advance(run, event, _ENDED, phase="attested", status=status, output_sha256=digest)
-    progress = observe(run.progress, after.calls) if _is_attested(after) else run.progress
-    return _replace(after, attestation_head=event.digest, progress=progress)
-
-
-@_rule(ev.SteerReceived)
+@_RULES.of(ev.SteerReceived)
 def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Run:
     return _replace(run, steers=(*run.steers, event.text), progress=start_anew(run.progress))
 
 
-def _is_attested(run: Run) -> bool:
-    return all(call.phase == "attested" for call in run.calls)
-
-
 def _is_between_turns(run: Run) -> bool:
-    return run.state == "in_progress" and not run.turn_is_open and _is_attested(run)
+    return run.state == "in_progress" and not run.turn_is_open and is_attested(run)
 
 
-@_rule(ev.AnswerRejected)
+@_RULES.of(ev.AnswerRejected)
 def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Run:
-    _need(_is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
+    need(_is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
     return _replace(run, guidance=(*run.guidance, event.guidance), rejections=run.rejections + 1)
 
 
-@_rule(ev.GuardWarned)
+@_RULES.of(ev.GuardWarned)
 def _guard_warned(run: Run, event: ev.GuardWarned, _at_ms: int) -> Run:
-    _need(_is_between_turns(run) and bool(run.calls), run, event)
+    need(_is_between_turns(run) and bool(run.calls), run, event)
     return _replace(run, guidance=(*run.guidance, event.guidance), progress=told(run.progress))
 
 
-@_rule(ev.GuardBlocked)
+@_RULES.of(ev.GuardBlocked)
 def _guard_blocked(run: Run, event: ev.GuardBlocked, _at_ms: int) -> Run:
-    _need(_is_between_turns(run) and bool(run.calls), run, event)
+    need(_is_between_turns(run) and bool(run.calls), run, event)
     return run
 
 
-@_rule(ev.MessageCompleted)
+@_RULES.of(ev.MessageCompleted)
 def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Run:
-    _need(_is_between_turns(run), run, event)
+    need(_is_between_turns(run), run, event)
     return run
 
 
-@_rule(ev.RunRecovered)
+@_RULES.of(ev.RunRecovered)
 def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Run:
-    _need(event.attempt - run.recoveries in {0, 1}, run, event)
+    need(event.attempt - run.recoveries in {0, 1}, run, event)
     stood_still = run.started_ms is None or run.asked_ms is not None
     return _replace(
         run,
@@ -379,21 +199,21 @@ def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Run:
     )
 
 
-@_rule(ev.RunDone)
+@_RULES.of(ev.RunDone)
 def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Run:
-    _need(_is_between_turns(run), run, event)
+    need(_is_between_turns(run), run, event)
     return _replace(run, state="done", finished_ms=at_ms, reason=event.reason)
 
 
-@_rule(ev.RunFailed)
+@_RULES.of(ev.RunFailed)
 def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Run:
-    _need(all(call.phase in _CLOSED for call in run.calls), run, event)
+    need(all(call.phase in _CLOSED for call in run.calls), run, event)
     return _replace(
         run, state="failed", finished_ms=at_ms, reason=f"{event.failure_class}: {event.reason}"
     )
 
 
-@_rule(ev.RunCancelled)
+@_RULES.of(ev.RunCancelled)
 def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Run:
-    _need(all(call.phase in _CLOSED for call in run.calls), run, event)
+    need(all(call.phase in _CLOSED for call in run.calls), run, event)
     return _replace(run, state="cancelled", finished_ms=at_ms, reason=event.reason)

@@ -29,6 +29,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     source: Literal["provider", "estimate"] = "estimate"
+    cached_tokens: int = 0  # of the input: read from the provider's cache, mostly cheaper
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
