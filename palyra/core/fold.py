@@ -4,18 +4,18 @@
 state does not allow raises InvariantBroken and changes nothing.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
 from palyra.core import events as ev
-from palyra.core.progress import observe, start_anew, told
+from palyra.core import fold_calls
+from palyra.core.fold_rules import is_attested, need, registrar
+from palyra.core.progress import start_anew, told
 from palyra.core.prompt import AssistantMessage, Message, ProposedCall, UserMessage
 from palyra.core.records import Usage
 from palyra.core.run_state import (
-    DENIED_BY_PERSON,
-    RULES_CHANGED,
     Call,
     CallPhase,
     Run,
@@ -57,11 +57,12 @@ def fold(run_id: str, rows: Sequence[tuple[str, int, bytes]]) -> Run:
     return run
 
 
-_RULES = Rules(fold_calls.RULES)
+_RULES = dict(fold_calls.RULES)
+_rule = registrar(_RULES)
 _replace = msgspec.structs.replace
 
 
-@_RULES.of(ev.ConversationInherited)
+@_rule(ev.ConversationInherited)
 def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: int) -> Run:
     need(run.state == "accepted", run, event)
     transcript = (*run.transcript, *event.messages)
@@ -73,27 +74,27 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
     )
 
 
-@_RULES.of(ev.MessageReceived)
+@_rule(ev.MessageReceived)
 def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
     need(run.state == "accepted", run, event)
     transcript = (*run.transcript, UserMessage(event.text))
     return _replace(run, messages=run.messages + 1, transcript=transcript)
 
 
-@_RULES.of(ev.RunStarted)
+@_rule(ev.RunStarted)
 def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Run:
     need(run.state == "accepted" and bool(run.transcript), run, event)
     past = {"history": event.history, "is_tainted": run.is_tainted or event.is_tainted}
     return _replace(run, state="in_progress", started_ms=at_ms, **past)
 
 
-@_RULES.of(ev.ContextAssembled)
+@_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Run:
     need(run.state == "in_progress" and not run.turn_is_open, run, event)
     return run
 
 
-@_RULES.of(ev.TurnStarted)
+@_rule(ev.TurnStarted)
 def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
     is_retry = event.turn == run.turn and event.attempt == run.attempt + 1
     is_next = event.turn == run.turn + 1 and event.attempt == 1 and not run.turn_is_open
@@ -114,7 +115,7 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
     )
 
 
-@_RULES.of(ev.TurnCompleted)
+@_rule(ev.TurnCompleted)
 def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Run:
     need(run.turn_is_open and event.turn == run.turn, run, event)
     used = Usage(
@@ -148,46 +149,49 @@ def _named(call: ProposedCall) -> Call:
     return Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
 
 
-@_RULES.of(ev.TurnFailed)
+@_rule(ev.TurnFailed)
 def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Run:
     need(run.turn_is_open and event.turn == run.turn, run, event)
     return _replace(run, turn_is_open=False)
 
 
-@_RULES.of(ev.SteerReceived)
+@_rule(ev.SteerReceived)
 def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Run:
     return _replace(run, steers=(*run.steers, event.text), progress=start_anew(run.progress))
+
+
+_CLOSED: frozenset[CallPhase] = frozenset({"named", "attested"})  # at the end of a run
 
 
 def _is_between_turns(run: Run) -> bool:
     return run.state == "in_progress" and not run.turn_is_open and is_attested(run)
 
 
-@_RULES.of(ev.AnswerRejected)
+@_rule(ev.AnswerRejected)
 def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Run:
     need(_is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
     return _replace(run, guidance=(*run.guidance, event.guidance), rejections=run.rejections + 1)
 
 
-@_RULES.of(ev.GuardWarned)
+@_rule(ev.GuardWarned)
 def _guard_warned(run: Run, event: ev.GuardWarned, _at_ms: int) -> Run:
     need(_is_between_turns(run) and bool(run.calls), run, event)
     return _replace(run, guidance=(*run.guidance, event.guidance), progress=told(run.progress))
 
 
-@_RULES.of(ev.GuardBlocked)
+@_rule(ev.GuardBlocked)
 def _guard_blocked(run: Run, event: ev.GuardBlocked, _at_ms: int) -> Run:
     need(_is_between_turns(run) and bool(run.calls), run, event)
     return run
 
 
-@_RULES.of(ev.MessageCompleted)
+@_rule(ev.MessageCompleted)
 def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Run:
     need(_is_between_turns(run), run, event)
     return run
 
 
-@_RULES.of(ev.RunRecovered)
+@_rule(ev.RunRecovered)
 def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Run:
     need(event.attempt - run.recoveries in {0, 1}, run, event)
     stood_still = run.started_ms is None or run.asked_ms is not None
@@ -199,13 +203,13 @@ def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Run:
     )
 
 
-@_RULES.of(ev.RunDone)
+@_rule(ev.RunDone)
 def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Run:
     need(_is_between_turns(run), run, event)
     return _replace(run, state="done", finished_ms=at_ms, reason=event.reason)
 
 
-@_RULES.of(ev.RunFailed)
+@_rule(ev.RunFailed)
 def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Run:
     need(all(call.phase in _CLOSED for call in run.calls), run, event)
     return _replace(
@@ -213,7 +217,7 @@ def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Run:
     )
 
 
-@_RULES.of(ev.RunCancelled)
+@_rule(ev.RunCancelled)
 def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Run:
     need(all(call.phase in _CLOSED for call in run.calls), run, event)
     return _replace(run, state="cancelled", finished_ms=at_ms, reason=event.reason)
