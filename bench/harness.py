@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from _machine import calibrate
+
 CASES = 400
 AT_ONCE = (1, 50, 200)
 ROUNDS = 3
@@ -42,17 +44,6 @@ def measure(cases: Path, out: Path, at_once: int) -> tuple[float, float]:
     summary = json.loads(ran.stdout)
     assert summary["is_complete"]
     return summary["results"] / (summary["span_ms"] / 1e3), summary["results"] / took_s
-
-
-def calibrate() -> float:
-    """Milliseconds for a fixed piece of pure Python: how fast this machine is right now."""
-    took_ms = []
-    for _ in range(5):
-        began, total = time.perf_counter(), 0
-        for number in range(2_000_000):
-            total += number
-        took_ms.append((time.perf_counter() - began) * 1e3)
-    return round(statistics.median(took_ms), 1)
 
 
 def main() -> None:

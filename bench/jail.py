@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
+from _machine import calibrate
 
 from palyra.actors.blocking import DedicatedThread, run_sync
 from palyra.tools.sandbox.command import Command
@@ -103,17 +104,6 @@ async def measure(workspace: Path) -> dict[str, object]:
 
 def middle(values: list[float]) -> float:
     return round(statistics.median(values), 1)
-
-
-def calibrate() -> float:
-    """Milliseconds for a fixed piece of pure Python: how fast this machine is right now."""
-    found = []
-    for _ in range(5):
-        began, total = time.perf_counter(), 0
-        for number in range(2_000_000):
-            total += number
-        found.append((time.perf_counter() - began) * 1e3)
-    return middle(found)
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 import structlog
 import trio
+from _machine import calibrate
 
 from palyra.config import load
 from palyra.core.access import Caller
@@ -232,17 +233,6 @@ async def client(home: Path, concurrency: int, total: int) -> None:
         await many_runs(perform, 1, 20)
         print(json.dumps(await many_runs(perform, concurrency, total)))
         leave.set()
-
-
-def calibrate() -> float:
-    """Milliseconds for a fixed piece of pure Python: how fast this machine is right now."""
-    took_ms = []
-    for _ in range(5):
-        began, total = time.perf_counter(), 0
-        for number in range(2_000_000):
-            total += number
-        took_ms.append((time.perf_counter() - began) * 1e3)
-    return round(statistics.median(took_ms), 1)
 
 
 def main() -> None:

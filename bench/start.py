@@ -21,6 +21,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import trio
+from _machine import calibrate
 
 from palyra.net.client import connect
 
@@ -139,6 +140,7 @@ def main() -> None:
                 "to_hello_s": round(statistics.median(starts), 3),
                 "imports_s": round(statistics.median(imports), 3),
                 **memory(),
+                "calibration_ms": calibrate(),
                 "python": platform.python_version(),
                 "trio": trio.__version__,
             }

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 import wasmtime
+from _machine import calibrate
 
 from palyra.actors.blocking import DedicatedThread
 from palyra.core.canonical import sha256_hex
@@ -33,17 +34,6 @@ CALLS = 500
 COLD = 5
 INPUT = b'{"tool":"echo","arguments":{"text":"hello"}}'
 MODULE = module_of(ECHO)
-
-
-def calibrate() -> float:
-    """Milliseconds for a fixed piece of pure Python: how fast this machine is right now."""
-    took_ms = []
-    for _ in range(5):
-        began, total = time.perf_counter(), 0
-        for number in range(2_000_000):
-            total += number
-        took_ms.append((time.perf_counter() - began) * 1e3)
-    return round(statistics.median(took_ms), 1)
 
 
 async def measure(call: Callable[[], Awaitable[object]], count: int) -> list[float]:
