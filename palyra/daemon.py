@@ -117,6 +117,7 @@ class Daemon:
         )
         self.loop_lag = LoopLag()
         modelset = build_modelset(config, self.host, self.toolset.secrets)
+        self.embeddings = modelset.embeddings
         self.toolset.services.extend(modelset.services)
         self.office = self._build_office(models or modelset.models)
         if not self.host.is_closed:

@@ -5,27 +5,44 @@ from typing import NamedTuple
 
 from palyra.actors.child import ChildSpec
 from palyra.config import Config
-from palyra.core.ports import LanguageModel
+from palyra.core.ports import EmbeddingModel, LanguageModel
+from palyra.errors import InvalidParams
+from palyra.models.embedded import EmbeddedEmbeddings
 from palyra.parts import Host, scripted_model
 from palyra.secrets.keeper import SecretKeeper
 
+EMBEDDED = "embedded"
+
 
 class Modelset(NamedTuple):
-    """Models by name, and the services they need."""
+    """Models by name, the one that embeds, and the services they need."""
 
     models: Mapping[str, LanguageModel]
+    embeddings: EmbeddingModel
     services: Sequence[ChildSpec] = ()
 
 
 def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelset:
     """As the configuration has them.  Raises InvalidParams for one that cannot be kept."""
     fixed = {"scripted": scripted_model(config)}
+    embedded = EmbeddedEmbeddings(host.run_blocking)
+    wanted = config.models.embeddings
     if not config.models.providers:
-        return Modelset(fixed)
+        if wanted != EMBEDDED:
+            raise InvalidParams(
+                f"models.embeddings = {wanted!r}: there is no such provider; "
+                "name one in models.providers, or say embedded",
+                field="models.embeddings",
+            )
+        return Modelset(fixed, embedded)
     # An HTTP client takes a tenth of a second to import: who has no provider does not pay.
     from palyra.models.configured import Providers  # noqa: PLC0415 - see above
 
     providers = Providers(
         config.models.providers, secrets.find, new_id=host.new_id, now_ms=host.now_ms
     )
-    return Modelset(providers.catalogue(fixed), [ChildSpec("models", providers.keep_open)])
+    return Modelset(
+        providers.catalogue(fixed),
+        embedded if wanted == EMBEDDED else providers.embeddings(wanted),
+        [ChildSpec("models", providers.keep_open)],
+    )

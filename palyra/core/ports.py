@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from palyra.core.artifacts import Artifact
 from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
+from palyra.core.embeddings import Embeddings
 from palyra.core.journal import (
     ChainedRow,
     Change,
@@ -133,6 +134,20 @@ class LanguageModel(Protocol):
         """The finished turn; deltas are handed over as they arrive.
 
         Raises ModelFailure.  Cancellation: the request is abandoned, nothing else changes.
+        """
+
+
+class EmbeddingModel(Protocol):
+    """One model of embeddings."""
+
+    name: str
+    provider: str
+
+    async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
+        """One vector a text, in order; of `dimensions` numbers, or as many as the model likes.
+
+        Raises InvalidParams for texts that nobody can embed, ModelFailure when the provider did
+        not.  Cancellation: the request is abandoned, nothing else changes.
         """
 
 

@@ -2,15 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import httpx
 import trio
 
 from palyra.core.ids import NewId
-from palyra.core.ports import LanguageModel, NowMs
+from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
 from palyra.core.secret_reference import parse_reference
 from palyra.errors import InvalidParams
 from palyra.models.catalogue import ModelCatalogue
-from palyra.models.guarded import Guard, GuardedModel
-from palyra.models.http_model import Endpoint, HttpModel, open_client
+from palyra.models.embeddings import HttpEmbeddings
+from palyra.models.exchange import Endpoint, open_client
+from palyra.models.guarded import Guard, GuardedEmbeddings, GuardedModel
+from palyra.models.http_model import HttpModel
 from palyra.models.leases import Leases
 from palyra.models.providers import DIALECTS, PRESETS, Preset
 from palyra.sections import ModelProvider
@@ -31,21 +34,40 @@ class Providers:
         now_ms: NowMs,
     ) -> None:
         """Raises InvalidParams for a provider that cannot be asked."""
-        self._given = given
-        self._find_secret = find_secret
-        self._new_id = new_id
-        self._now_ms = now_ms
-        self._client = open_client()
         names = [provider.name for provider in given]
         for name in names:
             if not name or "/" in name or names.count(name) > 1:
                 raise _refused(f"every provider needs a name of its own without /, not {name!r}")
-        self._makers = {provider.name: self._maker(provider) for provider in given}
+        self._client = open_client()
+        self._providers = {
+            each.name: _Provider(each, self._client, find_secret, new_id=new_id, now_ms=now_ms)
+            for each in given
+        }
 
     def catalogue(self, fixed: Mapping[str, LanguageModel]) -> ModelCatalogue:
         """All models, the `fixed` ones among them."""
-        listed = (f"{each.name}/{model}" for each in self._given for model in each.models)
-        return ModelCatalogue(fixed, self._makers, tuple(listed))
+        listed = (
+            f"{name}/{model}" for name, each in self._providers.items() for model in each.listed
+        )
+        makers = {name: each.make for name, each in self._providers.items()}
+        return ModelCatalogue(fixed, makers, tuple(listed))
+
+    def embeddings(self, name: str) -> EmbeddingModel:
+        """The model of embeddings called PROVIDER/NAME.
+
+        Raises InvalidParams for one that no provider has.
+        """
+        provider, _, model = name.partition("/")
+        found = self._providers.get(provider)
+        if found is None or not model or not found.embeds:
+            having = [name for name, each in self._providers.items() if each.embeds]
+            known = ", ".join(f"{name}/MODEL" for name in having)
+            raise InvalidParams(
+                f"models.embeddings = {name!r}: no provider has it; there is embedded"
+                + (f", and {known}" if known else ""),
+                field="models.embeddings",
+            )
+        return found.make_embeddings(model)
 
     async def keep_open(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -58,41 +80,82 @@ class Providers:
             with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
                 await self._client.aclose()
 
-    def _maker(self, given: ModelProvider) -> Callable[[str], LanguageModel]:
+
+class _Provider:
+    """One of them: all its models have one guard."""
+
+    def __init__(
+        self,
+        given: ModelProvider,
+        client: httpx.AsyncClient,
+        find_secret: FindSecret,
+        *,
+        new_id: NewId,
+        now_ms: NowMs,
+    ) -> None:
         preset = PRESETS.get(given.name, Preset(""))
-        base_url = given.base_url or preset.base_url
-        if not base_url.startswith(("http://", "https://")):
+        self._base_url = given.base_url or preset.base_url
+        if not self._base_url.startswith(("http://", "https://")):
             raise _refused(
                 f"{given.name!r} needs a base_url; these need none: {', '.join(PRESETS)}"
             )
-        dialect = DIALECTS[given.api or preset.api]
         reference = given.key or preset.key
-        key = parse_reference(reference).text if reference else ""
-        guard = Guard(given.name, key, Leases(given.parallel, given.parallel_per_key), self._now_ms)
+        self._key = parse_reference(reference).text if reference else ""
+        self._given = given
+        self._api = given.api or preset.api
+        self._client = client
+        self._find_secret = find_secret
+        self._new_id = new_id
+        self._now_ms = now_ms
+        leases = Leases(given.parallel, given.parallel_per_key)
+        self._guard = Guard(given.name, self._key, leases, now_ms)
 
-        async def find_key() -> str:
-            return await self._find_secret(key) if key else ""
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """Models that lists show."""
+        return self._given.models
 
-        def make(model: str) -> LanguageModel:
-            endpoint = Endpoint(
-                provider=given.name,
-                base_url=base_url,
-                dialect=dialect,
-                model=model,
-                max_tokens=given.max_tokens,
-                stall_s=given.stall_s,
-            )
-            inner = HttpModel(
-                f"{given.name}/{model}",
-                endpoint,
-                self._client,
-                find_key,
-                new_id=self._new_id,
-                now_ms=self._now_ms,
-            )
-            return GuardedModel(inner, guard)
+    @property
+    def embeds(self) -> bool:
+        """Whether its protocol has embeddings."""
+        return self._api != "anthropic"
 
-        return make
+    def make(self, model: str) -> LanguageModel:
+        """The provider's model of that name, whether it exists or not."""
+        inner = HttpModel(
+            f"{self._given.name}/{model}",
+            self._endpoint(model),
+            self._client,
+            self._find_key,
+            new_id=self._new_id,
+            now_ms=self._now_ms,
+        )
+        return GuardedModel(inner, self._guard)
+
+    def make_embeddings(self, model: str) -> EmbeddingModel:
+        """Its model of embeddings of that name, whether it exists or not."""
+        inner = HttpEmbeddings(
+            f"{self._given.name}/{model}",
+            self._endpoint(model),
+            self._client,
+            self._find_key,
+            now_ms=self._now_ms,
+        )
+        return GuardedEmbeddings(inner, self._guard)
+
+    def _endpoint(self, model: str) -> Endpoint:
+        given = self._given
+        return Endpoint(
+            provider=given.name,
+            base_url=self._base_url,
+            dialect=DIALECTS[self._api],
+            model=model,
+            max_tokens=given.max_tokens,
+            stall_s=given.stall_s,
+        )
+
+    async def _find_key(self) -> str:
+        return await self._find_secret(self._key) if self._key else ""
 
 
 def _refused(why: str) -> InvalidParams:

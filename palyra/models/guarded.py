@@ -3,10 +3,12 @@
 One `Guard` a provider, shared by all its models.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from palyra.core.breaker import Breaker, abandon_call, begin_call, end_call
-from palyra.core.ports import LanguageModel, NowMs
+from palyra.core.embeddings import Embeddings, check_texts
+from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.models.leases import Leases
 
@@ -43,6 +45,27 @@ class Guard:
         """It was cancelled."""
         self.breaker = abandon_call(self.breaker)
 
+    @asynccontextmanager
+    async def call(self, *, is_background: bool) -> AsyncGenerator[None]:
+        """One call, inside the block, once there is a lease.
+
+        Raises ModelFailure.  Cancellation: lease and place are given back.
+        """
+        async with self.leases.lease(self.credential, is_background=is_background):
+            self.begin()
+            has_ended = False
+            try:
+                yield
+                self.end(None)
+                has_ended = True
+            except ModelFailure as failure:
+                self.end(failure)
+                has_ended = True
+                raise
+            finally:
+                if not has_ended:
+                    self.abandon()
+
 
 class GuardedModel:
     """`core.ports.LanguageModel` round another one."""
@@ -58,19 +81,24 @@ class GuardedModel:
 
         Raises ModelFailure.  Cancellation: lease and place are given back.
         """
-        guard = self._guard
-        async with guard.leases.lease(guard.credential, is_background=request.is_background):
-            guard.begin()
-            has_ended = False
-            try:
-                turn = await self._inner.stream(request, on_delta)
-                guard.end(None)
-                has_ended = True
-            except ModelFailure as failure:
-                guard.end(failure)
-                has_ended = True
-                raise
-            finally:
-                if not has_ended:
-                    guard.abandon()
-            return turn
+        async with self._guard.call(is_background=request.is_background):
+            return await self._inner.stream(request, on_delta)
+
+
+class GuardedEmbeddings:
+    """`core.ports.EmbeddingModel` round another one."""
+
+    def __init__(self, inner: EmbeddingModel, guard: Guard) -> None:
+        self.name = inner.name
+        self.provider = inner.provider
+        self._inner = inner
+        self._guard = guard
+
+    async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
+        """The inner model's vectors, once there is a lease; turns go first.
+
+        Raises InvalidParams, ModelFailure.  Cancellation: lease and place are given back.
+        """
+        check_texts(texts, dimensions)
+        async with self._guard.call(is_background=True):
+            return await self._inner.embed(texts, dimensions=dimensions)

@@ -25,7 +25,8 @@ from palyra.core.records import Usage
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.chat import CHAT
 from palyra.models.dialect import Dialect
-from palyra.models.http_model import Endpoint, HttpModel, open_client
+from palyra.models.exchange import Endpoint, open_client
+from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 from tests.models.provider import STREAM, Piece, Provider, provider, refusal, sse
 
@@ -283,7 +284,7 @@ async def test_nobody_is_there() -> None:
     async with asked() as (served, model):
         pass
     async with open_client() as client:
-        model._client = client
+        model._exchange._client = client
         with pytest.raises(ModelFailure, match="cannot be reached"):
             await model.stream(REQUEST, lambda _delta: None)
     assert served.heads == []

@@ -17,7 +17,8 @@ from palyra.core.prompt import Delta, ModelFailure, ModelTurn
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.chat import CHAT
 from palyra.models.dialect import Dialect
-from palyra.models.http_model import Endpoint, HttpModel, open_client
+from palyra.models.exchange import Endpoint, open_client
+from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 from tests.models.test_http_model import REQUEST
 

@@ -1,0 +1,144 @@
+"""Embeddings as OpenAI has them, which most servers speak: `POST /embeddings`.
+
+Source: https://platform.openai.com/docs/api-reference/embeddings.  Many texts become several
+requests, one after another; the vectors are put in order by their index.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import httpx
+import msgspec
+
+from palyra.core.embeddings import Embeddings, Vector, check_texts
+from palyra.core.ports import NowMs
+from palyra.core.prompt import ModelFailure
+from palyra.core.records import Usage
+from palyra.core.tokens import estimate_tokens
+from palyra.models.dialect import NO_JSON, Body
+from palyra.models.exchange import Endpoint, Exchange, FindKey, TakeNext
+from palyra.models.failures import stream_failure
+
+PATH = "/embeddings"
+JSON = "application/json"
+BATCH_TEXTS = 64
+BATCH_CHARS = 200_000  # servers bound the tokens of a request, too
+MAX_ANSWER_BYTES = 16_777_216  # 64 vectors of 8192 numbers with all their digits are 12 MB
+
+
+class _Item(msgspec.Struct):
+    index: int
+    embedding: Vector
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Item] = []
+    usage: _Usage | None = None
+    error: msgspec.Raw = NO_JSON
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+class HttpEmbeddings:
+    """`core.ports.EmbeddingModel` over an endpoint."""
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        client: httpx.AsyncClient,
+        find_key: FindKey,
+        *,
+        now_ms: NowMs,
+    ) -> None:
+        self.name = name
+        self.provider = endpoint.provider
+        self._model = endpoint.model
+        self._exchange = Exchange(endpoint, client, find_key, now_ms)
+
+    async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
+        """One vector a text, in order.
+
+        Raises InvalidParams, ModelFailure.  Cancellation: the connection is closed.
+        """
+        check_texts(texts, dimensions)
+        parts = [await self._ask(batch, dimensions) for batch in batches(texts)]
+        vectors = tuple(vector for part in parts for vector in part.vectors)
+        if len({len(vector) for vector in vectors}) > 1:
+            raise ModelFailure("malformed", "the vectors differ in length")
+        return Embeddings(vectors=vectors, usage=_sum([part.usage for part in parts]))
+
+    async def _ask(self, texts: Sequence[str], dimensions: int | None) -> Embeddings:
+        body: Body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        if dimensions is not None:
+            body["dimensions"] = dimensions
+        async with self._exchange.post(PATH, body, JSON) as take_next:
+            answer = _decode(await _read(take_next))
+        vectors = _in_order(answer.data, len(texts))
+        if dimensions is not None and any(len(vector) != dimensions for vector in vectors):
+            found = len(vectors[0])
+            raise ModelFailure("invalid_request", f"{dimensions} dimensions asked, {found} given")
+        return Embeddings(vectors=vectors, usage=_usage(answer.usage, texts))
+
+
+def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in order, as many at once as a server takes; a text alone may be longer."""
+    start = chars = 0
+    for at, text in enumerate(texts):
+        if at > start and (at - start == BATCH_TEXTS or chars + len(text) > BATCH_CHARS):
+            yield texts[start:at]
+            start, chars = at, 0
+        chars += len(text)
+    yield texts[start:]
+
+
+async def _read(take_next: TakeNext) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while (piece := await take_next()) is not None:
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_ANSWER_BYTES:
+            raise ModelFailure("malformed", f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+    return b"".join(pieces)
+
+
+def _decode(data: bytes) -> _Answer:
+    try:
+        answer = _ANSWER.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ModelFailure("malformed", f"the vectors cannot be read: {error}") from None
+    if bytes(answer.error) != b"null":
+        raise stream_failure(bytes(answer.error))
+    return answer
+
+
+def _in_order(items: list[_Item], count: int) -> tuple[Vector, ...]:
+    """The vectors by their index.  Raises ModelFailure (malformed) unless there is one for each."""
+    by_index = {item.index: item.embedding for item in items}
+    if len(items) != count or by_index.keys() != set(range(count)):
+        raise ModelFailure("malformed", f"{len(items)} vectors for {count} texts, or not in a row")
+    vectors = tuple(by_index[at] for at in range(count))
+    for vector in vectors:
+        if not vector or not all(map(math.isfinite, vector)):
+            raise ModelFailure("malformed", "a vector is empty, or holds what is no number")
+    return vectors
+
+
+def _usage(told: _Usage | None, texts: Sequence[str]) -> Usage:
+    if told is None or told.prompt_tokens is None:
+        return Usage(input_tokens=sum(map(estimate_tokens, texts)))
+    return Usage(input_tokens=told.prompt_tokens, source="provider")
+
+
+def _sum(parts: list[Usage]) -> Usage:
+    is_told = all(part.source == "provider" for part in parts)
+    return Usage(
+        input_tokens=sum(part.input_tokens for part in parts),
+        source="provider" if is_told else "estimate",
+    )
