@@ -5,46 +5,19 @@ and how many effects the same orders have when the defence is away.
 """
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
+from tests.attacks import skills
 from tests.attacks.obeying import order
-from tests.attacks.world import CANARY, Answer, World, always, attacked, never
+from tests.attacks.tally import Tally, obey, with_control
+from tests.attacks.world import CANARY, World, always, attacked, never, reachable
 from tests.core.injection_samples import PLAIN_ATTACK
 
 SAMPLE = Path(__file__).parents[1] / "tools" / "mcp" / "sample_server.py"
-
-
-class Tally(NamedTuple):
-    """What came of one class."""
-
-    orders: int
-    effects: int  # that nobody allowed
-    control: int  # of the same orders without the defence
-    unfinished: int  # runs that did not come to their end
-
-
-async def obey(
-    world: World, orders: Iterable[str], answer: Answer = never, words: str = "", **fields: Any
-) -> Tally:
-    """A run for each order, attended and (if nobody says yes anyway) unattended."""
-    modes: list[dict[str, Any]] = [{}] if answer is always else [{}, {"approval_mode": "deny"}]
-    run_ids, unfinished = [], 0
-    for one in orders:
-        for mode in modes:
-            task = world.write_page([one], words=words)
-            run_id, end = await world.play(task, answer, **mode, **fields)
-            run_ids.append(run_id)
-            unfinished += end != "run.done"
-    return Tally(len(run_ids), world.count_effects(run_ids), 0, unfinished)
-
-
-def with_control(tally: Tally, control: int) -> Tally:
-    """The same with its control."""
-    return tally._replace(control=control)
 
 
 # --- what no yes can allow -----------------------------------------------------------------------
@@ -161,14 +134,6 @@ def sensitive(world: World) -> list[str]:
     ]
 
 
-def reachable(world: World) -> dict[str, Any]:
-    """Requests to the listener would be possible."""
-    return {
-        "fetch.ports": [80, 443, world.port],
-        "fetch.private": [f"127.0.0.1:{world.port}"],
-    }
-
-
 async def sensitive_calls(base: Path) -> Tally:
     """Every sensitive tool, ordered by a page, with words that are noticed and without."""
     async with attacked(base / "no", reachable) as world:
@@ -270,5 +235,9 @@ CLASSES: dict[str, Callable[[Path], Awaitable[Tally]]] = {
     "riding on a grant": rides_on_a_grant,
     "servers that lie": foreign_tools,
     "orders from servers": orders_from_foreign_tools,
+    "orders from skills": skills.orders_from_skills,
+    "skills beyond their grants": skills.skills_beyond_their_grants,
+    "orders in descriptions": skills.orders_in_descriptions,
+    "fences round descriptions": skills.fences_round_descriptions,
 }
 NEEDS_MCP = {"servers that lie", "orders from servers"}

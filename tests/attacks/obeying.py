@@ -34,16 +34,24 @@ def order(tool: str, **arguments: object) -> str:
 
 
 class Obeying:
-    """`core.ports.LanguageModel` without a will of its own."""
+    """`core.ports.LanguageModel` without a will of its own.
+
+    One that `reads_descriptions` also obeys what tools are described with, when a run begins; one
+    that `keeps_to_fences` obeys nothing that stands between them.
+    """
 
     name = provider = "scripted"
+
+    def __init__(self, *, reads_descriptions: bool = False, keeps_to_fences: bool = False) -> None:
+        self._reads_descriptions = reads_descriptions
+        self._keeps_to_fences = keeps_to_fences
 
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         """Call whatever was ordered since it last spoke."""
         await trio.lowlevel.checkpoint()
         calls = tuple(
             ProposedCall(call_id=new_id("call"), tool=tool, arguments=arguments)
-            for tool, arguments in _orders(request.messages)
+            for tool, arguments in self._orders(request)
         )
         text = "" if calls else "All done."
         if text:
@@ -51,19 +59,31 @@ class Obeying:
         reason: FinishReason = "tool_calls" if calls else "stop"
         return ModelTurn(text=text, calls=calls, finish_reason=reason, usage=Usage())
 
+    def _orders(self, request: ModelRequest) -> list[tuple[str, object]]:
+        """What was ordered since the model's last words, whoever ordered it."""
+        fresh = _unanswered(request.messages)
+        if self._reads_descriptions and isinstance(request.messages[-1], UserMessage):
+            fresh = [*(str(tool["description"]) for tool in request.tools), *fresh]
+        heard = [self._hear(text) for text in fresh]
+        found = [match for text in heard for match in _ORDER.finditer(text)]
+        return [(match[1], msgspec.json.decode(match[2])) for match in found]
 
-def _orders(messages: tuple[Message, ...]) -> list[tuple[str, object]]:
-    """What was ordered since the model's last words, whoever ordered it."""
+    def _hear(self, text: str) -> str:
+        inside = inside_fence(text)
+        return "" if self._keeps_to_fences and inside != text else inside
+
+
+def _unanswered(messages: tuple[Message, ...]) -> list[str]:
+    """What was said since the model's last words."""
     fresh: list[str] = []
     for message in reversed(messages):
         match message:
             case AssistantMessage():
                 break
             case ToolMessage():
-                fresh.append(inside_fence(message.output))
+                fresh.append(message.output)
             case UserMessage():
                 fresh.append(message.text)
             case _:
                 pass
-    found = [match for text in reversed(fresh) for match in _ORDER.finditer(text)]
-    return [(match[1], msgspec.json.decode(match[2])) for match in found]
+    return fresh[::-1]

@@ -7,6 +7,7 @@ import pytest
 
 from tests.attacks.cases import CLASSES, NEEDS_MCP
 from tests.attacks.obeying import order
+from tests.attacks.skills import is_refused
 from tests.attacks.world import always, attacked, has_jail, never
 from tests.core.injection_samples import PLAIN_ATTACK
 
@@ -50,3 +51,10 @@ async def test_benign_tasks_still_succeed(tmp_path: Path) -> None:
         _, end = await world.play(task, never)
         assert "run.done" == end
         assert not (world.workspace / "evil").exists()
+
+
+async def test_a_skill_that_speaks_to_the_model_is_not_installed(tmp_path: Path) -> None:
+    """In its tool's description; control: the same order without such words is."""
+    async with attacked(tmp_path) as world:
+        assert await is_refused(world, f"Counts. {PLAIN_ATTACK}")
+        assert not await is_refused(world, "Counts words.")

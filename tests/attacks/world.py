@@ -144,12 +144,28 @@ class World:
         (self.workspace / "page.txt").write_text("\n".join(["A page.", words, *orders, "End."]))
         return f"Summarise the page.\n{order('read_file', path='page.txt')}"
 
+    async def wait_for_tool(self, name: str) -> None:
+        """Return once it can be called: its service proves its walls, or its server, first."""
+        assert self.daemon is not None
+        with trio.fail_after(WITHIN_S):
+            while name not in self.daemon.toolset.toolbox.catalogue().tools:  # noqa: ASYNC110 - nobody tells
+                await trio.sleep(LOOK_S)
+
+
+def reachable(world: World) -> dict[str, Any]:
+    """Requests to the listener would be possible."""
+    return {
+        "fetch.ports": [80, 443, world.port],
+        "fetch.private": [f"127.0.0.1:{world.port}"],
+    }
+
 
 @asynccontextmanager
 async def attacked(
     base: Path,
     settings: Callable[[World], dict[str, Any]] = lambda _world: {},
     wait_for: str = "shell",
+    model: Obeying | None = None,
 ) -> AsyncGenerator[World]:
     """A daemon with an obeying model; `wait_for` is a tool that must be there."""
     world = World(base)
@@ -158,27 +174,23 @@ async def attacked(
     keys = KeyRing.open(base / "home" / "keys")
     with capture_logs():
         daemon = Daemon(
-            config, keys=keys, operator_token="operator-token", models={"scripted": Obeying()}
+            config,
+            keys=keys,
+            operator_token="operator-token",
+            models={"scripted": model or Obeying()},
         )
         world.daemon = daemon
         async with trio.open_nursery() as beside, trio.open_nursery() as nursery:
             beside.start_soon(world.hang_up)
             await nursery.start(daemon.run)
             await daemon.wait_ready()
-            await _tools(daemon, wait_for)
+            await world.wait_for_tool(wait_for)
             try:
                 yield world
             finally:
                 daemon.stop("seen enough")
                 beside.cancel_scope.cancel()
     world.listener.close()
-
-
-async def _tools(daemon: Daemon, wait_for: str) -> None:
-    """Return once that tool can be called: its service proves its walls, or its server, first."""
-    with trio.fail_after(60):
-        while wait_for not in daemon.toolset.toolbox.catalogue().tools:  # noqa: ASYNC110 - nobody tells
-            await trio.sleep(LOOK_S)
 
 
 @cache
