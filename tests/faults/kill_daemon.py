@@ -319,8 +319,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--points", action="store_true", help="at named points, by its own hand")
+    parser.add_argument("--at", action="append", choices=POINTS, help="at this point; repeatable")
     options = parser.parse_args()
-    found = kill_many(options.kills, options.seed, list(POINTS) if options.points else ())
+    points = options.at or (list(POINTS) if options.points else ())
+    found = kill_many(options.kills, options.seed, points)
     sys.stdout.write(f"{json.dumps(found)}\n")
     return 1 if found["problems"] else 0
 
