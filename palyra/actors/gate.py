@@ -4,7 +4,8 @@ Owns: nothing.  Talks to: rules and toolbox (ports), open prompts and grants (lo
 Never: waits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from palyra.core.gate import (
     NeedsApproval,
     RunFacts,
     admit,
+    hand_to_client,
     judge,
     policy_request,
     tool_call,
@@ -32,7 +34,7 @@ from palyra.core.prompt import ProposedCall
 from palyra.core.records import GrantRecord, SessionRecord
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Preparation
-from palyra.core.tools import Inspection, ToolSpec
+from palyra.core.tools import CLIENT, NO_FACETS, Facets, Inspection, ToolSpec
 from palyra.errors import InvalidParams
 
 FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
@@ -76,8 +78,7 @@ class Gate:
         if isinstance(admitted, Refused):
             return self._refused(proposed, admitted)
         facts = self._facts(run, prefix, admitted)
-        decision = self._decide(policy_request(admitted, facts))
-        verdict = judge(admitted, facts, decision, inspection)
+        verdict = self._judge(admitted, facts, inspection)
         prepared = Preparation(
             digest=admitted.digest,
             tool_class=admitted.spec.tool_class,
@@ -103,7 +104,19 @@ class Gate:
         )
 
     def _admit(self, proposed: ProposedCall, prefix: Prefix) -> Admitted | Refused:
-        return admit(proposed, prefix.catalogue, self._toolbox.facets)
+        return admit(proposed, prefix.catalogue, self._facets_of)
+
+    def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
+        return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)
+
+    def _judge(
+        self, admitted: Admitted, facts: RunFacts, inspection: Inspection | None
+    ) -> Allow | Deny | NeedsApproval:
+        """What the client runs is the client's to judge; of the rest the rules have a say."""
+        if admitted.spec.executor == CLIENT:
+            return hand_to_client(admitted, self._policy.version)
+        decision = self._decide(policy_request(admitted, facts))
+        return judge(admitted, facts, decision, inspection)
 
     def _refused(self, proposed: ProposedCall, refused: Refused) -> Preparation:
         spec = self._toolbox.catalogue().tools.get(proposed.tool)

@@ -12,7 +12,7 @@ import trio
 from palyra.actors.office import Office
 from palyra.core.agents import lost_agent
 from palyra.core.answer import find_flaw
-from palyra.core.context import assemble
+from palyra.core.context import assemble, brief_prefix
 from palyra.core.events import RunAccepted, RunStarted
 from palyra.core.replay import Replay
 from palyra.core.replay_report import ReplayReport
@@ -72,7 +72,8 @@ class Replayer:
         office = self._office
         name, version = accepted.agent, accepted.agent_version
         agent = await office.agents.find_version(name, version) or lost_agent(name, version)
-        prefix, key = office.agents.prefix(agent), office.fence_key
+        prefix = brief_prefix(office.agents.prefix(agent), accepted.brief)
+        key = office.fence_key
         model = office.models.get(accepted.model)
         started = (row.data for row in rows if row.kind == RunStarted.KIND)
         began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)

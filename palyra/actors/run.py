@@ -31,7 +31,7 @@ from palyra.core.agents import lost_agent
 from palyra.core.answer import find_flaw
 from palyra.core.approvals import first_outcome
 from palyra.core.commands import Resolved
-from palyra.core.context import assemble
+from palyra.core.context import assemble, brief_prefix
 from palyra.core.history import NO_HISTORY, History
 from palyra.core.journal import Change
 from palyra.core.records import AgentRecord, ApprovalRecord, Record
@@ -114,7 +114,8 @@ async def _find_history(
     handle: RunHandle, office: Office, first: Begin | Resume | Cancel
 ) -> tuple[History, Begin | Resume | Cancel]:
     """What the model is shown of the session before; a run that begins notes it on its tape."""
-    if isinstance(first, Cancel) or (isinstance(first, Begin) and not handle.has_past):
+    is_first = handle.run.is_given or not handle.has_past
+    if isinstance(first, Cancel) or (isinstance(first, Begin) and is_first):
         return NO_HISTORY, first
     if isinstance(first, Resume):
         return await office.histories.repeat(handle.run.history), first
@@ -146,7 +147,7 @@ class _RunActor:
 
     def __post_init__(self, agent: AgentRecord, history: History) -> None:
         run, office = self.handle.run, self.office
-        prefix = office.agents.prefix(agent)
+        prefix = brief_prefix(office.agents.prefix(agent), run.accepted.brief)
         key = office.fence_key
         model = office.models.get(run.accepted.model)  # None: the run only lives to say so
         self.operands = Operands(office.gate, prefix)

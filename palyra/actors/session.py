@@ -259,7 +259,7 @@ class _SessionActor:
             disposition=disposition,
             position=position,
         )
-        if message.command.branch is not None:
+        if message.command.branch is not None and not message.command.branch.is_given:
             started = _forked(started, message.command.branch)
         if step.run.accepted.queue_mode == "collect":
             self.handle.holds_until_s = trio.current_time() + self.office.debounce_ms / 1000
@@ -381,7 +381,10 @@ def _received(message: Submit) -> ev.MessageReceived | None:
     if command.branch is not None and not command.text:
         return None
     return ev.MessageReceived(
-        text=command.text, attachments=command.attachments, by=message.caller.principal
+        text=command.text,
+        attachments=command.attachments,
+        by=message.caller.principal,
+        results=command.results,
     )
 
 

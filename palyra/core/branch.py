@@ -14,10 +14,15 @@ CHUNK_BYTES = MAX_PAYLOAD_BYTES * 3 // 4  # of messages in one event, unless one
 class Branch(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to go on from, and where it comes from."""
 
-    run_id: str
+    run_id: str  # "": from the caller, who says that it was said
     at_seq: int
     link: str  # of that event in the journal's chain, hex
     messages: tuple[Message, ...]
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it is the caller's word and no tape's."""
+        return not self.run_id
 
     def events(self) -> Iterator[ConversationInherited]:
         """The branch as the new tape holds it, in as many events as its size takes."""
@@ -25,6 +30,11 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
             yield ConversationInherited(
                 run_id=self.run_id, at_seq=self.at_seq, link=self.link, messages=messages
             )
+
+
+def given(messages: tuple[Message, ...]) -> Branch:
+    """A conversation as the caller tells it."""
+    return Branch(run_id="", at_seq=-1, link="", messages=messages)
 
 
 def _chunks(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:

@@ -17,7 +17,7 @@ from palyra.core.prompt import ProposedCall
 from palyra.core.run_state import ABORTED, Call
 from palyra.core.run_steps import CallEnded, Preparation, Report
 from palyra.core.step import Step
-from palyra.core.tools import OutcomeStatus
+from palyra.core.tools import CLIENT, HANDED_OVER, OutcomeStatus
 from palyra.errors import InvariantBroken
 
 
@@ -118,6 +118,13 @@ def deny_ended(step: Step) -> None:
                 version=call.policy_version,
             )
             decided(step, call, void)
+
+
+def hand_over(step: Step) -> None:
+    """Give the client the calls that are its own to run: for the daemon they have ended."""
+    for call in step.run.calls:
+        if call.phase == "allowed" and call.executor == CLIENT:
+            attest(step, call.call_id, HANDED_OVER)
 
 
 def close_call(step: Step, call: Call, reason: str) -> None:

@@ -5,7 +5,9 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.branch import Branch
+from palyra.core.brief import Brief
 from palyra.core.events import ApprovalMode, Budget
+from palyra.core.prompt import ToolMessage
 from palyra.core.records import ApprovalScope, PairingMode, QueueMode, RunPhase, RunRecord, RunState
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
@@ -37,7 +39,9 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget = Budget()
     attachments: tuple[dict[str, Any], ...] = ()
     origin: str = "interactive"
-    branch: Branch | None = None  # of another run, to go on from; then the text may be empty
+    branch: Branch | None = None  # a conversation to go on from; then the text may be empty
+    brief: Brief | None = None
+    results: tuple[ToolMessage, ...] = ()  # of calls handed over before; the text may be empty
 
 
 class SetChannel(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,10 +13,13 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.brief import Brief, add_instructions, client_spec
 from palyra.core.events import ContextAssembled
 from palyra.core.fence import FENCE_NOTE, fence, make_nonce
 from palyra.core.history import NO_HISTORY, History
+from palyra.core.pairing import pair_results
 from palyra.core.prompt import (
+    DEFAULT_SAMPLING,
     GuidanceMessage,
     Message,
     ModelRequest,
@@ -26,7 +29,7 @@ from palyra.core.prompt import (
 from palyra.core.records import AgentRecord
 from palyra.core.run_state import Run, transcript_with_results
 from palyra.core.tokens import estimate_tokens
-from palyra.core.tools import Catalogue
+from palyra.core.tools import Catalogue, build_catalogue
 from palyra.core.trust import Trust, lowest
 
 CONTINUE = GuidanceMessage(
@@ -52,7 +55,15 @@ def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
         {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         for spec in catalogue.tools.values()
     )
-    instructions = f"{agent.instructions}\n\n{FENCE_NOTE}".lstrip()
+    return _measured(agent, catalogue, f"{agent.instructions}\n\n{FENCE_NOTE}".lstrip(), tools)
+
+
+def _measured(
+    agent: AgentRecord,
+    catalogue: Catalogue,
+    instructions: str,
+    tools: tuple[dict[str, Any], ...],
+) -> Prefix:
     text = msgspec.json.encode([instructions, tools], order="sorted")
     return Prefix(
         agent=agent,
@@ -62,6 +73,25 @@ def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
         hash=hashlib.sha256(text).hexdigest(),
         tokens=estimate_tokens(text.decode()),
     )
+
+
+def brief_prefix(prefix: Prefix, brief: Brief | None) -> Prefix:
+    """The prefix of a run whose caller told it more; a tool of the client hides one of that name."""
+    if brief is None or brief.is_blank:
+        return prefix
+    own = {tool.name: tool for tool in brief.tools}
+    specs = [spec for name, spec in prefix.catalogue.tools.items() if name not in own]
+    specs += [client_spec(tool) for tool in brief.tools]
+    catalogue = build_catalogue(specs) if own else prefix.catalogue
+    tools = (
+        *(tool for tool in prefix.tools if tool["name"] not in own),
+        *(
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in brief.tools
+        ),
+    )
+    instructions = add_instructions(prefix.instructions, brief)
+    return _measured(prefix.agent, catalogue, instructions, tools)
 
 
 def assemble(
@@ -102,6 +132,7 @@ def assemble(
         prefix_hash=prefix.hash,
         catalogue_hash=prefix.catalogue.hash,
     )
+    brief = run.accepted.brief
     request = ModelRequest(
         run_id=run.run_id,
         turn=turn,
@@ -109,10 +140,11 @@ def assemble(
         model=run.accepted.model,
         agent=prefix.agent.name,
         instructions=prefix.instructions,
-        messages=(*past, *messages),
+        messages=pair_results((*past, *messages)),
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
+        sampling=DEFAULT_SAMPLING if brief is None else brief.sampling,
     )
     return event, request
 

@@ -8,8 +8,10 @@ from palyra.core.answer import answer_text
 from palyra.core.call_steps import close_call
 from palyra.core.excerpt import excerpt
 from palyra.core.partial import Ending, partial_answer
+from palyra.core.prompt import ProposedCall
 from palyra.core.run_steps import Cancel, Expire
 from palyra.core.step import Step
+from palyra.core.tools import HANDED_OVER
 from palyra.errors import TooLarge
 
 KEPT_BYTES = 32_768  # of an answer that no event takes: its pieces stand on the tape as turns
@@ -23,6 +25,24 @@ def end_answered(step: Step) -> None:
         end_partial(step, Ending("too_large", refused.message), answer_text(step.run))
         return
     step.add(ev.RunDone(reason="answered"))
+
+
+def end_handed_over(step: Step) -> None:
+    """The answer is the calls that the client runs, and the text before them."""
+    calls = tuple(
+        ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+        for call in step.run.calls
+        if call.status == HANDED_OVER
+    )
+    step.add(ev.MessageCompleted(text=answer_text(step.run), calls=calls))
+    step.add(ev.RunDone(reason="answered"))
+
+
+def end_at_callers_limit(step: Step, tokens: int) -> None:
+    """The text is as long as the caller wanted it at most: it stands as it is."""
+    step.add(ev.MessageCompleted(text=answer_text(step.run)))
+    sentence = f"the caller limited an answer to {tokens} tokens"
+    step.add(ev.RunDone(reason="partial", cause="max_tokens", missing=sentence))
 
 
 def end_partial(step: Step, ending: Ending, kept: str = "") -> None:

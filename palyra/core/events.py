@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from palyra.core.brief import Brief
 from palyra.core.progress import Rule
-from palyra.core.prompt import FailureClass, FinishReason, Message, ProposedCall
+from palyra.core.prompt import FailureClass, FinishReason, Message, ProposedCall, ToolMessage
 from palyra.core.records import ApprovalScope, QueueMode, Usage
 from palyra.core.tools import OutcomeStatus
 from palyra.core.trust import Trust
@@ -56,13 +57,17 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     channel: str | None = None  # where the message came in, with the two that follow
     conversation_id: str | None = None
     sender: str | None = None
+    brief: Brief | None = None  # what the caller told it beside the message
 
 
 class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):
-    """What was said in the run that this one was forked from; a long one takes several events."""
+    """What was said in the run that this one was forked from; a long one takes several events.
+
+    Without a run it is what the caller says was said: its word, and no tape's.
+    """
 
     KIND = "conversation.inherited"
-    run_id: str  # the other run
+    run_id: str  # the other run; "": the caller gave the messages
     at_seq: int  # its last event that counts
     link: str  # of that event in the journal's chain, hex
     messages: tuple[Message, ...]
@@ -76,6 +81,7 @@ class MessageReceived(Event, frozen=True, kw_only=True, gc=False):
     attachments: tuple[dict[str, Any], ...] = ()
     references: tuple[dict[str, Any], ...] = ()
     by: str = ""  # the principal who sent it
+    results: tuple[ToolMessage, ...] = ()  # of calls that were handed over to the client
 
 
 class RunStarted(Event, frozen=True, kw_only=True, gc=False):
@@ -293,6 +299,7 @@ class MessageCompleted(Event, frozen=True, kw_only=True, gc=False):
 
     KIND = "message.completed"
     text: str
+    calls: tuple[ProposedCall, ...] = ()  # handed over to the client, with the text before them
 
 
 class RunRecovered(Event, frozen=True, kw_only=True, gc=False):

@@ -70,6 +70,7 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
         run,
         inherited=len(transcript),
         transcript=transcript,
+        is_given=not event.run_id,
         is_tainted=run.is_tainted or has_findings(event.messages),
     )
 
@@ -77,8 +78,13 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
 @_rule(ev.MessageReceived)
 def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
     need(run.state == "accepted", run, event)
-    transcript = (*run.transcript, UserMessage(event.text))
-    return _replace(run, messages=run.messages + 1, transcript=transcript)
+    said = (UserMessage(event.text),) if event.text or not event.results else ()
+    return _replace(
+        run,
+        messages=run.messages + 1,
+        transcript=(*run.transcript, *event.results, *said),
+        is_tainted=run.is_tainted or has_findings(event.results),
+    )
 
 
 @_rule(ev.RunStarted)

@@ -1,7 +1,8 @@
 """History: what was said in a session before a run, as its model is shown it.
 
 The newest runs of the session that fit a budget of tokens, oldest first; whole runs only, so that
-every call keeps its result.  A run's list of them is on its tape, so that a resumed run, and a
+every call keeps its result.  A run that was given its conversation by the caller is the oldest that is
+shown: what it was given stands for everything before.  A run's list of them is on its tape, so that a resumed run, and a
 replay, see the same.  What the daemon told an earlier model about its run is left out.
 """
 
@@ -9,9 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from palyra.core.prompt import GuidanceMessage, Message, message_tokens
+from palyra.core.prompt import GuidanceMessage, Message, ToolMessage, message_tokens
 from palyra.core.queue import BESIDE
 from palyra.core.run_state import Run, has_findings, transcript_with_results
+from palyra.core.tools import HANDED_OVER
 
 MAX_RUNS = 200  # of one history
 
@@ -24,6 +26,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     is_tainted: bool
     epoch: int | None  # of the session, as it was then
+    is_whole: bool = False  # the caller told it all that was said before
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,16 +50,23 @@ NO_HISTORY = History()
 
 
 def past_run(run: Run) -> PastRun:
-    """An ended run, for those that come after it."""
+    """An ended run, for those that come after it; what the client was to run, it may tell later."""
     said = transcript_with_results(run)
-    messages = tuple(message for message in said if not isinstance(message, GuidanceMessage))
+    messages = tuple(message for message in said if not _is_left_out(message))
     return PastRun(
         run_id=run.run_id,
         messages=messages,
         tokens=sum(map(message_tokens, messages)),
         is_tainted=run.is_tainted or has_findings(messages),
         epoch=run.accepted.epoch,
+        is_whole=run.is_given,
     )
+
+
+def _is_left_out(message: Message) -> bool:
+    if isinstance(message, ToolMessage):
+        return message.status == HANDED_OVER
+    return isinstance(message, GuidanceMessage)
 
 
 def belongs(past: Run, run: Run) -> bool:
@@ -79,4 +89,6 @@ def select(newest_first: Iterable[PastRun], budget_tokens: int) -> History:
         if left_tokens < 0 or len(chosen) == MAX_RUNS:
             return History(runs=tuple(reversed(chosen)), is_cut=True)
         chosen.append(run)
+        if run.is_whole:
+            break
     return History(runs=tuple(reversed(chosen)))

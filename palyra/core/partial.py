@@ -23,6 +23,7 @@ _SAYS = {
     "timed_out": "stopped at its deadline",
     "cancelled": "stopped",
     "unknown": "it is unknown whether it took effect",
+    "handed_over": "handed over to the client",
 }
 
 

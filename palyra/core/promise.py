@@ -23,9 +23,10 @@ def make_promise(
         approval_mode=command.approval_mode,
         json_mode=command.json_mode,
         budget=command.budget,
-        parent_run_id=command.branch.run_id if command.branch is not None else None,
+        parent_run_id=command.branch.run_id or None if command.branch is not None else None,
         epoch=session.epoch,
         channel=command.channel,
         conversation_id=command.conversation_id,
         sender=command.sender,
+        brief=command.brief,
     )

@@ -85,6 +85,18 @@ def answer_tokens(text: str, calls: tuple[ProposedCall, ...]) -> int:
     return estimate_tokens(text) + estimate_tokens(encoded)
 
 
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """How a caller wants its answer written; None and () leave it to the model."""
+
+    max_output_tokens: int | None = None  # of one turn
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()  # where to stop, without the text itself
+
+
+DEFAULT_SAMPLING = Sampling()
+
+
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One turn's input.  `messages` pairs every call with its result, in order."""
 
@@ -98,6 +110,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tools: tuple[dict[str, Any], ...] = ()  # name, description, parameters (JSON Schema)
     json_mode: bool = False
     is_background: bool = False  # nobody waits for it: others go first
+    sampling: Sampling = DEFAULT_SAMPLING
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,9 @@ and replay take the same path.  Rules:
 - The next turn begins when every call is attested and the guard of `core.progress` has had its
   say; without calls the text ends the run, if `core.answer` takes it for an answer.
 - A turn with two equal call ids, or too large for the tape, is malformed: it ends the run.
-- A text that is none is sent back once; one that was cut off is gone on with, three times.
+- A text that is none is sent back once; one that was cut off is gone on with, three times, unless
+  the caller itself limited it.
+- Calls of tools that the client runs end the run, once all other calls of the turn have ended.
 - A terminal run ignores every input; so does a run that no longer expects it (a late outcome).
 """
 
@@ -27,11 +29,18 @@ from palyra.core.call_steps import (
     decided,
     deny_ended,
     equal_ids,
+    hand_over,
     judge_again,
     prepare_call,
     reject,
 )
-from palyra.core.end_steps import end_failed, end_partial, end_told
+from palyra.core.end_steps import (
+    end_at_callers_limit,
+    end_failed,
+    end_handed_over,
+    end_partial,
+    end_told,
+)
 from palyra.core.intake import Refused
 from palyra.core.partial import Ending
 from palyra.core.run_state import Call, Run
@@ -52,6 +61,7 @@ from palyra.core.run_steps import (
     TurnFinished,
 )
 from palyra.core.step import Step, searched
+from palyra.core.tools import HANDED_OVER
 from palyra.core.turn_steps import add_turn, judge_answer, next_turn, turn_broke
 
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
@@ -135,8 +145,11 @@ def _go_on(step: Step) -> None:
     if phases & {"proposed", "asking", "started"}:
         return
     deny_ended(step)
+    hand_over(step)
     if any(call.phase == "allowed" for call in step.run.calls):
         _start_batch(step)
+    elif any(call.status == HANDED_OVER for call in step.run.calls):
+        end_handed_over(step)
     else:
         _look_back(step)
 
@@ -188,6 +201,8 @@ def _turn_finished(step: Step) -> None:
         _go_on(step)
     elif not run.is_cut:
         judge_answer(step)
+    elif run.output_cap is not None:
+        end_at_callers_limit(step, run.output_cap)
     elif run.continuations < MAX_CONTINUATIONS:
         next_turn(step)
     else:

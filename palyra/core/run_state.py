@@ -87,7 +87,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
-    inherited: int = 0  # messages at its beginning that are another run's
+    inherited: int = 0  # messages at its beginning that are another run's, or the caller's word
+    is_given: bool = False  # they are the caller's word: all that was said before it
     history: tuple[str, ...] = ()  # earlier runs of its session that its model is shown
     steers: tuple[str, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
@@ -128,6 +129,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             and isinstance(last, AssistantMessage)
             and bool(last.text.strip())
         )
+
+    @property
+    def output_cap(self) -> int | None:
+        """How many tokens the caller wants of a turn at most."""
+        brief = self.accepted.brief
+        return None if brief is None else brief.sampling.max_output_tokens
 
     def continues(self, attempt: int) -> bool:
         """Whether the next turn, or that attempt at the open one, goes on with a cut text."""

@@ -20,8 +20,17 @@ ToolClass = Literal[
 PARALLEL: frozenset[str] = frozenset({"read_only_safe", "path_scoped", "idempotent_network"})
 Risk = Literal["low", "medium", "high", "critical"]
 OutcomeStatus = Literal[
-    "succeeded", "failed", "denied", "rejected", "timed_out", "cancelled", "unknown"
+    "succeeded",
+    "failed",
+    "denied",
+    "rejected",
+    "timed_out",
+    "cancelled",
+    "unknown",
+    "handed_over",  # to the client, which runs it
 ]
+HANDED_OVER: OutcomeStatus = "handed_over"
+CLIENT = "client"  # the executor of tools that a client declared
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +49,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     never_coerced: tuple[str, ...] = ()  # arguments that are paths, commands, urls, bodies, secrets
     input_cap_bytes: int = 65_536
     excerpt_bytes: int = 8_192  # how much of the output the model is shown
-    executor: str = "inline"  # inline | thread | async | process | wasm | mcp
+    executor: str = "inline"  # inline | thread | async | process | wasm | mcp | client
     enforcement: str = "none"  # which walls stand round it
 
     @property

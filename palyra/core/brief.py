@@ -1,0 +1,60 @@
+"""The brief: what a caller tells a run beside its message.
+
+It is the word of the principal who starts the run, no more: it stands below the agent's own
+instructions, opens no door that policy closes, and ends with the run.  Tools it declares are run
+by the client; the daemon hands their calls over and runs nothing.
+"""
+
+from typing import Any
+
+import msgspec
+
+from palyra.core.canonical import digest_of
+from palyra.core.prompt import DEFAULT_SAMPLING, Sampling
+from palyra.core.tools import CLIENT, ToolSpec
+
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+HEADING = "The caller of this conversation adds, as far as it agrees with what stands above:"
+
+
+class ClientTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A tool that the client runs."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any]  # JSON Schema; the client itself checks against it
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What a caller tells a run beside its message."""
+
+    instructions: str = ""
+    tools: tuple[ClientTool, ...] = ()
+    sampling: Sampling = DEFAULT_SAMPLING
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing."""
+        return self == BLANK
+
+
+BLANK = Brief()
+
+
+def add_instructions(instructions: str, brief: Brief) -> str:
+    """The agent's instructions, then the caller's."""
+    said = brief.instructions.strip()
+    return f"{instructions}\n\n{HEADING}\n{said}" if said else instructions
+
+
+def client_spec(tool: ClientTool) -> ToolSpec:
+    """The tool as the gate knows it: any object may be its arguments, for it is not run here."""
+    return ToolSpec(
+        name=tool.name,
+        version=digest_of([tool.name, tool.description, tool.parameters])[:16],
+        description=tool.description,
+        parameters=ANY_OBJECT,
+        tool_class="effect",
+        risk="low",
+        executor=CLIENT,
+    )
