@@ -2,7 +2,8 @@
 
 Source: https://docs.anthropic.com/en/api/messages and its page on streaming.  Results of tools go
 back in the user's next message, before any text; empty texts are refused, so they are left out.
-The instructions and tools are marked for the provider's prompt cache.
+The instructions, the tools and the end of the conversation are marked for the provider's prompt
+cache.
 """
 
 from typing import assert_never
@@ -19,16 +20,22 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.records import Usage
 from palyra.models.chat import guidance
-from palyra.models.dialect import NO_JSON, Body, Dialect, Names
+from palyra.models.dialect import (
+    JSON_ONLY,
+    NO_JSON,
+    Body,
+    Dialect,
+    Names,
+    most_tokens,
+    sampled,
+)
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
 
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8_192  # the API wants a limit
 _CACHED = {"cache_control": {"type": "ephemeral"}}
-_JSON_ONLY = "Answer with one JSON object and nothing else."
 _NOTHING = "(nothing)"  # in place of a text that would be empty
 _FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -93,13 +100,16 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
     if not request.instructions:
         system = []
     if request.json_mode:
-        system.append({"type": "text", "text": _JSON_ONLY})
+        system.append({"type": "text", "text": JSON_ONLY})
     body: Body = {
         "model": model,
-        "max_tokens": max_tokens or DEFAULT_MAX_TOKENS,
+        "max_tokens": most_tokens(request, max_tokens) or DEFAULT_MAX_TOKENS,
         "messages": _messages(request.messages, names),
         "stream": True,
+        **sampled(request),
     }
+    if request.sampling.stop:
+        body["stop_sequences"] = request.sampling.stop
     if system:
         body["system"] = system
     if request.tools:
@@ -112,6 +122,7 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
             for tool in request.tools
         ]
         body["tools"][-1].update(_CACHED)
+        body["messages"][-1]["content"][-1].update(_CACHED)  # the next turn begins with all of it
     return body
 
 
@@ -120,7 +131,7 @@ class AnthropicReader:
 
     def __init__(self, builder: TurnBuilder) -> None:
         self._builder = builder
-        self._input = 0
+        self._counts: dict[str, int] = {}
         self.is_whole = False
 
     def take(self, data: str) -> bool:
@@ -173,21 +184,16 @@ class AnthropicReader:
             self._builder.finish_reason = _FINISH.get(event.delta.stop_reason, "stop")
 
     def _count(self, usage: _Usage | None) -> None:
-        """Counts are running totals; what was read from the cache was input too."""
+        """Counts are running totals; what was written to the cache, or read, was input too."""
         if usage is None:
             return
-        parts = (
-            usage.input_tokens,
-            usage.cache_creation_input_tokens,
-            usage.cache_read_input_tokens,
-        )
-        if usage.input_tokens is not None:
-            self._input = sum(part or 0 for part in parts)
-        self._builder.usage = Usage(
-            input_tokens=self._input,
-            output_tokens=usage.output_tokens or 0,
-            source="provider",
-        )
+        told = msgspec.structs.asdict(usage)
+        self._counts |= {name: count for name, count in told.items() if count is not None}
+        counts = self._counts
+        cached = counts.get("cache_read_input_tokens", 0)
+        written = counts.get("cache_creation_input_tokens", 0)
+        used = counts.get("input_tokens", 0) + written + cached
+        self._builder.count(used if counts else None, counts.get("output_tokens"), cached)
 
 
 # --- the conversation ----------------------------------------------------------------------------

@@ -18,8 +18,15 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.records import Usage
-from palyra.models.dialect import NO_JSON, Body, Dialect, Names
+from palyra.models.dialect import (
+    JSON_ONLY,
+    NO_JSON,
+    Body,
+    Dialect,
+    Names,
+    most_tokens,
+    sampled,
+)
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
 
@@ -57,9 +64,21 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: int | None = None  # DeepSeek
+
+    @property
+    def cached(self) -> int | None:
+        """Input that was read from the provider's cache."""
+        details = self.prompt_tokens_details or _Details()
+        return details.cached_tokens or self.prompt_cache_hit_tokens
 
 
 class _Chunk(msgspec.Struct):
@@ -81,9 +100,10 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
     """The whole conversation; `max_tokens` 0 leaves the limit to the server."""
     body: Body = {
         "model": model,
-        "messages": [_system(request.instructions), *_messages(request.messages, names)],
+        "messages": [_system(request), *_messages(request.messages, names)],
         "stream": True,
         "stream_options": {"include_usage": True},
+        **sampled(request),
     }
     if request.tools:
         body["tools"] = [
@@ -92,8 +112,18 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
         ]
     if request.json_mode:
         body["response_format"] = {"type": "json_object"}
-    if max_tokens:
-        body["max_tokens"] = max_tokens
+    if request.sampling.stop:
+        body["stop"] = request.sampling.stop
+    if most := most_tokens(request, max_tokens):
+        body["max_tokens"] = most
+    return body
+
+
+def openai_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
+    """For OpenAI itself, whose newer models know the limit by its new name only."""
+    body = chat_body(request, model, names, max_tokens)
+    if "max_tokens" in body:
+        body["max_completion_tokens"] = body.pop("max_tokens")
     return body
 
 
@@ -122,11 +152,8 @@ class ChatReader:
         builder = self._builder
         builder.trace_ref = builder.trace_ref or chunk.id
         if chunk.usage is not None:
-            builder.usage = Usage(
-                input_tokens=chunk.usage.prompt_tokens or 0,
-                output_tokens=chunk.usage.completion_tokens or 0,
-                source="provider",
-            )
+            usage = chunk.usage
+            builder.count(usage.prompt_tokens, usage.completion_tokens, usage.cached)
         if chunk.choices:
             self._take_choice(chunk.choices[0])
         return False
@@ -154,8 +181,15 @@ class ChatReader:
 # --- the conversation ----------------------------------------------------------------------------
 
 
-def _system(text: str) -> Body:
-    return {"role": "system", "content": text}
+def _system(request: ModelRequest) -> Body:
+    return {"role": "system", "content": instructions(request)}
+
+
+def instructions(request: ModelRequest) -> str:
+    """The instructions; in JSON mode they say so, without which OpenAI refuses it."""
+    if not request.json_mode:
+        return request.instructions
+    return f"{request.instructions}\n\n{JSON_ONLY}".lstrip()
 
 
 def _messages(messages: tuple[Message, ...], names: Names) -> list[Body]:
@@ -206,3 +240,4 @@ def arguments_text(arguments: Any) -> str:  # noqa: ANN401 - a JSON value
 
 
 CHAT = Dialect("/chat/completions", chat_headers, chat_body, ChatReader)
+OPENAI_CHAT = Dialect("/chat/completions", chat_headers, openai_body, ChatReader)

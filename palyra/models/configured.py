@@ -1,6 +1,7 @@
 """The providers of the configuration: their models by name, over one HTTP client."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from urllib.parse import urlsplit
 
 import httpx
 import trio
@@ -15,7 +16,7 @@ from palyra.models.exchange import Endpoint, open_client
 from palyra.models.guarded import Guard, GuardedEmbeddings, GuardedModel
 from palyra.models.http_model import HttpModel
 from palyra.models.leases import Leases
-from palyra.models.providers import DIALECTS, PRESETS, Preset
+from palyra.models.providers import PRESETS, Preset, dialect_at
 from palyra.sections import ModelProvider
 
 CLOSE_WITHIN_S = 1.0
@@ -99,6 +100,11 @@ class _Provider:
             raise _refused(
                 f"{given.name!r} needs a base_url; these need none: {', '.join(PRESETS)}"
             )
+        parts = urlsplit(self._base_url)
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise _refused(
+                f"the base_url of {given.name!r} must end with its path; a key belongs into `key`"
+            )
         reference = given.key or preset.key
         self._key = parse_reference(reference).text if reference else ""
         self._given = given
@@ -148,7 +154,7 @@ class _Provider:
         return Endpoint(
             provider=given.name,
             base_url=self._base_url,
-            dialect=DIALECTS[self._api],
+            dialect=dialect_at(self._api, self._base_url),
             model=model,
             max_tokens=given.max_tokens,
             stall_s=given.stall_s,

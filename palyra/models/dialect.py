@@ -12,6 +12,7 @@ from palyra.models.turn_builder import TurnBuilder
 Body = dict[str, Any]
 Names = Mapping[str, str]
 NO_JSON = msgspec.Raw(b"null")  # a part of an event that is not there
+JSON_ONLY = "Answer with one JSON object and nothing else."  # APIs want the word said
 
 
 class Reader(Protocol):
@@ -26,6 +27,19 @@ class Reader(Protocol):
     @property
     def is_whole(self) -> bool:
         """Whether the answer had its end, should the connection end now."""
+
+
+def most_tokens(request: ModelRequest, configured: int) -> int:
+    """How long the answer may be: the smaller of both bounds; 0: as long as the model likes."""
+    wanted = request.sampling.max_output_tokens or 0
+    return min(wanted, configured) if wanted and configured else wanted or configured
+
+
+def sampled(request: ModelRequest) -> Body:
+    """How the answer is to be picked, as all dialects call it."""
+    sampling = request.sampling
+    wanted = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    return {name: value for name, value in wanted.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

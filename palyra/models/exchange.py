@@ -41,10 +41,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     extra_headers: Mapping[str, str] = {}
 
 
-def open_client() -> httpx.AsyncClient:
-    """The HTTP client that all models share."""
+def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """The HTTP client that all models share; over sockets, unless it is handed another transport."""
     timeout = httpx.Timeout(None, connect=CONNECT_S, pool=CONNECT_S)  # stalls are told by us
-    return httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=timeout)
+    return httpx.AsyncClient(
+        transport=transport, trust_env=False, follow_redirects=False, timeout=timeout
+    )
 
 
 class Exchange:
@@ -96,11 +98,16 @@ class Exchange:
         raise InvariantBroken("the call neither returned nor raised")  # for mypy
 
     async def _key(self) -> str:
+        provider = self._endpoint.provider
         try:
-            return await self._find_key()
+            key = await self._find_key()
         except PalyraError as error:
-            text = f"the key of {self._endpoint.provider} cannot be found: {error.message}"
+            text = f"the key of {provider} cannot be found: {error.message}"
             raise ModelFailure("auth", text) from None
+        if key and not (key.isascii() and key.isprintable()):
+            text = f"the key of {provider} holds characters that fit into no header; store it anew"
+            raise ModelFailure("auth", text)
+        return key
 
     async def _refuse(self, response: httpx.Response, take_next: TakeNext, kind: str) -> None:
         """Raise the failure that the answer tells of."""

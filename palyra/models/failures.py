@@ -5,8 +5,10 @@ error, and only then its message.  The message goes to people: cut, without secr
 sees it before anything is written).
 """
 
+import math
 import re
 from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -51,6 +53,7 @@ _CODES: dict[str, FailureClass] = {
     "api_error": "transient",
     "timeout_error": "timeout",
 }
+_NUMBER = re.compile(r"[45][0-9]{2}")
 _OVERFLOW = re.compile(
     r"context (length|window|size)|maximum context|too many tokens|prompt is too long"
     r"|exceeds? the (available )?context|input is too long",
@@ -77,14 +80,14 @@ def http_failure(
 def stream_failure(error: bytes) -> ModelFailure:
     """The failure that a provider reports inside a stream that began well."""
     codes, message = _read_error(error)
-    known = next((_CODES[code] for code in codes if code in _CODES), None)
+    known = _by_code(codes)
     failure_class = known or _by_words(message) or "transient"
     text = message or "the provider reported an error without an explanation"
     return ModelFailure(failure_class, text[:MAX_DETAIL_CHARS])
 
 
 def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass:
-    by_code = next((_CODES[code] for code in codes if code in _CODES), None)
+    by_code = _by_code(codes)
     if status == 429:  # noqa: PLR2004 - two things share it
         return "quota" if by_code == "quota" or _QUOTA.search(message) else "rate_limited"
     if status == 400:  # noqa: PLR2004 - many things share it
@@ -94,6 +97,15 @@ def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass
     if by_status is not None:
         return by_status
     return "transient" if status >= 500 else by_code or "invalid_request"  # noqa: PLR2004 - 5xx
+
+
+def _by_code(codes: tuple[str, ...]) -> FailureClass | None:
+    """The first code that is known; some providers put a status in its place."""
+    for code in codes:
+        known = _CODES.get(code) or (_STATUS.get(int(code)) if _NUMBER.fullmatch(code) else None)
+        if known is not None:
+            return known
+    return None
 
 
 def _by_words(message: str) -> FailureClass | None:
@@ -115,24 +127,36 @@ def _read_error(body: bytes) -> tuple[tuple[str, ...], str]:
         return (), inner
     if not isinstance(inner, dict):
         return (), ""
-    codes = tuple(value for key in ("code", "type") if isinstance(value := inner.get(key), str))
-    message = inner.get("message")
-    return codes, message if isinstance(message, str) else ""
+    codes = tuple(
+        str(value) for key in ("code", "type") if isinstance(value := inner.get(key), str | int)
+    )
+    texts = (inner.get(key) for key in ("message", "detail"))
+    return codes, next((text for text in texts if isinstance(text, str)), "")
 
 
 def _retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
     """When to come back, from `Retry-After` (seconds or a date); capped, never negative."""
-    text = headers.get("retry-after-ms") or headers.get("retry-after")
-    if text is None:
-        return None
-    scale = 1 if "retry-after-ms" in headers else 1_000
+    told = (
+        _number(headers.get("retry-after-ms", ""), 1),
+        _number(headers.get("retry-after", ""), 1_000),
+        _until(headers.get("retry-after", ""), now_ms),
+    )
+    wanted_ms = next((each for each in told if each is not None), None)
+    return None if wanted_ms is None else round(min(max(wanted_ms, 0), MAX_RETRY_AFTER_MS))
+
+
+def _number(text: str, scale: int) -> float | None:
     try:
-        wanted_ms = float(text) * scale
+        value = float(text) * scale
     except ValueError:
-        try:
-            wanted_ms = parsedate_to_datetime(text).timestamp() * 1_000 - now_ms
-        except (ValueError, TypeError, OverflowError):
-            return None
-    if wanted_ms != wanted_ms:  # noqa: PLR0124 - not a number
         return None
-    return round(min(max(wanted_ms, 0), MAX_RETRY_AFTER_MS))
+    return None if math.isnan(value) else value
+
+
+def _until(text: str, now_ms: int) -> float | None:
+    """How long until an HTTP date; one without a zone is in UTC, as all of them are."""
+    try:
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1_000 - now_ms
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None

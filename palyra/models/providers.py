@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from palyra.models.anthropic import ANTHROPIC
-from palyra.models.chat import CHAT
+from palyra.models.chat import CHAT, OPENAI_CHAT
 from palyra.models.dialect import Dialect
 from palyra.models.responses import RESPONSES
 
@@ -29,3 +29,9 @@ PRESETS: dict[str, Preset] = {
     "llamacpp": Preset("http://127.0.0.1:8080/v1"),
     "vllm": Preset("http://127.0.0.1:8000/v1"),
 }
+
+
+def dialect_at(api: Api, base_url: str) -> Dialect:
+    """How the API is spoken there: OpenAI's own chat differs from what others made of it."""
+    is_openai = base_url.startswith(PRESETS["openai"].base_url)
+    return OPENAI_CHAT if api == "chat" and is_openai else DIALECTS[api]

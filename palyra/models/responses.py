@@ -17,9 +17,8 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.records import Usage
-from palyra.models.chat import arguments_text, chat_headers, guidance
-from palyra.models.dialect import NO_JSON, Body, Dialect, Names
+from palyra.models.chat import arguments_text, chat_headers, guidance, instructions
+from palyra.models.dialect import NO_JSON, Body, Dialect, Names, most_tokens, sampled
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
 
@@ -34,9 +33,14 @@ class _Details(msgspec.Struct):
     reason: str = ""
 
 
+class _Cached(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
+    input_tokens_details: _Cached | None = None
 
 
 class _Response(msgspec.Struct):
@@ -59,13 +63,20 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
-    """The whole conversation as items."""
+    """The whole conversation as items.  Raises ModelFailure for what this API does not have."""
+    if request.sampling.stop:
+        raise ModelFailure(
+            "invalid_request",
+            "the Responses API has no stop sequences; leave `stop` out, or take a provider with "
+            'api = "chat" or "anthropic"',
+        )
     body: Body = {
         "model": model,
-        "instructions": request.instructions,
+        "instructions": instructions(request),
         "input": [item for message in request.messages for item in _items(message, names)],
         "stream": True,
         "store": False,
+        **sampled(request),
     }
     if request.tools:
         body["tools"] = [
@@ -74,8 +85,8 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
         ]
     if request.json_mode:
         body["text"] = {"format": {"type": "json_object"}}
-    if max_tokens:
-        body["max_output_tokens"] = max_tokens
+    if most := most_tokens(request, max_tokens):
+        body["max_output_tokens"] = most
     return body
 
 
@@ -113,8 +124,8 @@ class ResponsesReader:
                 builder.add_text(delta)
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
                 builder.add_reasoning(delta)
-            case "response.output_item.added" if event.item is not None:
-                self._begin(event.output_index, event.item)
+            case "response.output_item.added" | "response.output_item.done" if event.item:
+                self._take_item(event.output_index, event.item)
             case "response.function_call_arguments.delta":
                 builder.add_arguments(event.output_index, delta)
             case "response.function_call_arguments.done" if event.arguments is not None:
@@ -122,19 +133,19 @@ class ResponsesReader:
             case _:
                 pass
 
-    def _begin(self, index: int, item: _Item) -> None:
+    def _take_item(self, index: int, item: _Item) -> None:
         if item.type == "function_call":
             self._builder.open_call(index, item.name)
+            if item.arguments:
+                self._builder.set_arguments(index, item.arguments)
 
     def _end(self, event: _Event) -> None:
         self.is_whole = True
         response = event.response or _Response()
         if response.usage is not None:
-            self._builder.usage = Usage(
-                input_tokens=response.usage.input_tokens or 0,
-                output_tokens=response.usage.output_tokens or 0,
-                source="provider",
-            )
+            usage = response.usage
+            cached = (usage.input_tokens_details or _Cached()).cached_tokens
+            self._builder.count(usage.input_tokens, usage.output_tokens, cached)
         if event.type == "response.incomplete":
             details = response.incomplete_details or _Details()
             is_filtered = details.reason == "content_filter"

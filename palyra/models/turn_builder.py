@@ -23,6 +23,7 @@ from palyra.core.tokens import estimate_tokens
 MAX_ARGUMENT_BYTES = 524_288  # of one call
 MAX_TEXT_CHARS = 4_194_304  # of one turn
 MAX_CALLS = 128  # of one turn
+MAX_COUNT = 1_000_000_000  # tokens; beyond it a provider does not count, it talks nonsense
 
 OnDelta = Callable[[Delta], None]
 
@@ -45,7 +46,7 @@ class TurnBuilder:
         self._text_chars = 0
         self._calls: dict[Hashable, _OpenCall] = {}  # in the order in which they began
         self.finish_reason: FinishReason | None = None
-        self.usage: Usage | None = None
+        self._usage: Usage | None = None
         self.trace_ref: str | None = None
 
     @property
@@ -96,6 +97,22 @@ class TurnBuilder:
         self._calls[key].size = 0
         self.add_arguments(key, whole)
 
+    def count(self, used: int | None, written: int | None, cached: int | None = None) -> None:
+        """What the provider counted so far: tokens of input, of output, of input from its cache.
+
+        Nonsense counts as nothing told: it would end up in somebody's budget.
+        """
+        counts = (used or 0, written or 0, cached or 0)
+        if (used is None and written is None) or not all(0 <= each <= MAX_COUNT for each in counts):
+            self._usage = None
+            return
+        self._usage = Usage(
+            input_tokens=counts[0],
+            output_tokens=counts[1],
+            cached_tokens=min(counts[2], counts[0]),
+            source="provider",
+        )
+
     def build(self, request: ModelRequest, names: Mapping[str, str], new_id: NewId) -> ModelTurn:
         """The finished turn; `names` are the catalogue's by the provider's."""
         calls = tuple(
@@ -112,7 +129,7 @@ class TurnBuilder:
             text=text,
             calls=calls,
             finish_reason="tool_calls" if calls and reason == "stop" else reason,
-            usage=self.usage or _estimate(request, text, calls),
+            usage=self._usage or _estimate(request, text, calls),
             trace_ref=self.trace_ref,
         )
 

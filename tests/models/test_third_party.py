@@ -20,7 +20,7 @@ from palyra.models.dialect import Dialect
 from palyra.models.exchange import Endpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
-from tests.models.test_http_model import REQUEST
+from tests.models.model_kit import REQUEST
 
 MOCK = shutil.which("mock-ai-api", path=str(Path(sys.prefix) / "mock" / "bin"))
 pytestmark = [

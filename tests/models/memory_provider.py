@@ -1,0 +1,57 @@
+"""Connections in memory: httpx and h11 speak real HTTP, and nothing leaves the process."""
+
+import json
+from typing import Any
+
+import httpcore
+
+from tests.models.provider import Piece, Provider
+
+
+class MemoryBackend(httpcore.AsyncNetworkBackend):
+    """Every connection reaches the provider."""
+
+    def __init__(self, served: Provider) -> None:
+        self._served = served
+
+    async def connect_tcp(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
+        return _Connection(self._served)
+
+
+class _Connection(httpcore.AsyncNetworkStream):
+    """One connection; an answer that says how long it is leaves it open for the next request."""
+
+    def __init__(self, served: Provider) -> None:
+        self._served = served
+        self._received = b""
+        self._pieces: list[Piece] = []
+
+    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
+        self._received += buffer
+        head, end, body = self._received.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+        if end and len(body) >= length:
+            self._served.heads.append(head.decode().lower())
+            self._served.bodies.append(json.loads(body))
+            self._pieces = list(reversed(self._served.answers.pop(0)))
+            self._received = b""
+
+    async def read(self, max_bytes: int, *_: Any, **__: Any) -> bytes:
+        while self._pieces:
+            piece = self._pieces.pop()
+            if not isinstance(piece, bytes):
+                await piece()
+            elif piece:
+                if len(piece) > max_bytes:
+                    self._pieces.append(piece[max_bytes:])
+                return piece[:max_bytes]
+        return b""
+
+    async def aclose(self) -> None:
+        self._served.gone += bool(self._pieces)
+
+    async def start_tls(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
+        raise NotImplementedError("nothing leaves the process")
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002 - httpcore asks
+        return None

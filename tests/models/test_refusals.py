@@ -1,0 +1,137 @@
+"""Why a provider did not deliver: a class for every way, from real HTTP answers."""
+
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.core.breaker import UNHEALTHY
+from palyra.core.prompt import FAILURE_CLASSES, RETRYABLE, ModelFailure
+from palyra.models.failures import (
+    MAX_DETAIL_CHARS,
+    MAX_RETRY_AFTER_MS,
+    http_failure,
+    stream_failure,
+)
+from tests.models.model_kit import ask, chunk
+from tests.models.provider import STREAM, refusal, sse
+
+ANSWERS = [
+    (refusal(401, {"error": {"message": "bad key"}}), "auth"),
+    (refusal(401, b""), "auth"),
+    (refusal(402, {}), "quota"),
+    (refusal(403, {"error": {"type": "permission_error"}}), "auth"),
+    (refusal(408, b""), "timeout"),
+    (refusal(409, b""), "transient"),
+    (refusal(413, {"error": {"type": "request_too_large"}}), "context_overflow"),
+    (refusal(422, {"detail": "what?"}), "invalid_request"),
+    (refusal(429, {"error": {"code": "rate_limit_exceeded"}}), "rate_limited"),
+    (refusal(429, b""), "rate_limited"),
+    (refusal(429, {"error": {"code": "insufficient_quota"}}), "quota"),
+    (refusal(429, {"error": {"message": "You exceeded your current quota."}}), "quota"),
+    (refusal(400, {"error": {"code": "context_length_exceeded"}}), "context_overflow"),
+    (refusal(400, {"error": {"message": "prompt is too long: 9"}}), "context_overflow"),
+    (refusal(400, {"error": {"code": 400, "type": "exceed_context_size_error", "message":
+     "the request exceeds the available context size"}}), "context_overflow"),
+    (refusal(400, {"error": {"code": "content_policy_violation"}}), "content_policy"),
+    (refusal(400, {"error": {"message": "Your credit balance is too low"}}), "quota"),
+    (refusal(400, {"error": "what?"}), "invalid_request"),
+    (refusal(400, b"\xff\xfe"), "invalid_request"),
+    (refusal(400, b"[" * 50_000), "invalid_request"),
+    (refusal(404, {"error": {"message": "no such model"}}), "invalid_request"),
+    (refusal(418, b""), "invalid_request"),
+    (refusal(500, b"<html>"), "transient"),
+    (refusal(500, {"error": {"type": "invalid_request_error"}}), "transient"),
+    (refusal(502, b""), "transient"),
+    (refusal(503, b""), "unavailable"),
+    (refusal(504, b""), "timeout"),
+    (refusal(529, {"error": {"type": "overloaded_error"}}), "unavailable"),
+    (refusal(599, b""), "transient"),
+    (refusal(200, {"error": {"type": "rate_limit_error"}}), "rate_limited"),
+    (refusal(200, {"choices": []}), "malformed"),
+    (refusal(204, b""), "invalid_request"),
+    (refusal(302, b"", "location: http://elsewhere/"), "invalid_request"),
+    (refusal(307, b"", "location: http://elsewhere/"), "invalid_request"),
+    (b"", "transient"),
+    (b"no http\r\n\r\n", "transient"),
+    (STREAM, "transient"),
+    (STREAM + sse(chunk(content="a")), "transient"),
+    (STREAM + sse("{"), "malformed"),
+    (STREAM + sse({"error": {"type": "overloaded_error", "message": "busy"}}), "unavailable"),
+    (STREAM + sse({"error": {"code": 429, "message": "slow down"}}), "rate_limited"),
+    (STREAM + sse({"error": {"message": "maximum context length"}}), "context_overflow"),
+    (STREAM + sse({"error": "?"}), "transient"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "failure_class"), ANSWERS)
+async def test_every_refusal_has_its_class(answer: bytes, failure_class: str) -> None:
+    """From real answers, whatever else they hold; its message is short."""
+    with pytest.raises(ModelFailure) as caught:
+        await ask(answer)
+    assert caught.value.failure_class == failure_class
+    assert 0 < len(caught.value.message) <= MAX_DETAIL_CHARS + 20
+
+
+def test_every_class_is_reached_and_says_what_follows() -> None:
+    """What is asked again is what may pass; what is the caller's fault does not hurt the breaker."""
+    assert {name for _, name in ANSWERS} == set(FAILURE_CLASSES)
+    assert {"rate_limited", "transient", "timeout", "unavailable"} == RETRYABLE
+    assert RETRYABLE < UNHEALTHY
+    assert {"malformed"} == UNHEALTHY - RETRYABLE
+
+
+NOW_MS = 1_700_000_000_000
+IN_A_MINUTE = formatdate(NOW_MS / 1000 + 60, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected_ms"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7_000),
+        ({"retry-after": "0.25"}, 250),
+        ({"retry-after": "-3"}, 0),
+        ({"retry-after": "99999"}, MAX_RETRY_AFTER_MS),
+        ({"retry-after": "inf"}, MAX_RETRY_AFTER_MS),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": IN_A_MINUTE}, 60_000),
+        ({"retry-after": IN_A_MINUTE.replace("GMT", "-0000")}, 60_000),
+        ({"retry-after": formatdate(NOW_MS / 1000 - 60, usegmt=True)}, 0),
+        ({"retry-after": formatdate(NOW_MS / 1000 + 9_999, usegmt=True)}, MAX_RETRY_AFTER_MS),
+        ({"retry-after": "Mon, 99 Foo 2026 00:00:00 GMT"}, None),
+        ({"retry-after-ms": "1500", "retry-after": "7"}, 1_500),
+        ({"retry-after-ms": "x", "retry-after": "7"}, 7_000),
+    ],
+)
+def test_when_to_come_back_is_heard(headers: dict[str, str], expected_ms: int | None) -> None:
+    """Seconds, milliseconds or an HTTP date; within bounds, and nonsense is as good as nothing."""
+    assert expected_ms == http_failure(429, headers, b"", now_ms=NOW_MS).retry_after_ms
+
+
+async def test_when_to_come_back_is_read_from_the_answer() -> None:
+    """In whatever case the header is written."""
+    with pytest.raises(ModelFailure) as caught:
+        await ask(refusal(429, {}, "RETRY-After: 7"))
+    assert 7_000 == caught.value.retry_after_ms
+
+
+@given(st.binary(), st.text(), st.integers(100, 599))
+def test_nothing_that_a_provider_says_breaks_the_reading(
+    body: bytes, header: str, status: int
+) -> None:
+    """Any bytes, any header: one of the classes, and a bound that holds."""
+    failure = http_failure(status, {"retry-after": header}, body, now_ms=NOW_MS)
+    assert failure.failure_class in FAILURE_CLASSES
+    assert 0 <= (failure.retry_after_ms or 0) <= MAX_RETRY_AFTER_MS
+    assert stream_failure(body).failure_class in FAILURE_CLASSES
+
+
+def test_a_long_explanation_is_cut() -> None:
+    """It goes to people."""
+    told = b'{"error": {"message": "' + b"x" * 10_000 + b'"}}'
+    for failure in (http_failure(500, {}, told, now_ms=0), stream_failure(told)):
+        assert len(failure.message) <= MAX_DETAIL_CHARS + 20
