@@ -243,7 +243,7 @@ class UsageConfig(Section, frozen=True, kw_only=True):
     ] = ()
     reserve_tokens: Annotated[
         _Count, _doc("What a call is expected to answer, where max_tokens does not say it.")
-    ] = 4_096
+    ] = 8_192
 
 
 class PolicyConfig(Section, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from palyra.core.answer import answer_text
 from palyra.core.call_steps import close_call
 from palyra.core.excerpt import excerpt
 from palyra.core.partial import Ending, partial_answer
+from palyra.core.records import Charge
 from palyra.core.prompt import ProposedCall
 from palyra.core.run_steps import Cancel, Expire
 from palyra.core.step import Step
@@ -55,10 +56,16 @@ def end_partial(step: Step, ending: Ending, kept: str = "") -> None:
     step.add(ev.RunDone(reason="partial", cause=ending.cause, missing=ending.sentence))
 
 
-def end_failed(step: Step, failure_class: str, reason: str, action: str) -> None:
+def end_failed(
+    step: Step, failure_class: str, reason: str, action: str, abandoned: Charge | None = None
+) -> None:
     """Something broke; `action` says what somebody can do about it."""
     _close_all(step, reason)
-    step.add(ev.RunFailed(failure_class=failure_class, reason=reason, action=action))
+    step.add(
+        ev.RunFailed(
+            failure_class=failure_class, reason=reason, action=action, abandoned=abandoned
+        )
+    )
 
 
 def end_told(step: Step, heard: Cancel | Expire) -> None:
@@ -69,10 +76,11 @@ def end_told(step: Step, heard: Cancel | Expire) -> None:
             "wall_clock",
             f"the run took longer than {heard.wall_ms} ms",
             "raise runs.wall_ms or the run's budget.wall_ms",
+            heard.abandoned,
         )
         return
     _close_all(step, heard.reason)
-    step.add(ev.RunCancelled(reason=heard.reason, by=heard.by))
+    step.add(ev.RunCancelled(reason=heard.reason, by=heard.by, abandoned=heard.abandoned))
 
 
 def _close_all(step: Step, reason: str) -> None:

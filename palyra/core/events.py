@@ -12,7 +12,16 @@ import msgspec
 from palyra.core.brief import Brief
 from palyra.core.progress import Rule
 from palyra.core.prompt import FailureClass, FinishReason, Message, ProposedCall, ToolMessage
-from palyra.core.records import ApprovalScope, QueueMode, Usage
+from palyra.core.records import (
+    ApprovalScope,
+    BudgetAction,
+    BudgetMetric,
+    BudgetScope,
+    BudgetWindow,
+    Charge,
+    QueueMode,
+    Usage,
+)
 from palyra.core.tools import OutcomeStatus
 from palyra.core.trust import Trust
 from palyra.errors import InvariantBroken
@@ -131,6 +140,7 @@ class TurnCompleted(Event, frozen=True, kw_only=True, gc=False):
     usage: Usage
     cost_usd_micros: int = 0
     trace_ref: str | None = None
+    is_unpriced: bool = False  # its model has no price: the cost is not known
 
 
 class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
@@ -143,6 +153,27 @@ class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
     retry: bool
     detail: str
     delay_ms: int = 0
+    charge: Charge | None = None  # what it took all the same
+
+
+class BudgetExceeded(Event, frozen=True, kw_only=True, gc=False):
+    """The model was not called: a budget does not allow it."""
+
+    KIND = "budget.exceeded"
+    turn: int
+    attempt: int
+    budget_id: str
+    scope: BudgetScope
+    subject: str  # whose account it is
+    metric: BudgetMetric
+    window: BudgetWindow
+    window_ms: int | None = None
+    spent: int
+    limit: int
+    rolls_ms: int | None = None  # when something of it is free again; None: never
+    action: BudgetAction
+    model: str
+    is_unpriced: bool = False  # the budget is money, and nobody knows what the model costs
 
 
 class ToolProposed(Event, frozen=True, kw_only=True, gc=False):
@@ -309,6 +340,7 @@ class RunRecovered(Event, frozen=True, kw_only=True, gc=False):
     HAS_FOREIGN_TEXT = False
     attempt: int
     from_seq: int
+    abandoned: Charge | None = None  # the model call under way when the daemon ended, estimated
 
 
 class RunDone(Event, frozen=True, kw_only=True, gc=False):
@@ -327,6 +359,7 @@ class RunFailed(Event, frozen=True, kw_only=True, gc=False):
     failure_class: str = msgspec.field(name="class")
     reason: str
     action: str
+    abandoned: Charge | None = None  # the model call that its end stopped
 
 
 class RunCancelled(Event, frozen=True, kw_only=True, gc=False):
@@ -335,6 +368,7 @@ class RunCancelled(Event, frozen=True, kw_only=True, gc=False):
     KIND = "run.cancelled"
     reason: str
     by: str
+    abandoned: Charge | None = None  # the model call that it stopped
 
 
 def _kinds() -> dict[str, type[Event]]:

@@ -14,7 +14,7 @@ from palyra.core import fold_calls
 from palyra.core.fold_rules import is_attested, need, registrar
 from palyra.core.progress import start_anew, told
 from palyra.core.prompt import AssistantMessage, Message, ProposedCall, UserMessage
-from palyra.core.records import Usage
+from palyra.core.records import Charge, Usage
 from palyra.core.run_state import (
     Call,
     CallPhase,
@@ -97,7 +97,7 @@ def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Run:
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Run:
     need(run.state == "in_progress" and not run.turn_is_open, run, event)
-    return run
+    return _replace(run, input_tokens=event.input_tokens)
 
 
 @_rule(ev.TurnStarted)
@@ -105,6 +105,7 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
     is_retry = event.turn == run.turn and event.attempt == run.attempt + 1
     is_next = event.turn == run.turn + 1 and event.attempt == 1 and not run.turn_is_open
     need(run.state == "in_progress" and (is_retry or is_next), run, event)
+    run = _replace(run, asked_model=event.model, asked_provider=event.provider)
     if is_retry:
         return _replace(run, attempt=event.attempt, turn_is_open=True)
     need(is_attested(run) and event.continues == run.is_cut, run, event)
@@ -124,21 +125,33 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
 @_rule(ev.TurnCompleted)
 def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Run:
     need(run.turn_is_open and event.turn == run.turn, run, event)
-    used = Usage(
-        input_tokens=run.usage.input_tokens + event.usage.input_tokens,
-        output_tokens=run.usage.output_tokens + event.usage.output_tokens,
-        source=event.usage.source,
-        cached_tokens=run.usage.cached_tokens + event.usage.cached_tokens,
-    )
+    cost = None if event.is_unpriced else event.cost_usd_micros
+    run = _charged(run, Charge(usage=event.usage, cost_usd_micros=cost))
     return _replace(
         run,
         turn_is_open=False,
         finish_reason=event.finish_reason,
-        usage=used,
         recoveries=0,
-        cost_usd_micros=run.cost_usd_micros + event.cost_usd_micros,
         transcript=_with_turn(run, event),
         calls=tuple(_named(call) for call in event.calls),
+    )
+
+
+def _charged(run: Run, charge: Charge | None) -> Run:
+    """The run with what one more model call took."""
+    if charge is None:
+        return run
+    used, total = charge.usage, run.usage
+    return _replace(
+        run,
+        usage=Usage(
+            input_tokens=total.input_tokens + used.input_tokens,
+            output_tokens=total.output_tokens + used.output_tokens,
+            source=used.source,
+            cached_tokens=total.cached_tokens + used.cached_tokens,
+        ),
+        cost_usd_micros=run.cost_usd_micros + (charge.cost_usd_micros or 0),
+        unpriced_calls=run.unpriced_calls + (charge.cost_usd_micros is None),
     )
 
 
@@ -157,6 +170,12 @@ def _named(call: ProposedCall) -> Call:
 
 @_rule(ev.TurnFailed)
 def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Run:
+    need(run.turn_is_open and event.turn == run.turn, run, event)
+    return _replace(_charged(run, event.charge), turn_is_open=False)
+
+
+@_rule(ev.BudgetExceeded)
+def _budget_exceeded(run: Run, event: ev.BudgetExceeded, _at_ms: int) -> Run:
     need(run.turn_is_open and event.turn == run.turn, run, event)
     return _replace(run, turn_is_open=False)
 
@@ -202,7 +221,7 @@ def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Run:
     need(event.attempt - run.recoveries in {0, 1}, run, event)
     stood_still = run.started_ms is None or run.asked_ms is not None
     return _replace(
-        run,
+        _charged(run, event.abandoned),
         recoveries=event.attempt,
         turn_is_open=False,  # an open turn is abandoned
         down_ms=run.down_ms + (0 if stood_still else max(0, at_ms - run.last_ms)),
@@ -218,12 +237,13 @@ def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Run:
 @_rule(ev.RunFailed)
 def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Run:
     need(all(call.phase in _CLOSED for call in run.calls), run, event)
-    return _replace(
-        run, state="failed", finished_ms=at_ms, reason=f"{event.failure_class}: {event.reason}"
-    )
+    reason = f"{event.failure_class}: {event.reason}"
+    run = _charged(run, event.abandoned)
+    return _replace(run, state="failed", finished_ms=at_ms, reason=reason)
 
 
 @_rule(ev.RunCancelled)
 def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Run:
     need(all(call.phase in _CLOSED for call in run.calls), run, event)
+    run = _charged(run, event.abandoned)
     return _replace(run, state="cancelled", finished_ms=at_ms, reason=event.reason)

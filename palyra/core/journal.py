@@ -59,6 +59,37 @@ class PairingFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
+class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lines of the ledger; None and 0 mean all there are."""
+
+    principal: str | None = None
+    agent: str | None = None
+    session_id: str | None = None
+    run_id: str | None = None
+    model: str | None = None
+    since_ms: int = 0
+    until_ms: int | None = None  # exclusive
+
+
+UsageBy = Literal["principal", "agent", "session", "run", "model"]
+
+
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of one group took together."""
+
+    key: str = ""  # of the group; "" for all
+    from_ms: int = 0  # with a grain: where its stretch of time begins
+    last_ms: int = 0  # the newest call
+    calls: int = 0
+    broken_calls: int = 0  # without a whole turn
+    estimated_calls: int = 0  # whose tokens nobody but the daemon counted
+    unpriced_calls: int = 0  # whose cost is not known, and not in the sum
+    input_tokens: int = 0
+    cached_tokens: int = 0  # of the input
+    output_tokens: int = 0
+    cost_usd_micros: int = 0
+
+
 class Break(msgspec.Struct, frozen=True, kw_only=True):
     """Where the chain or a signed root does not hold."""
 

@@ -16,6 +16,9 @@ from palyra.core.journal import (
     PairingFilter,
     RunFilter,
     TapePage,
+    UsageBy,
+    UsageFilter,
+    UsageSum,
     VerifyReport,
 )
 from palyra.core.policy import PolicyDecision, PolicyRequest
@@ -23,6 +26,7 @@ from palyra.core.prompt import Delta, ModelRequest, ModelTurn
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
+    BudgetRecord,
     ChannelRecord,
     GrantRecord,
     PairingRecord,
@@ -30,6 +34,7 @@ from palyra.core.records import (
     RunRecord,
     SessionRecord,
     TokenRecord,
+    UsageRecord,
 )
 from palyra.core.tools import Catalogue, Facets, Inspection, ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
@@ -62,7 +67,27 @@ class Registry(Protocol):
     ) -> list[GrantRecord]: ...
 
 
-class JournalStore(Registry, Protocol):
+class Ledger(Protocol):
+    """What model calls took, and what may be spent."""
+
+    def sum_usage(
+        self,
+        wanted: UsageFilter,
+        by: UsageBy | None = None,
+        *,
+        grain_ms: int | None = None,
+        limit: int = 1_000,
+    ) -> list[UsageSum]:
+        """Sums of each group, by key and time; with a grain of each such stretch since 1970."""
+
+    def list_usage(self, wanted: UsageFilter, *, limit: int) -> list[UsageRecord]:
+        """Single lines, newest first."""
+
+    def find_budget(self, budget_id: str) -> BudgetRecord | None: ...
+    def list_budgets(self) -> list[BudgetRecord]: ...
+
+
+class JournalStore(Registry, Ledger, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read

@@ -128,6 +128,7 @@ class ModelTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finish_reason: FinishReason
     usage: Usage
     cost_usd_micros: int = 0
+    is_unpriced: bool = False  # nobody knows what it cost
     trace_ref: str | None = None
 
 

@@ -32,6 +32,13 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cached_tokens: int = 0  # of the input: read from the provider's cache, mostly cheaper
 
 
+class Charge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a model call took that gave no whole turn; without a price the cost is not known."""
+
+    usage: Usage = Usage()
+    cost_usd_micros: int | None = None
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What `run.get` shows of one run, except the derived phase."""
 
@@ -47,6 +54,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finished_ms: int | None = None
     usage: Usage = Usage()
     cost_usd_micros: int = 0
+    unpriced_calls: int = 0  # model calls whose cost is not known, and not in that sum
     turns: int = 0
     tool_calls: int = 0
     pending_approvals: int = 0
@@ -245,6 +253,63 @@ class PairingRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decided_ms: int | None = None
 
 
+CallOutcome = Literal["completed", "failed", "abandoned"]
+
+
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one model call took: a line of the ledger, which is never changed."""
+
+    run_id: str
+    turn: int
+    attempt: int
+    session_id: str
+    principal: str
+    agent: str
+    provider: str
+    model: str
+    outcome: CallOutcome  # abandoned: the run was cancelled, or the daemon ended, under way
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0  # of the input
+    is_estimate: bool = False  # nobody but the daemon counted
+    cost_usd_micros: int | None = None  # None: there was no price
+    at_ms: int
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+BudgetScope = Literal["global", "principal", "agent", "session", "run"]
+BudgetMetric = Literal["tokens", "usd_micros"]
+BudgetWindow = Literal["run", "hour", "day", "month", "sliding"]
+BudgetAction = Literal["warn", "ask", "block"]
+
+
+class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How much may be spent: by whom, of what, in which time, and what happens then.
+
+    `subject` names one principal, agent, session or run; * stands for each of them, with an
+    account of its own.  `revision` grows by one with each change; 0 is one of the configuration.
+    """
+
+    budget_id: str
+    scope: BudgetScope
+    subject: str = "*"
+    metric: BudgetMetric
+    window: BudgetWindow
+    window_ms: int | None = None  # how long a sliding one is
+    soft: int | None = None  # from here on somebody is told
+    hard: int | None = None  # from here on `action` counts
+    action: BudgetAction = "block"
+    revision: int = 0
+    created_ms: int = 0
+    updated_ms: int = 0
+    deleted_ms: int | None = None
+    by: str = ""  # who set or deleted it
+
+
 Record = (
     RunRecord
     | SessionRecord
@@ -255,5 +320,7 @@ Record = (
     | ChannelRecord
     | PairingRecord
     | GrantRecord
+    | UsageRecord
+    | BudgetRecord
 )
 RECEIPT_TTL_MS = 86_400_000

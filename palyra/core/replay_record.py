@@ -17,6 +17,7 @@ from palyra.core.run_state import ABORTED, RULES_CHANGED, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
+    BudgetRefused,
     CallEnded,
     Cancel,
     Expire,
@@ -156,6 +157,7 @@ def _read_turn(_record: Record, run: Run, event: ev.TurnCompleted) -> TurnFinish
         usage=event.usage,
         cost_usd_micros=event.cost_usd_micros,
         trace_ref=event.trace_ref,
+        is_unpriced=event.is_unpriced,
     )
     return TurnFinished(turn=event.turn, attempt=run.attempt, result=result)
 
@@ -167,7 +169,12 @@ def _read_failure(_record: Record, _run: Run, event: ev.TurnFailed) -> TurnBroke
         failure_class=event.failure_class,
         detail=event.detail,
         had_output=not event.retry,  # the tape says no more of it, and no more follows from it
+        charge=event.charge,
     )
+
+
+def _read_refusal(_record: Record, _run: Run, event: ev.BudgetExceeded) -> BudgetRefused:
+    return BudgetRefused(exceeded=event)
 
 
 def _read_answer(
@@ -217,20 +224,20 @@ def _read_steer(_record: Record, _run: Run, event: ev.SteerReceived) -> Steer:
     return Steer(text=event.text, by=event.by, attachments=event.attachments)
 
 
-def _read_resume(_record: Record, _run: Run, _event: ev.RunRecovered) -> Resume:
-    return Resume()
+def _read_resume(_record: Record, _run: Run, event: ev.RunRecovered) -> Resume:
+    return Resume(abandoned=event.abandoned)
 
 
 def _read_ending(last: ev.Event) -> Input | None:
     """What made an end: its step closes every call first, and its last event says why."""
     match last:
         case ev.RunCancelled():
-            return Cancel(reason=last.reason, by=last.by)
+            return Cancel(reason=last.reason, by=last.by, abandoned=last.abandoned)
         case ev.RunFailed(failure_class="wall_clock"):
             wall = _WALL_MS.search(last.reason)
-            return Expire(wall_ms=int(wall[1]) if wall else 0)
+            return Expire(wall_ms=int(wall[1]) if wall else 0, abandoned=last.abandoned)
         case ev.RunFailed(failure_class="recovery_exhausted"):
-            return Resume()
+            return Resume(abandoned=last.abandoned)
         case _:
             return None
 
@@ -240,6 +247,7 @@ _INPUTS: dict[type[ev.Event], Callable[[Record, Run, Any], Input]] = {
     ev.RunStarted: _read_begin,
     ev.TurnCompleted: _read_turn,
     ev.TurnFailed: _read_failure,
+    ev.BudgetExceeded: _read_refusal,
     ev.ApprovalResolved: _read_answer,
     ev.ApprovalRequested: _read_look,
     ev.ToolDecided: _read_look,

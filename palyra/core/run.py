@@ -23,6 +23,7 @@ from palyra.core import events as ev
 from palyra.core.answer import answer_text
 from palyra.core.ask_steps import ask_again, look_again, looked_at, take_answer, withdraw
 from palyra.core.batches import next_batch
+from palyra.core.budget_steps import budget_refused
 from palyra.core.call_steps import (
     complete_call,
     complete_unknown,
@@ -47,6 +48,7 @@ from palyra.core.run_state import Call, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
+    BudgetRefused,
     CallEnded,
     Cancel,
     Execute,
@@ -106,9 +108,11 @@ def _hear(step: Step, heard: Input) -> None:
             step.add(ev.RunStarted(**msgspec.structs.asdict(heard)))
             _go_on(step)
         case Resume():
-            _resume(step)
+            _resume(step, heard)
         case TurnFinished() | TurnBroke():
             _turn_ended(step, heard)
+        case BudgetRefused():
+            budget_refused(step, heard)
         case ApprovalAnswered() | Inspected() | RulesChanged() | CallEnded():
             _hear_of_call(step, heard)
         case Steer():
@@ -289,7 +293,7 @@ def _call_ended(step: Step, heard: CallEnded) -> None:
 # --- recovery ------------------------------------------------------------------------------------
 
 
-def _resume(step: Step) -> None:
+def _resume(step: Step, heard: Resume) -> None:
     """Go on from the tape: charge the attempt, repeat what may be repeated, say what is unknown.
 
     A run that only waits for a person is not charged: nothing is dispatched that could fail.
@@ -303,9 +307,14 @@ def _resume(step: Step) -> None:
             "recovery_exhausted",
             f"resumed {run.recoveries} times without getting further",
             "read the tape's last events; start the run again once the cause is mended",
+            heard.abandoned,
         )
         return
-    step.add(ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1))
+    step.add(
+        ev.RunRecovered(
+            attempt=attempt, from_seq=run.next_seq - 1, abandoned=heard.abandoned
+        )
+    )
     if run.turn_is_open:
         next_turn(step, run.attempt + 1)
         return

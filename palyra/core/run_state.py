@@ -96,8 +96,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     continuations: int = 0  # turns that went on with the text of the one before, in a row
     rejections: int = 0  # texts that were no answer
     progress: Progress = Progress()
+    asked_model: str = ""  # the last one, with its provider
+    asked_provider: str = ""
+    input_tokens: int = 0  # about what it was sent
     usage: Usage = Usage()
     cost_usd_micros: int = 0
+    unpriced_calls: int = 0  # model calls whose cost is not known
     tool_calls: int = 0
     is_tainted: bool = False  # a text with findings has reached the conversation
     denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) a person said no to
@@ -184,6 +188,7 @@ def record(run: Run) -> RunRecord:
         head_seq=run.next_seq - 1,
         usage=run.usage,
         cost_usd_micros=run.cost_usd_micros,
+        unpriced_calls=run.unpriced_calls,
         turns=run.turn,
         tool_calls=run.tool_calls,
         pending_approvals=run.pending_approvals,

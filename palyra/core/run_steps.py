@@ -10,12 +10,12 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.answer import Flaw, find_flaw
-from palyra.core.events import ContextAssembled
+from palyra.core.events import BudgetExceeded, ContextAssembled
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.ids import NewId
 from palyra.core.intake import Refused
 from palyra.core.prompt import FailureClass, ModelRequest, ModelTurn, ProposedCall
-from palyra.core.records import ApprovalScope
+from palyra.core.records import ApprovalScope, Charge
 from palyra.core.run_state import Call, Run
 from palyra.core.tools import OutcomeStatus
 from palyra.core.trust import Trust
@@ -40,6 +40,8 @@ class Begin(_Data, frozen=True, kw_only=True):
 class Resume(_Data, frozen=True, kw_only=True):
     """The daemon restarted, or the run's actor crashed: go on from the tape."""
 
+    abandoned: Charge | None = None  # the model call that was under way, estimated
+
 
 class TurnFinished(_Data, frozen=True, kw_only=True):
     """The model answered."""
@@ -58,6 +60,13 @@ class TurnBroke(_Data, frozen=True, kw_only=True):
     detail: str
     had_output: bool
     retry_after_ms: int | None = None  # what the provider asks for, at least
+    charge: Charge | None = None  # what it took all the same
+
+
+class BudgetRefused(_Data, frozen=True, kw_only=True):
+    """The model was not called: a budget does not allow it."""
+
+    exceeded: BudgetExceeded
 
 
 class ApprovalAnswered(_Data, frozen=True, kw_only=True):
@@ -111,12 +120,14 @@ class Cancel(_Data, frozen=True, kw_only=True):
 
     reason: str
     by: str
+    abandoned: Charge | None = None  # the model call that was under way
 
 
 class Expire(_Data, frozen=True, kw_only=True):
     """The wall clock ran out; children are stopped as for Cancel."""
 
     wall_ms: int
+    abandoned: Charge | None = None  # the model call that was under way
 
 
 Input = (
@@ -124,6 +135,7 @@ Input = (
     | Resume
     | TurnFinished
     | TurnBroke
+    | BudgetRefused
     | ApprovalAnswered
     | Inspected
     | RulesChanged

@@ -46,6 +46,7 @@ def add_turn(step: Step, heard: TurnFinished) -> str | None:
         usage=result.usage,
         cost_usd_micros=result.cost_usd_micros,
         trace_ref=result.trace_ref,
+        is_unpriced=result.is_unpriced,
     )
     try:
         step.add(completed, room_bytes=PROPOSAL_BYTES if result.calls else 0)
@@ -84,6 +85,7 @@ def turn_broke(step: Step, heard: TurnBroke) -> None:
             retry=retry,
             detail=heard.detail,
             delay_ms=delay_ms,
+            charge=heard.charge,
         )
     )
     if retry:

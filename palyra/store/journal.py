@@ -37,6 +37,7 @@ from palyra.store.disk import REAL_DISK, Disk
 from palyra.store.evidence import PAGE_BYTES, PAGE_ROWS
 from palyra.store.journal_pages import Pages
 from palyra.store.keys import KeyRing
+from palyra.store.ledger import SqliteLedger
 from palyra.store.registry import SqliteRegistry
 from palyra.store.roots import Root, RootsFile, root_break
 from palyra.store.schema import SCHEMA_VERSION, migrate
@@ -47,7 +48,7 @@ from palyra.store.writer import Writer
 T = TypeVar("T")
 
 
-class SqliteJournal(SqliteRegistry):
+class SqliteJournal(SqliteRegistry, SqliteLedger):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(

@@ -25,6 +25,7 @@ from palyra.core.records import (
     RECEIPT_TTL_MS,
     AgentRecord,
     ApprovalRecord,
+    BudgetRecord,
     ChannelRecord,
     GrantRecord,
     PairingRecord,
@@ -33,6 +34,7 @@ from palyra.core.records import (
     RunRecord,
     SessionRecord,
     TokenRecord,
+    UsageRecord,
 )
 from palyra.errors import (
     Conflict,
@@ -44,6 +46,7 @@ from palyra.errors import (
 )
 from palyra.store.admission import Admission
 from palyra.store.keys import KeyRing
+from palyra.store.memory_ledger import MemoryLedger
 from palyra.store.memory_registry import MemoryRegistry, R
 from palyra.store.memory_tapes import MemoryFile, MemoryTapes
 from palyra.store.roots import RootsFile
@@ -63,12 +66,14 @@ _KEYS: dict[type[Record], tuple[str, ...]] = {
     ChannelRecord: ("principal", "channel", "conversation_id"),
     PairingRecord: ("pairing_id",),
     GrantRecord: ("grant_id",),
+    UsageRecord: ("run_id", "turn", "attempt"),
+    BudgetRecord: ("budget_id",),
 }
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
 
-class MemoryJournal(MemoryRegistry):
+class MemoryJournal(MemoryRegistry, MemoryLedger):
     """A `JournalStore` that lives as long as the object."""
 
     def __init__(self, keys: KeyRing | None = None, *, now_ms: NowMs = lambda: 0) -> None:
@@ -282,6 +287,17 @@ class MemoryJournal(MemoryRegistry):
             raise Unavailable("journal: it is closed")
 
 
+_FIXED: dict[type[Record], str] = {
+    AgentRecord: "the agent was changed meanwhile; the first change stands",
+    UsageRecord: "the call is in the ledger; its first line stands",
+}
+_REVISED: dict[type[Record], str] = {
+    ChannelRecord: "channel",
+    PairingRecord: "pairing",
+    BudgetRecord: "budget",
+}
+
+
 def _check_successor(before: Record, record: Record) -> None:
     """What may take the place of a record of the same key."""
     match before, record:
@@ -297,12 +313,14 @@ def _check_successor(before: Record, record: Record) -> None:
             record.created_ms - before.created_ms < RECEIPT_TTL_MS and record != before
         ):
             raise IdempotencyConflict("the idempotency key was used; its first receipt stands")
-        case AgentRecord(), AgentRecord() if record != before:
-            raise Conflict("the agent was changed meanwhile; the first change stands")
-        case ChannelRecord(), ChannelRecord() if record.revision != before.revision + 1:
-            raise Conflict("the channel was changed meanwhile; the first change stands")
-        case PairingRecord(), PairingRecord() if record.revision != before.revision + 1:
-            raise Conflict("the pairing was changed meanwhile; the first change stands")
+        case AgentRecord() | UsageRecord(), _ if record != before:
+            raise Conflict(_FIXED[type(before)])
+        case (
+            (ChannelRecord() | PairingRecord() | BudgetRecord()),
+            (ChannelRecord() | PairingRecord() | BudgetRecord()),
+        ) if record.revision != before.revision + 1:
+            what = _REVISED[type(before)]
+            raise Conflict(f"the {what} was changed meanwhile; the first change stands")
 
 
 def _may_follow(before: ApprovalRecord, record: ApprovalRecord) -> bool:

@@ -7,6 +7,7 @@ from palyra.core.journal import PairingFilter
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
+    BudgetRecord,
     ChannelRecord,
     GrantRecord,
     PairingRecord,
@@ -14,6 +15,7 @@ from palyra.core.records import (
     RunRecord,
     SessionRecord,
     TokenRecord,
+    UsageRecord,
 )
 
 R = TypeVar(
@@ -27,6 +29,8 @@ R = TypeVar(
     ChannelRecord,
     PairingRecord,
     GrantRecord,
+    UsageRecord,
+    BudgetRecord,
 )
 
 

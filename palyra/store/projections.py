@@ -10,6 +10,7 @@ from palyra.core.records import (
     RECEIPT_TTL_MS,
     AgentRecord,
     ApprovalRecord,
+    BudgetRecord,
     ChannelRecord,
     GrantRecord,
     PairingRecord,
@@ -17,6 +18,7 @@ from palyra.core.records import (
     RunRecord,
     SessionRecord,
     TokenRecord,
+    UsageRecord,
 )
 from palyra.store.bulk import SQLValue
 
@@ -31,6 +33,8 @@ R = TypeVar(
     ChannelRecord,
     PairingRecord,
     GrantRecord,
+    UsageRecord,
+    BudgetRecord,
 )
 
 NO_LIMIT = -1  # SQLite's word for it
@@ -51,15 +55,21 @@ class Query:
             self._values += values
         return self
 
+    @property
+    def condition(self) -> tuple[str, tuple[SQLValue, ...]]:
+        """What stands behind WHERE, and its parameters."""
+        return " AND ".join(self._conditions), tuple(self._values)
+
     def read(
         self, connection: apsw.Connection, kind: type[R], order: str, limit: int = NO_LIMIT
     ) -> list[R]:
         """The records found, in this order."""
+        where: tuple[str, tuple[SQLValue, ...]] = self.condition
         found = connection.execute(
             "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
-            f" (SELECT record FROM {self._table} WHERE {' AND '.join(self._conditions)}"
+            f" (SELECT record FROM {self._table} WHERE {where[0]}"
             f" ORDER BY {order} LIMIT ?)",
-            (*self._values, limit),
+            (*where[1], limit),
         ).get
         return [] if found is None else msgspec.json.decode(found, type=list[kind])  # type: ignore[valid-type]  # a type chosen at run time
 

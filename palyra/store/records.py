@@ -14,6 +14,7 @@ import msgspec
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
+    BudgetRecord,
     ChannelRecord,
     GrantRecord,
     PairingRecord,
@@ -22,6 +23,7 @@ from palyra.core.records import (
     RunRecord,
     SessionRecord,
     TokenRecord,
+    UsageRecord,
 )
 from palyra.errors import Conflict, IdempotencyConflict, PalyraError
 from palyra.store.bulk import BulkInsert, Row
@@ -106,6 +108,23 @@ TABLES: dict[type[Record], Table] = {
         lambda r, text: (
             r.grant_id, r.principal, r.session_id, r.expires_ms, r.ended_ms, text,
         ),
+    ),
+    UsageRecord: _table(
+        "usage",
+        "run_id turn attempt",
+        "at_ms principal agent session_id model outcome"
+        " input_tokens output_tokens cached_tokens is_estimate cost_usd_micros",
+        lambda r, text: (
+            r.run_id, r.turn, r.attempt, r.at_ms, r.principal, r.agent, r.session_id, r.model,
+            r.outcome, r.input_tokens, r.output_tokens, r.cached_tokens, r.is_estimate,
+            r.cost_usd_micros, text,
+        ),
+    ),
+    BudgetRecord: _table(
+        "budgets",
+        "budget_id",
+        "revision is_deleted",
+        lambda r, text: (r.budget_id, r.revision, r.deleted_ms is not None, text),
     ),
 }  # fmt: skip
 

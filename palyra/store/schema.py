@@ -174,11 +174,47 @@ CREATE TRIGGER approval_is_answered_once BEFORE UPDATE ON approvals
     BEGIN SELECT RAISE(ABORT, 'the approval is answered; the first answer stands'); END;
 """
 
+_LEDGER_AND_BUDGETS = """
+CREATE TABLE usage (               -- one row for each model call that came to an end
+    run_id TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    principal TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    model TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    is_estimate INTEGER NOT NULL,
+    cost_usd_micros INTEGER,       -- NULL: nobody knows
+    record TEXT NOT NULL,
+    PRIMARY KEY (run_id, turn, attempt)
+) STRICT;
+CREATE INDEX usage_by_time ON usage (at_ms);
+CREATE TRIGGER usage_is_written_once BEFORE UPDATE ON usage
+    WHEN new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the call is in the ledger; its first line stands'); END;
+
+CREATE TABLE budgets (
+    budget_id TEXT PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    is_deleted INTEGER NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER budget_changes_in_turn BEFORE UPDATE ON budgets
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the budget was changed meanwhile; the first change stands'); END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
     _AGENTS_AND_CHANNELS,
     _GRANTS,
+    _LEDGER_AND_BUDGETS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -1,10 +1,12 @@
 """Runs of every fate for properties: a list of numbers decides what happens to the run next."""
 
 from palyra.core.prompt import FailureClass, FinishReason
+from palyra.core.records import Charge, Usage
 from palyra.core.run_state import Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
     Begin,
+    BudgetRefused,
     CallEnded,
     Cancel,
     Expire,
@@ -15,7 +17,7 @@ from palyra.core.run_steps import (
     TurnFinished,
 )
 from palyra.core.tape import TapeRow
-from tests.core.run_world import World, turn
+from tests.core.run_world import World, exceeded, turn
 
 TOOLS = ("allow", "deny", "ask", "refuse", "allow:effect", "allow:path_scoped", "ask:effect")
 FAILURES: tuple[FailureClass, ...] = ("transient", "auth", "malformed", "rate_limited")
@@ -51,7 +53,8 @@ def next_input(run: Run, choice: int) -> Input:
 def _likely(run: Run, choice: int) -> list[Input]:
     """What the run waits for."""
     if run.turn_is_open:
-        return [*[_finished(run, choice)] * 4, _broke(run, choice)]
+        refused = BudgetRefused(exceeded=exceeded(turn=run.turn, attempt=run.attempt))
+        return [*[_finished(run, choice)] * 6, _broke(run, choice), refused]
     asking = next((call for call in run.calls if call.phase == "asking"), None)
     waited: list[Input] = [
         _ended(call.call_id, choice) for call in run.calls if call.phase == "started"
@@ -83,6 +86,7 @@ def _broke(run: Run, choice: int) -> TurnBroke:
         failure_class=FAILURES[choice % len(FAILURES)],
         detail=f"detail {choice}",
         had_output=choice % 3 == 0,
+        charge=Charge(usage=Usage(output_tokens=choice)) if choice % 2 else None,
     )
 
 

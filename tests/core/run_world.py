@@ -100,6 +100,27 @@ class World:
         return fold("run_1", self.tape)
 
 
+def exceeded(**fields: Any) -> ev.BudgetExceeded:
+    """A budget of ten tokens a day, spent."""
+    return ev.BudgetExceeded(
+        **{
+            "turn": 1,
+            "attempt": 1,
+            "budget_id": "day",
+            "scope": "principal",
+            "subject": "ann",
+            "metric": "tokens",
+            "window": "day",
+            "spent": 12,
+            "limit": 10,
+            "rolls_ms": 86_400_000,
+            "action": "block",
+            "model": "scripted",
+            **fields,
+        }
+    )
+
+
 def turn(*tools: str, text: str = "", finish: FinishReason | None = None) -> ModelTurn:
     """A model's answer that calls these tools; ids are c1, c2 and so on, and so the digests."""
     calls = tuple(

@@ -42,6 +42,7 @@ INPUTS: dict[str, set[str]] = {
     "run.started": {"*"},
     "turn.completed": {"*"},
     "turn.failed": {"*"},
+    "budget.exceeded": {"*"},
     "approval.resolved": {"*"},
     "tool.completed": {"*"},
     "steer.received": {"*"},
@@ -60,7 +61,7 @@ INPUTS: dict[str, set[str]] = {
     "guard.warned": set(),
     "guard.blocked": set(),
     "message.completed": set(),
-    "run.recovered": set(),
+    "run.recovered": {"abandoned"},
     "run.done": set(),
 }
 

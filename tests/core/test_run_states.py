@@ -11,6 +11,7 @@ from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
 from palyra.core.run_state import Run
 from palyra.errors import InvariantBroken
+from tests.core.run_world import exceeded
 
 ACCEPTED = ev.RunAccepted(principal="ann", session_id="s", agent="a", model="m")
 MESSAGE = ev.MessageReceived(text="hello")
@@ -109,6 +110,7 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
     ),
     "turn.completed": (lambda _: turn_completed(text="x"), {"turn open"}),
     "turn.failed": (lambda _: STATES["turn failed"][-1], {"turn open"}),
+    "budget.exceeded": (lambda run: exceeded(turn=run.turn), {"turn open"}),
     "tool.proposed": (lambda _: PROPOSED, {"call named"}),
     "tool.rejected": (lambda _: REJECTED, {"call proposed"}),
     "tool.decided": (

@@ -13,6 +13,7 @@ from palyra.core.ports import JournalStore
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
+    BudgetRecord,
     ChannelRecord,
     GrantRecord,
     PairingRecord,
@@ -20,6 +21,7 @@ from palyra.core.records import (
     RunRecord,
     SessionRecord,
     TokenRecord,
+    UsageRecord,
 )
 from palyra.core.tape import TapeRow
 from palyra.store.database import Synchronous
@@ -187,6 +189,41 @@ def token(token_id: str, **fields: Any) -> TokenRecord:
 
 def agent(name: str, version: int = 1, **fields: Any) -> AgentRecord:
     return AgentRecord(**{"name": name, "version": version, "instructions": "x", **fields})
+
+
+def usage(run_id: str, turn: int, **fields: Any) -> UsageRecord:
+    return UsageRecord(
+        **{
+            "run_id": run_id,
+            "turn": turn,
+            "attempt": 1,
+            "session_id": f"ses_{run_id}",
+            "principal": "alice",
+            "agent": "default",
+            "provider": "scripted",
+            "model": "scripted",
+            "outcome": "completed",
+            "input_tokens": 10,
+            "output_tokens": 2,
+            "cost_usd_micros": 0,
+            "at_ms": 1_750_000_000_000,
+            **fields,
+        }
+    )
+
+
+def budget(budget_id: str, **fields: Any) -> BudgetRecord:
+    return BudgetRecord(
+        **{
+            "budget_id": budget_id,
+            "scope": "global",
+            "metric": "tokens",
+            "window": "day",
+            "hard": 5,
+            "revision": 1,
+            **fields,
+        }
+    )
 
 
 def channel(name: str, conversation_id: str = "", **fields: Any) -> ChannelRecord:

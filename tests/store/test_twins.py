@@ -9,13 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from palyra.core.journal import Change, PairingFilter, RunFilter
+from palyra.core.journal import Change, PairingFilter, RunFilter, UsageFilter
 from palyra.core.ports import JournalStore
 from palyra.core.records import Record
 from tests.store.kit import (
     Clock,
     agent,
     approval,
+    budget,
     channel,
     grant,
     memory_journal,
@@ -27,6 +28,7 @@ from tests.store.kit import (
     session,
     sqlite_journal,
     token,
+    usage,
 )
 
 RUNS = ("run_a", "run_b", "run_c")
@@ -70,12 +72,22 @@ def a_pairing(draw: st.DrawFn, number: int, variant: int) -> Record:
     return pairing(f"pai_{number}", sender, revision=1 + variant, expires_ms=expires_ms)
 
 
+def a_line(draw: st.DrawFn, number: int, variant: int) -> Record:
+    cost = draw(st.sampled_from([None, 3]))
+    return usage(draw(run_ids), number, at_ms=variant * 7, cost_usd_micros=cost)
+
+
+def a_budget(draw: st.DrawFn, number: int, variant: int) -> Record:
+    return budget(f"budget_{number}", revision=1 + variant, deleted_ms=draw(maybe))
+
+
 @st.composite
 def a_record(draw: st.DrawFn) -> Record:
     """A record that often meets another of the same key."""
     number, variant = draw(few), draw(few)
-    kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, a_grant, None, None]
-    make = draw(st.sampled_from(kinds))
+    kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, a_grant]
+    kinds += [a_line, a_budget]
+    make = draw(st.sampled_from([*kinds, None, None]))
     if make is not None:
         return make(draw, number, variant)
     if draw(st.booleans()):
@@ -187,6 +199,9 @@ class Twins(RuleBasedStateMachine):
             store.list_pairings(PairingFilter()),
             [store.find_pairing(f"pai_{n}") for n in range(3)],
             [store.find_sender("alice", "chat", f"{n}") for n in range(3)],
+            store.list_usage(UsageFilter(), limit=9),
+            store.sum_usage(UsageFilter(until_ms=14), "run", grain_ms=7),
+            store.list_budgets(),
         ]
 
     def teardown(self) -> None:
