@@ -34,11 +34,11 @@ from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
 from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
+from palyra.budgetset import build_budgets
 from palyra.config import Config
 from palyra.core.fence import fence_key
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redact import Redactor
-from palyra.core.run_steps import Limits
 from palyra.errors import InvariantBroken
 from palyra.modelset import build_modelset
 from palyra.net import wire
@@ -69,6 +69,7 @@ from palyra.parts import (
     blank_setting,
     cedar_policy,
     default_model,
+    run_limits,
     sqlite_journal,
 )
 from palyra.store.keys import KeyRing
@@ -147,12 +148,7 @@ class Daemon:
         grants = Grants(self.journal, self.host.now_ms)
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
-        limits = Limits(
-            wall_ms=config.runs.wall_ms,
-            wall_counts_approvals=config.runs.wall_counts_approvals,
-            approval_ms=config.runs.approval_ms,
-            max_turns=config.runs.max_turns,
-        )
+        limits = run_limits(config)
         return Office(
             journal=self.journal,
             hub=self.hub,
@@ -172,6 +168,7 @@ class Daemon:
             ),
             approvals=approvals,
             grants=grants,
+            budgets=build_budgets(config, self.hub, self.host),
             histories=Histories(self.journal, config.runs.history_tokens),
             directory=self.directory,
             redactor=redactor,

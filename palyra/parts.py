@@ -128,6 +128,17 @@ def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]
     )
 
 
+def run_limits(config: Config) -> Limits:
+    """The bounds of runs."""
+    runs = config.runs
+    return Limits(
+        wall_ms=runs.wall_ms,
+        wall_counts_approvals=runs.wall_counts_approvals,
+        approval_ms=runs.approval_ms,
+        max_turns=runs.max_turns,
+    )
+
+
 def blank_setting(redactor: Redactor, keys: KeyRing, limits: Limits, host: Host) -> Setting:
     """What every run starts from; `prepare` and `assemble` are the run's own."""
 

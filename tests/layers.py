@@ -36,6 +36,7 @@ MAY_IMPORT = {
         {"core", "tools", "actors", "config", "sections", "parts", "processset", "secrets"}
     ),
     "modelset": frozenset({"core", "models", "actors", "config", "parts", "secrets"}),
+    "budgetset": frozenset({"core", "actors", "config", "parts"}),
     "toolset": frozenset(
         {
             "core",
@@ -64,6 +65,7 @@ MAY_IMPORT = {
             "parts",
             "toolset",
             "modelset",
+            "budgetset",
         }
     ),
     "logs": frozenset({"core", "sections"}),

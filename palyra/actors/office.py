@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
+from palyra.actors.budgets import Budgets
 from palyra.actors.channels import Channels
 from palyra.actors.directory import Directory
 from palyra.actors.gate import Gate
@@ -32,6 +33,7 @@ class Office:
     channels: Channels
     approvals: Approvals
     grants: Grants
+    budgets: Budgets
     histories: Histories
     directory: Directory
     redactor: Redactor

@@ -38,17 +38,18 @@ async def recovery(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Hand every open run to its session, oldest session first; what people granted holds by then.
+    """Hand every open run to its session, oldest session first; grants and budgets hold by then.
 
     A tape that nobody can follow is left as it is, and its run is noted as stranded.
     Cancellation: nothing is lost; the next start finds the same tapes.
     """
     task_status.started()
-    query = office.grants.query
-    open_runs, grants = await office.journal.read(
-        lambda store: (store.list_open_runs(), query(store))
+    grants, budgets = office.grants, office.budgets
+    open_runs, granted, spendings = await office.journal.read(
+        lambda store: (store.list_open_runs(), grants.query(store), budgets.query(store))
     )
-    office.grants.put(grants)
+    grants.put(granted)
+    budgets.put(spendings)
     for sessions in _in_looks(_by_session(open_runs)):
         for found in await office.journal.read(lambda store: _read_all(store, sessions)):  # noqa: B023 - called before the next round
             if found.session is not None:

@@ -20,6 +20,7 @@ import trio
 from palyra.actors.approvals import Question, ask_person, tell_resolved
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Receiver
+from palyra.actors.meter import Meter
 from palyra.actors.office import Office
 from palyra.actors.operands import Operands
 from palyra.actors.rows import tape_rows
@@ -34,7 +35,7 @@ from palyra.core.commands import Resolved
 from palyra.core.context import assemble, brief_prefix
 from palyra.core.history import NO_HISTORY, History
 from palyra.core.journal import Change
-from palyra.core.records import AgentRecord, ApprovalRecord, Record
+from palyra.core.records import AgentRecord, ApprovalRecord, Record, UsageRecord
 from palyra.core.run import decide
 from palyra.core.run_state import record
 from palyra.core.run_steps import (
@@ -94,6 +95,8 @@ async def run_actor(
     except* (Unavailable, ActorGone) as gone:
         # Not a crash: without the journal a run can only wait; its session resumes it.
         log.warning("a run lost its journal", run_id=handle.run_id, reason=str(gone.exceptions[0]))
+    finally:
+        office.budgets.leave(handle)
 
 
 async def _find_agent(handle: RunHandle, office: Office) -> tuple[AgentRecord, Cancel | None]:
@@ -183,7 +186,7 @@ class _RunActor:
         async with trio.open_nursery() as self.nursery:
             spent_ms = self.handle.run.spent_ms(with_people=self.counts_people)  # in earlier lives
             self.wall.deadline = trio.current_time() + (self.wall_ms - spent_ms) / 1000
-            self.step(first)
+            self.step_over(first)
             if isinstance(first, Resume):
                 self.step(RulesChanged())  # they may have, while nobody was there to hear of it
             self.handle.is_recovering = False
@@ -221,7 +224,14 @@ class _RunActor:
                 self.emit(decide(self.handle.run, late, self.setting))
             elif isinstance(late, Heard):
                 late.reply.fail(IllegalState(f"{self.handle.run_id} is ending"))
-        self.step(ending)
+        self.step_over(ending)
+
+    def step_over(self, heard: Begin | Resume | Cancel | Expire) -> None:
+        """One step; a model call that it finds under way is stopped, and charged."""
+        if not isinstance(heard, Begin):
+            abandoned = self.office.budgets.abandon(self.handle)
+            heard = msgspec.structs.replace(heard, abandoned=abandoned)
+        self.step(heard)
 
     async def settle(self) -> None:
         """Wait until the end is durable, then tell whoever was asked for nothing."""
@@ -307,6 +317,8 @@ class _RunActor:
                 records.append(found)
                 if isinstance(found, ApprovalRecord) and found.state == "aborted":
                     self.aborted.append((found, first_outcome(found, row.seq)))
+                elif isinstance(found, UsageRecord):
+                    self.office.budgets.settle(self.handle, found)
         return records
 
     def dispatch(self, effect: Effect) -> None:
@@ -316,6 +328,7 @@ class _RunActor:
             case CallModel():
                 model = office.models[handle.run.accepted.model]
                 charge = self.ticket if handle.is_recovering else None
+                handle.meter = Meter(effect.request.model, handle.run.input_tokens)
                 self.nursery.start_soon(ask_model, handle, office, model, effect, charge)
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]

@@ -4,6 +4,7 @@ Owned by: the directory and the run's session.  The state in it is written by th
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -15,6 +16,9 @@ from palyra.core.records import ApprovalRecord, GrantRecord, Receipt
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Cancel, Input
 from palyra.errors import Overloaded
+
+if TYPE_CHECKING:
+    from palyra.actors.meter import Meter
 
 INBOX_CAPACITY = 256  # a run hears its own few children and a person now and then
 
@@ -38,6 +42,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 Message = Input | Heard
 
+
 # --- handle --------------------------------------------------------------------------------------
 
 
@@ -56,6 +61,7 @@ class RunHandle:
         "is_void",
         "latest",
         "lost",
+        "meter",
         "promise",
         "prompts",
         "run",
@@ -82,6 +88,7 @@ class RunHandle:
         self.ending: Cancel | None = None  # decided: a next life begins with it
         self.promise: Ticket | None = None  # of the acceptance
         self.latest: Ticket | None = None  # of the last append before it has an actor
+        self.meter: Meter | None = None  # of the model call under way
         self._changed: trio.Event | None = None
 
     @property

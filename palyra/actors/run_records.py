@@ -1,4 +1,4 @@
-"""The records that follow from a run's events, committed with them: questions and their uses, grants.
+"""The records that follow from a run's events, committed with them: questions, grants, the ledger.
 
 Owns: nothing; it is the part of the run actor (`actors.run`) that keeps the handle's open questions
 and those that calls may still start on.
@@ -11,6 +11,7 @@ from palyra.actors.run_handle import RunHandle
 from palyra.core import events as ev
 from palyra.core.approvals import pending_record, resolved_record, used
 from palyra.core.grants import grant_record
+from palyra.core.ledger import usage_record
 from palyra.core.records import Record
 from palyra.core.step import Step
 from palyra.core.tape import TapeRow
@@ -52,8 +53,19 @@ def _started(handle: RunHandle, _step: Step, started: ev.ToolStarted) -> list[Re
     return [approval]
 
 
+def _spent(handle: RunHandle, step: Step, event: ev.Event) -> list[Record]:
+    """The line of the ledger for a model call that ends here."""
+    line = usage_record(handle.run, event, step.now_ms)
+    return [] if line is None else [line]
+
+
 _RULES: dict[str, Callable[[RunHandle, Step, Any], list[Record]]] = {
     ev.ApprovalRequested.KIND: _asked,
     ev.ApprovalResolved.KIND: _answered,
     ev.ToolStarted.KIND: _started,
+    ev.TurnCompleted.KIND: _spent,
+    ev.TurnFailed.KIND: _spent,
+    ev.RunRecovered.KIND: _spent,
+    ev.RunFailed.KIND: _spent,
+    ev.RunCancelled.KIND: _spent,
 }

@@ -12,8 +12,8 @@ import trio
 from palyra.actors.journal import Ticket
 from palyra.actors.progress import ProgressStream
 from palyra.core.ports import LanguageModel
-from palyra.core.prompt import ModelFailure
-from palyra.core.run_steps import CallModel, TurnBroke, TurnFinished
+from palyra.core.prompt import Delta, ModelFailure
+from palyra.core.run_steps import BudgetRefused, CallModel, TurnBroke, TurnFinished
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
@@ -27,7 +27,7 @@ async def ask_model(
     effect: CallModel,
     charge: Ticket | None = None,
 ) -> None:
-    """Stream one turn; the run hears TurnFinished or TurnBroke.
+    """Stream one turn; the run hears TurnFinished, TurnBroke, or BudgetRefused without a call.
 
     `charge` is what a resumed run pays with: a call that takes the process down must not be free.
     Cancellation: the request is abandoned and nothing is reported.
@@ -36,12 +36,22 @@ async def ask_model(
         await charge.wait()
     if effect.delay_ms:
         await trio.sleep(effect.delay_ms / 1000)
-    request = effect.request
+    request, budgets, meter = effect.request, office.budgets, run.meter
+    assert meter is not None  # noqa: S101 - dispatched with it
     turn, attempt = request.turn, request.attempt
+    exceeded = await budgets.admit(run, meter, request, model.provider)
+    if exceeded is not None:
+        await run.report(BudgetRefused(exceeded=exceeded))
+        return
     stream = ProgressStream(run.run, office.hub, office.redactor, f"turn:{turn}")
+
+    def take(delta: Delta) -> None:
+        meter.chars += len(delta.text)
+        stream.take(delta.kind, delta.text)
+
     heard: TurnFinished | TurnBroke
     try:
-        result = await model.stream(request, lambda delta: stream.take(delta.kind, delta.text))
+        result = budgets.finish(meter, await model.stream(request, take))
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:
         heard = TurnBroke(
@@ -51,6 +61,7 @@ async def ask_model(
             detail=failure.message,
             had_output=stream.order > 0,
             retry_after_ms=failure.retry_after_ms,
+            charge=budgets.break_off(meter, had_output=stream.order > 0),
         )
     stream.close()
     await run.report(heard)

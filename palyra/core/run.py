@@ -310,11 +310,7 @@ def _resume(step: Step, heard: Resume) -> None:
             heard.abandoned,
         )
         return
-    step.add(
-        ev.RunRecovered(
-            attempt=attempt, from_seq=run.next_seq - 1, abandoned=heard.abandoned
-        )
-    )
+    step.add(ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1, abandoned=heard.abandoned))
     if run.turn_is_open:
         next_turn(step, run.attempt + 1)
         return

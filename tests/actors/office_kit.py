@@ -15,6 +15,7 @@ import trio
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
+from palyra.actors.budgets import Budgets
 from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
@@ -36,6 +37,7 @@ from palyra.core.events import decode_event
 from palyra.core.journal import Change
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
 from palyra.core.ports import JournalStore
+from palyra.core.prices import Prices
 from palyra.core.prompt import Delta, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import Usage
 from palyra.core.redact import Redactor
@@ -265,6 +267,7 @@ class Kit:
             ),
             approvals=self.approvals,
             grants=grants,
+            budgets=self.build_budgets(),
             histories=Histories(self.journal, self.history_tokens),  # type: ignore[arg-type]  # the twin
             directory=self.directory,
             redactor=redactor,
@@ -280,6 +283,10 @@ class Kit:
             max_open=100,
             debounce_ms=debounce_ms,
         )
+
+    def build_budgets(self) -> Budgets:
+        """No budgets; the model has a price."""
+        return Budgets(self.hub, now_ms, prices=Prices())
 
     def new_policy(self) -> NamePolicy:
         """The rules."""

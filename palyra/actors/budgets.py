@@ -1,0 +1,358 @@
+"""The budgets in force: what every model call is let through by, and charged to.
+
+Owns: the accounts of all budgets, with what is reserved; the prices.  Talks to: whoever watches
+(alerts).
+Written by: the turn tasks (`admit`) and the run actors (`settle`, `leave`); every change of an
+account is one step, so no two calls see the same money.
+Never: lets a call through that an account refuses, or keeps what is reserved beyond its call.
+Restart: what is spent is read anew from the ledger before any run goes on; nothing is reserved.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import structlog
+import trio
+
+from palyra.actors.hub import HubHandle
+from palyra.actors.meter import Meter
+from palyra.actors.run_handle import RunHandle
+from palyra.core.budgets import (
+    Account,
+    Key,
+    Level,
+    Payer,
+    Refusal,
+    amount_of,
+    find_key,
+    judge,
+)
+from palyra.core.events import BudgetExceeded
+from palyra.core.journal import UsageSum
+from palyra.core.ports import JournalStore, NowMs
+from palyra.core.prices import Prices
+from palyra.core.prompt import ModelRequest, ModelTurn
+from palyra.core.records import (
+    BudgetMetric,
+    BudgetRecord,
+    BudgetScope,
+    BudgetWindow,
+    Charge,
+    Usage,
+    UsageRecord,
+)
+from palyra.core.run_state import Run
+from palyra.core.spendings import amount_of_sum, read_sums, run_budgets
+
+log = structlog.get_logger("palyra.budgets")
+
+SWEEP_AT = 10_000  # accounts; beyond it those that hold nothing are forgotten
+
+
+class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
+    """The news that a limit was passed, once in each window of an account."""
+
+    budget_id: str
+    scope: BudgetScope
+    subject: str  # "" for everybody
+    metric: BudgetMetric
+    window: BudgetWindow
+    level: Level
+    spent: int
+    limit: int
+    rolls_ms: int | None = None
+
+
+class Spendings(msgspec.Struct, frozen=True):
+    """What the journal knows: budgets that were set, and what counts against each budget."""
+
+    budgets: tuple[BudgetRecord, ...]
+    sums: Mapping[str, Sequence[UsageSum]]
+
+
+class Budgets:
+    """What turns and runs ask; all of it in memory."""
+
+    def __init__(
+        self,
+        hub: HubHandle,
+        now_ms: NowMs,
+        *,
+        prices: Prices,
+        configured: Iterable[BudgetRecord] = (),
+        reserve_tokens: int = 8_192,
+        max_tokens: Mapping[str, int] | None = None,
+    ) -> None:
+        """`max_tokens`: of one answer, by provider, where that is limited."""
+        self.prices = prices
+        self.configured = {budget.budget_id: budget for budget in configured}
+        self.refusals: Counter[BudgetScope] = Counter()  # since the start
+        self.alerts: Counter[BudgetScope] = Counter()
+        self._hub = hub
+        self._now_ms = now_ms
+        self._reserve_tokens = reserve_tokens
+        self._max_tokens = dict(max_tokens or {})
+        self._in_force = dict(self.configured)
+        self._accounts: dict[Key, Account] = {}
+        self._of_runs: dict[str, dict[Key, Account]] = defaultdict(dict)
+        self._freed: trio.Event | None = None  # something reserved was given back
+
+    # --- reading the journal
+
+    def query(self, store: JournalStore) -> Spendings:
+        """Budgets that were set and what was spent, from the journal; blocks."""
+        found = {budget.budget_id: budget for budget in store.list_budgets()} | self.configured
+        now_ms = self._now_ms()
+        sums = {name: read_sums(store, budget, now_ms) for name, budget in found.items()}
+        return Spendings(tuple(found.values()), sums)
+
+    def put(self, found: Spendings) -> None:
+        """These are in force, and so much is spent; forget what was known before."""
+        self._accounts.clear()
+        self._of_runs.clear()
+        self._in_force = {budget.budget_id: budget for budget in found.budgets}
+        for budget in found.budgets:
+            self.load(budget, found.sums[budget.budget_id])
+
+    def load(self, budget: BudgetRecord, sums: Iterable[UsageSum]) -> None:
+        """The accounts of one budget, with what the ledger says was spent."""
+        for each in sorted(sums, key=lambda each: each.last_ms):
+            key = Key(budget.budget_id, each.key)
+            account = self._accounts.setdefault(key, Account(budget, each.key))
+            account.add(amount_of_sum(budget, each), each.last_ms)
+        now_ms = self._now_ms()
+        for key, account in self._accounts.items():
+            if key.budget_id == budget.budget_id:
+                account.pass_level(now_ms)  # told already, before the restart
+
+    # --- a call begins
+
+    async def admit(
+        self, run: RunHandle, meter: Meter, request: ModelRequest, provider: str
+    ) -> BudgetExceeded | None:
+        """Reserve what the call may take, or say which budget does not allow it.
+
+        Without a budget that applies there is nothing to wait for.  Waits while calls under way
+        hold the rest of an account: each of them ends, and leaves what it did not take.
+        Cancellation: nothing is reserved.
+        """
+        accounts = self.find(run.run)
+        if not accounts:
+            meter.is_sent = True
+            return None
+        tokens = meter.input_tokens + self._most_output(request, provider)
+        output = Usage(input_tokens=meter.input_tokens, output_tokens=tokens - meter.input_tokens)
+        while True:
+            now_ms = self._now_ms()
+            cost = self.prices.cost(request.model, output, now_ms)
+            obstacle = judge(accounts, cost, now_ms)
+            if obstacle is None:
+                break
+            if isinstance(obstacle, Refusal):
+                self._note_refusal(obstacle)
+                return obstacle.event(
+                    now_ms, turn=request.turn, attempt=request.attempt, model=request.model
+                )
+            await self._wait_freed()
+        amounts: dict[BudgetMetric, int] = {"tokens": tokens, "usd_micros": cost or 0}
+        meter.holds = [(account, amounts[account.budget.metric]) for account in accounts]
+        for account, amount in meter.holds:
+            account.reserved += amount
+        meter.is_sent = True
+        return None
+
+    def _most_output(self, request: ModelRequest, provider: str) -> int:
+        """What the answer may have, as far as anybody limits it."""
+        limits = (request.sampling.max_output_tokens, self._max_tokens.get(provider))
+        return min((limit for limit in limits if limit), default=self._reserve_tokens)
+
+    async def _wait_freed(self) -> None:
+        if self._freed is None:
+            self._freed = trio.Event()
+        await self._freed.wait()
+
+    def find(self, run: Run) -> list[Account]:
+        """The accounts that calls of the run count against."""
+        accepted = run.accepted
+        limits = accepted.budget
+        if not self._in_force and limits.tokens is None and limits.usd_micros is None:
+            return []
+        payer = Payer(accepted.principal, accepted.agent, accepted.session_id, run.run_id)
+        budgets = (*self._in_force.values(), *run_budgets(accepted, run.run_id))
+        keys = ((budget, find_key(budget, payer)) for budget in budgets)
+        return [self._account(budget, key, run) for budget, key in keys if key is not None]
+
+    def _account(self, budget: BudgetRecord, key: Key, run: Run) -> Account:
+        if budget.window == "run":
+            return self._run_account(budget, key, run)
+        account = self._accounts.get(key)
+        if account is None:
+            self._sweep()
+            account = self._accounts[key] = Account(budget, key.subject)
+        return account
+
+    def _run_account(self, budget: BudgetRecord, key: Key, run: Run) -> Account:
+        """The run's tape says what it has spent so far."""
+        known = self._of_runs[run.run_id]
+        account = known.get(key)
+        if account is None or account.budget != budget:
+            account = known[key] = Account(budget, key.subject)
+            usage = run.usage
+            is_tokens = budget.metric == "tokens"
+            spent = usage.input_tokens + usage.output_tokens if is_tokens else run.cost_usd_micros
+            account.add(spent, self._now_ms())
+            account.pass_level(self._now_ms())
+        return account
+
+    def _sweep(self) -> None:
+        """Forget accounts that hold nothing, when there are many."""
+        if len(self._accounts) >= SWEEP_AT:
+            now_ms = self._now_ms()
+            self._accounts = {
+                key: account
+                for key, account in self._accounts.items()
+                if account.reserved or account.spent(now_ms)
+            }
+
+    # --- a call ends
+
+    def charge(self, model: str, usage: Usage) -> Charge:
+        """What that many tokens of the model cost now."""
+        return Charge(usage=usage, cost_usd_micros=self.prices.cost(model, usage, self._now_ms()))
+
+    def finish(self, meter: Meter, result: ModelTurn) -> ModelTurn:
+        """The turn with its cost; a cost that the provider told stands."""
+        meter.usage = result.usage
+        if result.cost_usd_micros:
+            return result
+        cost = self.charge(meter.model, result.usage).cost_usd_micros
+        return msgspec.structs.replace(result, cost_usd_micros=cost or 0, is_unpriced=cost is None)
+
+    def break_off(self, meter: Meter, *, had_output: bool) -> Charge | None:
+        """What a call took that broke; one that said nothing is not paid for."""
+        if not had_output:
+            meter.usage = Usage()
+            return None
+        meter.usage = meter.measure()
+        return self.charge(meter.model, meter.usage)
+
+    def abandon(self, run: RunHandle) -> Charge | None:
+        """What the call under way took, if there is one: the run ends, or begins another life."""
+        meter, state = run.meter, run.run
+        if not state.turn_is_open or (meter is not None and not meter.is_sent):
+            return None
+        if meter is None:  # of an earlier life: nobody knows how far it came
+            meter = Meter(state.asked_model, state.input_tokens)
+        return self.charge(meter.model, meter.measure())
+
+    def settle(self, run: RunHandle, line: UsageRecord) -> None:
+        """Put the call's line into its accounts, instead of what was reserved for it."""
+        self.release(run)
+        accounts = self.find(run.run)
+        if not accounts:
+            return
+        for account in accounts:
+            account.add(amount_of(account.budget, line), line.at_ms)
+            level = account.pass_level(line.at_ms)
+            if level is not None:
+                self._alert(account, level, line.at_ms)
+        self._wake()
+
+    def release(self, run: RunHandle) -> None:
+        """Give back what is reserved for the run's call."""
+        meter, run.meter = run.meter, None
+        if meter is None or not meter.holds:
+            return
+        for account, amount in meter.holds:
+            account.reserved -= amount
+        meter.holds = ()
+        self._wake()
+
+    def leave(self, run: RunHandle) -> None:
+        """A run's actor has ended: nothing of it is reserved, and its own accounts are forgotten."""
+        self.release(run)
+        self._of_runs.pop(run.run_id, None)
+
+    def _wake(self) -> None:
+        if self._freed is not None:
+            self._freed.set()
+            self._freed = None
+
+    # --- what others ask
+
+    def remaining(self, run: Run, metric: BudgetMetric) -> int | None:
+        """What the run may still spend and nobody has reserved; None without a hard limit."""
+        now_ms = self._now_ms()
+        found = [each for each in self.find(run) if each.budget.metric == metric]
+        return min(
+            (left for each in found if (left := each.left(now_ms)) is not None), default=None
+        )
+
+    @property
+    def in_force(self) -> Mapping[str, BudgetRecord]:
+        """All budgets but those of single runs, by id."""
+        return self._in_force
+
+    @property
+    def accounts(self) -> list[Account]:
+        """All accounts that anything was spent from, or is reserved in, by budget and subject."""
+        of_runs = (each for known in self._of_runs.values() for each in known.items())
+        return [each for _, each in sorted([*self._accounts.items(), *of_runs])]
+
+    def enforce(self, budget: BudgetRecord, sums: Iterable[UsageSum]) -> None:
+        """From now on it holds, with what was spent; a budget of that id holds no more.
+
+        What is reserved stays reserved when only limits or action have changed.
+        """
+        before = self._in_force.get(budget.budget_id)
+        self._in_force[budget.budget_id] = budget
+        if before is not None and _measures(before) == _measures(budget):
+            for account in self.accounts:
+                if account.budget.budget_id == budget.budget_id:
+                    account.budget = budget
+        else:
+            self._forget(budget.budget_id)
+            self.load(budget, sums)
+        self._wake()
+
+    def lift(self, budget_id: str) -> None:
+        """It holds no more."""
+        self._in_force.pop(budget_id, None)
+        self._forget(budget_id)
+        self._wake()
+
+    def _forget(self, budget_id: str) -> None:
+        for known in (self._accounts, *self._of_runs.values()):
+            for key in [key for key in known if key.budget_id == budget_id]:
+                del known[key]
+
+    # --- telling
+
+    def _alert(self, account: Account, level: Level, at_ms: int) -> None:
+        """A limit is passed: a word to the log and to whoever watches, once in each window."""
+        budget = account.budget
+        limit = budget.soft if level == "soft" else budget.hard
+        warned = BudgetWarned(
+            budget_id=budget.budget_id,
+            scope=budget.scope,
+            subject=account.subject,
+            metric=budget.metric,
+            window=budget.window,
+            level=level,
+            spent=account.spent(at_ms),
+            limit=limit or 0,
+            rolls_ms=account.rolls_ms(at_ms),
+        )
+        log.warning("a budget has reached a limit", **msgspec.structs.asdict(warned))
+        self.alerts[budget.scope] += 1
+        whose = account.subject if budget.scope == "principal" else ""
+        self._hub.notify("budget.warned", warned, principal=whose, scope="usage:read")
+
+    def _note_refusal(self, refusal: Refusal) -> None:
+        self.refusals[refusal.account.budget.scope] += 1
+
+
+def _measures(budget: BudgetRecord) -> tuple[object, ...]:
+    """What an account is about; with another limit it stays the same account."""
+    return budget.scope, budget.subject, budget.metric, budget.window, budget.window_ms

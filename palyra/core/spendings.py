@@ -1,0 +1,66 @@
+"""What was spent so far: sums of the ledger for a budget's accounts, and a run's own limits."""
+
+import msgspec
+
+from palyra.core.budgets import GRAINS, RUN_BUDGET, window_start
+from palyra.core.events import RunAccepted
+from palyra.core.journal import UsageBy, UsageFilter, UsageSum
+from palyra.core.ports import Ledger
+from palyra.core.records import BudgetMetric, BudgetRecord, BudgetScope
+
+MOST_GROUPS = 1_000_000  # subjects and stretches of one window
+_BY: dict[BudgetScope, UsageBy | None] = {
+    "global": None,
+    "principal": "principal",
+    "agent": "agent",
+    "session": "session",
+    "run": "run",
+}
+_FIELD: dict[BudgetScope, str] = {
+    "principal": "principal",
+    "agent": "agent",
+    "session": "session_id",
+    "run": "run_id",
+}
+
+
+def run_budgets(accepted: RunAccepted, run_id: str) -> list[BudgetRecord]:
+    """What `run.start` gave the run to spend."""
+    limits = accepted.budget
+    amounts: dict[BudgetMetric, int | None] = {
+        "tokens": limits.tokens,
+        "usd_micros": limits.usd_micros,
+    }
+    return [
+        BudgetRecord(
+            budget_id=f"{RUN_BUDGET}.{metric}",
+            scope="run",
+            subject=run_id,
+            metric=metric,
+            window="run",
+            hard=amount,
+        )
+        for metric, amount in amounts.items()
+        if amount is not None
+    ]
+
+
+def read_sums(store: Ledger, budget: BudgetRecord, now_ms: int) -> list[UsageSum]:
+    """What counts against the budget's accounts now, by subject; blocks.
+
+    None for the window of a run, whose tape knows.
+    """
+    if budget.window == "run":
+        return []
+    is_sliding = budget.window == "sliding"
+    wanted = UsageFilter(since_ms=window_start(budget, now_ms))
+    if budget.subject != "*":
+        wanted = msgspec.structs.replace(wanted, **{_FIELD[budget.scope]: budget.subject})
+    grain_ms = max(1, (budget.window_ms or 0) // GRAINS) if is_sliding else None
+    return store.sum_usage(wanted, _BY[budget.scope], grain_ms=grain_ms, limit=MOST_GROUPS)
+
+
+def amount_of_sum(budget: BudgetRecord, each: UsageSum) -> int:
+    """What the calls add to an account."""
+    is_tokens = budget.metric == "tokens"
+    return each.input_tokens + each.output_tokens if is_tokens else each.cost_usd_micros
