@@ -16,14 +16,22 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
     """The provider's spelling by the catalogue's; all different."""
     spelt: dict[str, str] = {}
     taken: set[str] = set()
-    for name in sorted(names):  # plain names first come first: they keep theirs
-        plain = _FOREIGN.sub("_", name)
-        is_good = len(plain) <= MAX_CHARS and plain not in taken
-        spelt[name] = plain if is_good else _marked(plain, name)
-        taken.add(spelt[name])
+    for name in sorted(names, key=lambda name: (not _is_plain(name), name)):
+        wire = _FOREIGN.sub("_", name) if len(name) <= MAX_CHARS else _marked(name, 0)
+        tries = 0
+        while wire in taken:  # only what a foreign name is spelt like
+            tries += 1
+            wire = _marked(name, tries)
+        spelt[name] = wire
+        taken.add(wire)
     return spelt
 
 
-def _marked(plain: str, name: str) -> str:
-    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{plain[: MAX_CHARS - 9]}_{mark}"
+def _is_plain(name: str) -> bool:
+    """Whether a provider takes it as it is: those come first, and keep their names."""
+    return len(name) <= MAX_CHARS and not _FOREIGN.search(name)
+
+
+def _marked(name: str, tries: int) -> str:
+    mark = hashlib.sha256(f"{name}{' ' * tries}".encode()).hexdigest()[:8]
+    return f"{_FOREIGN.sub('_', name)[: MAX_CHARS - 9]}_{mark}"

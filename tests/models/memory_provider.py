@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import httpcore
+import trio
 
 from tests.models.provider import Piece, Provider
 
@@ -25,6 +26,7 @@ class _Connection(httpcore.AsyncNetworkStream):
         self._served = served
         self._received = b""
         self._pieces: list[Piece] = []
+        self._is_over = False
 
     async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
         self._received += buffer
@@ -37,6 +39,7 @@ class _Connection(httpcore.AsyncNetworkStream):
             self._received = b""
 
     async def read(self, max_bytes: int, *_: Any, **__: Any) -> bytes:
+        await trio.lowlevel.checkpoint()
         while self._pieces:
             piece = self._pieces.pop()
             if not isinstance(piece, bytes):
@@ -45,6 +48,7 @@ class _Connection(httpcore.AsyncNetworkStream):
                 if len(piece) > max_bytes:
                     self._pieces.append(piece[max_bytes:])
                 return piece[:max_bytes]
+        self._is_over = True
         return b""
 
     async def aclose(self) -> None:
@@ -53,5 +57,5 @@ class _Connection(httpcore.AsyncNetworkStream):
     async def start_tls(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
         raise NotImplementedError("nothing leaves the process")
 
-    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002 - httpcore asks
-        return None
+    def get_extra_info(self, info: str) -> Any:
+        return self._is_over if info == "is_readable" else None

@@ -1,0 +1,357 @@
+"""What each dialect sends and how it reads: order, roles, limits, JSON mode, caches, calls."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.prompt import (
+    AssistantMessage,
+    Delta,
+    ModelFailure,
+    ModelRequest,
+    ModelTurn,
+    ProposedCall,
+    Sampling,
+    ToolMessage,
+    UserMessage,
+)
+from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
+from palyra.models.chat import CHAT, OPENAI_CHAT
+from palyra.models.dialect import JSON_ONLY, Body, Dialect
+from palyra.models.providers import PRESETS, dialect_at
+from palyra.models.responses import RESPONSES
+from palyra.models.turn_builder import MAX_ARGUMENT_BYTES, MAX_CALLS, TurnBuilder
+from tests.models.model_kit import CALL, REQUEST, ask, chunk
+from tests.models.provider import STREAM, sse
+
+NAMES = {"read_file": "read_file", "mcp:files.read": "mcp_files_read"}
+ALL: dict[str, Dialect] = {
+    "chat": CHAT, "openai": OPENAI_CHAT, "responses": RESPONSES, "anthropic": ANTHROPIC,
+}  # fmt: skip
+
+
+def body(dialect: Dialect, most: int = 0, **changes: Any) -> Body:
+    """What it sends for the request with these changes, as JSON has it."""
+    made = dialect.body(msgspec.structs.replace(REQUEST, **changes), "big", NAMES, most)
+    read: Body = msgspec.json.decode(msgspec.json.encode(made))
+    return read
+
+
+def said(*messages: Any) -> ModelRequest:
+    """A request of only these messages."""
+    return msgspec.structs.replace(REQUEST, messages=messages)
+
+
+# --- what is sent
+
+
+def test_chat() -> None:
+    """Roles in order, the tool's spelling, its status, no limit unless there is one."""
+    found = body(CHAT)
+    assert ["system", "user", "assistant", "tool", "user"] == [m["role"] for m in found["messages"]]
+    assert "[failed]\ngone" == found["messages"][3]["content"]
+    assert "[the daemon, not the user:] look twice" == found["messages"][4]["content"]
+    assert "mcp_files_read" == found["tools"][1]["function"]["name"]
+    call = found["messages"][2]["tool_calls"][0]
+    assert ("call_1", '{"path":"a"}') == (call["id"], call["function"]["arguments"])
+    assert (True, {"include_usage": True}) == (found["stream"], found["stream_options"])
+    assert not {"max_tokens", "stop", "temperature", "top_p", "response_format"} & set(found)
+    empty = CHAT.body(said(AssistantMessage("")), "big", NAMES, 0)
+    assert {"role": "assistant", "content": ""} == empty["messages"][1]
+    assert "tools" not in CHAT.body(msgspec.structs.replace(REQUEST, tools=()), "big", NAMES, 0)
+
+
+def test_anthropic() -> None:
+    """User and assistant in turn; results before texts; an error is marked; no text is empty."""
+    found = body(ANTHROPIC)
+    assert ["user", "assistant", "user"] == [m["role"] for m in found["messages"]]
+    result, text = found["messages"][2]["content"]
+    assert ("tool_result", True, "[failed]\ngone") == (
+        result["type"], result["is_error"], result["content"],
+    )  # fmt: skip
+    assert "text" == text["type"]
+    assert {"path": "a"} == found["messages"][1]["content"][0]["input"]
+    assert DEFAULT_MAX_TOKENS == found["max_tokens"]
+    odd = said(
+        UserMessage(" "),
+        AssistantMessage("", (ProposedCall(call_id="c", tool="x", arguments="{broken"),)),
+        ToolMessage(call_id="c", tool="x", status="succeeded", output=""),
+        AssistantMessage(""),
+    )
+    user, call, done, nothing = ANTHROPIC.body(odd, "big", NAMES, 0)["messages"]
+    assert "(nothing)" == user["content"][0]["text"] == nothing["content"][0]["text"]
+    assert {} == call["content"][0]["input"]
+    assert "(nothing)" == done["content"][0]["content"]
+    assert "is_error" not in done["content"][0]
+    assert "system" not in body(ANTHROPIC, instructions="")
+
+
+def test_responses() -> None:
+    """Items in order; nothing is stored there."""
+    found = body(RESPONSES)
+    kinds = [item.get("type", item.get("role")) for item in found["input"]]
+    assert ["user", "function_call", "function_call_output", "developer"] == kinds
+    assert '{"path":"a"}' == found["input"][1]["arguments"]
+    assert (False, "Be brief.") == (found["store"], found["instructions"])
+    assert ("mcp_files_read", False) == (found["tools"][1]["name"], found["tools"][1]["strict"])
+    broken = AssistantMessage("x", (msgspec.structs.replace(CALL, arguments="{broken"),))
+    text, call = RESPONSES.body(said(broken), "big", NAMES, 0)["input"]
+    assert ("x", "{broken") == (text["content"], call["arguments"])
+
+
+def test_the_end_of_a_prompt_that_comes_again_is_marked_for_the_cache() -> None:
+    """Instructions, tools and conversation, where the provider wants to be told; at most four."""
+    found = body(ANTHROPIC)
+    mark = {"type": "ephemeral"}
+    assert mark == found["system"][0]["cache_control"]
+    assert ["cache_control" in tool for tool in found["tools"]] == [False, True]
+    assert mark == found["messages"][-1]["content"][-1]["cache_control"]
+    assert 3 == msgspec.json.encode(found).count(b"cache_control")
+    alone = body(ANTHROPIC, tools=())
+    assert 1 == msgspec.json.encode(alone).count(b"cache_control")  # no next turn is in sight
+    for dialect in (CHAT, OPENAI_CHAT, RESPONSES):  # these caches find it by themselves
+        assert b"cache" not in msgspec.json.encode(body(dialect))
+
+
+def test_what_is_sent_does_not_change_the_prompt() -> None:
+    """Marks are put on what was made for sending; the same request gives the same bytes."""
+    for dialect in ALL.values():
+        assert body(dialect, json_mode=True) == body(dialect, json_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("chat", "max_tokens"),
+        ("openai", "max_completion_tokens"),
+        ("responses", "max_output_tokens"),
+        ("anthropic", "max_tokens"),
+    ],
+)
+def test_the_smaller_limit_counts(name: str, key: str) -> None:
+    """Of the provider's in the configuration and the caller's."""
+    for configured, wanted, expected in ((9, None, 9), (9, 7, 7), (7, 9, 7), (0, 9, 9)):
+        sampling = Sampling(max_output_tokens=wanted)
+        found = body(ALL[name], configured, sampling=sampling)
+        assert expected == found[key]
+        assert 1 == sum("max" in each for each in found)
+
+
+def test_openai_has_a_dialect_of_its_own() -> None:
+    """By its address; what others made of it keeps the old name of the limit."""
+    assert dialect_at("chat", PRESETS["openai"].base_url) is OPENAI_CHAT
+    assert dialect_at("chat", "http://127.0.0.1:8080/v1") is CHAT
+    assert dialect_at("responses", PRESETS["openai"].base_url) is RESPONSES
+    assert dialect_at("anthropic", PRESETS["anthropic"].base_url) is ANTHROPIC
+
+
+@pytest.mark.parametrize(("name", "key"), [("chat", "stop"), ("openai", "stop"),
+                                           ("anthropic", "stop_sequences")])  # fmt: skip
+def test_where_to_stop(name: str, key: str) -> None:
+    """As the provider calls it."""
+    assert ["\n\n", "END"] == body(ALL[name], sampling=Sampling(stop=("\n\n", "END")))[key]
+
+
+def test_an_api_without_stop_says_so() -> None:
+    """Instead of an answer that goes on."""
+    with pytest.raises(ModelFailure, match="no stop sequences") as caught:
+        body(RESPONSES, sampling=Sampling(stop=("x",)))
+    assert "invalid_request" == caught.value.failure_class
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_how_the_answer_is_picked(name: str) -> None:
+    """Temperature 0 is a temperature; what nobody asked for is not sent."""
+    found = body(ALL[name], sampling=Sampling(temperature=0.0, top_p=0.5))
+    assert (0.0, 0.5) == (found["temperature"], found["top_p"])
+    assert not {"temperature", "top_p"} & set(body(ALL[name]))
+
+
+def test_json_mode() -> None:
+    """By the API's own switch where there is one, and in words, which OpenAI wants as well."""
+    chat, responses = body(CHAT, json_mode=True), body(RESPONSES, json_mode=True)
+    claude = body(ANTHROPIC, json_mode=True)
+    assert {"type": "json_object"} == chat["response_format"] == responses["text"]["format"]
+    assert f"Be brief.\n\n{JSON_ONLY}" == chat["messages"][0]["content"]
+    assert f"Be brief.\n\n{JSON_ONLY}" == responses["instructions"]
+    assert JSON_ONLY == claude["system"][-1]["text"]
+    assert "cache_control" in claude["system"][0]  # the part that other runs have, too
+    assert JSON_ONLY == body(CHAT, json_mode=True, instructions="")["messages"][0]["content"]
+    assert JSON_ONLY not in msgspec.json.encode(body(CHAT)).decode()
+
+
+# --- what is read
+
+
+def test_reasoning_is_apart() -> None:
+    """In every spelling; it is shown as reasoning and is no part of the text."""
+    for dialect, events in (
+        (CHAT, (chunk(reasoning="a"), chunk(reasoning_content="b"), chunk(content="c"), "[DONE]")),
+        (ANTHROPIC, (
+            {"type": "content_block_start", "content_block": {"type": "thinking",
+             "thinking": "a"}},
+            {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "b"}},
+            {"type": "content_block_start", "content_block": {"type": "redacted_thinking",
+             "data": "zz"}},
+            {"type": "content_block_start", "content_block": {"type": "text", "text": "c"}},
+            {"type": "message_stop"})),
+        (RESPONSES, (
+            {"type": "response.reasoning_text.delta", "delta": "a"},
+            {"type": "response.reasoning_summary_text.delta", "delta": "b"},
+            {"type": "response.output_text.delta", "delta": "c"},
+            {"type": "response.completed", "response": {}})),
+    ):  # fmt: skip
+        deltas: list[Delta] = []
+        reader = dialect.reader(builder := TurnBuilder(deltas.append))
+        for event in events:
+            reader.take(event if isinstance(event, str) else msgspec.json.encode(event).decode())
+        turn = builder.build(REQUEST, {}, lambda _: "c")
+        kinds = [(delta.kind, delta.text) for delta in deltas]
+        assert [("reasoning", "a"), ("reasoning", "b"), ("text", "c")] == kinds
+        assert "c" == turn.text
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "expected"),
+    [("end_turn", "stop"), ("stop_sequence", "stop"), ("max_tokens", "length"),
+     ("tool_use", "tool_calls"), ("refusal", "content_filter"), ("new_one", "stop")],
+)  # fmt: skip
+async def test_why_anthropic_stopped(stop_reason: str, expected: str) -> None:
+    """In our words."""
+    events = (
+        {"type": "message_delta", "delta": {"stop_reason": stop_reason}},
+        {"type": "message_stop"},
+    )
+    assert expected == (await ask(STREAM, sse(*events), dialect=ANTHROPIC)).finish_reason
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "expected"),
+    [("stop", "stop"), ("length", "length"), ("content_filter", "content_filter"),
+     ("function_call", "tool_calls"), ("eos", "stop")],
+)  # fmt: skip
+async def test_why_a_chat_stopped(finish_reason: str, expected: str) -> None:
+    """In our words."""
+    event = {"choices": [{"delta": {"content": "x"}, "finish_reason": finish_reason}]}
+    assert expected == (await ask(STREAM, sse(event, "[DONE]"))).finish_reason
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"type": "response.completed", "response": {}}, "stop"),
+        ({"type": "response.incomplete", "response": {}}, "length"),
+        ({"type": "response.incomplete", "response": {"incomplete_details": {"reason":
+          "content_filter"}}}, "content_filter"),
+    ],
+)  # fmt: skip
+async def test_why_a_response_stopped(event: Any, expected: str) -> None:
+    """In our words."""
+    assert expected == (await ask(STREAM, sse(event), dialect=RESPONSES)).finish_reason
+
+
+async def test_anthropics_counts_are_running_totals() -> None:
+    """What a later event does not repeat stays; cache writes and reads were input."""
+    first = {"input_tokens": 3, "cache_creation_input_tokens": 10, "cache_read_input_tokens": 4}
+    turn = await ask(
+        STREAM,
+        sse(
+            {"type": "message_start", "message": {"id": "m", "usage": first}},
+            {"type": "message_delta", "usage": {"output_tokens": 2}},
+            {"type": "message_delta", "usage": {"input_tokens": 5, "output_tokens": 6}},
+            {"type": "message_stop"},
+        ),
+        dialect=ANTHROPIC,
+    )
+    usage = turn.usage
+    assert (19, 6, 4) == (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+
+
+async def calls(dialect: Dialect, *events: Any) -> list[tuple[str, Any]]:
+    """The calls of a turn."""
+    turn: ModelTurn = await ask(STREAM, sse(*events), dialect=dialect)
+    return [(call.tool, call.arguments) for call in turn.calls]
+
+
+async def test_servers_that_do_not_number_calls() -> None:
+    """Fragments belong to the id, or to the call before."""
+    events = (
+        chunk(tool_calls=[{"id": "a", "function": {"name": "read_file", "arguments": '{"x":'}}]),
+        chunk(tool_calls=[{"function": {"arguments": "1}"}}]),
+        chunk(tool_calls=[{"id": "b", "function": {"name": "read_file", "arguments": "{}"}}]),
+        "[DONE]",
+    )
+    assert [("read_file", {"x": 1}), ("read_file", {})] == await calls(CHAT, *events)
+
+
+async def test_a_call_as_a_whole() -> None:
+    """Without fragments, or where the whole differs from them: the whole counts."""
+    item = {"type": "function_call", "name": "read_file", "arguments": '{"x": 1}'}
+    assert [("read_file", {"x": 1})] == await calls(
+        RESPONSES,
+        {"type": "response.output_item.added", "item": {**item, "arguments": ""}},
+        {"type": "response.function_call_arguments.delta", "delta": '{"x": 7}'},
+        {"type": "response.output_item.done", "item": item},
+        {"type": "response.completed", "response": {}},
+    )
+    block = {"type": "tool_use", "name": "read_file", "input": {"x": 1}}
+    assert [("read_file", {"x": 1})] == await calls(
+        ANTHROPIC, {"type": "content_block_start", "content_block": block}, {"type": "message_stop"}
+    )
+
+
+# --- the builder
+
+
+def builder() -> TurnBuilder:
+    """One that nobody listens to."""
+    return TurnBuilder(lambda _: None)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "{}", '{"a": 1}', "7", "null", "{broken", "[" * 9_999])
+def test_arguments_are_json_or_the_text_they_are(text: str) -> None:
+    """None at all are an empty object."""
+    made = builder()
+    made.open_call(0, "x")
+    if text:
+        made.add_arguments(0, text)
+    (call,) = made.build(REQUEST, {"x": "read_file"}, lambda _: "c").calls
+    expected = {"": {}, "  ": {}, "{}": {}, '{"a": 1}': {"a": 1}, "7": 7, "null": None}
+    assert ("read_file", expected.get(text, text)) == (call.tool, call.arguments)
+
+
+def test_bounds_of_a_turn_are_exact() -> None:
+    """What is just inside passes; arguments are counted in bytes."""
+    made = builder()
+    made.add_arguments(0, "é" * (MAX_ARGUMENT_BYTES // 2))
+    made.set_arguments(0, "x" * MAX_ARGUMENT_BYTES)  # in place of the pieces
+    with pytest.raises(ModelFailure, match="arguments"):
+        made.add_arguments(0, "x")
+    with pytest.raises(ModelFailure, match="arguments"):
+        builder().add_arguments(0, "é" * (MAX_ARGUMENT_BYTES // 2 + 1))
+    many = builder()
+    for number in range(MAX_CALLS):
+        many.open_call(number, "x")
+    many.open_call(0, "x")  # known
+    with pytest.raises(ModelFailure, match="tool calls"):
+        many.open_call(MAX_CALLS, "x")
+
+
+def test_a_call_keeps_its_first_name() -> None:
+    """A name that comes late is taken, another one is not."""
+    made = builder()
+    made.add_arguments("k", "{}")
+    made.open_call("k", "one")
+    made.open_call("k", "two")
+    assert ["one"] == [call.tool for call in made.build(REQUEST, {}, lambda _: "c").calls]
+
+
+def test_a_turn_with_calls_stopped_for_them() -> None:
+    """Unless it was cut or filtered."""
+    for told, expected in ((None, "tool_calls"), ("stop", "tool_calls"), ("length", "length")):
+        made = builder()
+        made.open_call(0, "x")
+        made.finish_reason = told  # type: ignore[assignment]  # the literals above
+        assert expected == made.build(REQUEST, {}, lambda _: "c").finish_reason
+    assert "stop" == builder().build(REQUEST, {}, lambda _: "c").finish_reason

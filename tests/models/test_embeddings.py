@@ -1,0 +1,178 @@
+"""Embeddings of a provider: batches, order by index, every malformed answer, guards."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from palyra.core.embeddings import Embeddings, Vector
+from palyra.core.prompt import ModelFailure
+from palyra.core.records import Usage
+from palyra.errors import InvalidParams
+from palyra.models.embeddings import BATCH_CHARS, BATCH_TEXTS, HttpEmbeddings, batches
+from palyra.models.guarded import Guard, GuardedEmbeddings
+from palyra.models.leases import Leases
+from tests.models.memory_provider import MemoryBackend
+from tests.models.model_kit import KEY, endpoint, find_key, memory_client
+from tests.models.provider import Provider, refusal
+
+
+def answer(*vectors: Any, **more: Any) -> bytes:
+    """Vectors as a provider sends them, in order."""
+    data = [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+    return refusal(200, {"object": "list", "data": data, **more})
+
+
+@asynccontextmanager
+async def asked(*answers: bytes) -> AsyncGenerator[tuple[Provider, HttpEmbeddings]]:
+    """A provider that answers so, one after the other, and a model in front of it."""
+    served = Provider(url="http://provider.test/v1", answers=[[each] for each in answers])
+    async with memory_client(MemoryBackend(served)) as client:
+        made = HttpEmbeddings("p/e", endpoint(served.url), client, find_key, now_ms=lambda: 0)
+        yield served, made
+
+
+async def test_vectors_come_in_the_order_of_the_texts() -> None:
+    """By their index, however they are sent; usage is the provider's."""
+    data = [{"index": 1, "embedding": [3, 4.5]}, {"index": 0, "embedding": [1.0, -2]}]
+    async with asked(refusal(200, {"data": data, "usage": {"prompt_tokens": 9}})) as (
+        served,
+        model,
+    ):
+        found = await model.embed(["one", "two"], dimensions=2)
+    assert ((1.0, -2.0), (3.0, 4.5)) == found.vectors
+    assert Usage(input_tokens=9, source="provider") == found.usage
+    assert {"model": "big", "input": ["one", "two"], "encoding_format": "float",
+            "dimensions": 2} == served.bodies[0]  # fmt: skip
+    assert served.heads[0].startswith("post /v1/embeddings ")
+    assert f"authorization: bearer {KEY}" in served.heads[0]
+
+
+async def test_many_texts_are_several_requests() -> None:
+    """In order; where one does not tell its usage, the sum is an estimate."""
+    texts = [f"text {number}" for number in range(BATCH_TEXTS + 1)]
+    first = answer(*([number] for number in range(BATCH_TEXTS)), usage={"prompt_tokens": 64})
+    async with asked(first, answer([64])) as (served, model):
+        found = await model.embed(texts)
+    assert tuple((float(number),) for number in range(BATCH_TEXTS + 1)) == found.vectors
+    assert ("estimate", True) == (found.usage.source, found.usage.input_tokens > 64)
+    assert [texts[:BATCH_TEXTS], texts[BATCH_TEXTS:]] == [body["input"] for body in served.bodies]
+    assert "dimensions" not in served.bodies[0]
+
+
+@pytest.mark.parametrize(
+    "sizes", [[1], [BATCH_CHARS], [BATCH_CHARS + 1], [BATCH_CHARS, 1], [1] * 200, [70_000] * 7]
+)
+def test_batches_hold_every_text_once(sizes: list[int]) -> None:
+    """In order and within both bounds, but for a text that is too long alone."""
+    texts = ["x" * size for size in sizes]
+    found = list(batches(texts))
+    assert texts == [text for batch in found for text in batch]
+    for batch in found:
+        assert 0 < len(batch) <= BATCH_TEXTS
+        assert len(batch) == 1 or sum(map(len, batch)) <= BATCH_CHARS
+    wanted = -(-len(texts) // BATCH_TEXTS) if max(sizes) == 1 else None
+    assert wanted in {None, len(found)}
+
+
+@pytest.mark.parametrize(
+    ("told", "failure_class"),
+    [
+        (answer([1.0]), "malformed"),
+        (answer([1.0], [2.0], [3.0]), "malformed"),
+        (answer([1.0], []), "malformed"),
+        (answer([1.0], [1.0, 2.0]), "malformed"),
+        (answer([1.0], ["x"]), "malformed"),
+        (answer([1.0], None), "malformed"),
+        (refusal(200, {"data": [{"index": 0, "embedding": [1]}] * 2}), "malformed"),
+        (refusal(200, {"data": [{"index": at, "embedding": [1]} for at in (1, 2)]}), "malformed"),
+        (refusal(200, b'{"data": [{"index": 0, "embedding": [1e999]}, {"index": 1, "embedding": [1]}]}'),
+         "malformed"),
+        (refusal(200, b"{"), "malformed"),
+        (refusal(200, b"[" * 9_999), "malformed"),
+        (refusal(200, {"error": {"code": 429, "message": "slow down"}}), "rate_limited"),
+        (refusal(401, {"error": {"message": f"bad key {KEY}"}}), "auth"),
+        (refusal(400, {"error": {"message": "input is too long"}}), "context_overflow"),
+        (refusal(404, b""), "invalid_request"),
+        (refusal(429, b""), "rate_limited"),
+        (refusal(503, b""), "unavailable"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>", "malformed"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{", "transient"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + b" " * 16_777_217,
+         "malformed"),
+    ],
+)  # fmt: skip
+async def test_what_is_no_vector_for_each_text_is_a_failure(
+    told: bytes, failure_class: str
+) -> None:
+    """Of the same classes as a turn's, and without the key."""
+    async with asked(told) as (_, model):
+        with pytest.raises(ModelFailure) as caught:
+            await model.embed(["one", "two"])
+    assert caught.value.failure_class == failure_class
+    assert KEY not in caught.value.message
+
+
+async def test_dimensions_that_the_provider_does_not_keep() -> None:
+    """Are told, not cut: a cut vector is another model's."""
+    async with asked(answer([1.0, 2.0, 3.0])) as (_, model):
+        with pytest.raises(ModelFailure, match="2 dimensions asked, 3 given") as caught:
+            await model.embed(["one"], dimensions=2)
+    assert "invalid_request" == caught.value.failure_class
+
+
+async def test_texts_are_checked_before_anybody_is_asked() -> None:
+    """And a refusal of ours says nothing of the provider."""
+    async with asked() as (served, model):
+        guard = Guard("p", "", Leases(), lambda: 0)
+        with pytest.raises(InvalidParams, match="text 1 is empty"):
+            await GuardedEmbeddings(model, guard).embed(["a", ""])
+    assert ([], 0) == (served.heads, guard.breaker.failures)
+
+
+class Slow:
+    """A model that embeds for a second."""
+
+    name, provider = "p/e", "p"
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+    async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
+        await trio.sleep_until(trio.current_time() + 1)
+        if self.failures:
+            self.failures -= 1
+            raise ModelFailure("transient", "as planned")
+        vectors: tuple[Vector, ...] = tuple((1.0,) * (dimensions or 2) for _ in texts)
+        return Embeddings(vectors=vectors)
+
+
+async def test_they_stand_behind_the_same_guards(autojump_clock: MockClock) -> None:
+    """Two at once with a key; after three failures nobody is asked; the arguments pass."""
+    inner = Slow()
+    guard = Guard("p", "env:KEY", Leases(4, 2), lambda: round(trio.current_time() * 1000))
+    model = GuardedEmbeddings(inner, guard)
+    assert ("p/e", "p") == (model.name, model.provider)
+    begun_s = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(model.embed, ["a"])
+    assert trio.current_time() - begun_s == pytest.approx(2)
+    assert ((1.0,) * 5,) == (await model.embed(["a"], dimensions=5)).vectors
+    inner.failures = 3
+    for _ in range(3):
+        with pytest.raises(ModelFailure, match="as planned"):
+            await model.embed(["a"])
+    with pytest.raises(ModelFailure, match="left alone"):
+        await model.embed(["a"])
+    assert 0 == guard.leases.held == guard.leases.waiting
+
+
+def test_the_answer_of_these_tests_is_json() -> None:
+    """A control: what is refused above is not refused for the helper's sake."""
+    body = answer([1.0], [2.0]).partition(b"\r\n\r\n")[2]
+    assert [[1.0], [2.0]] == [item["embedding"] for item in json.loads(body)["data"]]

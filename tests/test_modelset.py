@@ -1,0 +1,71 @@
+"""The daemon's models: what the configuration makes of them, and what it costs who has none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from palyra.actors.blocking import run_sync
+from palyra.config import Config, Paths
+from palyra.errors import InvalidParams
+from palyra.models.embedded import EmbeddedEmbeddings
+from palyra.modelset import Modelset, build_modelset
+from palyra.parts import Host
+from palyra.secrets.keeper import SecretKeeper
+from palyra.secrets.resolver import Resolver
+from palyra.sections import ModelProvider, Models
+
+OURS = ModelProvider(name="ours", base_url="http://ours/v1", models=("big",))
+
+
+def built(home: Path, models: Models) -> Modelset:
+    """What a daemon with these settings has."""
+    paths = Paths(config_file=home / "palyra.toml", data_dir=home)
+    keeper = SecretKeeper(Resolver(home, home), run_sync, lambda *_: None)
+    return build_modelset(Config(paths=paths, models=models), Host(), keeper)
+
+
+def test_nobody_is_configured(tmp_path: Path) -> None:
+    """The embedded ones, and no service."""
+    found = built(tmp_path, Models())
+    assert (["scripted"], []) == (list(found.models), list(found.services))
+    assert isinstance(found.embeddings, EmbeddedEmbeddings)
+
+
+def test_a_provider_is_configured(tmp_path: Path) -> None:
+    """Its models beside the embedded ones, and a service that keeps its connections."""
+    found = built(tmp_path, Models(providers=(OURS,), embeddings="ours/e"))
+    assert ["scripted", "ours/big"] == list(found.models)
+    assert "ours/whatever" in found.models
+    assert ["models"] == [service.id for service in found.services]
+    assert ("ours/e", "ours") == (found.embeddings.name, found.embeddings.provider)
+    lexical = built(tmp_path, Models(providers=(OURS,)))
+    assert isinstance(lexical.embeddings, EmbeddedEmbeddings)
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        Models(embeddings="ours/e"),
+        Models(embeddings=""),
+        Models(providers=(OURS,), embeddings="theirs/e"),
+        Models(providers=(OURS,), embeddings="ours"),
+    ],
+)
+def test_embeddings_of_nobody_stop_the_start(tmp_path: Path, models: Models) -> None:
+    """With the setting, its value and what there is."""
+    with pytest.raises(InvalidParams, match=r"models.embeddings = '.*embedded") as caught:
+        built(tmp_path, models)
+    assert "models.embeddings" == caught.value.field
+
+
+@pytest.mark.real
+def test_who_has_no_provider_does_not_import_an_http_client() -> None:
+    """It takes a tenth of a second; a control says that it would be seen."""
+    code = "import sys, {}; print('httpx' in sys.modules)"
+    for module, expected in (("palyra.daemon", "False"), ("palyra.models.configured", "True")):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(module)], check=True, capture_output=True, text=True
+        )
+        assert expected == done.stdout.strip()
