@@ -15,11 +15,11 @@ from palyra.core.urls import parse_url
 from palyra.errors import InvalidParams
 from palyra.parts import Host
 from palyra.sections import SandboxConfig
-from palyra.tools.catalog import Toolbox
+from palyra.tools.catalog import Tool, Toolbox
 from palyra.tools.confine import Workspace
 from palyra.tools.process import Processes
 from palyra.tools.program import Surroundings
-from palyra.tools.sandbox.command import MIB, Egress, Limits
+from palyra.tools.sandbox.command import MIB, Egress, Level, Limits
 from palyra.tools.sandbox.keeper import Keeper
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.shell import Shell
@@ -56,36 +56,63 @@ def build_processset(
     granted = read_hosts(config.sandbox.hosts)
     if host.is_closed:
         return Processset(None, (), tuple, None)
-    sandbox = Sandbox(host.new_thread("sandbox"), records=config.paths.data_dir / "jails")
-    around = Surroundings(
-        workspace=workspace,
-        limits=read_limits(config.sandbox),
-        environment=read_environment(config.sandbox.environment),
-        profile=f"{sandbox.enforcement}; workspace writable; {_network(granted)}",
-        open_egress=partial(open_egress, granted, _report_refused) if granted else None,
+    sandbox = Sandbox(
+        host.new_thread("sandbox"), records=config.paths.data_dir / "jails", is_proved=False
     )
     programs = DynamicSupervisor("processes", max_children=MAX_BACKGROUND)
 
     async def spawn(name: str, start: Callable[..., Awaitable[None]]) -> object:
         return await programs.start_child(ChildSpec(f"process:{name}", start, "temporary"))
 
-    shell = Shell(sandbox, around, host.run_blocking, config.sandbox.deadline_s)
     processes = Processes(
         sandbox,
-        around,
         host.run_blocking,
         spawn=spawn,
         is_open=lambda run_id: run_id in directory.runs,
         new_id=host.new_id,
     )
-    tools = [shell.tool(), *processes.tools()]
-    keeper = Keeper(sandbox, host.run_blocking, toolbox.put, tools)
+
+    def tools_at(_level: Level) -> Sequence[Tool]:
+        around = _surroundings(
+            config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted
+        )
+        shell = Shell(sandbox, around, host.run_blocking, config.sandbox.deadline_s)
+        return [shell.tool(), *processes.tools(around)]
+
+    keeper = Keeper(
+        sandbox,
+        host.run_blocking,
+        toolbox.put,
+        tools_at,
+        workspace=workspace.root,
+        min_level=config.sandbox.min_level,
+    )
     services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
     return Processset(
         sandbox,
         services,
         lambda: (keeper.problem,) if keeper.problem else (),
         keeper.settled,
+    )
+
+
+def _surroundings(
+    section: SandboxConfig,
+    workspace: Workspace,
+    sandbox: Sandbox,
+    *,
+    open_egress: OpenEgress,
+    granted: Sequence[str],
+) -> Surroundings:
+    """What every command finds at the sandbox's level; without namespaces none has a network."""
+    hosts = granted if sandbox.level == "A" else ()
+    return Surroundings(
+        workspace=workspace,
+        limits=read_limits(section),
+        environment=read_environment(section.environment),
+        profile=f"{sandbox.enforcement}; workspace writable; {_network(hosts)}",
+        open_egress=partial(open_egress, hosts, _report_refused) if hosts else None,
+        level=sandbox.level,
     )
 
 

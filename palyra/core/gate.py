@@ -29,6 +29,7 @@ from palyra.core.records import ApprovalScope, GrantRecord
 from palyra.core.risk import compute_risk, is_sensitive
 from palyra.core.tools import (
     NO_FACETS,
+    SHARED_HOST,
     Catalogue,
     Facets,
     Inspection,
@@ -39,7 +40,7 @@ from palyra.core.tools import (
 )
 
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
-_UNATTENDED = frozenset({"background", "compat"})  # origins where nobody is there to ask
+_UNATTENDED = frozenset({"background"})  # origins where nobody is there to ask
 
 
 # --- verdicts ------------------------------------------------------------------------------------
@@ -226,9 +227,9 @@ def judge(
     decision: PolicyDecision,
     inspection: Inspection | None = None,
 ) -> Verdict:
-    """The last word before a person: a denial always denies, taint turns a yes into a question.
+    """The last word before a person: a denial always denies, a doubt turns a yes into a question.
 
-    An earlier word of a person stands in for another question, but not where taint asks it.
+    An earlier word of a person stands in for another question, but not where a doubt asks it.
     """
     if not facts.hands_down(admitted.spec.name):
         return _deny(decision, "outside_delegation", _outside_text(admitted.spec.name))
@@ -237,14 +238,17 @@ def judge(
     grant = facts.grant
     if grant is not None and grant.decision == "deny":
         return _deny(decision, "denied_by_grant", _denied_text(grant))
-    is_tainting = facts.is_tainted and is_sensitive(admitted.spec)
-    if decision.answer == "allow" and not is_tainting:
+    doubt = _doubt(admitted, facts)
+    if decision.answer == "allow" and doubt is None:
         return _allow(decision, decision.reason_code, decision.reason)
-    if grant is not None and not is_tainting:
+    if grant is not None and doubt is None:
         reason = f"{grant.by} allowed {grant.tool} for {visible(grant.key)} ({grant.scope})"
         return _allow(decision, "granted", reason, grant.grant_id)
-    if decision.answer == "allow":
-        decision = _tainted(decision)
+    if decision.answer == "allow" and doubt is not None:
+        code, reason = doubt
+        decision = msgspec.structs.replace(
+            decision, answer="ask", reason_code=code, reason=reason
+        )
     return _ask(admitted, facts, decision, inspection)
 
 
@@ -268,7 +272,7 @@ def _ask(
     if len(rendered.encode()) > PROMPT_CAP_BYTES:
         return _deny(decision, "unshowable", _unshowable_text(admitted))
     key = admitted.facets.grant_key
-    is_grantable = bool(key) and not (facts.is_tainted and is_sensitive(admitted.spec))
+    is_grantable = bool(key) and _doubt(admitted, facts) is None
     return NeedsApproval(
         reason_code=decision.reason_code,
         reason=decision.reason,
@@ -315,13 +319,17 @@ def _unshowable_text(admitted: Admitted) -> str:
     )
 
 
-def _tainted(decision: PolicyDecision) -> PolicyDecision:
-    return msgspec.structs.replace(
-        decision,
-        answer="ask",
-        reason_code="tainted",
-        reason="untrusted text with findings reached this run: beyond reading, a person decides",
-    )
+def _doubt(admitted: Admitted, facts: RunFacts) -> tuple[str, str] | None:
+    """Why a person decides each time, whatever rules and grants say: reason code and reason."""
+    if facts.is_tainted and is_sensitive(admitted.spec):
+        return "tainted", (
+            "untrusted text with findings reached this run: beyond reading, a person decides"
+        )
+    if SHARED_HOST in admitted.spec.capabilities:
+        return "sandbox_level_b", (
+            "programs run without namespaces here (sandbox level B): a person decides on each"
+        )
+    return None
 
 
 def _outside_text(tool: str) -> str:

@@ -84,6 +84,7 @@ class Facets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_FACETS = Facets()
+SHARED_HOST = "shared_host"  # capability: a program that no namespace keeps from the host
 _WRITE = "fs.write"
 
 

@@ -5,6 +5,7 @@ name a process of the machine.  Everything a run started ends with it.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import trio
 
 from palyra.core.ids import NewId
 from palyra.core.ports import RunBlocking
-from palyra.core.tools import Inspection, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.background import Background
 from palyra.tools.catalog import AsyncTool, InlineTool, OnOutput, Tool
 from palyra.tools.command_line import find_facets, read_command
@@ -100,7 +101,6 @@ class Processes:
     def __init__(
         self,
         sandbox: Sandbox,
-        around: Surroundings,
         run_blocking: RunBlocking,
         *,
         spawn: Spawn,
@@ -109,29 +109,33 @@ class Processes:
     ) -> None:
         """`is_open`: whether a run goes on."""
         self._sandbox = sandbox
-        self._around = around
         self._run_blocking = run_blocking
         self._spawn = spawn
         self._is_open = is_open
         self._new_id = new_id
         self._known: dict[str, Background] = {}
 
-    def tools(self) -> list[Tool]:
-        """All four."""
-        start = msgspec.structs.replace(START, capabilities=self._around.capabilities)
+    def tools(self, around: Surroundings) -> list[Tool]:
+        """All four; what they start finds these surroundings."""
+        start = msgspec.structs.replace(START, capabilities=around.capabilities)
         return [
-            AsyncTool(start, self.start, facets=find_facets, inspect=self._inspect),
+            AsyncTool(
+                start,
+                partial(self.start, around),
+                facets=find_facets,
+                inspect=partial(inspect_program, around),
+            ),
             InlineTool(STATUS, self.status),
             AsyncTool(OUTPUT, self.output),
             AsyncTool(STOP, self.stop),
         ]
 
-    async def start(self, call: ToolCall, _on_output: OnOutput) -> ToolOutput:
+    async def start(self, around: Surroundings, call: ToolCall, _on_output: OnOutput) -> ToolOutput:
         """Start one.  Cancellation: it may have started, and ends with its run."""
         own = [each for each in self._of(call.run_id) if each.is_running]
         if len(own) >= MAX_PER_RUN:
             raise ToolFailure(f"{len(own)} programs run already, the most there may be: stop one")
-        command = await self._run_blocking(build_command, self._around, call)
+        command = await self._run_blocking(build_command, around, call)
         process_id = self._new_id("proc")
         name = " ".join(read_command(call.arguments).words)[:80]
         program = Background(process_id, call.run_id, name, command)
@@ -171,9 +175,6 @@ class Processes:
         program.stop()
         await program.wait_ended()
         return ToolOutput(text=_describe(program))
-
-    def _inspect(self, call: ToolCall) -> Inspection:
-        return inspect_program(self._around, call)
 
     def _of(self, run_id: str) -> list[Background]:
         return [each for each in self._known.values() if each.run_id == run_id]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from palyra.core.display import visible
 from palyra.core.paths import MAX_PATH_BYTES, normal_path
-from palyra.core.tools import Inspection, ToolCall, ToolFailure
+from palyra.core.tools import SHARED_HOST, Inspection, ToolCall, ToolFailure
 from palyra.tools.command_line import CommandLine, find_scripts, read_command
 from palyra.tools.confine import Workspace, refusal
 from palyra.tools.sandbox.bubblewrap import PATH, environment_of
-from palyra.tools.sandbox.command import Command, Egress, Limits
+from palyra.tools.sandbox.command import Command, Egress, Level, Limits
 
 MAX_OPERANDS = 64
 MAX_SCRIPT_BYTES = 4_194_304
@@ -33,11 +33,13 @@ class Surroundings:
     environment: Mapping[str, str]  # beside PATH, HOME, LANG and TERM
     profile: str  # of the sandbox, as approvals name it
     open_egress: Callable[[], Egress] | None = None  # the way out of one command; None: no network
+    level: Level = "A"  # of the sandbox
 
     @property
     def capabilities(self) -> tuple[str, ...]:
         """What a command can do, as rules and risk see it."""
-        return ("process",) if self.open_egress is None else ("process", "network")
+        network = () if self.open_egress is None else ("network",)
+        return ("process", *network, *([SHARED_HOST] if self.level == "B" else []))
 
 
 def inspect_program(around: Surroundings, call: ToolCall) -> Inspection:
@@ -131,6 +133,7 @@ def _command(
         is_writable=True,
         files=sealed,
         limits=around.limits,
+        least=around.level,
         merges_errors=True,
     )
 

@@ -9,8 +9,9 @@ from palyra.core import events as ev
 from palyra.core.approvals import used
 from palyra.core.fold import begin
 from palyra.core.gate import Allow, Deny, NeedsApproval, RunFacts, judge
-from palyra.core.grants import find_grant, grant_record, holds_for
+from palyra.core.grants import ONCE, find_grant, grant_record, holds_for
 from palyra.core.records import GrantRecord
+from palyra.core.tools import SHARED_HOST
 from tests.core.test_approvals import PENDING
 from tests.core.tool_samples import FACTS, a_decision, an_admitted
 
@@ -153,3 +154,17 @@ def test_what_was_not_handed_down_is_denied_before_anything_else() -> None:
     assert outside.reason_code == "outside_delegation"
     inside = judge(keyed(), facts(handed_down=frozenset({"probe"})), a_decision("allow"))
     assert isinstance(inside, Allow)
+
+
+def test_without_namespaces_a_person_decides_on_each_call() -> None:
+    """A program of sandbox level B asks whatever rules and grants say, for this once; no stays no."""
+    shared = an_admitted(None, capabilities=("process", SHARED_HOST))
+    verdict = judge(shared, FACTS, a_decision("allow"))
+    assert isinstance(verdict, NeedsApproval)
+    assert ("sandbox_level_b", ONCE) == (verdict.reason_code, verdict.scopes)
+    plain = an_admitted(None, capabilities=("process",))
+    assert isinstance(judge(plain, FACTS, a_decision("allow")), Allow)
+    assert isinstance(judge(shared, FACTS, a_decision("deny")), Deny)
+    granted = msgspec.structs.replace(FACTS, grant=a_grant())
+    assert isinstance(judge(plain, granted, a_decision("ask")), Allow)
+    assert isinstance(judge(shared, granted, a_decision("ask")), NeedsApproval)

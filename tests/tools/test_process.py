@@ -1,6 +1,7 @@
 """Programs in the background: of one run, read page by page, stopped, ended with the run."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ import trio.lowlevel
 
 from palyra.actors.blocking import run_sync
 from palyra.actors.ids import new_id
-from palyra.core.tools import ToolCall, ToolFailure
+from palyra.core.tools import ToolCall, ToolFailure, ToolOutput
 from palyra.tools.confine import Workspace
 from palyra.tools.process import MAX_PER_RUN, Processes
 from palyra.tools.program import Surroundings
@@ -27,10 +28,12 @@ class Runs:
     def __init__(self) -> None:
         self.open = {"run_1", "run_2"}
         self.processes: Processes | None = None
+        self.around: Surroundings | None = None
 
     async def call(self, tool: str, run_id: str = "run_1", **arguments: object) -> str:
         """The text of one call's result."""
         assert self.processes is not None
+        assert self.around is not None
         made = ToolCall(
             call_id="call",
             run_id=run_id,
@@ -42,8 +45,8 @@ class Runs:
         )
         if tool == "process_status":
             return self.processes.status(made).text
-        does = {
-            "process_start": self.processes.start,
+        does: dict[str, Callable[..., Awaitable[ToolOutput]]] = {
+            "process_start": partial(self.processes.start, self.around),
             "process_output": self.processes.output,
             "process_stop": self.processes.stop,
         }
@@ -63,9 +66,9 @@ async def runs(tmp_path: Path, nursery: trio.Nursery) -> AsyncGenerator[Runs]:
         return await nursery.start(start)
 
     async with open_sandbox() as sandbox:
+        made.around = Surroundings(Workspace(tmp_path), Limits(), {}, "A")
         made.processes = Processes(
             sandbox,
-            Surroundings(Workspace(tmp_path), Limits(), {}, "A"),
             run_sync,
             spawn=spawn,
             is_open=lambda run_id: run_id in made.open,

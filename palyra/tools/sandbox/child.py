@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from palyra.tools.sandbox.start import Pipes
 
 DEATH_S = 10.0  # how long a killed jail may take to be gone; a disk can hold a process
+_TO_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9; level B needs a younger one
 _SIGNAL_BASE = 128  # how shells, and bubblewrap, tell a signal in an exit code
 _SIGNALS = frozenset(signal.Signals)
 _LIMIT_SIGNALS = {"SIGXCPU": "cpu", "SIGXFSZ": "file size"}
@@ -33,9 +34,13 @@ class Ending:
 class Child:
     """One command.  Made by `Sandbox.open`, which also ends it."""
 
-    def __init__(self, pid: int, pipes: "Pipes") -> None:
-        """`pid`: of bubblewrap, the parent of everything in the jail; a child of this process."""
+    def __init__(self, pid: int, pipes: "Pipes", *, is_group: bool = False) -> None:
+        """`pid`: the parent of everything in the jail, bubblewrap or the reaper; our child.
+
+        `is_group`: there is no process namespace; what holds all together is a process group.
+        """
         self.pid = pid
+        self._is_group = is_group
         self.init_pid = 0  # of the jail's first process; 0: there is none yet
         self.enforcement = ""
         self.restored: tuple[str, ...] = ()  # after the block: what it had changed and must not
@@ -86,6 +91,10 @@ class Child:
 
     def kill(self) -> None:
         """Kill everything of it."""
+        if self._is_group and self._init_pidfd is not None:  # the reaper collects them and ends
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL, None, _TO_GROUP)
+            return
         for fd in (self._init_pidfd, self._pidfd):
             if fd is not None and fd >= 0:
                 with suppress(ProcessLookupError):

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from palyra.errors import PalyraError
 
 MIB = 1_048_576
+# A: namespaces, filter, Landlock, limits.  B: the same without namespaces.  See docs/security.md.
+Level = Literal["A", "B"]
 
 
 class SandboxFailure(PalyraError):
@@ -79,4 +81,5 @@ class Command:
     limits: Limits = Limits()
     network: Egress | None = None
     takes_input: bool = False  # a pipe for stdin; else it is empty
+    least: Level = "A"  # behind fewer walls than these it is not run
     merges_errors: bool = False  # stderr goes where stdout goes, in order

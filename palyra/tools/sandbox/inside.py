@@ -2,17 +2,21 @@
 
 import platform
 import resource
+import signal
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from palyra.tools.sandbox.command import Command, Limits
 from palyra.tools.sandbox.landlock import DEVICE, READ, READ_DIR, READ_FILE, WRITE, restrict
 from palyra.tools.sandbox.launcher import Call, Words, build_launcher
+from palyra.tools.sandbox.seccomp import build_filter
 
 HOME = "/home/palyra"
 GIT_IGNORE = f"{HOME}/.config/git/ignore"  # where git looks for it by default
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
+_DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG
+_SET_MODE_FILTER = 1  # SECCOMP_SET_MODE_FILTER
 _EVERY_DESCRIPTOR = 0xFFFFFFFF
 _HANDED_OVER_BY, _LISTENER = 3, 4  # descriptors; see `_hand_over_listener`
 _BACKLOG = 128
@@ -37,6 +41,31 @@ def build_inside(
     """
     begin = Call("write", (alive_fd, b"!", 1))
     calls = [begin, *_calls(command, abi, egress_fd)]
+    return build_launcher(calls, machine or platform.machine())
+
+
+def build_walls(
+    limits: Limits,
+    abi: int,
+    rights: Mapping[str, int],
+    strict: Mapping[str, int],
+    *,
+    machine: str | None = None,
+) -> bytes:
+    """The launcher of a command that no namespace surrounds: every wall of it is put up here.
+
+    `rights` and `strict`: as `landlock.restrict` takes them.  Raises SandboxFailure likewise.
+    """
+    program = build_filter(has_network=False, is_shared=True, machine=machine)
+    lines = Words((len(program) // 8, program))  # struct sock_fprog
+    calls = [
+        Call("close_range", (3, _EVERY_DESCRIPTOR, 0)),
+        Call("prctl", (_DEATH_OF_PARENT, signal.SIGKILL, 0, 0, 0)),
+        *_limits(limits),
+        Call("prctl", (_NO_NEW_PRIVILEGES, 1, 0, 0, 0)),
+        *restrict(abi, rights, has_network=False, strict=strict),
+        Call("seccomp", (_SET_MODE_FILTER, 0, lines)),
+    ]
     return build_launcher(calls, machine or platform.machine())
 
 

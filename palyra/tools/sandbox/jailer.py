@@ -7,18 +7,29 @@ nothing here is called from another one.
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from palyra.tools.sandbox.bubblewrap import Sources
-from palyra.tools.sandbox.command import Command, Limits, SandboxFailure
+from palyra.tools.sandbox.command import Command, Level, Limits, SandboxFailure
 from palyra.tools.sandbox.control_groups import Group, find_control_groups
 from palyra.tools.sandbox.guard import Guarded, look, put_back
+from palyra.tools.sandbox.inside import build_walls
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.masks import Mask, Placeholders
 from palyra.tools.sandbox.records import JailRecords
+from palyra.tools.sandbox.shared_host import (
+    check_command,
+    find_identity,
+    find_obstacle,
+    make_private_folder,
+    process_limit,
+    remove_private_folder,
+    system_rights,
+    workspace_rights,
+)
 from palyra.tools.sandbox.stage import Stage
-from palyra.tools.sandbox.start import Pipes, Start, spawn
+from palyra.tools.sandbox.start import Pipes, SharedStart, Start, spawn, spawn_reaper
 
 # Outside, a jail of root's daemon is this user: between the numbers of people and those that
 # systemd gives away, so nobody else is.
@@ -31,6 +42,7 @@ class Traces:
     """What a jail leaves outside of itself, to be cleared when it is gone."""
 
     placeholders: list[str] = field(default_factory=list)
+    folder: str = ""  # private to the command
     root: str = ""  # of the workspace that can be written
     guarded: list[Guarded] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)  # paths the command had changed and must not
@@ -59,13 +71,16 @@ class Jailer:
             self._bubblewrap = shutil.which("bwrap", path=PROGRAM_FOLDERS) or ""
         return self._bubblewrap
 
-    @property
-    def enforcement(self) -> str:
-        """The walls that hold on this machine."""
+    def enforcement(self, level: Level) -> str:
+        """The walls that hold on this machine, at that level."""
+        jail = "bubblewrap" if level == "A" else ""
         landlock = f"landlock{self._abi}" if self._abi else ""
         group = f"cgroup-{self._groups.kind}" if self._groups else ""
-        walls = ("bubblewrap", "seccomp", landlock, "rlimits", group)
-        return "A:" + "+".join(filter(None, walls))
+        return f"{level}:" + "+".join(filter(None, (jail, "seccomp", landlock, "rlimits", group)))
+
+    def find_obstacle(self, workspace: Path) -> str:
+        """Why there can be no level B with that workspace; "" when it can be tried."""
+        return find_obstacle(self._abi, workspace)
 
     def reap(self) -> int:
         """End what an earlier life of the daemon left; how many processes had to be killed."""
@@ -105,6 +120,30 @@ class Jailer:
             raise
         return pid, pipes, traces
 
+    def spawn_shared(self, command: Command) -> tuple[int, Pipes, Traces]:
+        """The same at level B: a reaper that waits at its gate.  Raises SandboxFailure."""
+        check_command(command)
+        identity = find_identity(command)
+        traces = Traces()
+        try:
+            traces.folder = make_private_folder(identity)
+            uid = os.geteuid() if identity.uid is None else identity.uid
+            limits = replace(command.limits, processes=process_limit(command.limits.processes, uid))
+            launcher = build_walls(
+                limits,
+                self._abi,
+                system_rights(command, traces.folder),
+                workspace_rights(command),
+            )
+            pid, pipes = spawn_reaper(SharedStart(command, identity, traces.folder, launcher))
+        except OSError as error:
+            self.clear(traces)
+            raise SandboxFailure(f"the jail cannot be prepared: {error}") from None
+        except SandboxFailure:
+            self.clear(traces)
+            raise
+        return pid, pipes, traces
+
     def limit(self, pid: int, init_pid: int, limits: Limits, traces: Traces) -> None:
         """Put the jail into a control group and write it down.  Raises SandboxFailure."""
         try:
@@ -115,15 +154,17 @@ class Jailer:
     def _limit(self, pids: tuple[int, int], limits: Limits, traces: Traces) -> None:
         if self._groups is not None:
             traces.group = self._groups.make(limits)
-            traces.group.add(pids)
+            traces.group.add(pids[1:] if traces.folder else pids)  # the reaper outlives its limits
         if self._records is not None:
             group = traces.group.name if traces.group else ""
-            traces.record = self._records.write(pids, group, traces.placeholders)
+            traces.record = self._records.write(pids, group, traces.placeholders, traces.folder)
 
     def clear(self, traces: Traces) -> None:
         """Remove what the jail left, once it is gone; `traces.restored` says what was amiss."""
         traces.restored = put_back(traces.root, traces.guarded)
         self._placeholders.leave(traces.placeholders)
+        if traces.folder:
+            remove_private_folder(traces.folder)
         if traces.group is not None:
             traces.group.remove()
         if traces.record is not None:

@@ -6,13 +6,14 @@ Restart: permanent; the walls are proved again first.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import structlog
 import trio
 
 from palyra.core.ports import RunBlocking
 from palyra.tools.catalog import Tool
-from palyra.tools.sandbox.command import SandboxFailure
+from palyra.tools.sandbox.command import Level, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.sandbox.self_test import prove_walls
 
@@ -28,15 +29,28 @@ class Keeper:
     """Proves the walls, and gives or takes the tools by it."""
 
     def __init__(
-        self, sandbox: Sandbox, run_blocking: RunBlocking, put: Put, tools: Sequence[Tool]
+        self,
+        sandbox: Sandbox,
+        run_blocking: RunBlocking,
+        put: Put,
+        tools_at: Callable[[Level], Sequence[Tool]],
+        *,
+        workspace: Path,
+        min_level: Level = "A",
     ) -> None:
-        """`put` is the toolbox's; `tools` need the sandbox."""
+        """`put` is the toolbox's; `tools_at` makes those that need the sandbox, at a level.
+
+        `min_level`: what is asked for; where level A cannot be had, "B" has level B tried.
+        """
         self._sandbox = sandbox
         self._run_blocking = run_blocking
         self._put = put
-        self._tools = tools
+        self._tools_at = tools_at
+        self._workspace = workspace
+        self._min_level = min_level
         self._doubt = trio.Event()
         self._has_leaked = False
+        self._level: Level = "A"
         self.problem: str | None = None  # "": programs can be run; None: not proved yet
         self._first_look = trio.Event()
         sandbox.on_failure = self.doubt
@@ -57,7 +71,7 @@ class Keeper:
         if reaped:
             log.warning("processes of an earlier life were killed", count=reaped)
         while not self._has_leaked:
-            self._judge(await self._look())
+            self._judge(*await self._look())
             self._first_look.set()
             self._doubt = trio.Event()  # a proof that fails raises doubts by itself
             if self.problem:
@@ -67,12 +81,21 @@ class Keeper:
                     await self._doubt.wait()
         await trio.sleep_forever()
 
-    async def _look(self) -> str:
-        """What is wrong with the walls."""
-        if not self._sandbox.is_installed:
+    async def _look(self) -> tuple[Level, str]:
+        """The best level that holds; or what is wrong with the walls."""
+        problem = await self._prove("A")
+        if not problem or self._has_leaked or self._min_level == "A":
+            return "A", problem
+        obstacle = await self._run_blocking(self._sandbox.find_obstacle, self._workspace)
+        why = obstacle or await self._prove("B")
+        return "B", f"{why}; level A: {problem}" if why else ""
+
+    async def _prove(self, level: Level) -> str:
+        """What is wrong with that level; "" when it holds."""
+        if level == "A" and not self._sandbox.is_installed:
             return "bubblewrap is not installed: install the package bubblewrap"
         try:
-            leak = await prove_walls(self._sandbox, self._run_blocking)
+            leak = await prove_walls(self._sandbox, self._run_blocking, level)
         except SandboxFailure as failure:
             return failure.message
         if leak:
@@ -80,13 +103,16 @@ class Keeper:
             return f"the jail leaks: {leak} could be reached from inside"
         return ""
 
-    def _judge(self, problem: str) -> None:
+    def _judge(self, level: Level, problem: str) -> None:
+        is_news = (level, problem) != (self._level, self.problem)
+        self._sandbox.judge(level, problem)
+        self._level, self.problem = level, problem
         if self._has_leaked:
-            self._sandbox.closed_for = problem  # for skills and whatever else runs in there, too
-        if problem != self.problem:
-            self._put(SOURCE, () if problem else self._tools)
-            if problem:
-                log.critical("no program can be run", problem=problem)
-            else:
-                log.info("programs can be run", enforcement=self._sandbox.enforcement)
-        self.problem = problem
+            self._sandbox.kill_all()
+        if not is_news:
+            return
+        self._put(SOURCE, () if problem else self._tools_at(level))
+        if problem:
+            log.critical("no program can be run", problem=problem)
+        else:
+            log.info("programs can be run", enforcement=self._sandbox.enforcement)

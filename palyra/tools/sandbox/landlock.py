@@ -6,8 +6,10 @@ Source: landlock(7).
 """
 
 import ctypes
+import os
 import struct
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from palyra.tools.sandbox.launcher import Call
 
@@ -18,6 +20,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 TRUNCATE, IOCTL_DEVICE = 1 << 14, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
+OF_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE  # what a file alone can have
 DEVICE = READ | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
 # Everything but making devices and sockets.
 WRITE = (
@@ -31,8 +34,10 @@ _HANDLED = {
     1: (0x1FFF, 0, 0), 2: (0x3FFF, 0, 0), 3: (0x7FFF, 0, 0), 4: (0x7FFF, 3, 0),
     5: (0xFFFF, 3, 0), 6: (0xFFFF, 3, 3),
 }  # fmt: skip
+NOTHING: Mapping[str, int] = MappingProxyType({})
 SCOPED_ABI = 6  # from here on it stands between a program and foreign sockets and signals
 _OPEN_PATH = 0o12000000  # O_PATH | O_CLOEXEC
+_NO_LINKS = struct.pack("=QQQ", _OPEN_PATH, 0, 0x04)  # struct open_how, RESOLVE_NO_SYMLINKS
 _HERE = -100  # AT_FDCWD
 _PATH_BENEATH = 1
 _RULESET, _OPENED = 3, 4  # descriptors, with 0 to 2 in use and nothing else
@@ -43,10 +48,13 @@ def find_abi() -> int:
     return max(0, int(_LIBC.syscall(ctypes.c_long(_CREATE_RULESET), None, 0, _VERSION)))
 
 
-def restrict(abi: int, rights: Mapping[str, int], *, has_network: bool) -> Iterator[Call]:
+def restrict(
+    abi: int, rights: Mapping[str, int], *, has_network: bool, strict: Mapping[str, int] = NOTHING
+) -> Iterator[Call]:
     """The calls that leave exactly these rights: path to what may be done at and below it.
 
-    A path that is not there is passed over.  Needs no_new_privs, and descriptors 3 and up free.
+    A path that is not there is passed over; a `strict` one also when a link is on its way.  Needs
+    no_new_privs, and descriptors 3 and up free.
     """
     files, ports, scopes = _HANDLED[min(abi, max(_HANDLED))]
     ports = 0 if has_network else ports
@@ -54,9 +62,18 @@ def restrict(abi: int, rights: Mapping[str, int], *, has_network: bool) -> Itera
     attributes = struct.pack(f"={len(words)}Q", *words)
     yield Call("landlock_create_ruleset", (attributes, len(attributes), 0))
     for path, right in rights.items():
-        rule = struct.pack("=Qi", right & files, _OPENED)
-        yield Call("openat", (_HERE, path.encode() + b"\0", _OPEN_PATH, 0), skips=2)
-        yield Call("landlock_add_rule", (_RULESET, _PATH_BENEATH, rule, 0))
-        yield Call("close", (_OPENED,))
+        opened = Call("openat", (_HERE, os.fsencode(path) + b"\0", _OPEN_PATH, 0), skips=2)
+        yield from _grant(opened, right & files)
+    for path, right in strict.items():
+        name = os.fsencode(path) + b"\0"
+        opened = Call("openat2", (_HERE, name, _NO_LINKS, len(_NO_LINKS)), skips=2)
+        yield from _grant(opened, right & files)
     yield Call("landlock_restrict_self", (_RULESET, 0))
     yield Call("close", (_RULESET,))
+
+
+def _grant(opened: Call, right: int) -> Iterator[Call]:
+    yield opened
+    rule = struct.pack("=Qi", right, _OPENED)
+    yield Call("landlock_add_rule", (_RULESET, _PATH_BENEATH, rule, 0))
+    yield Call("close", (_OPENED,))

@@ -21,7 +21,7 @@ _BASE = 0x400000
 _HEADERS = 64 + 56  # of the file, and of its one segment
 
 NUMBERS: Mapping[str, tuple[int, int]] = {  # x86_64, aarch64
-    "write": (1, 64), "close": (3, 57), "openat": (257, 56), "prctl": (157, 167), "prlimit64": (302, 261),
+    "write": (1, 64), "close": (3, 57), "openat": (257, 56), "openat2": (437, 437), "prctl": (157, 167), "prlimit64": (302, 261),
     "seccomp": (317, 277), "close_range": (436, 436), "exit_group": (231, 94),
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446), "execve": (59, 221), "dup3": (292, 24),
@@ -29,6 +29,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {  # x86_64, aarch64
     # for the self-test
     "connect": (42, 203), "mount": (165, 40), "ptrace": (101, 117), "kill": (62, 129),
     "unshare": (272, 97), "keyctl": (250, 219), "bpf": (321, 280), "io_uring_setup": (425, 425),
+    "fchmodat": (268, 53), "utimensat": (280, 88), "setpgid": (109, 154), "inotify_init1": (294, 26),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ All functions block.
 import os
 import pathlib
 import stat
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -103,20 +103,25 @@ def _below(root: str, path: str, absent: Kind, held: Container[str]) -> Mask:
 
 def _present(root: str) -> Iterator[Mask]:
     """Configuration and secrets further down, nearest first."""
-    left, folders = MAX_LOOKED_AT, [""]
+    left, folders = MAX_LOOKED_AT, deque([""])
     while folders and left > 0:
-        folder = folders.pop(0)
-        for path, is_folder in _list(root, folder):
-            left -= 1
-            if is_private(path):
-                yield Mask(path, "no-folder" if is_folder else "no-file")
-            elif is_configuration(path):
-                yield Mask(path, "read-only")
+        entries = list_entries(root, folders.popleft())
+        left -= len(entries)
+        for path, is_folder in entries:
+            mask = _mask_of(path, is_folder=is_folder)
+            if mask is not None:
+                yield mask
             elif is_folder and path.rpartition("/")[2] not in _ALWAYS_ASIDE:
                 folders.append(path)
 
 
-def _list(root: str, folder: str) -> list[tuple[str, bool]]:
+def _mask_of(path: str, *, is_folder: bool) -> Mask | None:
+    if is_private(path):
+        return Mask(path, "no-folder" if is_folder else "no-file")
+    return Mask(path, "read-only") if is_configuration(path) else None
+
+
+def list_entries(root: str, folder: str) -> list[tuple[str, bool]]:
     """The entries that are files or folders; links lead elsewhere and are not followed."""
     with suppress(OSError), os.scandir(f"{root}/{folder}") as entries:
         return [

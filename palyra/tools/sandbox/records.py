@@ -23,6 +23,7 @@ import msgspec
 
 from palyra.tools.sandbox.control_groups import ControlGroups
 from palyra.tools.sandbox.masks import remove_placeholder
+from palyra.tools.sandbox.shared_host import remove_private_folder
 
 _DEATH_MS = 5_000
 _START_FIELD = 19  # of /proc/PID/stat after the name: when it was started, in clock ticks
@@ -42,6 +43,7 @@ class JailRecord(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[Process, ...]
     group: str = ""
     placeholders: tuple[str, ...] = ()
+    folder: str = ""  # private to the command, at level B
 
 
 class JailRecords:
@@ -53,7 +55,9 @@ class JailRecords:
         self._boot_id = _read_boot_id()
         self.name = f"palyra-jail-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
 
-    def write(self, pids: Sequence[int], group: str, placeholders: Sequence[str]) -> Path:
+    def write(
+        self, pids: Sequence[int], group: str, placeholders: Sequence[str], folder: str = ""
+    ) -> Path:
         """Write a jail down; the file to remove when it is gone."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         processes = [process for pid in pids if (process := find_process(pid)) is not None]
@@ -62,6 +66,7 @@ class JailRecords:
             processes=tuple(processes),
             group=group,
             placeholders=tuple(placeholders),
+            folder=folder,
         )
         path = self._folder / f"{pids[0]}.json"
         path.write_bytes(msgspec.json.encode(record))
@@ -84,6 +89,8 @@ class JailRecords:
                 self._groups.find(record.group).remove()
         for placeholder in record.placeholders:
             remove_placeholder(placeholder)
+        if record.folder:
+            remove_private_folder(record.folder)
         return killed
 
 

@@ -19,7 +19,7 @@ import trio
 from palyra.core.display import visible
 from palyra.errors import PalyraError
 from palyra.tools.sandbox.child import Child
-from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.command import Command, Level, SandboxFailure
 from palyra.tools.sandbox.jailer import Jailer, Traces
 
 START_S = 20.0  # for a jail to be built; milliseconds, except on a machine that is drowning
@@ -35,19 +35,30 @@ class Thread(Protocol):
 
 
 class Sandbox:
-    """Level A: bubblewrap.  One per daemon."""
+    """Level A: bubblewrap; level B: a reaper.  One per daemon."""
 
     def __init__(
-        self, thread: Thread, *, records: Path | None = None, bubblewrap: str | None = None
+        self,
+        thread: Thread,
+        *,
+        records: Path | None = None,
+        bubblewrap: str | None = None,
+        is_proved: bool = True,
     ) -> None:
         """`thread` is the parent of all jails: when it ends they are killed.
 
         It must be used for nothing else, because it may get a mount namespace of its own.
-        `records`: see `Jailer`; `bubblewrap`: its path, None: where systems have it.
+        `records`: see `Jailer`; `bubblewrap`: its path, None: where systems have it; `is_proved`:
+        whether commands may start at once, or wait until `judge` was called.
         """
         self._thread = thread
         self._jailer = Jailer(records, bubblewrap=bubblewrap)
         self.closed_for = ""  # why no command may be started; "": they may
+        self.level: Level = "A"  # at which they are
+        self._running: set[Child] = set()
+        self._judged = trio.Event()
+        if is_proved:
+            self._judged.set()
         self.on_failure: Callable[[], None] = lambda: None  # a jail could not be built
 
     @property
@@ -58,23 +69,44 @@ class Sandbox:
     @property
     def enforcement(self) -> str:
         """The walls that hold on this machine."""
-        return self._jailer.enforcement
+        return self._jailer.enforcement(self.level)
+
+    def find_obstacle(self, workspace: Path) -> str:
+        """Why there can be no level B with that workspace; "" when it can be tried.  Blocks."""
+        return self._jailer.find_obstacle(workspace)
 
     async def reap(self) -> int:
         """End what an earlier life of the daemon left; how many processes had to be killed."""
         return await self._thread.call(self._jailer.reap)
 
+    def judge(self, level: Level, problem: str) -> None:
+        """From now on commands start at that level, or not at all because of the problem."""
+        self.level, self.closed_for = level, problem
+        self._judged.set()
+
+    def kill_all(self) -> None:
+        """Kill whatever runs: the walls round it do not hold."""
+        for child in self._running:
+            child.kill()
+
     @asynccontextmanager
-    async def open(self, command: Command) -> AsyncGenerator[Child]:
+    async def open(self, command: Command, *, tried: Level | None = None) -> AsyncGenerator[Child]:
         """The running command; after the block nothing of it is alive.
 
-        Raises SandboxFailure when it could not be started.  Cancellation: it is killed, and this
-        waits until it is gone.
+        The first ones wait until the walls are judged; `tried` is the level of a command that
+        itself tries them.  Raises SandboxFailure when it could not be started.  Cancellation: it
+        is killed, and this waits until it is gone.
         """
-        if self.closed_for:
-            raise SandboxFailure(f"no program can be run: {self.closed_for}")
-        pid, pipes, traces = await self._thread.call(self._jailer.spawn, command)
-        child = Child(pid, pipes)
+        if tried is None:
+            await self._judged.wait()
+            if self.closed_for:
+                raise SandboxFailure(f"no program can be run: {self.closed_for}")
+        level = tried or self.level
+        spawn = self._jailer.spawn if level == "A" else self._jailer.spawn_shared
+        pid, pipes, traces = await self._thread.call(spawn, command)
+        child = Child(pid, pipes, is_group=level == "B")
+        child.enforcement = self._jailer.enforcement(level)
+        self._running.add(child)
         try:
             await self._prepare(child, command, traces)
             with await _attach(child, command):
@@ -84,6 +116,7 @@ class Sandbox:
                 try:
                     await child.end()  # noqa: ASYNC102 - what is killed ends
                 finally:
+                    self._running.discard(child)
                     await self._thread.call(self._jailer.clear, traces)  # noqa: ASYNC102 - a thread hop
                     child.restored = tuple(traces.restored)
 
@@ -101,7 +134,6 @@ class Sandbox:
             self._jailer.limit, child.pid, child.init_pid, command.limits, traces
         )
         child.group = traces.group
-        child.enforcement = self.enforcement
         child.begin()
 
 

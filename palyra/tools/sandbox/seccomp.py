@@ -83,6 +83,28 @@ OPENS: tuple[tuple[Numbers, int], ...] = (
     ({"open": (2, None)}, 1),
     ({"openat": (257, 56)}, 2),
 )
+# What reaches beyond the jail where no namespace stands in between (level B): others' processes,
+# messages and shared memory of the whole machine, and what Landlock does not look at, such as modes
+# and owners of files by name.  Without a session or group of its own nothing leaves the tree.
+SHARED: Numbers = {
+    "setsid": (112, 157), "setpgid": (109, 154),
+    "setpriority": (141, 140), "ioprio_set": (251, 30), "migrate_pages": (256, 238),
+    "move_pages": (279, 239), "process_mrelease": (448, 448),
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190),
+    "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186),
+    "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "chmod": (90, None), "fchmodat": (268, 53), "chown": (92, None), "lchown": (94, None),
+    "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "inotify_init": (253, None), "inotify_init1": (294, 26),
+}  # fmt: skip
+# There only for the caller itself: the first argument, a process, must be 0.
+OWN: Numbers = {
+    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+}  # fmt: skip
+TIMES: Numbers = {"utimensat": (280, 88)}  # of an open file: the second argument, a name, is null
 _MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE
 _SET_ID = 0o6000
 # CLONE_NEWTIME NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
@@ -91,6 +113,14 @@ _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM = 1
 _TYPE_FLAGS = 0o2004000  # SOCK_NONBLOCK, SOCK_CLOEXEC
 _PUSH_BACK_INPUT, _PASTE = 0x5412, 0x541C  # TIOCSTI, TIOCLINUX: typing on the terminal
+
+_VERDICTS = {
+    "refuse": _ERRNO | errno.EPERM,
+    "unknown": _ERRNO | errno.ENOSYS,
+    "family": _ERRNO | errno.EAFNOSUPPORT,
+    "kill": KILL_PROCESS,
+    "allow": ALLOW,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +139,20 @@ ARCHITECTURES = {
 }
 
 
-def build_filter(*, has_network: bool, machine: str | None = None) -> bytes:
-    """The filter for this machine.  Raises SandboxFailure for a processor it does not know."""
+def build_filter(
+    *, has_network: bool, is_shared: bool = False, machine: str | None = None
+) -> bytes:
+    """The filter for this machine; `is_shared`: no namespace stands between program and host.
+
+    Raises SandboxFailure for a processor it does not know.
+    """
     architecture = ARCHITECTURES.get(machine or platform.machine())
     if architecture is None:
         raise SandboxFailure("the system call filter knows x86_64 and aarch64 only")
-    return assemble(list(_lines(architecture, has_network=has_network)))
+    return assemble(list(_lines(architecture, has_network=has_network, is_shared=is_shared)))
 
 
-def _lines(here: Architecture, *, has_network: bool) -> Iterator[Line]:
+def _lines(here: Architecture, *, has_network: bool, is_shared: bool) -> Iterator[Line]:
     yield Load(ARCHITECTURE)
     yield JumpIf("==", here.audit, otherwise="kill")
     yield Load(NUMBER)
@@ -126,6 +161,8 @@ def _lines(here: Architecture, *, has_network: bool) -> Iterator[Line]:
     yield JumpIf(">", LAST_KNOWN, to="unknown")
     yield from _each(here, UNKNOWN, "unknown")
     yield from _each(here, REFUSED, "refuse")
+    if is_shared:
+        yield from _each_shared(here)
     yield from _each(here, CLONE, "clone")
     yield from _each(here, IOCTL, "ioctl")
     yield from _each(here, SOCKET, "socket")
@@ -137,20 +174,33 @@ def _lines(here: Architecture, *, has_network: bool) -> Iterator[Line]:
     for calls, index in OPENS:
         yield from _each(here, calls, f"open{index}")
     yield Return(ALLOW)
-    yield from _looked_at(has_network=has_network)
-    yield Place("refuse")
-    yield Return(_ERRNO | errno.EPERM)
-    yield Place("unknown")
-    yield Return(_ERRNO | errno.ENOSYS)
-    yield Place("family")
-    yield Return(_ERRNO | errno.EAFNOSUPPORT)
-    yield Place("kill")
-    yield Return(KILL_PROCESS)
-    yield Place("allow")
-    yield Return(ALLOW)
+    yield from _looked_at()
+    yield from _sockets(has_network=has_network)
+    yield from _of_itself()
+    for name, action in _VERDICTS.items():
+        yield Place(name)
+        yield Return(action)
 
 
-def _looked_at(*, has_network: bool) -> Iterator[Line]:
+def _each_shared(here: Architecture) -> Iterator[Line]:
+    yield from _each(here, SHARED, "refuse")
+    yield from _each(here, OWN, "own")
+    yield from _each(here, TIMES, "times")
+
+
+def _of_itself() -> Iterator[Line]:
+    """Calls that may only be about the caller, or a file that it has opened."""
+    yield Place("own")
+    yield Load(argument(0))
+    yield JumpIf("==", 0, to="allow", otherwise="refuse")
+    yield Place("times")
+    yield Load(argument(1))
+    yield JumpIf("==", 0, otherwise="refuse")
+    yield Load(argument(1) + 4)
+    yield JumpIf("==", 0, to="allow", otherwise="refuse")
+
+
+def _looked_at() -> Iterator[Line]:
     """Calls that depend on their arguments; each part ends in a verdict."""
     yield Place("clone")
     yield Load(argument(0))
@@ -159,6 +209,17 @@ def _looked_at(*, has_network: bool) -> Iterator[Line]:
     yield Load(argument(1))
     yield JumpIf("==", _PUSH_BACK_INPUT, to="refuse")
     yield JumpIf("==", _PASTE, to="refuse", otherwise="allow")
+    for _, index in OPENS:
+        yield Place(f"open{index}")
+        yield Load(argument(index))
+        yield JumpIf("&", _MAKES_FILE, otherwise="allow")
+        yield from _without_set_id(index + 1)
+    for _, index in MODES:
+        yield Place(f"mode{index}")
+        yield from _without_set_id(index)
+
+
+def _sockets(*, has_network: bool) -> Iterator[Line]:
     yield Place("socket")
     yield Load(argument(0))
     if has_network:
@@ -172,14 +233,6 @@ def _looked_at(*, has_network: bool) -> Iterator[Line]:
     yield Load(argument(0))
     yield JumpIf("==", _UNIX, otherwise="family")
     yield from _only_streams(1)  # a pair of datagram sockets can be pointed at a third
-    for _, index in OPENS:
-        yield Place(f"open{index}")
-        yield Load(argument(index))
-        yield JumpIf("&", _MAKES_FILE, otherwise="allow")
-        yield from _without_set_id(index + 1)
-    for _, index in MODES:
-        yield Place(f"mode{index}")
-        yield from _without_set_id(index)
 
 
 def _without_set_id(index: int) -> Iterator[Line]:

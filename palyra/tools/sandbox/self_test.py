@@ -20,7 +20,8 @@ from pathlib import Path
 import trio
 
 from palyra.core.ports import RunBlocking
-from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.command import Command, Level, SandboxFailure
+from palyra.tools.sandbox.jailer import JAIL_UID
 from palyra.tools.sandbox.launcher import Call, build_launcher
 from palyra.tools.sandbox.sandbox import Sandbox
 
@@ -48,7 +49,7 @@ class Bait:
     abstract_name: bytes
 
 
-def probes(bait: Bait) -> Mapping[str, tuple[Call, ...]]:
+def probes(bait: Bait, level: Level = "A") -> Mapping[str, tuple[Call, ...]]:
     """What is tried, by name; it was reached when all of its calls succeed."""
     in_workspace = str(bait.folder / "listener").encode()
     pid = os.getpid()
@@ -71,7 +72,20 @@ def probes(bait: Bait) -> Mapping[str, tuple[Call, ...]]:
     if pid > _HIGH_PID:
         tried["the daemon's process"] = (Call("kill", (pid, 0)),)
         tried["the daemon's memory"] = (Call("ptrace", (_SEIZE, pid, 0, 0)),)
-    return tried
+    return tried if level == "A" else {**tried, **_shared_probes(bait, pid)}
+
+
+def _shared_probes(bait: Bait, pid: int) -> Mapping[str, tuple[Call, ...]]:
+    """What only the filter keeps where no namespace does."""
+    canary = str(bait.canary).encode() + b"\0"
+    return {
+        "the mode of a file outside": (Call("fchmodat", (_HERE, canary, 0o600)),),
+        "the times of a file outside": (Call("utimensat", (_HERE, canary, 0, 0)),),
+        "a process group of its own": (Call("setpgid", (0, 0)),),
+        "news of files outside": (Call("inotify_init1", (0,)),),
+        "the limits of the daemon": (Call("prlimit64", (pid, 0, 0, 0)),),
+        "a new file at the top": (_open(f"{bait.folder}/new", _CREATE),),
+    }
 
 
 def build_probe(tried: Mapping[str, tuple[Call, ...]], machine: str) -> bytes:
@@ -93,22 +107,26 @@ def name_leak(tried: Mapping[str, tuple[Call, ...]], exit_code: int | None) -> s
     return "" if exit_code is None else names.get(exit_code, "")
 
 
-async def prove_walls(sandbox: Sandbox, run_blocking: RunBlocking) -> str:
-    """What could be reached out of the jail; "" when nothing could.
+async def prove_walls(sandbox: Sandbox, run_blocking: RunBlocking, level: Level = "A") -> str:
+    """What could be reached out of a jail of that level; "" when nothing could.
 
     Raises SandboxFailure when that cannot be told.  Cancellation: the jail is gone.
     """
     with ExitStack() as stack:
         bait = await run_blocking(stack.enter_context, lay_bait())
-        tried = probes(bait)
-        command = Command(
-            argv=(_PROGRAM, "/bin/true"),
-            workspace=bait.folder,
-            is_writable=True,
-            files={_PROGRAM: build_probe(tried, platform.machine())},
-        )
+        tried = probes(bait, level)
+        program = build_probe(tried, platform.machine())
+        if level == "A":
+            command = Command(
+                argv=(_PROGRAM, "/bin/true"),
+                workspace=bait.folder,
+                is_writable=True,
+                files={_PROGRAM: program},
+            )
+        else:
+            command = await run_blocking(_shared_command, bait, program)
         with trio.move_on_after(TEST_S) as scope:
-            async with sandbox.open(command) as child:
+            async with sandbox.open(command, tried=level) as child:
                 ending = await child.wait()
         if scope.cancelled_caught:
             raise SandboxFailure(f"the self-test did not end within {TEST_S:g} s")
@@ -117,6 +135,29 @@ async def prove_walls(sandbox: Sandbox, run_blocking: RunBlocking) -> str:
             how = ending.signal or f"exit code {ending.exit_code}"
             raise SandboxFailure(f"the self-test ended with {how}")
         return leak
+
+
+def _shared_command(bait: Bait, program: bytes) -> Command:
+    """The test at level B: the program lies in the workspace, and whose that is, is run as.
+
+    A daemon that is root needs somebody to give both to; the canary, too, so that only the walls
+    keep it.
+    """
+    folder = bait.folder / "part"
+    folder.mkdir()
+    probe = folder / "probe"
+    probe.write_bytes(program)
+    probe.chmod(0o755)
+    if os.geteuid() == 0:
+        for path in (bait.folder, folder, probe, bait.canary):
+            os.chown(path, JAIL_UID, JAIL_UID)
+    return Command(
+        argv=(str(probe), "/bin/true"),
+        cwd=str(bait.folder),
+        workspace=bait.folder,
+        is_writable=True,
+        least="B",
+    )
 
 
 @contextmanager

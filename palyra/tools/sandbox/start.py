@@ -4,11 +4,15 @@ Nothing of the daemon gets in: descriptors are made close-on-exec and handed ove
 environment is empty, standard input is empty unless asked for.
 """
 
+import json
 import os
 import socket
-import subprocess  # noqa: S404 - bubblewrap alone is started
-from collections.abc import Iterable
+import subprocess  # noqa: S404 - bubblewrap and the reaper are started, nothing else
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from palyra.tools.sandbox.bubblewrap import (
     LAUNCHER,
@@ -21,19 +25,22 @@ from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.inside import GIT_IGNORE, build_inside
 from palyra.tools.sandbox.masks import Mask, ignored_by_git
 from palyra.tools.sandbox.seccomp import build_filter
+from palyra.tools.sandbox.shared_host import Identity, environment_at
+
+REAPER = Path(__file__).with_name("reaper.py")
 
 
 @dataclass(slots=True)
 class Pipes:
     """The daemon's ends."""
 
-    process: int  # a pidfd of bubblewrap's process
-    info: int  # bubblewrap says who the jail's first process is
+    process: int  # a pidfd of bubblewrap's process, or the reaper's
+    info: int  # it says who the jail's first process is
     gate: int  # the command begins when something is written
     stdin: int | None
     stdout: int
     stderr: int | None
-    alive: int  # closed, it tells the jail that the daemon is not there any more
+    alive: int | None  # closed, it tells the jail that the daemon is not there any more
     egress: int | None  # a socket; the jail's listening socket arrives here
 
 
@@ -55,15 +62,7 @@ def spawn(start: Start) -> tuple[int, Pipes]:
 
     Its end is the caller's to collect.  Raises SandboxFailure.
     """
-    ends = _Ends()
-    try:
-        pid, pipes = _spawn(start, ends)
-    except (OSError, ValueError) as error:
-        _close(ends.ours)
-        raise SandboxFailure(f"{start.command.argv[0]} cannot be started: {error}") from None
-    finally:
-        _close(ends.theirs)
-    return pid, pipes
+    return _guarded(start.command, partial(_spawn, start))
 
 
 class _Ends:
@@ -103,6 +102,18 @@ class _Ends:
         return theirs, ours
 
 
+def _guarded(command: Command, make: Callable[[_Ends], tuple[int, Pipes]]) -> tuple[int, Pipes]:
+    """What is made with descriptors of which none stays open that should not."""
+    ends = _Ends()
+    try:
+        return make(ends)
+    except (OSError, ValueError) as error:
+        _close(ends.ours)
+        raise SandboxFailure(f"{command.argv[0]} cannot be started: {error}") from None
+    finally:
+        _close(ends.theirs)
+
+
 def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
     command = start.command
     info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
@@ -121,14 +132,55 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
     words = render_options(command, start.sources, start.masks, fds)
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
     pid, process = _popen(
-        start,
+        start.bubblewrap,
         [start.name, "--args", str(options), "--", LAUNCHER, *command.argv],
         (stdin[0], stdout[0], stderr[0]),
         ends.theirs,
+        uid=start.uid,
     )
     return pid, Pipes(
         process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], egress[1]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStart:
+    """What a reaper starts, and as whom; see `shared_host`."""
+
+    command: Command
+    identity: Identity
+    folder: str  # the command's own
+    launcher: bytes
+
+
+def spawn_reaper(start: SharedStart) -> tuple[int, Pipes]:
+    """The process id of a reaper that waits at its gate, and the daemon's ends of the pipes.
+
+    Its end is the caller's to collect.  Raises SandboxFailure.
+    """
+    return _guarded(start.command, partial(_spawn_reaper, start))
+
+
+def _spawn_reaper(start: SharedStart, ends: _Ends) -> tuple[int, Pipes]:
+    command = start.command
+    info, gate, stdout = ends.outward(), ends.inward(), ends.outward()
+    stdin = ends.inward() if command.takes_input else (None, None)
+    stderr = (None, None) if command.merges_errors else ends.outward()
+    specification = {
+        "argv": ["launch", *command.argv],
+        "cwd": command.cwd,
+        "environment": dict(environment_at(command, start.folder)),
+        "launcher": ends.sealed(start.launcher),
+        "info": info[0],
+        "gate": gate[0],
+        "uid": start.identity.uid,
+        "gid": start.identity.gid,
+    }
+    python = str(Path(sys.executable).resolve())
+    words = ends.sealed(json.dumps(specification).encode())
+    argv = [python, "-I", "-S", "-B", str(REAPER), str(words)]
+    pid, process = _popen(python, argv, (stdin[0], stdout[0], stderr[0]), ends.theirs)
+    return pid, Pipes(process, info[1], gate[1], stdin[1], stdout[1], stderr[1], None, None)
 
 
 def _files(start: Start) -> dict[str, bytes]:
@@ -138,16 +190,18 @@ def _files(start: Start) -> dict[str, bytes]:
 
 
 def _popen(
-    start: Start,
+    program: str,
     argv: list[str],
     streams: tuple[int | None, int, int | None],
     handed_over: Iterable[int],
+    *,
+    uid: int | None = None,
 ) -> tuple[int, int]:
     """Its number, and a descriptor of it.  Raises OSError."""
     stdin, stdout, stderr = streams
     process = subprocess.Popen(  # noqa: S603 - a list, no shell, walls round it
         argv,
-        executable=start.bubblewrap,
+        executable=program,
         stdin=subprocess.DEVNULL if stdin is None else stdin,
         stdout=stdout,
         stderr=subprocess.STDOUT if stderr is None else stderr,
@@ -156,9 +210,9 @@ def _popen(
         pass_fds=[fd for fd in handed_over if fd not in streams],
         start_new_session=True,  # a terminal's Ctrl-C is for the daemon
         umask=0o022,
-        user=start.uid,  # by the child itself, before it becomes bubblewrap
-        group=start.uid,
-        extra_groups=None if start.uid is None else [],
+        user=uid,  # by the child itself, before it becomes bubblewrap
+        group=uid,
+        extra_groups=None if uid is None else [],
     )
     try:
         descriptor = os.pidfd_open(process.pid)

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import resource
 import socket
 import struct
 import sys
@@ -259,6 +260,71 @@ def add_agent_instructions() -> None:
 @attempt
 def change_agent_instructions_below() -> None:
     write(WHERE["workspace"] + "/part/CLAUDE.md")
+
+
+# --- what only level B has to hold by other means than namespaces
+
+
+@attempt
+def change_mode_outside() -> None:
+    pathlib.Path(WHERE["own"]).chmod(0o644)
+
+
+@attempt
+def change_times_outside() -> None:
+    os.utime(WHERE["own"])
+
+
+@attempt
+def read_own_file_outside() -> None:
+    read(WHERE["own"])
+
+
+@attempt
+def write_own_file_outside() -> None:
+    write(WHERE["own"])
+
+
+@attempt
+def list_folder_outside() -> None:
+    list(Path(WHERE["own"]).parent.iterdir())
+
+
+@attempt
+def make_file_in_temporary_folder() -> None:
+    write(WHERE["beside"])
+
+
+@attempt
+def link_file_outside_into_the_workspace() -> None:
+    os.link(WHERE["own"], WHERE["workspace"] + "/part/linked")
+
+
+@attempt
+def lower_limits_of_process() -> None:
+    resource.prlimit(WHERE["victim"], resource.RLIMIT_CORE, (0, 0))
+
+
+@attempt
+def bind_process_to_processor() -> None:
+    os.sched_setaffinity(WHERE["victim"], os.sched_getaffinity(0))
+
+
+@attempt
+def slow_process_down() -> None:
+    os.setpriority(os.PRIO_PROCESS, WHERE["victim"], 19)
+
+
+@attempt
+def leave_the_process_group() -> None:
+    in_child(os.setsid)
+
+
+@attempt
+def share_memory_with_the_machine() -> None:
+    key = ctypes.c_int(LIBC.shmget(0, 4096, 0o1600)).value
+    assert key >= 0
+    call("shmctl", key, 0, None)  # IPC_RMID
 
 
 results = {}

@@ -1,21 +1,24 @@
 """The keeper: programs can be run exactly while the walls are proved."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.actors.blocking import run_sync
 from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.tools.catalog import InlineTool, Tool
 from palyra.tools.sandbox import jailer
 from palyra.tools.sandbox import keeper as keeping
-from palyra.tools.sandbox.command import SandboxFailure
+from palyra.tools.sandbox.child import Child
+from palyra.tools.sandbox.command import Level, SandboxFailure
 from palyra.tools.sandbox.keeper import PROVE_S, RETRY_S, Keeper
 from palyra.tools.sandbox.sandbox import Sandbox
 
 PROOF_S = 0.5
+T = TypeVar("T")
 
 
 class Proofs:
@@ -24,8 +27,10 @@ class Proofs:
     def __init__(self, *found: str | SandboxFailure) -> None:
         self._found: Iterator[str | SandboxFailure] = iter(found)
         self.times_s: list[float] = []
+        self.levels = ""
 
-    async def __call__(self, *_: object) -> str:
+    async def __call__(self, _sandbox: object, _run_blocking: object, level: str) -> str:
+        self.levels += level
         self.times_s.append(trio.current_time())
         await trio.sleep(PROOF_S)
         found = next(self._found, "")
@@ -39,6 +44,11 @@ class Inline:
 
     async def call(self, fn: object, *args: object) -> object:
         return fn(*args)  # type: ignore[operator]
+
+
+async def inline(fn: Callable[..., T], *args: object) -> T:  # noqa: RUF029 - as threads are called
+    """A thread that is none, for what blocks; virtual time would run away from a real one."""
+    return fn(*args)
 
 
 SPEC = ToolSpec(
@@ -58,13 +68,26 @@ def run(_call: ToolCall) -> ToolOutput:
 class Kept:
     """A keeper, and what it has put into the toolbox."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *found: str | SandboxFailure) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *found: str | SandboxFailure,
+        min_level: Level = "A",
+    ) -> None:
         self.proofs = Proofs(*found)
         monkeypatch.setattr(keeping, "prove_walls", self.proofs)
-        self.sandbox = Sandbox(Inline(), bubblewrap="/usr/bin/bwrap")  # type: ignore[arg-type]
+        self.sandbox = Sandbox(Inline(), bubblewrap="/usr/bin/bwrap", is_proved=False)  # type: ignore[arg-type]
+        monkeypatch.setattr(self.sandbox, "find_obstacle", lambda _: "")
         self.tools: Sequence[Tool] = ()
         tools = [InlineTool(SPEC, run)]
-        self.keeper = Keeper(self.sandbox, run_sync, self.put, tools)
+        self.keeper = Keeper(
+            self.sandbox,
+            inline,
+            self.put,
+            lambda _: tools,
+            workspace=Path("/srv"),
+            min_level=min_level,
+        )
 
     def put(self, source: str, tools: Sequence[Tool]) -> None:
         assert source == "process"
@@ -140,3 +163,80 @@ async def test_without_bubblewrap_nothing_runs(
     kept.sandbox._jailer._bubblewrap = "/usr/bin/bwrap"  # it was installed meanwhile
     await trio.sleep(RETRY_S + 1)
     assert 1 == len(kept.tools)
+
+
+async def test_level_b_only_where_it_is_asked_for(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without level A there are no programs; with min_level B that level is proved, and runs them."""
+    strict = Kept(monkeypatch, SandboxFailure("no namespaces"))
+    await nursery.start(strict.keeper.serve)
+    await trio.sleep(3 * PROOF_S)
+    assert ("A", (), "no namespaces") == (strict.proofs.levels, strict.tools, strict.keeper.problem)
+    kept = Kept(monkeypatch, SandboxFailure("no namespaces"), "", "", min_level="B")
+    await nursery.start(kept.keeper.serve)
+    await trio.sleep(3 * PROOF_S)
+    assert ("AB", 1, "B") == (kept.proofs.levels, len(kept.tools), kept.sandbox.level)
+    assert kept.sandbox.enforcement.startswith("B:")
+    kept.sandbox.on_failure()
+    await trio.sleep(3 * PROOF_S)
+    assert ("ABA", 1, "A") == (kept.proofs.levels, len(kept.tools), kept.sandbox.level)
+
+
+async def test_what_level_b_cannot_prove_runs_nothing(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither level: no tools, and both reasons; a leak of either is the end of both."""
+    kept = Kept(monkeypatch, *(SandboxFailure(each) for each in ("no a", "no b")), min_level="B")
+    await nursery.start(kept.keeper.serve)
+    await trio.sleep(3 * PROOF_S)
+    assert ((), "no b; level A: no a") == (kept.tools, kept.keeper.problem)
+    with pytest.raises(SandboxFailure, match="no b"):
+        async with kept.sandbox.open(None):  # type: ignore[arg-type]
+            pass
+
+
+@pytest.mark.parametrize(
+    "found", [("a keyring",), (SandboxFailure("no a"), "a keyring")], ids=["A", "B"]
+)
+async def test_a_leak_of_either_level_is_the_end_of_both(
+    found: tuple[str | SandboxFailure, ...],
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No other level is tried after it."""
+    kept = Kept(monkeypatch, *found, min_level="B")
+    await nursery.start(kept.keeper.serve)
+    await trio.sleep(2 * PROVE_S)
+    assert ((), "AB"[: len(found)]) == (kept.tools, kept.proofs.levels)
+
+
+async def test_nothing_starts_before_the_first_proof(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that comes earlier waits for it; here for its refusal."""
+    kept = Kept(monkeypatch, SandboxFailure("no namespaces"))
+    await nursery.start(kept.keeper.serve)
+    with pytest.raises(SandboxFailure, match="no namespaces"):
+        async with kept.sandbox.open(None):  # type: ignore[arg-type]
+            pass
+    assert PROOF_S == trio.current_time()
+
+
+async def test_a_leak_kills_what_runs(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that were started behind walls that do not hold are killed at once."""
+    kept = Kept(monkeypatch, "", "a keyring")
+    await nursery.start(kept.keeper.serve)
+    await trio.sleep(2 * PROOF_S)
+    killed = trio.Event()
+    child = object.__new__(Child)
+    child.kill = killed.set  # type: ignore[method-assign]
+    kept.sandbox._running.add(child)
+    kept.sandbox.on_failure()
+    await trio.sleep(PROOF_S / 2)
+    assert not killed.is_set()
+    await trio.sleep(PROOF_S)
+    assert killed.is_set()

@@ -16,9 +16,12 @@ from palyra.tools.sandbox.seccomp import (
     MODES,
     NETWORK,
     OPENS,
+    OWN,
     REFUSED,
+    SHARED,
     SOCKET,
     SOCKETPAIR,
+    TIMES,
     UNKNOWN,
     Architecture,
     build_filter,
@@ -31,10 +34,15 @@ MACHINES = sorted(ARCHITECTURES)
 
 
 def judge(
-    machine: str, number: int, *arguments: int, network: bool = False, audit: int | None = None
+    machine: str,
+    number: int,
+    *arguments: int,
+    network: bool = False,
+    shared: bool = False,
+    audit: int | None = None,
 ) -> int:
     """What the filter says to one call."""
-    program = build_filter(has_network=network, machine=machine)
+    program = build_filter(has_network=network, is_shared=shared, machine=machine)
     here = ARCHITECTURES[machine]
     values = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("=iIQ6Q", number, here.audit if audit is None else audit, 0, *values)
@@ -134,6 +142,30 @@ def test_no_file_runs_as_its_owner(machine: str) -> None:
             assert EPERM == judge(machine, number, *before, 0o101, 0o4755)
             assert EPERM == judge(machine, number, *before, 0o20200001, 0o4755)
             assert ALLOW == judge(machine, number, *before, 0, 0o4755)  # makes nothing
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_without_namespaces_more_is_refused(machine: str) -> None:
+    """What reaches others on the host is refused; the same about the caller itself is not."""
+    here = ARCHITECTURES[machine]
+    for number in numbers(SHARED, here):
+        assert (ALLOW, EPERM) == (judge(machine, number), judge(machine, number, shared=True))
+    for number in numbers(OWN, here):
+        assert ALLOW == judge(machine, number, 0, shared=True)
+        assert EPERM == judge(machine, number, 1, shared=True)
+        assert ALLOW == judge(machine, number, 1)
+    for number in numbers(TIMES, here):
+        assert ALLOW == judge(machine, number, 3, 0, shared=True)
+        for name in (1, 1 << 32):
+            assert EPERM == judge(machine, number, 3, name, shared=True)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_without_namespaces_nothing_is_allowed_that_was_not(machine: str) -> None:
+    """The longer filter is the shorter one and more."""
+    for number in range(LAST_KNOWN + 5):
+        if judge(machine, number) != ALLOW:
+            assert ALLOW != judge(machine, number, shared=True), number
 
 
 def test_an_unknown_processor_has_no_filter() -> None:

@@ -25,11 +25,17 @@ NUMBERS = (
     {"keyctl": 250, "bpf": 321} if os.uname().machine == "x86_64" else {"keyctl": 219, "bpf": 280}
 )
 FOREIGN_UID = 12_345
-ATTEMPTS = [
+# At level A these have nothing to reach: there are namespaces, and temporary files of one's own.
+OF_LEVEL_B = {
+    "leave_the_process_group", "share_memory_with_the_machine", "make_file_in_temporary_folder",
+    "write_own_file_outside", "list_folder_outside", "link_file_outside_into_the_workspace",
+}  # fmt: skip
+EVERY_ATTEMPT = [
     line.split()[1].partition("(")[0]
     for at, line in enumerate(PROGRAM.splitlines())
     if at and PROGRAM.splitlines()[at - 1] == "@attempt"
 ]
+ATTEMPTS = [name for name in EVERY_ATTEMPT if name not in OF_LEVEL_B]
 # Only root, in a mount namespace of its own, can show that these would work.
 NEED_ROOT = {
     "read_shadow", "read_file_of_another_user", "remount_root", "mount_tmpfs", "load_bpf",
@@ -41,9 +47,9 @@ NEED_ROOT = {
 def results(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, dict[str, str]]]:
     """What came of every attempt: in a jail, and outside."""
     with ExitStack() as stack:
-        where = _lay_out(tmp_path_factory.mktemp("walls"), stack)
+        where = lay_out(tmp_path_factory.mktemp("walls"), stack)
         jailed = trio.run(_try_inside, where)
-        yield {"jail": jailed, "plain": _try_outside(where)}
+        yield {"jail": jailed, "plain": try_outside(where)}
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
@@ -122,14 +128,19 @@ async def _write_new(tmp_path: Path) -> None:
         await run_json(sandbox, command)
 
 
-def _lay_out(root: Path, stack: ExitStack) -> dict[str, Any]:
-    """Everything there is to reach; the sockets listen, the victim lives."""
+def lay_out(root: Path, stack: ExitStack, uid: int | None = None) -> dict[str, Any]:
+    """Everything there is to reach; the sockets listen, the victim lives.
+
+    `uid`: whom the victim belongs to.
+    """
     root.chmod(0o755)
     workspace = root / "ws"
     for folder in ("ws/.git/hooks", "ws/part", "data", "home/.ssh"):
         (root / folder).mkdir(parents=True)
     for name in ("ws/.git/config", "ws/part/CLAUDE.md", "ws/.env", "data/journal", "home/.ssh/id"):
         (root / name).write_text("secret", "utf-8")
+    own = root / "own"
+    own.write_text("secret", "utf-8")
     foreign = root / "foreign"
     foreign.write_text("secret", "utf-8")
     if os.geteuid() == 0:
@@ -148,13 +159,16 @@ def _lay_out(root: Path, stack: ExitStack) -> dict[str, Any]:
             listener.listen()
     descriptor = fcntl.fcntl(0, fcntl.F_DUPFD, 60)  # a number that a jail could have, too
     stack.callback(os.close, descriptor)
-    victim = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env={"VICTIM_SECRET": "1"})
+    victim = subprocess.Popen(
+        ["/bin/cat"], stdin=subprocess.PIPE, env={"VICTIM_SECRET": "1"}, user=uid
+    )
     stack.callback(victim.wait)
     stack.callback(victim.kill)
     assert victim.stdin is not None
     stack.callback(victim.stdin.close)
     return {
         "workspace": str(workspace), "data": str(root / "data/journal"),
+        "own": str(own), "beside": str(root / "beside"),
         "ssh": str(root / "home/.ssh/id"), "foreign": str(foreign),
         "port": loopback.getsockname()[1], "abstract": abstract, "victim": victim.pid,
         "descriptor": descriptor, "numbers": NUMBERS,
@@ -174,7 +188,7 @@ async def _try_inside(where: dict[str, Any]) -> dict[str, str]:
         del os.environ["PALYRA_TEST_SECRET"]
 
 
-def _try_outside(where: dict[str, Any]) -> dict[str, str]:
+def try_outside(where: dict[str, Any]) -> dict[str, str]:
     """The control: a plain child, in a mount namespace of its own where that is possible."""
     apart = ["unshare", "--mount"] if os.geteuid() == 0 else []
     done = subprocess.run(

@@ -1,0 +1,171 @@
+"""Level B: what surrounds a command where there are no namespaces.
+
+The command sees the host's own file system; Landlock leaves it the system's programs, a private
+folder for HOME and temporary files, and of its workspace every entry that is neither configuration
+nor a place for secrets.  Landlock cannot take back what it gave a folder, so nothing is given to a
+folder that holds such a thing, the top of the workspace among them: nothing new can be made there.
+
+What cannot be had here is refused, never left out: a network, files laid over others, folders at
+other places.  All functions block.
+"""
+
+import os
+import resource
+import subprocess  # noqa: S404 - /bin/rm, on a folder of our own
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from palyra.tools.sandbox.bubblewrap import environment_of
+from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.landlock import DEVICE, OF_FILE, READ, READ_DIR, SCOPED_ABI, WRITE
+from palyra.tools.sandbox.masks import MAX_LOOKED_AT, Mask, find_masks, list_entries
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
+           "/etc/alternatives")  # fmt: skip
+_SYSTEM_FILES = (
+    "/etc/ld.so.cache", "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems",
+    "/proc/version", "/proc/uptime", "/proc/loadavg",
+)  # fmt: skip
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_HOME, _TEMPORARY = "home", "temporary"
+_THREADS_FIELD = 17  # of /proc/PID/stat after the name
+
+
+class Identity(NamedTuple):
+    """Who a command is run as; None: who the daemon is."""
+
+    uid: int | None
+    gid: int | None
+
+
+def find_obstacle(abi: int, workspace: Path) -> str:
+    """Why there can be no level B here; "" when it can be tried."""
+    if abi < SCOPED_ABI:
+        has = f"version {abi}" if abi else "none"
+        return f"level B needs Landlock of version {SCOPED_ABI} (Linux 6.12); this kernel has {has}"
+    if os.geteuid() == 0 and workspace.stat().st_uid == 0:
+        return (
+            "level B runs programs of a daemon that is root as the owner of the workspace, and root "
+            f"owns {workspace}: give it to another user, or run the daemon as one"
+        )
+    return ""
+
+
+def find_identity(command: Command) -> Identity:
+    """The workspace's owner, for a daemon that is root.  Raises SandboxFailure for root itself."""
+    if os.geteuid() != 0:
+        return Identity(None, None)
+    owner = None if command.workspace is None else command.workspace.stat()
+    if owner is None or owner.st_uid == 0:
+        raise SandboxFailure("level B runs nothing as root: the workspace needs another owner")
+    return Identity(owner.st_uid, owner.st_gid)
+
+
+def check_command(command: Command) -> None:
+    """Raise SandboxFailure for what level B cannot give."""
+    if command.least != "B":
+        raise SandboxFailure("this is run at level A only, and the sandbox is at level B")
+    if command.network is not None:
+        raise SandboxFailure("at level B no program has a network")
+    for bind in command.binds:
+        if bind.place != str(bind.source):
+            raise SandboxFailure(f"at level B {bind.source} cannot be shown at another place")
+    for path, content in command.files.items():
+        with suppress(OSError):
+            if Path(path).read_bytes() == content:
+                continue
+        raise SandboxFailure(f"{path} is not what it was: propose the call again")
+
+
+# --- the private folder --------------------------------------------------------------------------
+
+
+def make_private_folder(identity: Identity) -> str:
+    """A folder of the command alone, with one for HOME and one for TMPDIR in it.  Raises OSError."""
+    folder = tempfile.mkdtemp(prefix="palyra-b-")
+    for path in (folder, f"{folder}/{_HOME}", f"{folder}/{_TEMPORARY}"):
+        Path(path).mkdir(mode=0o700, exist_ok=True)
+        if identity.uid is not None and identity.gid is not None:
+            os.chown(path, identity.uid, identity.gid)
+    return folder
+
+
+def remove_private_folder(folder: str) -> None:
+    """Remove it, whatever the command has made of it: no depth is too deep, no mode too strict."""
+    for words in (["/bin/rm", "-rf"], ["/bin/chmod", "-R", "u+rwX"], ["/bin/rm", "-rf"]):
+        if not os.path.lexists(folder):
+            return
+        subprocess.run([*words, "--", folder], check=False, capture_output=True)  # noqa: S603 - our own words
+
+
+def environment_at(command: Command, folder: str) -> Mapping[str, str]:
+    """Every variable the program finds."""
+    private = {"HOME": f"{folder}/{_HOME}", "TMPDIR": f"{folder}/{_TEMPORARY}"}
+    return {**environment_of(command), **private}
+
+
+# --- rights --------------------------------------------------------------------------------------
+
+
+def system_rights(command: Command, folder: str) -> dict[str, int]:
+    """What may be done outside of the workspace."""
+    rights = dict.fromkeys(_SYSTEM, READ) | dict.fromkeys(_SYSTEM_FILES, READ & OF_FILE)
+    rights |= dict.fromkeys(_DEVICES, DEVICE & OF_FILE)
+    rights |= {
+        bind.place: READ if bind.source.is_dir() else READ & OF_FILE for bind in command.binds
+    }
+    return rights | {folder: WRITE}
+
+
+def workspace_rights(command: Command) -> dict[str, int]:
+    """What may be done with each entry of the workspace; with what is not listed, nothing."""
+    if command.workspace is None:
+        return {}
+    root = str(command.workspace)
+    most = WRITE if command.is_writable else READ
+    return {root: READ_DIR, **dict(_entries(root, find_masks(root), most))}
+
+
+def _entries(root: str, masks: Iterable[Mask], most: int) -> Iterator[tuple[str, int]]:
+    held = {mask.path: mask.kind for mask in masks if not mask.is_missing}
+    above = {parent for path in held for parent in _parents(path)}
+    left, folders = MAX_LOOKED_AT, [""]
+    while folders and left > 0:
+        for path, is_folder in list_entries(root, folders.pop()):
+            left -= 1
+            if path in above and path not in held:
+                folders.append(path)
+                continue
+            if held.get(path) in {"no-file", "no-folder"}:
+                continue
+            right = READ if path in held else most
+            yield f"{root}/{path}", right if is_folder else right & OF_FILE
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+def count_threads(uid: int) -> int:
+    """How many threads a user has on this machine: the limit counts these, too."""
+    found = 0
+    for entry in os.scandir("/proc"):
+        with suppress(OSError, ValueError, IndexError):
+            if entry.name.isdecimal() and entry.stat().st_uid == uid:
+                text = Path(f"/proc/{entry.name}/stat").read_text("utf-8", "replace")
+                found += int(text.rpartition(")")[2].split()[_THREADS_FIELD])
+    return found
+
+
+def process_limit(processes: int, uid: int) -> int:
+    """The limit that leaves a user so many more, within the one that is set already."""
+    wanted = count_threads(uid) + processes
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
