@@ -2,21 +2,19 @@
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
 
+from tests.forked import ForkedProcess, Setting, run_forked
 from tests.net.fake_daemon import TOKEN
 
-PROGRAM = [sys.executable, "-c", "from palyra.cli.main import cli; cli(prog_name='palyra')"]
 WITHIN_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What a command left behind."""
 
     code: int
@@ -44,27 +42,16 @@ async def palyra(
 ) -> Result:
     """Run `palyra` with these arguments to its end."""
     with trio.fail_after(WITHIN_S):
-        ended = await trio.run_process(
-            [*PROGRAM, *arguments],
-            stdin=stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            env=environment(home or Path("/nonexistent"), url),
-        )
-    return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+        kept = environment(home or Path("/nonexistent"), url)
+        code, out, err = await run_forked(arguments, kept, stdin)
+    return Result(code, out.decode(), err.decode())
 
 
-async def start_palyra(*arguments: str, url: str, terminal: int) -> trio.Process:
+def start_palyra(
+    *arguments: str, terminal: int, home: Path | None = None, url: str | None = None
+) -> ForkedProcess:
     """Start `palyra` at that terminal and leave it running."""
-    return await trio.lowlevel.open_process(
-        [*PROGRAM, *arguments],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env=environment(url=url),
-        start_new_session=True,
-    )
+    return ForkedProcess(arguments, Setting(environment(home, url), (terminal,) * 3))
 
 
 async def run_python(program: str) -> str:

@@ -1,6 +1,7 @@
 """Client and command line against the real daemon, killed and restarted under their hands."""
 
 import signal
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from palyra.net.client import (
     connect,
 )
 from palyra.net.client.process import DaemonProcess, start_daemon, stop_daemon, wait_announced
-from tests.cli.command import PROGRAM, environment, palyra
+from tests.cli.command import environment, palyra
 
 pytestmark = pytest.mark.real
 
@@ -231,7 +232,7 @@ async def test_up_makes_a_home_and_stops_on_interrupt(tmp_path: Path) -> None:
     work.mkdir()
     with log.open("wb") as output:
         process = await trio.lowlevel.open_process(
-            [*PROGRAM, "up", "--home", str(home), "--port", "0", "--workspace", str(work)],
+            [sys.executable, "-m", "palyra", "up", "--home", str(home), "--port", "0", "--workspace", str(work)],
             stdout=output, env=environment(), start_new_session=True,
         )  # fmt: skip
     with trio.fail_after(WITHIN_S):

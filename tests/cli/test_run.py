@@ -14,6 +14,7 @@ from palyra.core.prompt import FinishReason, ProposedCall
 from palyra.core.records import Usage
 from palyra.net.client import Progress
 from tests.cli.command import WITHIN_S, palyra, start_palyra
+from tests.forked import ForkedProcess
 from tests.net.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
 
 pytestmark = pytest.mark.real
@@ -225,17 +226,17 @@ class Person:
 
 
 async def at_terminal(
-    daemon: FakeDaemon, script: Callable[[Person, trio.Process], object]
+    daemon: FakeDaemon, script: Callable[[Person, ForkedProcess], object]
 ) -> tuple[int, str]:
     """Exit code and screen of `palyra run` while a person follows the script."""
     master, slave = pty.openpty()
     try:
-        process = await start_palyra("run", "hello", url=daemon.url, terminal=slave)
+        process = start_palyra("run", "hello", url=daemon.url, terminal=slave)
         os.close(slave)
         person = Person(master)
         await script(person, process)  # type: ignore[misc]  # every script is async
         with trio.fail_after(WITHIN_S):
-            return await process.wait(), person.screen
+            return await process.ended(), person.screen
     finally:
         os.close(master)
 
@@ -272,7 +273,7 @@ def record_answer(daemon: FakeDaemon, nursery: trio.Nursery) -> None:
 async def test_person_is_asked(typed: str, decision: str, scope: str, code: int) -> None:
     """At a terminal the question shows everything, and y, s or n is sent with its digest."""
 
-    async def script(person: Person, _process: trio.Process) -> None:
+    async def script(person: Person, _process: ForkedProcess) -> None:
         await person.see("no: ")
         person.type("what\n")
         await person.see("no: what")
@@ -293,7 +294,7 @@ async def test_person_is_asked(typed: str, decision: str, scope: str, code: int)
 async def test_question_is_taken_back() -> None:
     """A question that somebody else answers meanwhile does not keep the terminal waiting."""
 
-    async def script(person: Person, _process: trio.Process) -> None:
+    async def script(person: Person, _process: ForkedProcess) -> None:
         await person.see("no: ")
         await daemon.publish(answered("allow"), decided("allow"), COMPLETED, *ending())
         await person.see("done: answered")
@@ -309,7 +310,7 @@ async def test_question_is_taken_back() -> None:
 async def test_end_of_input_leaves_the_question_to_others() -> None:
     """Ctrl-D at the question means: somebody else will answer."""
 
-    async def script(person: Person, _process: trio.Process) -> None:
+    async def script(person: Person, _process: ForkedProcess) -> None:
         await person.see("no: ")
         person.type("\x04")
         await person.see("palyra approvals allow apr_1")
@@ -325,7 +326,7 @@ async def test_end_of_input_leaves_the_question_to_others() -> None:
 async def test_words_are_streamed_once() -> None:
     """Deltas are printed as they come, and the finished turn adds only what was missing."""
 
-    async def script(person: Person, _process: trio.Process) -> None:
+    async def script(person: Person, _process: ForkedProcess) -> None:
         await daemon.watched.wait()
         for order, word in enumerate(("one ", "two ")):
             delta = Progress(run_id=RUN, item="t1", order=order, kind="text", delta=word)
@@ -344,7 +345,7 @@ async def test_words_are_streamed_once() -> None:
 async def test_interrupt_cancels_the_run() -> None:
     """Ctrl-C cancels the run at the daemon and exits 3."""
 
-    async def script(person: Person, process: trio.Process) -> None:
+    async def script(person: Person, process: ForkedProcess) -> None:
         await daemon.watched.wait()
         await person.see(RUN)
         process.send_signal(signal.SIGINT)
@@ -364,7 +365,7 @@ async def test_interrupt_cancels_the_run() -> None:
 async def test_an_answer_in_pieces_is_shown_without_a_seam() -> None:
     """A turn that goes on with the last one's text goes on in its line."""
 
-    async def script(person: Person, _process: trio.Process) -> None:
+    async def script(person: Person, _process: ForkedProcess) -> None:
         await daemon.watched.wait()
         on = ev.TurnStarted(turn=2, attempt=1, provider="p", model="m", continues=True)
         pieces = [
@@ -386,7 +387,7 @@ async def test_an_answer_in_pieces_is_shown_without_a_seam() -> None:
 async def test_a_partial_answer_is_shown_after_the_turns(kept: str) -> None:
     """What the daemon says at the end is no turn's text; what a turn said is not repeated."""
 
-    async def script(person: Person, _process: trio.Process) -> None:
+    async def script(person: Person, _process: ForkedProcess) -> None:
         await daemon.watched.wait()
         text = f"{kept}[The answer stops here.]"
         done = ev.RunDone(reason="partial", cause="cut_off", missing="it was cut off")

@@ -10,7 +10,7 @@ import trio
 from palyra.cli import checks
 from palyra.cli.shell import Options
 from palyra.secrets.resolver import Resolver
-from tests.cli.command import PROGRAM, environment, palyra
+from tests.cli.command import palyra, start_palyra
 
 pytestmark = pytest.mark.real
 SECRET = "a-value-nobody-may-see"
@@ -63,17 +63,13 @@ async def test_a_value_on_the_command_line_is_refused(tmp_path: Path) -> None:
 async def test_at_a_terminal_it_is_asked_for(tmp_path: Path) -> None:
     """Twice, and hidden."""
     ours, theirs = pty.openpty()
-    process = await trio.lowlevel.open_process(
-        [*PROGRAM, "secrets", "set", "KEY"],
-        stdin=theirs, stdout=theirs, stderr=theirs, env=environment(tmp_path),
-        start_new_session=True,
-    )  # fmt: skip
+    process = start_palyra("secrets", "set", "KEY", home=tmp_path, terminal=theirs)
     with trio.fail_after(30):
         shown = await _until(ours, b"value of KEY")
         os.write(ours, SECRET.encode() + b"\n")
         shown += await _until(ours, b"epeat")
         os.write(ours, SECRET.encode() + b"\n")
-        assert 0 == await process.wait()
+        assert 0 == await process.ended()
     os.close(theirs)
     shown += await _until(ours, b"is set")
     os.close(ours)

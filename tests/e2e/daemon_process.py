@@ -2,9 +2,8 @@
 
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
@@ -14,15 +13,17 @@ import trio
 from palyra.net.client import Client, connect
 from palyra.net.discovery import DISCOVERY_NAME, Discovery
 from tests.e2e.wire import reach_all
+from tests.forked import ForkedProcess, Setting, reading_pipe
 
 STOPPED_WITHIN_S = 30.0  # three times the drain's own grace
 SAID_CHARS = 4_000
+PALYRA = (sys.executable, "-m", "palyra")  # an interpreter of its own
 
 
 class DaemonProcess:
     """One home, and the processes that serve it one after another.
 
-    All methods but the async ones block: a start takes half a second.
+    All methods but the async ones block: a start takes some hundred milliseconds.
     """
 
     def __init__(self, base: Path, **environment: str) -> None:
@@ -30,8 +31,7 @@ class DaemonProcess:
         self.workspace = base / "workspace"
         self.log = base / "daemon.log"
         self.environment = environment  # PALYRA_SECTION__KEY
-        self.prefix: Sequence[str] = ()  # of the command, say to limit its resources
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | None = None
         self.discovery: Discovery | None = None
         self.workspace.mkdir(parents=True, exist_ok=True)
 
@@ -71,30 +71,33 @@ class DaemonProcess:
         assert self.discovery is not None, "not started"
         return self.discovery
 
-    def command(self) -> list[str]:
-        """What is run."""
+    def arguments(self) -> list[str]:
+        """What `palyra` is called with."""
         serve = ["serve", "--home", str(self.home), "--port", "0"]
-        where = ["--workspace", str(self.workspace)]
-        return [*self.prefix, sys.executable, "-m", "palyra", *serve, *where]
+        return [*serve, "--workspace", str(self.workspace)]
 
-    def launch(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> None:
         """A process that begins to serve; nobody waits for it to be ready."""
         self.home.parent.mkdir(parents=True, exist_ok=True)
         kept = {key: text for key, text in os.environ.items() if not key.startswith("PALYRA_")}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**kept, **self.environment},
-                start_new_session=True,
-            )
-        return self.process
+        with (
+            Path(os.devnull).open("rb") as nothing,
+            self.log.open("ab") as log,
+            reading_pipe() as (output, write),
+        ):
+            streams = (nothing.fileno(), write, log.fileno())
+            self.process = self._begin({**kept, **self.environment}, streams)
+            self.process.stdout = output
+
+    def _begin(self, environment: dict[str, str], streams: tuple[int, int, int]) -> ForkedProcess:
+        """Start the process, in a session of its own."""
+        return ForkedProcess(self.arguments(), Setting(environment, streams))
 
     def start(self) -> Discovery:
         """Return when it has announced itself on standard output."""
-        output = self.launch().stdout
+        self.launch()
+        assert self.process is not None
+        output = self.process.stdout
         assert output is not None
         line = output.readline()
         assert line, f"the daemon ended with {self.wait()}:\n{self.said[-SAID_CHARS:]}"

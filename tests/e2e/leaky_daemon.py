@@ -1,9 +1,6 @@
-"""A daemon with a tool that crashes in its caller's words, and, if told so, without redaction.
+"""A daemon with a tool that crashes in its caller's words, and, if told so, without redaction."""
 
-`leaky_daemon.py guarded|blind` and the rest of the command line of `palyra`.
-"""
-
-import sys
+from functools import partial
 from typing import Any
 
 from palyra import toolset
@@ -11,6 +8,8 @@ from palyra.core.redact import Redactor, StreamRedactor
 from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.tools.basic import basic_tools
 from palyra.tools.catalog import InlineTool
+from tests.e2e.daemon_process import DaemonProcess
+from tests.forked import ForkedProcess, Setting
 
 EXPLODE = ToolSpec(
     name="explode",
@@ -41,10 +40,18 @@ def make_blind() -> None:
         setattr(StreamRedactor, name, method)
 
 
-if __name__ == "__main__":
+def prepare(*, is_blind: bool) -> None:
+    """What happens in the daemon's process before it is the daemon."""
     toolset.basic_tools = lambda: [*basic_tools(), InlineTool(EXPLODE, explode)]  # type: ignore[attr-defined]  # it only imports it
-    if sys.argv.pop(1) == "blind":
+    if is_blind:
         make_blind()
-    from palyra.__main__ import main  # after the above
 
-    main()
+
+class LeakyDaemon(DaemonProcess):
+    """The process."""
+
+    is_blind = False
+
+    def _begin(self, environment: dict[str, str], streams: tuple[int, int, int]) -> ForkedProcess:
+        before = partial(prepare, is_blind=self.is_blind)
+        return ForkedProcess(self.arguments(), Setting(environment, streams, before=before))

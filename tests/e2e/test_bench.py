@@ -2,9 +2,11 @@
 
 import os
 import random
+import resource
 import signal
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from palyra.cli.tape import verify_file
 from palyra.harness.directory import DAEMON, RESULTS, STARTED, read_results
 from palyra.net.client import connect
 from palyra.net.discovery import find_discovery
-from tests.cli.command import PROGRAM, environment, palyra
+from tests.cli.command import environment, palyra
 from tests.e2e.daemon_process import DaemonProcess, running
+from tests.forked import ForkedProcess, Setting, run_forked
 
 pytestmark = pytest.mark.real
 
@@ -65,20 +68,13 @@ class Harness:
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[trio.Process]:
+    async def running(self) -> AsyncGenerator[ForkedProcess]:
         """The command as a process, killed at the end of the block unless it has ended."""
-        process = await trio.lowlevel.open_process(
-            [*PROGRAM, *self.arguments], env=environment(self.home), start_new_session=True
-        )
-        try:
-            with trio.fail_after(WITHIN_S):
-                yield process
-        finally:
-            with trio.CancelScope(shield=True):
-                process.kill()
-                await process.wait()
+        begun = ForkedProcess(self.arguments, Setting(environment(self.home), (0, 1, 2)))
+        with begun.until_killed() as process, trio.fail_after(WITHIN_S):
+            yield process
 
-    async def reach(self, results: int, process: trio.Process) -> None:
+    async def reach(self, results: int, process: ForkedProcess) -> None:
         """Wait for so many results, or the command's end."""
         while self.results < results and process.poll() is None:  # noqa: ASYNC110 - another process's file
             await trio.sleep(LOOK_EVERY_S)
@@ -118,7 +114,7 @@ async def test_kills_of_harness_and_daemon_lose_and_repeat_nothing(tmp_path: Pat
                 await kill(daemon if number % 2 else None)
                 await harness.reach(rng.randrange(1, 8) + harness.results, process)
         async with harness.running() as process:
-            assert 0 == await process.wait()
+            assert 0 == await process.ended()
         check_complete(harness.out, CASES, await list_runs(daemon.home))
 
 
@@ -142,7 +138,7 @@ async def test_own_daemon_ends_with_the_harness_and_goes_on_with_it(tmp_path: Pa
                 os.kill(found.pid, signal.SIGKILL)
                 await harness.reach(rng.randrange(2, 8) + harness.results, process)
     async with harness.running() as process:
-        assert 0 == await process.wait()
+        assert 0 == await process.ended()
     assert find_discovery(home) is None
     daemon = DaemonProcess(tmp_path / "later")
     daemon.home = home
@@ -160,12 +156,12 @@ async def test_interrupt_stops_in_order_and_can_be_resumed(tmp_path: Path) -> No
     async with harness.running() as process:
         await harness.reach(10, process)
         process.send_signal(signal.SIGINT)
-        assert 130 == await process.wait()
+        assert 130 == await process.ended()
     summary = msgspec.json.decode((harness.out / "summary.json").read_bytes())
     assert (False, harness.results) == (summary["is_complete"], summary["results"])
     assert find_discovery(harness.out / DAEMON) is None
     async with harness.running() as process:
-        assert 0 == await process.wait()
+        assert 0 == await process.ended()
     assert CASES == harness.results
 
 
@@ -175,7 +171,7 @@ async def test_lost_files_are_found_again_by_their_keys(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         harness = Harness(tmp_path, cases, daemon.home)
         async with harness.running() as process:
-            assert 0 == await process.wait()
+            assert 0 == await process.ended()
         lines = (harness.out / RESULTS).read_bytes().splitlines(keepends=True)
         (harness.out / RESULTS).write_bytes(b"".join(lines[:6]))
         (harness.out / STARTED).unlink()
@@ -184,7 +180,7 @@ async def test_lost_files_are_found_again_by_their_keys(tmp_path: Path) -> None:
         for tape in tapes[::2]:
             tape.write_bytes(b"")
         async with harness.running() as process:
-            assert 0 == await process.wait()
+            assert 0 == await process.ended()
         check_complete(harness.out, 12, await list_runs(daemon.home))
         assert contents == [tape.read_bytes() for tape in tapes]
 
@@ -199,7 +195,7 @@ async def test_default_rate_is_kept_without_an_error(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
         harness = Harness(tmp_path, path, daemon.home, "--concurrency", "60")
         async with harness.running() as process:
-            assert 0 == await process.wait()
+            assert 0 == await process.ended()
         check_complete(harness.out, 300, await list_runs(daemon.home))
 
 
@@ -286,21 +282,16 @@ async def test_replay_matches_what_was_recorded_and_finds_what_was_changed(tmp_p
 async def test_full_disk_stops_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     """Results that do not fit end the command with the reason; afterwards nothing is run twice."""
     cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(40))
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, 16_384)); "
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (16_384, 16_384))
     with running(tmp_path) as daemon:
         harness = Harness(tmp_path, cases, daemon.home)
         with trio.fail_after(WITHIN_S):
-            full = await trio.run_process(
-                [*PROGRAM[:-1], limit + PROGRAM[-1], *harness.arguments],
-                env=environment(daemon.home),
-                check=False,
-                capture_stderr=True,
-            )
-        assert 1 == full.returncode, full.stderr
-        assert b"results.jsonl cannot be written" in full.stderr
+            full = await run_forked(harness.arguments, environment(daemon.home), before=limit)
+        assert 1 == full.code, full.err
+        assert b"results.jsonl cannot be written" in full.err
         assert 0 < harness.results < 40
         async with harness.running() as process:
-            assert 0 == await process.wait()
+            assert 0 == await process.ended()
         check_complete(harness.out, 40, await list_runs(daemon.home))
 
 

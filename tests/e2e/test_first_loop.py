@@ -1,17 +1,15 @@
 """The first loop: no configuration, no key, and a run that reads a file; over every door."""
 
-import os
-import sys
-
 import msgspec
 import pytest
 import trio
 
 from palyra.core import events as ev
 from palyra.net.client import TapeEvent
+from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
-from tests.e2e.wire import WITHIN_S, Wire, connected
+from tests.e2e.wire import Wire, connected
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("readme")]
 
@@ -41,19 +39,6 @@ READ_KINDS = [
 def readme(daemon: DaemonProcess) -> None:
     """What the runs read."""
     (daemon.workspace / "README.md").write_text(README, encoding="utf-8")
-
-
-async def palyra(daemon: DaemonProcess, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command at this daemon's home."""
-    with trio.fail_after(WITHIN_S):
-        ended = await trio.run_process(
-            [sys.executable, "-m", "palyra", *arguments],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            env={**os.environ, "PALYRA_HOME": str(daemon.home)},
-        )
-    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
 
 
 async def watch(wire: Wire, run_id: str) -> list[ev.Event]:
@@ -96,7 +81,7 @@ async def test_client_library(daemon: DaemonProcess) -> None:
 
 async def test_terminal(daemon: DaemonProcess) -> None:
     """`palyra run` shows acceptance, turn, proposal, decision, result and end; it prints the answer."""
-    code, out, err = await palyra(daemon, "run", READ)
+    code, out, err = await palyra("run", READ, home=daemon.home)
     assert 0 == code, err
     wanted = ["started", "turn 1: asking scripted", "read_file", "allowed", "succeeded", "done"]
     positions = [err.find(word) for word in wanted]
@@ -107,7 +92,7 @@ async def test_terminal(daemon: DaemonProcess) -> None:
 
 async def test_terminal_json(daemon: DaemonProcess) -> None:
     """`palyra run --json` prints the tape, one event a line."""
-    code, out, err = await palyra(daemon, "run", "--json", READ)
+    code, out, err = await palyra("run", "--json", READ, home=daemon.home)
     assert 0 == code, err
     events = [msgspec.json.decode(line) for line in out.splitlines()]
     assert READ_KINDS == [event["kind"] for event in events]
@@ -120,7 +105,7 @@ async def test_endings_at_the_terminal(daemon: DaemonProcess) -> None:
     codes: dict[str, int] = {}
 
     async def end(*arguments: str) -> None:
-        codes[arguments[-1]], _, _ = await palyra(daemon, "run", *arguments)
+        codes[arguments[-1]], _, _ = await palyra("run", *arguments, home=daemon.home)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end, "hello")

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from palyra.errors import Draining
-from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.daemon_process import PALYRA, DaemonProcess, running
 from tests.e2e.people import ask_for, write_call
 from tests.e2e.tapes import check_tape, kinds, read_whole
 from tests.e2e.wire import WITHIN_S, connected
@@ -76,7 +76,9 @@ def test_loose_modes_are_tightened_or_refused(tmp_path: Path) -> None:
 def test_second_daemon(tmp_path: Path) -> None:
     """A second daemon on the same directory exits 69, names the pid, and harms nothing."""
     with running(tmp_path) as daemon:
-        ended = subprocess.run(daemon.command(), capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            [*PALYRA, *daemon.arguments()], capture_output=True, text=True, check=False
+        )
         assert EX_UNAVAILABLE == ended.returncode
         assert str(daemon.pid) in ended.stderr
         assert not ended.stdout
@@ -88,8 +90,8 @@ def test_taken_port(tmp_path: Path) -> None:
     """A port that is taken ends the start with 69 and says which port."""
     with running(tmp_path / "first") as first:
         second = DaemonProcess(tmp_path / "second")
-        command = [part if part != "0" else str(first.port) for part in second.command()]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [part if part != "0" else str(first.port) for part in second.arguments()]
+        ended = subprocess.run([*PALYRA, *command], capture_output=True, text=True, check=False)
     assert EX_UNAVAILABLE == ended.returncode
     assert str(first.port) in ended.stderr
     assert not second.announcement.exists()

@@ -1,7 +1,6 @@
 """A session's queue through the wire, the command line and a kill."""
 
 import json
-import sys
 from collections.abc import Generator
 
 import pytest
@@ -9,6 +8,7 @@ import trio
 
 from palyra.core import events as ev
 from palyra.net.client import Client
+from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import find_events
 from tests.e2e.tapes import check_tape, read_whole
@@ -65,16 +65,16 @@ async def test_the_command_line_arranges_a_queue(mortal: DaemonProcess) -> None:
     async with mortal.connect() as client:
         session = await client.resolve_session(session_key="cli")
         queue = ("sessions", "queue", session.session_id)
-        assert "paused" in await palyra(mortal, *queue, "--pause")
+        assert "paused" in await show(mortal, *queue, "--pause")
         waits = await client.start_run("hello", session_key="cli")
-        assert waits.run_id in await palyra(mortal, *queue)
-        assert "nothing waits" in await palyra(mortal, *queue, "--drop", waits.run_id)
+        assert waits.run_id in await show(mortal, *queue)
+        assert "nothing waits" in await show(mortal, *queue, "--drop", waits.run_id)
         assert "cancelled" == (await client.get_run(waits.run_id)).state
-        assert not json.loads(await palyra(mortal, *queue, "--resume", "--json"))["paused"]
+        assert not json.loads(await show(mortal, *queue, "--resume", "--json"))["paused"]
 
 
-async def palyra(daemon: DaemonProcess, *command: str) -> str:
+async def show(daemon: DaemonProcess, *command: str) -> str:
     """What a command says on this daemon's home."""
-    program = [sys.executable, "-m", "palyra", *command, "--home", str(daemon.home)]
-    ended = await trio.run_process(program, capture_stdout=True)
-    return ended.stdout.decode()
+    ended = await palyra(*command, home=daemon.home)
+    assert 0 == ended.code, ended.err
+    return ended.out

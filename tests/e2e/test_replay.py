@@ -1,19 +1,16 @@
 """Replay, fork and proof through every door: a real daemon, its rules, the command line."""
 
-import os
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import msgspec
 import pytest
-import trio
 
 from palyra.errors import NotFound
 from palyra.net.client import Client, RunView
+from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import somebody, write_call
-from tests.e2e.wire import WITHIN_S
 
 pytestmark = pytest.mark.real
 
@@ -25,19 +22,6 @@ def daemon(tmp_path: Path) -> Generator[DaemonProcess]:
     """A daemon of the test's own: its rules are changed and it is killed."""
     with running(tmp_path) as process:
         yield process
-
-
-async def palyra(*arguments: str, home: Path) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command."""
-    with trio.fail_after(WITHIN_S):
-        ended = await trio.run_process(
-            [sys.executable, "-m", "palyra", *arguments],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            env={**os.environ, "PALYRA_HOME": str(home)},
-        )
-    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
 
 
 async def tell(client: Client) -> RunView:

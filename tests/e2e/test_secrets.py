@@ -1,6 +1,5 @@
 """Canaries: secrets put in wherever text comes in are found nowhere afterwards."""
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 import trio
 
 from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.leaky_daemon import LeakyDaemon
 from tests.e2e.people import make_token
 from tests.e2e.tapes import read_whole
 from tests.e2e.wire import WITHIN_S, Wire, connected, open_wire
@@ -31,24 +31,13 @@ PROSE = (
 )
 
 
-class Leaky(DaemonProcess):
-    """A daemon with a tool that crashes, and with or without eyes for secrets."""
-
-    mode = "guarded"
-
-    def command(self) -> list[str]:
-        """The same command line for another program."""
-        program = Path(__file__).with_name("leaky_daemon.py")
-        return [sys.executable, str(program), self.mode, *super().command()[3:]]
-
-
 @contextmanager
-def leaky(base: Path, mode: str) -> Generator[DaemonProcess]:
+def leaky(base: Path, *, is_blind: bool = False) -> Generator[DaemonProcess]:
     """A daemon of its own: its files are searched."""
     book = base / "scripts.json"
     book.write_bytes(msgspec.json.encode(scripts()))
-    daemon = Leaky(base, PALYRA_LOGGING__LEVEL="debug", PALYRA_MODELS__SCRIPTS=str(book))
-    daemon.mode = mode
+    daemon = LeakyDaemon(base, PALYRA_LOGGING__LEVEL="debug", PALYRA_MODELS__SCRIPTS=str(book))
+    daemon.is_blind = is_blind
     try:
         daemon.start()
         yield daemon
@@ -59,7 +48,7 @@ def leaky(base: Path, mode: str) -> Generator[DaemonProcess]:
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
     """A daemon of this module alone."""
-    with leaky(tmp_path_factory.mktemp("quiet"), "guarded") as process:
+    with leaky(tmp_path_factory.mktemp("quiet")) as process:
         yield process
 
 
@@ -186,7 +175,7 @@ async def test_canaries(quiet: DaemonProcess) -> None:
 
 async def test_control_without_redaction(tmp_path: Path) -> None:
     """Control: a daemon whose redactor sees nothing leaks each of them at every place."""
-    with leaky(tmp_path, "blind") as blind:
+    with leaky(tmp_path, is_blind=True) as blind:
         async with connected(blind.port, blind.token) as wire:
             run_ids = await feed(wire, blind)
             for run_id in run_ids:

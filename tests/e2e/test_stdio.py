@@ -1,7 +1,6 @@
 """A daemon on standard input and output is the same daemon: its runs are everybody's."""
 
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import trio
 
 from palyra.net.client import connect
-from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.daemon_process import PALYRA, DaemonProcess
 from tests.e2e.tapes import check_tape, read_whole
 from tests.e2e.wire import WITHIN_S, Json
 
@@ -58,7 +57,7 @@ class Parent:
 def command(tmp_path: Path) -> Generator[tuple[DaemonProcess, list[str]]]:
     """A home that is not served yet, and the command that serves it."""
     daemon = DaemonProcess(tmp_path)
-    yield daemon, [sys.executable, "-m", "palyra", *daemon.command()[3:], "--stdio"]
+    yield daemon, [*PALYRA, *daemon.arguments(), "--stdio"]
     daemon.end()
 
 

@@ -27,8 +27,8 @@ from tests.e2e.people import make_token
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 from tests.faults.crash_points import POINTS, CrashAt
 from tests.faults.effects import Renames
-from tests.faults.forked_daemon import ForkedDaemon
 from tests.faults.load import FOLDER, RULES, Ledger, Recipes, answer_prompts, start_runs
+from tests.faults.mortal_daemon import MortalDaemon
 
 CLIENTS, STARTERS = 3, 8  # connections, and runs of each at once
 EVENTS_A_LIFE = 400  # at most, before the next kill
@@ -46,7 +46,7 @@ class Storm:
         self.points = (
             points  # where daemons kill themselves; anywhere from outside if there are none
         )
-        self.daemon = ForkedDaemon(
+        self.daemon = MortalDaemon(
             base,
             PALYRA_SERVER__REQUESTS_PER_S="100000",
             PALYRA_RUNS__MAX_OPEN="1000",
