@@ -213,6 +213,11 @@ class NamePolicy:
         )
 
 
+def no_budgets(hub: Hub) -> Budgets:
+    """Nobody is limited; only the embedded model has a price."""
+    return Budgets(hub, now_ms, prices=Prices())
+
+
 class Kit:
     """The daemon's middle, and what a test needs to steer it."""
 
@@ -223,8 +228,10 @@ class Kit:
         *,
         debounce_ms: int = 500,
         history_tokens: int = 0,  # most tests are about one run
+        make_budgets: Callable[[Hub], Budgets] = no_budgets,
     ) -> None:
         self.history_tokens = history_tokens
+        self.make_budgets = make_budgets
         self.hub = Hub(wire)
         self.journal = InlineJournal(store, self.hub)
         self.model = Model()
@@ -267,7 +274,7 @@ class Kit:
             ),
             approvals=self.approvals,
             grants=grants,
-            budgets=self.build_budgets(),
+            budgets=self.make_budgets(self.hub),
             histories=Histories(self.journal, self.history_tokens),  # type: ignore[arg-type]  # the twin
             directory=self.directory,
             redactor=redactor,
@@ -283,10 +290,6 @@ class Kit:
             max_open=100,
             debounce_ms=debounce_ms,
         )
-
-    def build_budgets(self) -> Budgets:
-        """No budgets; the model has a price."""
-        return Budgets(self.hub, now_ms, prices=Prices())
 
     def new_policy(self) -> NamePolicy:
         """The rules."""
@@ -400,12 +403,19 @@ async def running(
     hold: bool = False,
     debounce_ms: int = 500,
     history_tokens: int = 0,
+    make_budgets: Callable[[Hub], Budgets] = no_budgets,
 ) -> AsyncGenerator[Kit]:
     """A kit whose actors live inside the block; leaving it is a crash for whatever is open.
 
     With `hold` nothing is committed before `kit.journal.release()`.
     """
-    kit = Kit(store, limits, debounce_ms=debounce_ms, history_tokens=history_tokens)
+    kit = Kit(
+        store,
+        limits,
+        debounce_ms=debounce_ms,
+        history_tokens=history_tokens,
+        make_budgets=make_budgets,
+    )
     kit.journal.hold = hold
 
     def done(count: int) -> None:

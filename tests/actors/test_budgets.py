@@ -1,0 +1,431 @@
+"""Budgets on virtual time: real runs against real accounts, and a ledger that survives crashes."""
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from palyra.actors.budgets import Budgets, BudgetWarned
+from palyra.actors.hub import Hub
+from palyra.core import events as ev
+from palyra.core.journal import RunFilter, UsageFilter
+from palyra.core.prices import Price, Prices
+from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
+from palyra.core.records import BudgetRecord, Usage, UsageRecord
+from palyra.store.memory_journal import MemoryJournal
+from tests.actors.office_kit import OPERATOR, OTHER, Kit, call, now_ms, running, say
+from tests.actors.test_runs import reach, settle, store
+
+__all__ = ["store"]  # a fixture
+
+ANSWER = Usage(input_tokens=700, output_tokens=300, source="provider")  # 1 000 tokens
+MINUTE_S = 60.0
+
+
+def budget(**fields: Any) -> BudgetRecord:
+    """10 000 tokens of everybody a day."""
+    plain: dict[str, Any] = {"budget_id": "b", "scope": "global", "metric": "tokens"}
+    return BudgetRecord(**{**plain, "window": "day", "hard": 10_000, **fields})
+
+
+def having(
+    *budgets: BudgetRecord, reserve: int = 2_000, prices: Prices | None = None
+) -> Callable[[Hub], Budgets]:
+    """These budgets, small reservations, and the price of the embedded model or others."""
+    return lambda hub: Budgets(
+        hub, now_ms, prices=prices or Prices(), configured=budgets, reserve_tokens=reserve
+    )
+
+
+def answering(
+    kit: Kit, usage: Usage = ANSWER, *, takes_s: Callable[[int], float] = lambda n: 1 + n % 7
+) -> None:
+    """The model answers after a while, each request with that usage."""
+
+    async def stream(request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
+        kit.model.requests.append(request)
+        await trio.sleep(takes_s(len(kit.model.requests)))
+        on_delta(Delta("text", "done"))
+        return ModelTurn(text="done", calls=(), finish_reason="stop", usage=usage)
+
+    kit.model.stream = stream  # type: ignore[method-assign]  # of this test
+
+
+def lines(kit: Kit, **wanted: Any) -> list[UsageRecord]:
+    """The ledger, oldest first."""
+    return kit.journal.store.list_usage(UsageFilter(**wanted), limit=1_000)[::-1]
+
+
+def spent(kit: Kit) -> int:
+    return sum(line.tokens for line in lines(kit))
+
+
+def reserved(kit: Kit) -> int:
+    return sum(account.reserved for account in kit.office.budgets.accounts)
+
+
+async def end_all(kit: Kit, run_ids: list[str]) -> list[str]:
+    return [await kit.end(run_id) for run_id in run_ids]
+
+
+def largest_reservation(kit: Kit, reserve: int = 2_000) -> int:
+    """What was reserved for a call at most."""
+    runs = kit.journal.store.list_runs(RunFilter(limit=500))
+    found = [event for run in runs for event in kit.events(run.run_id, "context.assembled")]
+    return reserve + max(int(event.input_tokens) for event in found)
+
+
+# --- many at once --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hard", [10_000, 10_500, 700])
+async def test_a_hundred_runs_stay_within_one_reservation(
+    store: MemoryJournal, autojump_clock: MockClock, hard: int
+) -> None:
+    """100 runs at once against one limit: at most one reservation above it, never more."""
+    async with running(store, make_budgets=having(budget(hard=hard))) as kit:
+        answering(kit)
+        run_ids = [await kit.start(f"hello {n}") for n in range(100)]
+        states = await end_all(kit, run_ids)
+        assert hard <= spent(kit) < hard + largest_reservation(kit)
+        assert spent(kit) == 1_000 * states.count("done")
+        assert states.count("done") == len(kit.model.requests) == -(-hard // 1_000)
+        assert {"done", "failed"} == set(states)
+        refused = 100 - len(kit.model.requests)
+        assert (refused, 0) == (kit.office.budgets.refusals["global"], reserved(kit))
+
+
+async def test_without_a_limit_all_of_them_answer(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The negative control: nobody is refused, and nobody waits for anybody."""
+    async with running(store) as kit:
+        answering(kit, takes_s=lambda _: 5)
+        run_ids = [await kit.start(f"hello {n}") for n in range(100)]
+        started_s = trio.current_time()
+        assert {"done"} == set(await end_all(kit, run_ids))
+        assert (100_000, 5) == (spent(kit), round(trio.current_time() - started_s))
+
+
+async def test_what_is_only_reserved_is_waited_for(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A run is not refused for what others might take, only for what was taken."""
+    async with running(store, make_budgets=having(budget(), reserve=100_000)) as kit:
+        answering(kit, takes_s=lambda _: 10)
+        started_s = trio.current_time()
+        run_ids = [await kit.start(f"hello {n}") for n in range(3)]
+        assert ["done"] * 3 == await end_all(kit, run_ids)
+        assert 30 == round(trio.current_time() - started_s)  # one after the other
+
+
+async def test_a_run_that_waits_can_be_cancelled(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It has called nobody, costs nothing and leaves nothing reserved."""
+    async with running(store, make_budgets=having(budget(), reserve=100_000)) as kit:
+        answering(kit)
+        first = await kit.start()
+        await settle()
+        second = await kit.start("again")
+        await settle()
+        await kit.gateway.cancel_run(OPERATOR, second, "enough")
+        assert ["done", "cancelled"] == await end_all(kit, [first, second])
+        assert ([first], 0) == ([line.run_id for line in lines(kit)], reserved(kit))
+
+
+# --- a refusal -----------------------------------------------------------------------------------
+
+
+async def test_a_refusal_is_typed_and_nobody_was_called(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The tape names budget, account, limit and when it rolls."""
+    async with running(store, make_budgets=having(budget(hard=500))) as kit:
+        answering(kit)
+        assert "done" == await kit.end(await kit.start())
+        run_id = await kit.start()
+        assert ("failed", 1) == (await kit.end(run_id), len(kit.model.requests))
+        assert ["turn.started", "budget.exceeded", "run.failed"] == kit.kinds(run_id)[-3:]
+        (exceeded,) = kit.events(run_id, "budget.exceeded")
+        (failed,) = kit.events(run_id, "run.failed")
+        assert ("b", 1_000, 500, 86_400_000) == (
+            exceeded.budget_id,
+            exceeded.spent,
+            exceeded.limit,
+            exceeded.rolls_ms,
+        )
+        assert "budget_exceeded" == failed.failure_class
+        assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+
+
+async def test_warnings_stop_nobody(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """The action decides, not the amount."""
+    async with running(store, make_budgets=having(budget(hard=1, action="warn"))) as kit:
+        answering(kit)
+        assert ["done"] * 3 == await end_all(kit, [await kit.start() for _ in range(3)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "others"),
+    [
+        ({"scope": "principal", "subject": "ann"}, "done"),
+        ({"scope": "principal"}, "done"),
+        ({"scope": "global"}, "failed"),
+        ({"scope": "agent", "subject": "default"}, "failed"),
+        ({"scope": "session"}, "done"),
+        ({"scope": "global", "window": "run"}, "done"),
+    ],
+)
+async def test_whose_calls_count(
+    store: MemoryJournal, autojump_clock: MockClock, fields: dict[str, Any], others: str
+) -> None:
+    """Another principal's run is stopped by what it shares, and by nothing else."""
+    async with running(store, make_budgets=having(budget(hard=1, **fields))) as kit:
+        answering(kit)
+        assert "done" == await kit.end(await kit.start())
+        assert others == await kit.end(await kit.start(caller=OTHER))
+
+
+# --- the run's own -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "state"),
+    [
+        (ev.Budget(tokens=1_000), "failed"),
+        (ev.Budget(tokens=2_001), "done"),
+        (ev.Budget(usd_micros=1_000), "failed"),
+        (ev.Budget(usd_micros=2_001), "done"),
+    ],
+)
+async def test_a_run_has_a_budget_of_its_own(
+    store: MemoryJournal, autojump_clock: MockClock, own: ev.Budget, state: str
+) -> None:
+    """What `run.start` gave it, in tokens and in money, and no other run's calls count."""
+    prices = Prices([Price(model="scripted", input=1_000_000, output=1_000_000)])
+    async with running(store, make_budgets=having(prices=prices)) as kit:
+        kit.model.turns = [
+            _with(say("other")),
+            _with(call(("note", {"text": "x"}))),
+            _with(say("y")),
+        ]
+        await kit.end(await kit.start())
+        run_id = await kit.start(budget=own)
+        assert state == await kit.end(run_id)
+        assert (["x"], 2 if state == "failed" else 3) == (kit.effects, len(kit.model.requests))
+
+
+def _with(turn: ModelTurn, usage: Usage = ANSWER) -> ModelTurn:
+    return ModelTurn(
+        text=turn.text, calls=turn.calls, finish_reason=turn.finish_reason, usage=usage
+    )
+
+
+# --- money ---------------------------------------------------------------------------------------
+
+
+async def test_prices_by_date(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """A call costs what its model costs on that day; turn, run and ledger say the same."""
+    later = Price(model="scripted", input=2_000_000, output=10_000_000, since=date(1970, 1, 2))
+    prices = Prices([Price(model="scripted", input=1_000_000, output=2_000_000), later])
+    async with running(store, make_budgets=having(prices=prices)) as kit:
+        answering(kit)
+        first = await kit.start()
+        await kit.end(first)
+        await trio.sleep(86_400 - trio.current_time() % 86_400)
+        second = await kit.start()
+        await kit.end(second)
+        costs = [700 + 2 * 300, 2 * 700 + 10 * 300]
+        assert costs == [line.cost_usd_micros for line in lines(kit)]
+        for run_id, cost in zip((first, second), costs, strict=True):
+            view = await kit.gateway.get_run(OPERATOR, run_id)
+            (turn,) = kit.events(run_id, "turn.completed")
+            assert (cost, cost, False) == (
+                view.record.cost_usd_micros,
+                turn.cost_usd_micros,
+                turn.is_unpriced,
+            )
+
+
+@pytest.mark.parametrize(("metric", "state"), [("usd_micros", "failed"), ("tokens", "done")])
+async def test_a_model_without_a_price_is_no_free_model(
+    store: MemoryJournal, autojump_clock: MockClock, metric: Any, state: str
+) -> None:
+    """A budget of money refuses it; otherwise its cost is said to be unknown."""
+    prices = Prices([Price(model="scripted", input=0, output=0, since=date(2100, 1, 1))])
+    prices._entries = prices._entries[:1]  # not even the built-in entry
+    made = having(budget(metric=metric), prices=prices)
+    async with running(store, make_budgets=made) as kit:
+        answering(kit)
+        run_id = await kit.start()
+        assert (state, state == "done") == (await kit.end(run_id), bool(kit.model.requests))
+        if state == "failed":
+            (failed,) = kit.events(run_id, "run.failed")
+            assert ("budget_unpriced", True) == (
+                failed.failure_class,
+                "usage.prices" in failed.action,
+            )
+        else:
+            view = await kit.gateway.get_run(OPERATOR, run_id)
+            assert (0, 1) == (view.record.cost_usd_micros, view.record.unpriced_calls)
+            assert [None] == [line.cost_usd_micros for line in lines(kit)]
+
+
+# --- windows -------------------------------------------------------------------------------------
+
+
+async def test_a_sliding_window_rolls(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """Refused while the first call is in the window, let through once it is not."""
+    sliding = budget(window="sliding", window_ms=60_000, hard=1_000)
+    async with running(store, make_budgets=having(sliding)) as kit:
+        answering(kit, takes_s=lambda _: 1)
+        assert "done" == await kit.end(await kit.start())
+        ended_s = trio.current_time()
+        assert "failed" == await kit.end(await kit.start())
+        await trio.sleep_until(ended_s + MINUTE_S - 0.5)
+        assert "failed" == await kit.end(await kit.start())
+        await trio.sleep_until(ended_s + MINUTE_S + 0.5)
+        assert "done" == await kit.end(await kit.start())
+
+
+async def test_a_day_rolls_at_midnight(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """In UTC, where virtual time begins at midnight too."""
+    async with running(store, make_budgets=having(budget(hard=1))) as kit:
+        answering(kit)
+        assert ["done", "failed"] == [await kit.end(await kit.start()) for _ in range(2)]
+        await trio.sleep(86_400 - trio.current_time() % 86_400)
+        assert ["done", "failed"] == [await kit.end(await kit.start()) for _ in range(2)]
+
+
+# --- who is told ---------------------------------------------------------------------------------
+
+
+async def test_each_limit_is_told_once_and_the_runs_go_on(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """One word at soft and one at hard, in each window; until then nobody is stopped."""
+    async with running(store, make_budgets=having(budget(soft=2_000, hard=4_000))) as kit:
+        told: list[BudgetWarned] = []
+        kit.hub.notify = lambda _method, params, **_: told.append(params)  # type: ignore[method-assign]  # of this test
+        answering(kit)
+        states = [await kit.end(await kit.start()) for _ in range(5)]
+        assert ["done"] * 4 + ["failed"] == states
+        levels = [each for each in told if isinstance(each, BudgetWarned)]
+        assert [("soft", 2_000, 2_000), ("hard", 4_000, 4_000)] == [
+            (each.level, each.spent, each.limit) for each in levels
+        ]
+        assert 2 == kit.office.budgets.alerts["global"]
+
+
+# --- crashes, failures, cancels ------------------------------------------------------------------
+
+
+async def test_what_was_spent_survives_a_restart(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It is read anew from the ledger, by subject; nothing is reserved and nobody told again."""
+    made = having(budget(soft=1, hard=1_000, scope="principal"))
+    async with running(store, make_budgets=made) as kit:
+        answering(kit)
+        assert "done" == await kit.end(await kit.start())
+    async with running(store, make_budgets=made) as kit:
+        assert "failed" == await kit.end(await kit.start())
+        assert ([], 0) == (kit.model.requests, kit.office.budgets.alerts.total())
+        assert [("ann", 1_000, 0)] == [
+            (each.subject, each.spent(now_ms()), each.reserved)
+            for each in kit.office.budgets.accounts
+        ]
+
+
+async def test_a_resumed_run_pays_each_call_once(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The call that the crash cut off as an estimate, and the one after it as it was."""
+    made = having(budget(window="run"))
+    async with running(store, make_budgets=made) as kit:
+        run_id = await reach(kit, "turn")
+    async with running(store, make_budgets=made) as kit:
+        kit.model.turns = [_with(say("done"))]
+        assert "done" == await kit.end(run_id)
+        sent = kit.events(run_id, "context.assembled")[0].input_tokens
+        assert [("abandoned", 1, sent, True), ("completed", 2, 1_000, False)] == [
+            (line.outcome, line.attempt, line.tokens, line.is_estimate) for line in lines(kit)
+        ]
+        record = (await kit.gateway.get_run(OPERATOR, run_id)).record
+        assert spent(kit) == record.usage.input_tokens + record.usage.output_tokens
+        assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+    async with running(store, make_budgets=made) as kit:
+        await settle()
+        assert 2 == len(lines(kit))
+
+
+async def test_a_cancelled_call_is_paid_for_as_far_as_it_came(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """What was sent and what had come back, as an estimate; the reservation is given back."""
+    async with running(store, make_budgets=having(budget())) as kit:
+
+        async def stream(request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
+            kit.model.requests.append(request)
+            on_delta(Delta("text", "x" * 400))
+            await trio.sleep_forever()
+            raise AssertionError
+
+        kit.model.stream = stream  # type: ignore[method-assign]  # of this test
+        run_id = await kit.start()
+        await settle()
+        assert reserved(kit) > 2_000
+        await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
+        (line,) = lines(kit)
+        sent = kit.events(run_id, "context.assembled")[0].input_tokens
+        assert ("abandoned", sent, 100, 0) == (
+            line.outcome,
+            line.input_tokens,
+            line.output_tokens,
+            reserved(kit),
+        )
+        assert [line.tokens] == [
+            each.spent(now_ms()) for each in kit.office.budgets.accounts if each.spent(now_ms())
+        ]
+        assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+
+
+async def test_a_failed_call_gives_its_reservation_back(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A call that said nothing costs nothing; while the run backs off nothing is reserved."""
+    async with running(store, make_budgets=having(budget())) as kit:
+        kit.model.turns = [ModelFailure("transient", "503"), _with(say("done"))]
+        run_id = await kit.start()
+        await settle()
+        assert (0, 1) == (reserved(kit), len(kit.model.requests))
+        assert "done" == await kit.end(run_id)
+        assert [("failed", 0, 0), ("completed", 1_000, 0)] == [
+            (line.outcome, line.tokens, line.cost_usd_micros) for line in lines(kit)
+        ]
+
+
+async def test_a_cancel_while_a_run_backs_off_costs_nothing(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The next attempt had not been sent."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "backoff")
+        await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
+        assert [("failed", 0)] == [(line.outcome, line.tokens) for line in lines(kit)]
+
+
+async def test_a_replay_charges_nobody(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """It calls nobody: ledger and accounts stay as they are."""
+    async with running(store, make_budgets=having(budget(hard=1_000))) as kit:
+        answering(kit)
+        run_id = await kit.start()
+        await kit.end(run_id)
+        before = lines(kit)
+        report = await kit.gateway.replay_run(OPERATOR, run_id, strict=False)
+        assert (True, before, 1_000) == (report.matched, lines(kit), spent(kit))
+        assert [1_000] == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
