@@ -21,6 +21,9 @@ _Days = Annotated[int, Meta(ge=1, le=3_650)]
 _CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Micros = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]  # a million dollars
+_Amount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000)]
+_SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
+_Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
 
@@ -239,11 +242,36 @@ class ModelPrice(Section, frozen=True, kw_only=True):
     since: Annotated[date, _doc("The first day, in UTC.")] = date(1970, 1, 1)
 
 
+class BudgetConfig(Section, frozen=True, kw_only=True):
+    """How much may be spent, by whom, in which time."""
+
+    id: Annotated[_Name, _doc("Its name.")]
+    scope: Annotated[
+        Literal["global", "principal", "agent", "session", "run"], _doc("Whose calls count.")
+    ] = "global"
+    subject: Annotated[str, _doc("Which principal, agent or session; *: each on its own.")] = "*"
+    metric: Annotated[
+        Literal["tokens", "usd_micros"], _doc("What counts; money in micro-dollars.")
+    ] = "tokens"
+    window: Annotated[
+        Literal["run", "hour", "day", "month", "sliding"], _doc("In which time, in UTC.")
+    ] = "day"
+    window_s: Annotated[_SecondsOrNone, _doc("How long a sliding window is.")] = 0
+    soft: Annotated[_Amount, _doc("From here on somebody is told; 0: never.")] = 0
+    hard: Annotated[_Amount, _doc("From here on the action counts; 0: never.")] = 0
+    action: Annotated[
+        Literal["warn", "ask", "block"], _doc("What happens at hard: a warning, a question, the end.")
+    ] = "block"
+
+
 class UsageConfig(Section, frozen=True, kw_only=True):
     """What models cost, and how much may be spent."""
 
     prices: Annotated[
         tuple[ModelPrice, ...], _doc("Tables of model, input, output, cached_input, since.")
+    ] = ()
+    budgets: Annotated[
+        tuple[BudgetConfig, ...], _doc("Tables of id, scope, metric, window, soft, hard, action.")
     ] = ()
     reserve_tokens: Annotated[
         _Count, _doc("What a call is expected to answer, where max_tokens does not say it.")
