@@ -13,6 +13,7 @@ import trio
 from palyra.actors.approvals import receipt_for
 from palyra.actors.journal import Ticket
 from palyra.actors.office import Office
+from palyra.actors.pictures import keep_pictures
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session_handle import Begun, Divert
 from palyra.actors.sessions import ANSWER_S, Sessions
@@ -59,7 +60,8 @@ async def _place(
     while True:
         session = await sessions.reach(caller, command)
         try:
-            return await session.submit(command, caller, receipt, timeout_s=ANSWER_S)
+            kept = await keep_pictures(office, session.session_id, command)
+            return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
         except ActorGone:
             if office.directory.sessions.get(session.session_id) is session:
                 raise
@@ -85,7 +87,8 @@ async def _steer(
     def keep(key: ReceiptKey, seq: int) -> Receipt:
         return receipt_for(key, steered(seq), office.now_ms())
 
-    word = Steer(text=command.text, by=caller.principal, attachments=command.attachments)
+    kept = await keep_pictures(office, run.run.accepted.session_id, command)
+    word = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
     make = partial(keep, receipt) if receipt is not None else None
     taken = await run.take(word, receipt=make, timeout_s=ANSWER_S)
     return Begun(steered(taken.seq), taken.ticket)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from palyra.actors.journal import Ticket
+from palyra.actors.pictures import show_pictures
 from palyra.actors.progress import ProgressStream
 from palyra.core.ports import LanguageModel
 from palyra.core.prompt import Delta, ModelFailure
@@ -51,7 +52,8 @@ async def ask_model(
 
     heard: TurnFinished | TurnBroke
     try:
-        result = budgets.finish(meter, await model.stream(request, take))
+        shown = await show_pictures(office, request)
+        result = budgets.finish(meter, await model.stream(shown, take))
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:
         heard = TurnBroke(

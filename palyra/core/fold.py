@@ -12,6 +12,7 @@ import msgspec
 from palyra.core import events as ev
 from palyra.core import fold_calls
 from palyra.core.fold_rules import is_attested, need, registrar
+from palyra.core.pictures import recorded_pictures
 from palyra.core.progress import start_anew, told
 from palyra.core.prompt import AssistantMessage, Message, ProposedCall, UserMessage
 from palyra.core.records import Charge, Usage
@@ -78,7 +79,9 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
 @_rule(ev.MessageReceived)
 def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Run:
     need(run.state == "accepted", run, event)
-    said = (UserMessage(event.text),) if event.text or not event.results else ()
+    pictures = recorded_pictures(event.attachments)
+    is_said = bool(event.text or pictures) or not event.results
+    said = (UserMessage(event.text, pictures),) if is_said else ()
     return _replace(
         run,
         messages=run.messages + 1,
@@ -182,7 +185,8 @@ def _budget_exceeded(run: Run, event: ev.BudgetExceeded, _at_ms: int) -> Run:
 
 @_rule(ev.SteerReceived)
 def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Run:
-    return _replace(run, steers=(*run.steers, event.text), progress=start_anew(run.progress))
+    word = UserMessage(event.text, recorded_pictures(event.attachments))
+    return _replace(run, steers=(*run.steers, word), progress=start_anew(run.progress))
 
 
 _CLOSED: frozenset[CallPhase] = frozenset({"named", "attested"})  # at the end of a run

@@ -1,9 +1,11 @@
 """What a language model is asked and what it answers, whoever the provider is."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.pictures import PICTURE_TOKENS, Picture
 from palyra.core.records import Usage
 from palyra.core.tokens import estimate_tokens
 from palyra.core.trust import Trust
@@ -34,10 +36,13 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     arguments: Any
 
 
-class UserMessage(msgspec.Struct, frozen=True, gc=False, tag="user", tag_field="role"):
-    """What a person said."""
+class UserMessage(
+    msgspec.Struct, frozen=True, gc=False, tag="user", tag_field="role", omit_defaults=True
+):
+    """What a person said and showed."""
 
     text: str
+    pictures: tuple[Picture, ...] = ()
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, gc=False, tag="assistant", tag_field="role"):
@@ -75,6 +80,8 @@ def message_tokens(message: Message) -> int:
             return answer_tokens(text, calls)
         case ToolMessage():
             return estimate_tokens(message.output)
+        case UserMessage(text, pictures):
+            return estimate_tokens(text) + PICTURE_TOKENS * len(pictures)
         case _:
             return estimate_tokens(message.text)
 
@@ -111,6 +118,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     json_mode: bool = False
     is_background: bool = False  # nobody waits for it: others go first
     sampling: Sampling = DEFAULT_SAMPLING
+    pictures: Mapping[str, str] = {}  # base64 by artifact, of those that can be shown
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):

@@ -90,7 +90,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inherited: int = 0  # messages at its beginning that are another run's, or the caller's word
     is_given: bool = False  # they are the caller's word: all that was said before it
     history: tuple[str, ...] = ()  # earlier runs of its session that its model is shown
-    steers: tuple[str, ...] = ()  # received, not yet shown to the model
+    steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""
     continuations: int = 0  # turns that went on with the text of the one before, in a row
@@ -221,7 +221,7 @@ def transcript_with_results(run: Run) -> tuple[Message, ...]:
         *run.transcript,
         *results,
         *(GuidanceMessage(text) for text in run.guidance),
-        *(UserMessage(text) for text in run.steers),
+        *run.steers,
     )
 
 

@@ -6,6 +6,7 @@ The instructions, the tools and the end of the conversation are marked for the p
 cache.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
 import msgspec
@@ -27,8 +28,10 @@ from palyra.models.dialect import (
     Body,
     Dialect,
     Names,
+    Shown,
     most_tokens,
     sampled,
+    show,
 )
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
@@ -104,7 +107,7 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
     body: Body = {
         "model": model,
         "max_tokens": most_tokens(request, max_tokens) or DEFAULT_MAX_TOKENS,
-        "messages": _messages(request.messages, names),
+        "messages": _messages(request, names),
         "stream": True,
         **sampled(request),
     }
@@ -199,11 +202,11 @@ class AnthropicReader:
 # --- the conversation ----------------------------------------------------------------------------
 
 
-def _messages(messages: tuple[Message, ...], names: Names) -> list[Body]:
+def _messages(request: ModelRequest, names: Names) -> list[Body]:
     """User and assistant in turn: neighbours with one role become one message."""
     merged: list[Body] = []
-    for message in messages:
-        role, blocks = _blocks(message, names)
+    for message in request.messages:
+        role, blocks = _blocks(message, names, request.pictures)
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"] += blocks
         elif blocks:
@@ -211,10 +214,10 @@ def _messages(messages: tuple[Message, ...], names: Names) -> list[Body]:
     return merged
 
 
-def _blocks(message: Message, names: Names) -> tuple[str, list[Body]]:
+def _blocks(message: Message, names: Names, pictures: Mapping[str, str]) -> tuple[str, list[Body]]:
     match message:
-        case UserMessage(text):
-            return "user", [_text(text)]
+        case UserMessage():
+            return "user", _said(*show(message, pictures))
         case GuidanceMessage(text):
             return "user", [_text(guidance(text))]
         case ToolMessage():
@@ -241,6 +244,18 @@ def _blocks(message: Message, names: Names) -> tuple[str, list[Body]]:
             return "assistant", [*said, *used] or [_text(_NOTHING)]
         case _:
             assert_never(message)
+
+
+def _said(shown: list[Shown], text: str) -> list[Body]:
+    """Pictures before the words about them, as the API's guide has it."""
+    parts: list[Body] = [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": each.media_type, "data": each.data},
+        }
+        for each in shown
+    ]
+    return [*parts, _text(text)] if text.strip() or not parts else parts
 
 
 def _text(text: str) -> Body:

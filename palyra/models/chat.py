@@ -4,6 +4,7 @@ Source: https://platform.openai.com/docs/api-reference/chat.  Servers differ, so
 the choices themselves may be missing, and unknown fields are ignored.
 """
 
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
@@ -24,8 +25,10 @@ from palyra.models.dialect import (
     Body,
     Dialect,
     Names,
+    Shown,
     most_tokens,
     sampled,
+    show,
 )
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
@@ -100,7 +103,10 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
     """The whole conversation; `max_tokens` 0 leaves the limit to the server."""
     body: Body = {
         "model": model,
-        "messages": [_system(request), *_messages(request.messages, names)],
+        "messages": [
+            _system(request),
+            *(_message(message, names, request.pictures) for message in request.messages),
+        ],
         "stream": True,
         "stream_options": {"include_usage": True},
         **sampled(request),
@@ -192,14 +198,10 @@ def instructions(request: ModelRequest) -> str:
     return f"{request.instructions}\n\n{JSON_ONLY}".lstrip()
 
 
-def _messages(messages: tuple[Message, ...], names: Names) -> list[Body]:
-    return [_message(message, names) for message in messages]
-
-
-def _message(message: Message, names: Names) -> Body:
+def _message(message: Message, names: Names, pictures: Mapping[str, str]) -> Body:
     match message:
-        case UserMessage(text):
-            return {"role": "user", "content": text}
+        case UserMessage():
+            return {"role": "user", "content": _content(*show(message, pictures))}
         case GuidanceMessage(text):  # many servers take a system message only at the beginning
             return {"role": "user", "content": guidance(text)}
         case ToolMessage():
@@ -227,6 +229,13 @@ def _message(message: Message, names: Names) -> Body:
             return said
         case _:
             assert_never(message)
+
+
+def _content(shown: list[Shown], text: str) -> str | list[Body]:
+    if not shown:
+        return text  # the form that every server takes
+    parts: list[Body] = [{"type": "image_url", "image_url": {"url": each.url}} for each in shown]
+    return [*parts, {"type": "text", "text": text}] if text else parts
 
 
 def guidance(text: str) -> str:

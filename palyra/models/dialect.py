@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from palyra.core.prompt import ModelRequest
+from palyra.core.prompt import ModelRequest, UserMessage
 from palyra.models.turn_builder import TurnBuilder
 
 Body = dict[str, Any]
@@ -40,6 +40,31 @@ def sampled(request: ModelRequest) -> Body:
     sampling = request.sampling
     wanted = {"temperature": sampling.temperature, "top_p": sampling.top_p}
     return {name: value for name, value in wanted.items() if value is not None}
+
+
+class Shown(NamedTuple):
+    """A picture as it is sent."""
+
+    media_type: str
+    data: str  # base64
+
+    @property
+    def url(self) -> str:
+        """All of it."""
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+def show(message: UserMessage, pictures: Mapping[str, str]) -> tuple[list[Shown], str]:
+    """The message's pictures that there are, and its text, which tells of those that are gone."""
+    shown = [
+        Shown(picture.media_type, pictures[picture.artifact])
+        for picture in message.pictures
+        if picture.artifact in pictures
+    ]
+    gone = len(message.pictures) - len(shown)
+    if not gone:
+        return shown, message.text
+    return shown, f"{message.text}\n\n[{gone} of its pictures are not shown any more]".lstrip()
 
 
 @dataclass(frozen=True, slots=True)

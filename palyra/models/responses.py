@@ -4,6 +4,7 @@ Source: https://platform.openai.com/docs/api-reference/responses and its page on
 Nothing is stored with the provider: the whole conversation is sent each time.
 """
 
+from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
@@ -18,7 +19,7 @@ from palyra.core.prompt import (
     UserMessage,
 )
 from palyra.models.chat import arguments_text, chat_headers, guidance, instructions
-from palyra.models.dialect import NO_JSON, Body, Dialect, Names, most_tokens, sampled
+from palyra.models.dialect import NO_JSON, Body, Dialect, Names, Shown, most_tokens, sampled, show
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
 
@@ -73,7 +74,11 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
     body: Body = {
         "model": model,
         "instructions": instructions(request),
-        "input": [item for message in request.messages for item in _items(message, names)],
+        "input": [
+            item
+            for message in request.messages
+            for item in _items(message, names, request.pictures)
+        ],
         "stream": True,
         "store": False,
         **sampled(request),
@@ -157,10 +162,10 @@ class ResponsesReader:
 # --- the conversation ----------------------------------------------------------------------------
 
 
-def _items(message: Message, names: Names) -> list[Body]:
+def _items(message: Message, names: Names, pictures: Mapping[str, str]) -> list[Body]:
     match message:
-        case UserMessage(text):
-            return [{"role": "user", "content": text}]
+        case UserMessage():
+            return [{"role": "user", "content": _content(*show(message, pictures))}]
         case GuidanceMessage(text):
             return [{"role": "developer", "content": guidance(text)}]
         case ToolMessage():
@@ -185,6 +190,13 @@ def _items(message: Message, names: Names) -> list[Body]:
             return [*said, *used]
         case _:
             assert_never(message)
+
+
+def _content(shown: list[Shown], text: str) -> str | list[Body]:
+    if not shown:
+        return text
+    parts: list[Body] = [{"type": "input_image", "image_url": each.url} for each in shown]
+    return [*parts, {"type": "input_text", "text": text}] if text else parts
 
 
 RESPONSES = Dialect("/responses", chat_headers, responses_body, ResponsesReader)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from palyra.core.pictures import Picture
 from palyra.core.prompt import (
     AssistantMessage,
     Delta,
@@ -179,6 +180,53 @@ def test_json_mode() -> None:
     assert "cache_control" in claude["system"][0]  # the part that other runs have, too
     assert JSON_ONLY == body(CHAT, json_mode=True, instructions="")["messages"][0]["content"]
     assert JSON_ONLY not in msgspec.json.encode(body(CHAT)).decode()
+
+
+# --- pictures
+
+
+PICTURE = Picture(artifact="ab", session_id="s", media_type="image/png", size_bytes=3)
+PICTURES = {"ab": "AAAA"}
+
+
+def pictured(dialect: Dialect, text: str = "what is it?", *, gone: int = 0) -> list[Body]:
+    """The parts of a message with a picture, and with some that are kept no longer."""
+    lost = msgspec.structs.replace(PICTURE, artifact="lost")
+    message = UserMessage(text, (PICTURE, *[lost] * gone))
+    found = body(dialect, messages=(message,), pictures=PICTURES)
+    where = found.get("messages") or found["input"]
+    parts: list[Body] = where[-1]["content"]
+    return parts
+
+
+def test_pictures_come_before_their_text() -> None:
+    """In every dialect's own words; a message without one keeps its plain form."""
+    url = "data:image/png;base64,AAAA"
+    assert [
+        {"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what is it?"},
+    ] == pictured(CHAT)  # fmt: skip
+    assert [
+        {"type": "input_image", "image_url": url}, {"type": "input_text", "text": "what is it?"},
+    ] == pictured(RESPONSES)  # fmt: skip
+    source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    claude = pictured(ANTHROPIC)
+    assert {"type": "image", "source": source} == claude[0]
+    assert ("text", "what is it?") == (claude[1]["type"], claude[1]["text"])
+    for dialect in (CHAT, RESPONSES):
+        assert (
+            "hello"
+            == dialect.body(said(UserMessage("hello")), "m", NAMES, 0)[
+                "messages" if dialect is CHAT else "input"
+            ][-1]["content"]
+        )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_picture_alone_and_one_that_is_gone(name: str) -> None:
+    """No empty text beside it; what is not shown is said."""
+    assert ["text" in part for part in pictured(ALL[name], "")] == [False]
+    assert "[2 of its pictures are not shown any more]" in str(pictured(ALL[name], gone=2))
+    assert 1 == str(pictured(ALL[name], gone=2)).count("AAAA")
 
 
 # --- what is read

@@ -1,0 +1,154 @@
+"""Pictures: attachments of the kind `image`, checked, and what the tape and the prompt hold of them.
+
+The bytes are an artifact of the session; a tape has only the digest, so no event grows beyond its
+bound and no redactor rewrites a picture.  Attachments of other kinds are recorded as they come.
+"""
+
+import binascii
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from palyra.errors import InvalidParams, TooLarge
+
+MAX_PICTURES = 8  # of one message
+MAX_PICTURE_BYTES = 5_242_880
+MAX_SHOWN = 20  # of one request to a model, the newest; providers bound the body
+MAX_SHOWN_BYTES = 20_971_520
+PICTURE_TOKENS = 1_600  # about what providers count for one that fills their bound on its sides
+IMAGE = "image"
+_FIELD = "attachments"
+_KEYS = frozenset({"type", "media_type", "data", "artifact", "name"})
+_MAX_NAME_CHARS = 256
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A picture of a message; its bytes are the session's artifact."""
+
+    artifact: str  # SHA-256, hex
+    session_id: str  # where it is kept: a forked conversation has another one
+    media_type: str
+    size_bytes: int
+
+
+class Given(NamedTuple):
+    """A picture as a client hands it over: its bytes, or the name of an artifact that has them."""
+
+    data: bytes | None
+    artifact: str
+    media_type: str  # "": not told
+    name: str
+
+
+def is_picture(attachment: Mapping[str, Any]) -> bool:
+    """Whether it is of this kind."""
+    return attachment.get("type") == IMAGE
+
+
+def media_type_of(data: bytes) -> str | None:
+    """What the bytes are, by how they begin; None for what no model can be shown."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return None
+
+
+def read_given(attachments: Sequence[Mapping[str, Any]]) -> dict[int, Given]:
+    """The pictures among them, by place.  Blocks: some milliseconds a megabyte.
+
+    Raises InvalidParams or TooLarge, naming the attachment and the bound.
+    """
+    places = [at for at, each in enumerate(attachments) if is_picture(each)]
+    if len(places) > MAX_PICTURES:
+        raise InvalidParams(
+            f"{len(places)} pictures; a message may have {MAX_PICTURES}", field=_FIELD
+        )
+    return {at: _read_one(attachments[at], at) for at in places}
+
+
+def _read_one(attachment: Mapping[str, Any], at: int) -> Given:
+    unknown = attachment.keys() - _KEYS
+    if unknown:
+        raise _refused(at, f"{min(unknown)!r} is no key of a picture; give data or artifact")
+    texts = {key: attachment.get(key) or "" for key in _KEYS}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise _refused(at, "its members must be texts")
+    if bool(texts["data"]) == bool(texts["artifact"]):
+        raise _refused(at, "give its bytes as base64 in data, or the name of an artifact, not both")
+    data = _decode(texts["data"], at) if texts["data"] else None
+    name = texts["name"][:_MAX_NAME_CHARS]
+    return Given(data, texts["artifact"], texts["media_type"], name)
+
+
+def _decode(text: str, at: int) -> bytes:
+    if len(text) * 3 // 4 > MAX_PICTURE_BYTES + 2:
+        raise _too_large(at, len(text) * 3 // 4)
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError):
+        raise _refused(at, "its data is no base64") from None
+
+
+def describe(given: Given, data: bytes, session_id: str, at: int) -> dict[str, Any]:
+    """The attachment as the tape has it.  Raises InvalidParams or TooLarge."""
+    if len(data) > MAX_PICTURE_BYTES:
+        raise _too_large(at, len(data))
+    found = media_type_of(data)
+    if found is None:
+        raise _refused(at, "it is no PNG, JPEG, GIF or WebP")
+    if given.media_type.lower().replace("image/jpg", "image/jpeg") not in {"", found}:
+        raise _refused(at, f"it says {given.media_type[:64]!r} and is {found}")
+    picture = Picture(
+        artifact=hashlib.sha256(data).hexdigest(),
+        session_id=session_id,
+        media_type=found,
+        size_bytes=len(data),
+    )
+    name = {"name": given.name} if given.name else {}
+    return {"type": IMAGE, **msgspec.structs.asdict(picture), **name}
+
+
+def recorded_pictures(attachments: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
+    """The pictures that a tape tells of; what is written otherwise is none that is kept."""
+    return tuple(found for each in attachments if (found := _recorded(each)) is not None)
+
+
+def _recorded(attachment: Mapping[str, Any]) -> Picture | None:
+    if not is_picture(attachment):
+        return None
+    try:
+        return msgspec.convert(attachment, Picture)
+    except msgspec.ValidationError:
+        return None
+
+
+def newest(pictures: Sequence[Picture]) -> list[Picture]:
+    """Of all pictures of a request, oldest first, those it can carry: the newest, each once."""
+    chosen: dict[str, Picture] = {}
+    left_bytes = MAX_SHOWN_BYTES
+    for picture in reversed(pictures):
+        if picture.artifact in chosen:
+            continue
+        left_bytes -= picture.size_bytes
+        if left_bytes < 0 or len(chosen) == MAX_SHOWN:
+            break
+        chosen[picture.artifact] = picture
+    return list(chosen.values())
+
+
+def _refused(at: int, why: str) -> InvalidParams:
+    return InvalidParams(f"attachment {at} is no picture that can be sent: {why}", field=_FIELD)
+
+
+def _too_large(at: int, size_bytes: int) -> TooLarge:
+    return TooLarge(
+        f"attachment {at} has {size_bytes} bytes; a picture may have {MAX_PICTURE_BYTES}",
+        field=_FIELD,
+    )
