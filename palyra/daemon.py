@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-import msgspec
 import structlog
 import trio
 
@@ -21,6 +20,7 @@ from palyra.actors import page_check, policy_watch
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
+from palyra.actors.budget_desk import BudgetDesk
 from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
@@ -42,7 +42,7 @@ from palyra.core.redact import Redactor
 from palyra.errors import InvariantBroken
 from palyra.modelset import build_modelset
 from palyra.net import wire
-from palyra.net.asyncapi import render_asyncapi
+from palyra.net.asyncapi import asyncapi_document
 from palyra.net.connection import serve_connection
 from palyra.net.edge import Edge, EdgeSettings
 from palyra.net.engine import WebSocketLimits
@@ -50,6 +50,7 @@ from palyra.net.http import HttpSources, LateHttp
 from palyra.net.limits import Limits as ConnectionLimits
 from palyra.net.methods.table import METHODS
 from palyra.net.metrics import (
+    read_budgets,
     read_journal,
     read_loop,
     read_problems,
@@ -59,7 +60,6 @@ from palyra.net.metrics import (
     read_tree,
 )
 from palyra.net.receipts import Receipts
-from palyra.net.schema import describe_protocol
 from palyra.net.services import Peer, Services
 from palyra.net.tally import Tally
 from palyra.net.tokens import admit_operator, authenticate
@@ -190,6 +190,7 @@ class Daemon:
         return Services(
             gateway=self.gateway,
             grants=self.office.grants,
+            budgets=BudgetDesk(self.journal, self.office.budgets, self.host.now_ms),
             agents=self.office.agents,
             channels=self.office.channels,
             files=Files(
@@ -243,13 +244,14 @@ class Daemon:
             problems=self._problems,
             authenticate=self.services.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
-            asyncapi=lambda: self._asyncapi(edge),
+            asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),
             metrics=(
                 lambda: read_state(self.state),
                 lambda: read_journal(self.journal),
                 lambda: read_stranded(self._count_stranded()),
                 lambda: read_problems(len(self._problems())),
                 lambda: read_loop(self.loop_lag),
+                lambda: read_budgets(self.office.budgets),
                 lambda: read_tally(tally),
                 lambda: read_tree(self.snapshot()),
             ),
@@ -268,13 +270,6 @@ class Daemon:
 
     def _count_stranded(self) -> int:
         return len(self.directory.stranded)
-
-    @staticmethod
-    def _asyncapi(edge: Edge) -> bytes:
-        """The protocol as an AsyncAPI document."""
-        host = edge.binding.url.removeprefix("http://")
-        protocol = describe_protocol(METHODS)
-        return msgspec.json.encode(render_asyncapi(protocol, version=__version__, host=host))
 
     # --- life
 

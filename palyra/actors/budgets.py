@@ -9,7 +9,8 @@ Restart: what is spent is read anew from the ledger before any run goes on; noth
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import structlog
@@ -90,20 +91,21 @@ class Budgets:
         self.refusals: Counter[BudgetScope] = Counter()  # since the start
         self.alerts: Counter[BudgetScope] = Counter()
         self._hub = hub
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._reserve_tokens = reserve_tokens
         self._max_tokens = dict(max_tokens or {})
         self._in_force = dict(self.configured)
         self._accounts: dict[Key, Account] = {}
         self._of_runs: dict[str, dict[Key, Account]] = defaultdict(dict)
         self._freed: trio.Event | None = None  # something reserved was given back
+        self._notes: list[list[UsageRecord]] = []  # see `noting`
 
     # --- reading the journal
 
     def query(self, store: JournalStore) -> Spendings:
         """Budgets that were set and what was spent, from the journal; blocks."""
         found = {budget.budget_id: budget for budget in store.list_budgets()} | self.configured
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         sums = {name: read_sums(store, budget, now_ms) for name, budget in found.items()}
         return Spendings(tuple(found.values()), sums)
 
@@ -115,16 +117,27 @@ class Budgets:
         for budget in found.budgets:
             self.load(budget, found.sums[budget.budget_id])
 
-    def load(self, budget: BudgetRecord, sums: Iterable[UsageSum]) -> None:
-        """The accounts of one budget, with what the ledger says was spent."""
+    def load(
+        self, budget: BudgetRecord, sums: Iterable[UsageSum], lines: Iterable[UsageRecord] = ()
+    ) -> None:
+        """The accounts of one budget, with what the ledger says was spent, and since."""
         for each in sorted(sums, key=lambda each: each.last_ms):
-            key = Key(budget.budget_id, each.key)
-            account = self._accounts.setdefault(key, Account(budget, each.key))
-            account.add(amount_of_sum(budget, each), each.last_ms)
-        now_ms = self._now_ms()
+            subject = "" if budget.scope == "global" else each.key
+            self._add(
+                budget, Key(budget.budget_id, subject), amount_of_sum(budget, each), each.last_ms
+            )
+        for line in lines:
+            payer = Payer(line.principal, line.agent, line.session_id, line.run_id)
+            key = None if budget.window == "run" else find_key(budget, payer)
+            if key is not None:
+                self._add(budget, key, amount_of(budget, line), line.at_ms)
+        now_ms = self.now_ms()
         for key, account in self._accounts.items():
             if key.budget_id == budget.budget_id:
                 account.pass_level(now_ms)  # told already, before the restart
+
+    def _add(self, budget: BudgetRecord, key: Key, amount: int, at_ms: int) -> None:
+        self._accounts.setdefault(key, Account(budget, key.subject)).add(amount, at_ms)
 
     # --- a call begins
 
@@ -144,7 +157,7 @@ class Budgets:
         tokens = meter.input_tokens + self._most_output(request, provider)
         output = Usage(input_tokens=meter.input_tokens, output_tokens=tokens - meter.input_tokens)
         while True:
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             cost = self.prices.cost(request.model, output, now_ms)
             obstacle = judge(accounts, cost, now_ms)
             if obstacle is None:
@@ -201,14 +214,14 @@ class Budgets:
             usage = run.usage
             is_tokens = budget.metric == "tokens"
             spent = usage.input_tokens + usage.output_tokens if is_tokens else run.cost_usd_micros
-            account.add(spent, self._now_ms())
-            account.pass_level(self._now_ms())
+            account.add(spent, self.now_ms())
+            account.pass_level(self.now_ms())
         return account
 
     def _sweep(self) -> None:
         """Forget accounts that hold nothing, when there are many."""
         if len(self._accounts) >= SWEEP_AT:
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             self._accounts = {
                 key: account
                 for key, account in self._accounts.items()
@@ -219,7 +232,7 @@ class Budgets:
 
     def charge(self, model: str, usage: Usage) -> Charge:
         """What that many tokens of the model cost now."""
-        return Charge(usage=usage, cost_usd_micros=self.prices.cost(model, usage, self._now_ms()))
+        return Charge(usage=usage, cost_usd_micros=self.prices.cost(model, usage, self.now_ms()))
 
     def finish(self, meter: Meter, result: ModelTurn) -> ModelTurn:
         """The turn with its cost; a cost that the provider told stands."""
@@ -249,6 +262,8 @@ class Budgets:
     def settle(self, run: RunHandle, line: UsageRecord) -> None:
         """Put the call's line into its accounts, instead of what was reserved for it."""
         self.release(run)
+        for noted in self._notes:
+            noted.append(line)
         accounts = self.find(run.run)
         if not accounts:
             return
@@ -283,7 +298,7 @@ class Budgets:
 
     def remaining(self, run: Run, metric: BudgetMetric) -> int | None:
         """What the run may still spend and nobody has reserved; None without a hard limit."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         found = [each for each in self.find(run) if each.budget.metric == metric]
         return min(
             (left for each in found if (left := each.left(now_ms)) is not None), default=None
@@ -300,7 +315,19 @@ class Budgets:
         of_runs = (each for known in self._of_runs.values() for each in known.items())
         return [each for _, each in sorted([*self._accounts.items(), *of_runs])]
 
-    def enforce(self, budget: BudgetRecord, sums: Iterable[UsageSum]) -> None:
+    @contextmanager
+    def noting(self) -> Generator[list[UsageRecord]]:
+        """The lines that calls are charged with inside the block."""
+        noted: list[UsageRecord] = []
+        self._notes.append(noted)
+        try:
+            yield noted
+        finally:
+            self._notes.remove(noted)
+
+    def enforce(
+        self, budget: BudgetRecord, sums: Iterable[UsageSum], lines: Iterable[UsageRecord] = ()
+    ) -> None:
         """From now on it holds, with what was spent; a budget of that id holds no more.
 
         What is reserved stays reserved when only limits or action have changed.
@@ -313,7 +340,7 @@ class Budgets:
                     account.budget = budget
         else:
             self._forget(budget.budget_id)
-            self.load(budget, sums)
+            self.load(budget, sums, lines)
         self._wake()
 
     def lift(self, budget_id: str) -> None:

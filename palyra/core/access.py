@@ -18,6 +18,7 @@ SCOPES: dict[Role, frozenset[str]] = {
             "sessions:write",
             "agents:read",
             "tools:read",
+            "usage:read",
             "system:read",
         }
     ),
@@ -39,6 +40,7 @@ SCOPES: dict[Role, frozenset[str]] = {
             "sessions:read",
             "agents:read",
             "tools:read",
+            "usage:read",
             "system:read",
         }
     ),

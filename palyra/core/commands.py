@@ -7,8 +7,19 @@ import msgspec
 from palyra.core.branch import Branch
 from palyra.core.brief import Brief
 from palyra.core.events import ApprovalMode, Budget
+from palyra.core.journal import UsageBy, UsageFilter, UsageSum
 from palyra.core.prompt import ToolMessage
-from palyra.core.records import ApprovalScope, PairingMode, QueueMode, RunPhase, RunRecord, RunState
+from palyra.core.records import (
+    ApprovalScope,
+    BudgetMetric,
+    BudgetScope,
+    BudgetWindow,
+    PairingMode,
+    QueueMode,
+    RunPhase,
+    RunRecord,
+    RunState,
+)
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
 
@@ -142,6 +153,38 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     seq: int | None = None  # of `approval.resolved`; None when it was settled before
     grant_id: str | None = None  # of the grant that the answer made
+
+
+class UsageWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lines of the ledger to add up, and how to divide them."""
+
+    lines: UsageFilter = UsageFilter()
+    by: UsageBy | Literal["day"] | None = None
+    limit: int = 100  # groups
+
+
+class UsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """What model calls took: in all, and in each group."""
+
+    total: UsageSum
+    groups: list[UsageSum]
+    is_cut: bool = False  # there are more groups
+
+
+class AccountView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one account of a budget stands."""
+
+    budget_id: str
+    scope: BudgetScope
+    subject: str  # "" for everybody
+    metric: BudgetMetric
+    window: BudgetWindow
+    spent: int
+    reserved: int  # by calls under way
+    soft: int | None = None
+    hard: int | None = None
+    left: int | None = None  # of the hard limit, neither spent nor reserved
+    rolls_ms: int | None = None  # when something of it is free again
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):

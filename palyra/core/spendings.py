@@ -45,7 +45,9 @@ def run_budgets(accepted: RunAccepted, run_id: str) -> list[BudgetRecord]:
     ]
 
 
-def read_sums(store: Ledger, budget: BudgetRecord, now_ms: int) -> list[UsageSum]:
+def read_sums(
+    store: Ledger, budget: BudgetRecord, now_ms: int, until_ms: int | None = None
+) -> list[UsageSum]:
     """What counts against the budget's accounts now, by subject; blocks.
 
     None for the window of a run, whose tape knows.
@@ -53,7 +55,7 @@ def read_sums(store: Ledger, budget: BudgetRecord, now_ms: int) -> list[UsageSum
     if budget.window == "run":
         return []
     is_sliding = budget.window == "sliding"
-    wanted = UsageFilter(since_ms=window_start(budget, now_ms))
+    wanted = UsageFilter(since_ms=window_start(budget, now_ms), until_ms=until_ms)
     if budget.subject != "*":
         wanted = msgspec.structs.replace(wanted, **{_FIELD[budget.scope]: budget.subject})
     grain_ms = max(1, (budget.window_ms or 0) // GRAINS) if is_sliding else None

@@ -5,10 +5,13 @@ operation per notification.  The payload of an event depends on its kind: the sc
 are listed under `x-palyra-events`, because a client must accept kinds it does not know.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from palyra.net.schema import MethodSchema, ProtocolSchema, Schema
+import msgspec
+
+from palyra.net.methods.method import AnyMethod
+from palyra.net.schema import MethodSchema, ProtocolSchema, Schema, describe_protocol
 
 CHANNEL = "websocket"
 ADDRESS = "/v1/ws"
@@ -38,6 +41,13 @@ _ERROR: Schema = {
         },
     },
 }
+
+
+def asyncapi_document(methods: Mapping[str, AnyMethod], url: str, version: str) -> bytes:
+    """The document of a daemon that answers at that address."""
+    host = url.removeprefix("http://")
+    document = render_asyncapi(describe_protocol(methods), version=version, host=host)
+    return msgspec.json.encode(document)
 
 
 def render_asyncapi(protocol: ProtocolSchema, *, version: str, host: str) -> Json:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import get_args
 
+from palyra.actors.budgets import Budgets
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.loop_lag import LoopLag
+from palyra.core.records import BudgetMetric, BudgetScope
 from palyra.net.ports import Journal
 from palyra.net.tally import Tally
 from palyra.net.wire import State
@@ -60,6 +62,24 @@ def read_loop(lag: LoopLag) -> Iterator[Reading]:
     """How late the event loop wakes what is due."""
     yield Reading("palyra_loop_lag_seconds", "How late the last timer fired.", lag.last_s)
     yield Reading("palyra_loop_lag_max_seconds", "The latest of the last minute.", lag.worst_s)
+
+
+def read_budgets(budgets: Budgets) -> Iterator[Reading]:
+    """How the accounts of each scope stand, summed; whose they are is not said here."""
+    now_ms = budgets.now_ms()
+    for scope in get_args(BudgetScope):
+        own = [each for each in budgets.accounts if each.budget.scope == scope]
+        for metric in get_args(BudgetMetric):
+            found = [each for each in own if each.budget.metric == metric]
+            labels = (("scope", scope), ("metric", metric))
+            spent = sum(each.spent(now_ms) for each in found)
+            reserved = sum(each.reserved for each in found)
+            yield Reading("palyra_budget_spent", "Spent in the windows of now.", spent, labels)
+            yield Reading("palyra_budget_reserved", "For calls under way.", reserved, labels)
+        whose = (("scope", scope),)
+        refused, told = budgets.refusals[scope], budgets.alerts[scope]
+        yield _total("palyra_budget_refusals", "Calls not made for a budget.", refused, whose)
+        yield _total("palyra_budget_alerts", "Limits passed, soft or hard.", told, whose)
 
 
 def read_tally(tally: Tally) -> Iterator[Reading]:

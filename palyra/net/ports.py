@@ -8,6 +8,7 @@ from palyra.core.agents import AgentChange
 from palyra.core.artifacts import Artifact, ArtifactPage
 from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
 from palyra.core.commands import (
+    AccountView,
     Cancelled,
     ChangeQueue,
     Forked,
@@ -19,6 +20,8 @@ from palyra.core.commands import (
     SetChannel,
     Started,
     StartRun,
+    UsageView,
+    UsageWanted,
 )
 from palyra.core.journal import Change, PairingFilter, RunFilter
 from palyra.core.policy import Explanation
@@ -26,6 +29,7 @@ from palyra.core.ports import JournalStore
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
+    BudgetRecord,
     ChannelRecord,
     GrantRecord,
     PairingRecord,
@@ -119,6 +123,20 @@ class Grants(Protocol):
         self, caller: Caller, *, live_only: bool, limit: int
     ) -> list[GrantRecord]: ...
     async def revoke(self, caller: Caller, grant_id: str) -> GrantRecord: ...
+
+
+class Budgets(Protocol):
+    """Usage and budgets (`actors.budget_desk`), alike."""
+
+    async def sum_usage(self, caller: Caller, wanted: UsageWanted) -> UsageView: ...
+    async def list_all(self, caller: Caller) -> list[BudgetRecord]: ...
+    async def status(self, caller: Caller, budget_id: str | None) -> list[AccountView]: ...
+    async def set(
+        self, caller: Caller, wanted: BudgetRecord, receipt: ReceiptKey | None = None
+    ) -> BudgetRecord: ...
+    async def delete(
+        self, caller: Caller, budget_id: str, receipt: ReceiptKey | None = None
+    ) -> BudgetRecord: ...
 
 
 class Agents(Protocol):

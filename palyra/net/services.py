@@ -10,7 +10,17 @@ from palyra.core.ids import NewId
 from palyra.core.ports import NowMs, Sign
 from palyra.net.limits import Limits
 from palyra.net.pacer import Pacer
-from palyra.net.ports import Agents, Authenticate, Channels, Files, Gateway, Grants, Journal, Skills
+from palyra.net.ports import (
+    Agents,
+    Authenticate,
+    Budgets,
+    Channels,
+    Files,
+    Gateway,
+    Grants,
+    Journal,
+    Skills,
+)
 from palyra.net.receipts import Receipts
 from palyra.net.rpc import Redact
 from palyra.net.wire import State
@@ -35,6 +45,7 @@ class Services:
 
     gateway: Gateway
     grants: Grants
+    budgets: Budgets
     agents: Agents
     channels: Channels
     files: Files

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from palyra.actors.budgets import BudgetWarned
 from palyra.actors.hub import Progress, ProgressKind
 from palyra.core.commands import PairingRequested, Resolved
 from palyra.core.records import ApprovalRecord, SessionRecord
@@ -122,6 +123,7 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "approval.requested": ApprovalRecord,
     "approval.resolved": ApprovalResolvedNotice,
     "session.updated": SessionRecord,
+    "budget.warned": BudgetWarned,
     "pairing.requested": PairingRequested,
     "system.draining": SystemDraining,
 }

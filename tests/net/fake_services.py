@@ -49,6 +49,7 @@ from palyra.net.receipts import Receipts
 from palyra.net.services import Peer as PeerFacts
 from palyra.net.services import Services
 from palyra.net.tokens import authenticate, digest_token
+from tests.net.fake_budgets import FakeBudgets
 from tests.net.fake_files import FakeFiles
 from tests.net.fake_registry import FakeAgents, FakeChannels
 from tests.net.fake_skills import FakeSkills
@@ -307,6 +308,7 @@ class Daemon:
         self.gateway = FakeGateway(self.store)
         self.agents = FakeAgents(self.store)
         self.channels = FakeChannels(self.store)
+        self.budgets = FakeBudgets(self.store)
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.hub = Hub(wire)
@@ -322,6 +324,7 @@ class Daemon:
         self.services = Services(
             gateway=self.gateway,
             grants=FakeGrants(self.gateway),
+            budgets=self.budgets,
             agents=self.agents,
             channels=self.channels,
             files=self.files,

@@ -64,6 +64,17 @@ CALLS: dict[str, Call] = {
     "checkpoint.restore": lambda client: client.restore_checkpoint("ckp_1", "after", force=True),
     "approval.grants": lambda client: client.list_grants(live_only=False, limit=3),
     "approval.revoke": lambda client: client.revoke_grant("grt_1"),
+    "usage.summary": lambda client: client.sum_usage(
+        by="model", principal="p", agent="a", session_id=SESSION, run_id=RUN, model="m",
+        since_ms=1, until_ms=2, limit=3,
+    ),
+    "budget.list": lambda client: client.list_budgets(),
+    "budget.status": lambda client: client.budget_status("day"),
+    "budget.set": lambda client: client.set_budget(
+        "day", scope="agent", subject="a", metric="usd_micros", window="sliding",
+        window_ms=60_000, soft=1, hard=2, action="ask",
+    ),
+    "budget.delete": lambda client: client.delete_budget("day"),
     "session.resolve": lambda client: client.resolve_session(session_key="k"),
     "session.get": lambda client: client.get_session(SESSION),
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),

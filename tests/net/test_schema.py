@@ -111,7 +111,7 @@ def test_every_event_kind_is_described() -> None:
     """All kinds of the tape have a schema, with the wire's field names."""
     assert set(KINDS) == set(DOCUMENT["x-palyra-events"])
     failed: Any = resolve(DOCUMENT["x-palyra-events"]["run.failed"]["$ref"], DOCUMENT)
-    assert {"class", "reason", "action"} == set(failed["properties"])
+    assert {"class", "reason", "action", "abandoned"} == set(failed["properties"])
 
 
 def test_equal_names_of_different_structs_are_told_apart() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from palyra.net.client.requests import Requests
+from palyra.net.client.spending import Spending
 
 CHUNK_BYTES = 262_144
 
@@ -62,7 +62,7 @@ class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Skills(Requests):
+class Skills(Spending):
     """What WASM skills there are."""
 
     async def list_skills(self) -> SkillList:

@@ -136,6 +136,7 @@ class RunShown(Result, frozen=True, kw_only=True):
     pending_approvals: int
     head_seq: int
     attempts: int
+    unpriced_calls: int = 0
     started_ms: int | None = None
     finished_ms: int | None = None
     reason: str | None = None

@@ -14,6 +14,7 @@ from palyra.net.methods import (
     tape,
     token,
     tool,
+    usage,
 )
 from palyra.net.methods.method import AnyMethod
 
@@ -31,6 +32,7 @@ _GROUPS = (
     tool,
     skill,
     token,
+    usage,
 )
 
 METHODS: dict[str, AnyMethod] = {

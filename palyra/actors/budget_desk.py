@@ -1,0 +1,192 @@
+"""What clients ask about spending: the ledger's sums, the budgets, and changes of them.
+
+Owns: nothing.  Talks to: the journal (ledger, budgets that were set), `actors.budgets`.
+Never: shows a client what others spend, or has a budget hold that is not committed.
+"""
+
+import msgspec
+import trio
+
+from palyra.actors.approvals import receipt_for
+from palyra.actors.budgets import Budgets
+from palyra.actors.journal import JournalHandle
+from palyra.core.access import Caller
+from palyra.core.budgets import Account, check_budget
+from palyra.core.commands import AccountView, ReceiptKey, UsageView, UsageWanted
+from palyra.core.journal import Change, UsageFilter, UsageSum
+from palyra.core.ports import NowMs
+from palyra.core.prices import DAY_MS
+from palyra.core.records import BudgetRecord, Record
+from palyra.core.spendings import read_sums
+from palyra.errors import IllegalState, NotFound, TooLarge
+
+MAX_BUDGETS = 1_000
+MAX_FRESH = 100_000  # lines of the time it takes to set a budget
+
+
+class BudgetDesk:
+    """Usage and budgets, for clients."""
+
+    def __init__(self, journal: JournalHandle, budgets: Budgets, now_ms: NowMs) -> None:
+        self._journal = journal
+        self._budgets = budgets
+        self._now_ms = now_ms
+        self._turn = trio.Lock()  # one change at a time: each reads the ledger
+
+    # --- looking
+
+    async def sum_usage(self, caller: Caller, wanted: UsageWanted) -> UsageView:
+        """The ledger's sums, of the lines the caller sees."""
+        caller.require("usage:read")
+        lines = wanted.lines
+        if caller.principal_filter is not None:
+            lines = msgspec.structs.replace(lines, principal=caller.principal_filter)
+        by, grain_ms = (None, DAY_MS) if wanted.by == "day" else (wanted.by, None)
+        most = 0 if wanted.by is None else wanted.limit + 1
+        total, groups = await self._journal.read(
+            lambda store: (
+                store.sum_usage(lines),
+                store.sum_usage(lines, by, grain_ms=grain_ms, limit=most),
+            )
+        )
+        return UsageView(
+            total=total[0] if total else UsageSum(),
+            groups=groups[: wanted.limit],
+            is_cut=len(groups) > wanted.limit,
+        )
+
+    async def list_all(self, caller: Caller) -> list[BudgetRecord]:
+        """The budgets in force that may be about the caller, by id."""
+        caller.require("usage:read")
+        found = self._budgets.in_force
+        return [budget for _, budget in sorted(found.items()) if _sees(caller, budget)]
+
+    async def status(self, caller: Caller, budget_id: str | None) -> list[AccountView]:
+        """The accounts the caller sees; one that nobody used yet only where it is the only one.
+
+        Raises NotFound for a budget that is not there.
+        """
+        budgets = await self.list_all(caller)
+        if budget_id is not None:
+            budgets = [budget for budget in budgets if budget.budget_id == budget_id]
+            if not budgets:
+                raise NotFound(f"no budget {budget_id!r}", field="budget_id")
+        accounts = self._budgets.accounts
+        found: list[Account] = []
+        for budget in budgets:
+            own = [each for each in accounts if each.budget.budget_id == budget.budget_id]
+            if not own and (budget.scope == "global" or budget.subject != "*"):
+                subject = "" if budget.scope == "global" else budget.subject
+                own = [Account(budget, subject)]
+            found += own
+        principal = caller.principal_filter
+        return [self._view(each) for each in found if principal in {None, each.subject}]
+
+    def _view(self, account: Account) -> AccountView:
+        budget, now_ms = account.budget, self._now_ms()
+        return AccountView(
+            budget_id=budget.budget_id,
+            scope=budget.scope,
+            subject=account.subject,
+            metric=budget.metric,
+            window=budget.window,
+            spent=account.spent(now_ms),
+            reserved=account.reserved,
+            soft=budget.soft,
+            hard=budget.hard,
+            left=account.left(now_ms),
+            rolls_ms=account.rolls_ms(now_ms),
+        )
+
+    # --- changing
+
+    async def set(
+        self, caller: Caller, wanted: BudgetRecord, receipt: ReceiptKey | None = None
+    ) -> BudgetRecord:
+        """The budget, committed and in force, with what was spent in its window already.
+
+        Raises InvalidParams, IllegalState for one of the configuration, TooLarge, Conflict.
+        Cancellation: it may have been set.
+        """
+        caller.require("usage:write")
+        check_budget(wanted)
+        async with self._turn:
+            self._check_changeable(wanted.budget_id)
+            before = await self._find(wanted.budget_id)
+            if len(self._budgets.in_force) >= MAX_BUDGETS and before is None:
+                raise TooLarge(f"{MAX_BUDGETS} budgets are in force, the most there may be")
+            now_ms = self._now_ms()
+            is_new = before is None or before.deleted_ms is not None
+            budget = msgspec.structs.replace(
+                wanted,
+                revision=1 if before is None else before.revision + 1,
+                created_ms=now_ms if is_new or before is None else before.created_ms,
+                updated_ms=now_ms,
+                by=caller.principal,
+            )
+            with trio.CancelScope(shield=True):  # committed and in force, or neither
+                await self.enforce(budget, self._records(budget, receipt))
+        return budget
+
+    async def delete(
+        self, caller: Caller, budget_id: str, receipt: ReceiptKey | None = None
+    ) -> BudgetRecord:
+        """The budget, which holds no more.  Raises NotFound, IllegalState, Conflict."""
+        caller.require("usage:write")
+        async with self._turn:
+            self._check_changeable(budget_id)
+            before = await self._find(budget_id)
+            if before is None or before.deleted_ms is not None:
+                raise NotFound(f"no budget {budget_id!r}", field="budget_id")
+            now_ms = self._now_ms()
+            gone = msgspec.structs.replace(
+                before,
+                revision=before.revision + 1,
+                updated_ms=now_ms,
+                deleted_ms=now_ms,
+                by=caller.principal,
+            )
+            with trio.CancelScope(shield=True):
+                await self._journal.commit(Change(records=self._records(gone, receipt)))
+                self._budgets.lift(budget_id)
+        return gone
+
+    async def enforce(self, budget: BudgetRecord, records: tuple[Record, ...] = ()) -> None:
+        """Commit the records and have the budget hold, with exactly what the ledger has by then.
+
+        Calls go on ending meanwhile.  What was charged before this is in the ledger once the
+        commit is through; what is charged from now on is noted, and nothing is counted twice.
+        """
+        now_ms = self._now_ms()
+        with self._budgets.noting() as noted:
+            await self._journal.commit(Change(records=records))
+            sums, fresh = await self._journal.read(
+                lambda store: (
+                    read_sums(store, budget, now_ms, until_ms=now_ms),
+                    store.list_usage(UsageFilter(since_ms=now_ms), limit=MAX_FRESH),
+                )
+            )
+            lines = {(each.run_id, each.turn, each.attempt): each for each in (*fresh, *noted)}
+            self._budgets.enforce(budget, sums, lines.values())
+
+    def _check_changeable(self, budget_id: str) -> None:
+        if budget_id in self._budgets.configured:
+            raise IllegalState(
+                f"the budget {budget_id!r} is in the configuration: change it there (usage.budgets)"
+            )
+
+    async def _find(self, budget_id: str) -> BudgetRecord | None:
+        return await self._journal.find(lambda store: store.find_budget(budget_id))
+
+    def _records(self, budget: BudgetRecord, receipt: ReceiptKey | None) -> tuple[Record, ...]:
+        if receipt is None:
+            return (budget,)
+        return budget, receipt_for(receipt, budget, self._now_ms())
+
+
+def _sees(caller: Caller, budget: BudgetRecord) -> bool:
+    """A client sees what may be about itself alone."""
+    principal = caller.principal_filter
+    if principal is None:
+        return True
+    return budget.scope == "principal" and budget.subject in {"*", principal}

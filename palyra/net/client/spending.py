@@ -1,0 +1,88 @@
+"""Typed methods about what model calls took and what may be spent, and what they answer."""
+
+from typing import Literal, TypedDict, Unpack
+
+import msgspec
+
+from palyra.core.commands import AccountView
+from palyra.core.journal import UsageBy, UsageSum
+from palyra.core.records import (
+    BudgetAction,
+    BudgetMetric,
+    BudgetRecord,
+    BudgetScope,
+    BudgetWindow,
+)
+from palyra.net.client.requests import Requests
+
+
+class UsageShown(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `usage.summary`."""
+
+    total: UsageSum
+    groups: list[UsageSum] = []
+    is_cut: bool = False
+
+
+class BudgetList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `budget.list`."""
+
+    budgets: list[BudgetRecord]
+
+
+class AccountList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `budget.status`."""
+
+    accounts: list[AccountView]
+
+
+class UsageOptions(TypedDict, total=False):
+    """Which lines of the ledger to add up, and how to divide them."""
+
+    by: UsageBy | Literal["day"] | None
+    principal: str | None
+    agent: str | None
+    session_id: str | None
+    run_id: str | None
+    model: str | None
+    since_ms: int
+    until_ms: int | None
+    limit: int
+
+
+class BudgetOptions(TypedDict, total=False):
+    """What a budget is besides its id; the daemon has a default for each."""
+
+    scope: BudgetScope
+    subject: str
+    metric: BudgetMetric
+    window: BudgetWindow
+    window_ms: int | None
+    soft: int | None
+    hard: int | None
+    action: BudgetAction
+    idempotency_key: str
+
+
+class Spending(Requests):
+    """What model calls took, and what may be spent."""
+
+    async def sum_usage(self, **wanted: Unpack[UsageOptions]) -> UsageShown:
+        """The ledger's sums; `until_ms` is not in the range."""
+        return await self._ask("usage.summary", {**wanted}, UsageShown)
+
+    async def list_budgets(self) -> list[BudgetRecord]:
+        return (await self._ask("budget.list", {}, BudgetList)).budgets
+
+    async def budget_status(self, budget_id: str | None = None) -> list[AccountView]:
+        """How the accounts stand, of one budget or of all."""
+        params = {"budget_id": budget_id}
+        return (await self._ask("budget.status", params, AccountList)).accounts
+
+    async def set_budget(self, budget_id: str, **given: Unpack[BudgetOptions]) -> BudgetRecord:
+        """The budget, in force; one of that id is replaced."""
+        return await self._mutate("budget.set", {"budget_id": budget_id, **given}, BudgetRecord)
+
+    async def delete_budget(self, budget_id: str) -> BudgetRecord:
+        """The budget, which holds no more."""
+        return await self._mutate("budget.delete", {"budget_id": budget_id}, BudgetRecord)
