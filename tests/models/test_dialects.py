@@ -206,7 +206,7 @@ def test_pictures_come_before_their_text() -> None:
         {"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what is it?"},
     ] == pictured(CHAT)  # fmt: skip
     assert [
-        {"type": "input_image", "image_url": url}, {"type": "input_text", "text": "what is it?"},
+        {"type": "input_image", "image_url": url, "detail": "auto"}, {"type": "input_text", "text": "what is it?"},
     ] == pictured(RESPONSES)  # fmt: skip
     source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
     claude = pictured(ANTHROPIC)
