@@ -7,7 +7,7 @@ from palyra.core import events as ev
 from palyra.core.answer import answer_text
 from palyra.core.call_steps import close_call
 from palyra.core.excerpt import excerpt
-from palyra.core.partial import Ending, partial_answer
+from palyra.core.partial import Ending, partial_answer, unknown_outcomes
 from palyra.core.records import Charge
 from palyra.core.prompt import ProposedCall
 from palyra.core.run_steps import Cancel, Expire
@@ -19,11 +19,16 @@ KEPT_BYTES = 32_768  # of an answer that no event takes: its pieces stand on the
 
 
 def end_answered(step: Step) -> None:
-    """The last turn's text is the answer."""
+    """The last turn's text is the answer; not a whole one if nobody knows what a call has done."""
     try:
         step.add(ev.MessageCompleted(text=answer_text(step.run)))
     except TooLarge as refused:
         end_partial(step, Ending("too_large", refused.message), answer_text(step.run))
+        return
+    unknown = unknown_outcomes(step.run)
+    if unknown:
+        sentence = f"it is unknown whether this took effect: {unknown}"
+        step.add(ev.RunDone(reason="partial", cause="outcome_unknown", missing=sentence))
         return
     step.add(ev.RunDone(reason="answered"))
 

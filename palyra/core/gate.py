@@ -10,6 +10,7 @@ A person is asked only when everything else says yes, and only about what can be
 What is approved is the digest of the execution object (`core.execution`).
 """
 
+import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
@@ -28,6 +29,7 @@ from palyra.core.prompt import ProposedCall
 from palyra.core.records import ApprovalScope, GrantRecord
 from palyra.core.risk import compute_risk, is_sensitive
 from palyra.core.tools import (
+    CLIENT,
     NO_FACETS,
     SHARED_HOST,
     Catalogue,
@@ -40,6 +42,7 @@ from palyra.core.tools import (
 )
 
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
+_MARK = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 _UNATTENDED = frozenset({"background"})  # origins where nobody is there to ask
 
 
@@ -126,6 +129,10 @@ def admit(
     checked = check_arguments(spec, proposal.arguments)
     if isinstance(checked, Refused):
         return checked
+    if spec.executor != CLIENT and is_sensitive(spec):
+        mark = _MARK.search(checked.canonical)
+        if mark is not None:
+            return _redacted(mark[0].decode())
     facets = find_facets(spec, checked.arguments)
     return Admitted(
         call_id=proposal.call_id,
@@ -143,6 +150,16 @@ def _as_called(spec: ToolSpec, facets: Facets) -> ToolSpec:
     if not facets.secrets or "secret" in spec.capabilities:
         return spec
     return msgspec.structs.replace(spec, capabilities=(*spec.capabilities, "secret"))
+
+
+def _redacted(mark: str) -> Refused:
+    """A secret that was shown as its mark cannot be handed on: run so, the call is another one."""
+    return refusal(
+        f"{mark} stands for a secret that was not shown, so the call would not do what it says",
+        position="arguments",
+        expected="arguments without it; secrets are named to the daemon (sandbox.environment, "
+        "a credential of the tool), files that hold one are changed around it",
+    )
 
 
 def _unknown_tool(name: str, catalogue: Catalogue) -> Refused:
@@ -246,9 +263,7 @@ def judge(
         return _allow(decision, "granted", reason, grant.grant_id)
     if decision.answer == "allow" and doubt is not None:
         code, reason = doubt
-        decision = msgspec.structs.replace(
-            decision, answer="ask", reason_code=code, reason=reason
-        )
+        decision = msgspec.structs.replace(decision, answer="ask", reason_code=code, reason=reason)
     return _ask(admitted, facts, decision, inspection)
 
 

@@ -60,6 +60,17 @@ def partial_answer(run: Run, ending: Ending, kept: str = "") -> str:
     return "\n".join(lines)
 
 
+def unknown_outcomes(run: Run) -> str:
+    """The calls of the run that may or may not have happened, in words; "" for none."""
+    results = _results(transcript_with_results(run)[run.inherited :])
+    unknown = [
+        describe_call(each.tool, each.arguments)
+        for each, said in results
+        if said.status == "unknown"
+    ]
+    return ", ".join(_cut(list(dict.fromkeys(unknown))))
+
+
 def _section(title: str, entries: Sequence[str]) -> list[str]:
     return ["", f"{title}:", *(f"- {entry}" for entry in entries)] if entries else []
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from palyra.core import events as ev
-from palyra.core.answer import Flaw
+from palyra.core.answer import Flaw, answer_text
 from palyra.core.ask_steps import STALE
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
@@ -41,6 +41,10 @@ def setting_of_nobody() -> Setting:
         provider="",
         limits=Limits(),
     )
+
+
+# Partial answers whose text was taken for an answer all the same.
+_WITHOUT_FLAW = frozenset({"too_large", "outcome_unknown"})
 
 
 class Answers:
@@ -133,15 +137,16 @@ class Answers:
         )
         return msgspec.structs.replace(event, turn=turn), request
 
-    def _judge(self, _run: Run) -> Flaw | None:
+    def _judge(self, run: Run) -> Flaw | None:
         """What was said of the text of the turn that ends here."""
         record = self.record
         told = record.events[record.position + 1 : record.position + 3]
         match told:
             case [ev.AnswerRejected() as rejected, *_]:
                 return Flaw(rejected.reason, "", rejected.guidance)
-            case [_, ev.RunDone(reason="partial") as done] if done.cause != "too_large":
-                return Flaw(done.cause, done.missing, "")
+            case [ev.MessageCompleted(text=text), ev.RunDone(reason="partial") as done]:
+                is_taken = done.cause in _WITHOUT_FLAW or text == answer_text(run)
+                return None if is_taken else Flaw(done.cause, done.missing, "")
             case _:
                 return None
 

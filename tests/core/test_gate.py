@@ -80,6 +80,25 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
     assert "catalogue" in refused.reason
 
 
+def test_a_mark_of_redaction_is_not_run() -> None:
+    """What the model was shown instead of a secret is refused where it could do something."""
+    marked = {"text": "curl -H 'Authorization: [redacted:bearer]'"}
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    for capabilities, refused in (
+        (("process",), True),
+        (("fs.write",), True),
+        (("fs.read",), False),
+    ):
+        spec = a_spec("probe", parameters=schema, capabilities=capabilities,
+                      tool_class="effect" if refused else "read_only_safe")  # fmt: skip
+        found = admit(a_call("probe", marked), a_catalogue(spec))
+        assert refused == isinstance(found, Refused)
+        if isinstance(found, Refused):
+            assert "[redacted:bearer]" in found.reason
+        harmless = {"text": "see [redacted:<class>]"}
+        assert isinstance(admit(a_call("probe", harmless), a_catalogue(spec)), Admitted)
+
+
 def test_an_unknown_name_is_shown_safely() -> None:
     """A name with hidden characters is escaped and cut in the refusal."""
     refused = admit(a_call("\u202e" + "x" * 99), a_catalogue(a_spec("probe")))

@@ -364,6 +364,17 @@ def test_an_effect_without_outcome_is_unknown_to_model_and_operator() -> None:
     assert world.effects[-1].request.messages[-1].status == "unknown"
 
 
+def test_an_answer_after_an_unknown_outcome_is_no_whole_one() -> None:
+    """The model's words are the answer, and the end says what nobody knows; a read leaves none."""
+    world = begun("allow:effect")
+    world.hear(Resume())
+    assert world.hear(TurnFinished(turn=2, attempt=1, result=turn(text="it is done")))[-2:] == ["message.completed", "run.done"]
+    (done,) = world.drafts("run.done")
+    assert ("partial", "outcome_unknown") == (done.reason, done.cause)
+    assert done.missing.startswith("it is unknown whether this took effect: ")
+    assert "it is done" == world.drafts("message.completed")[0].text
+
+
 def test_a_pending_prompt_is_asked_again_unchanged_and_costs_no_attempt() -> None:
     """Waiting for a person over many restarts never exhausts a run."""
     world = begun("ask")
