@@ -43,6 +43,7 @@ from palyra.errors import InvariantBroken
 from palyra.modelset import build_modelset
 from palyra.net import wire
 from palyra.net.asyncapi import asyncapi_document
+from palyra.net.compat.sources import CompatSources
 from palyra.net.connection import serve_connection
 from palyra.net.edge import Edge, EdgeSettings
 from palyra.net.engine import WebSocketLimits
@@ -242,6 +243,7 @@ class Daemon:
             state=lambda: self.state,
             is_writable=lambda: self.journal.is_writable,
             problems=self._problems,
+            compat=CompatSources(self.services, self.office.models),
             authenticate=self.services.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
             asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),

@@ -198,7 +198,7 @@ class _SessionActor:
         handle = self.handle
         branch = message.command.branch
         step = accept(
-            self.office.new_id("run"),
+            message.command.run_id or self.office.new_id("run"),
             accepted,
             _received(message),
             self.office.setting,
@@ -378,7 +378,7 @@ class _SessionActor:
 def _received(message: Submit) -> ev.MessageReceived | None:
     """The message as the tape has it; a fork without a text goes on without one."""
     command = message.command
-    if command.branch is not None and not command.text:
+    if command.branch is not None and not (command.text or command.attachments):
         return None
     return ev.MessageReceived(
         text=command.text,

@@ -51,6 +51,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[dict[str, Any], ...] = ()
     origin: str = "interactive"
     branch: Branch | None = None  # a conversation to go on from; then the text may be empty
+    run_id: str | None = None  # a fresh id of the daemon's own making; None: the session makes one
     brief: Brief | None = None
     results: tuple[ToolMessage, ...] = ()  # of calls handed over before; the text may be empty
 

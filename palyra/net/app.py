@@ -18,6 +18,7 @@ from werkzeug.exceptions import HTTPException
 from palyra.core.access import Caller
 from palyra.errors import Forbidden, PalyraError, Unauthenticated
 from palyra.net.app_server import AppServer
+from palyra.net.compat.router import Router
 from palyra.net.exposition import CONTENT_TYPE, render_readings
 from palyra.net.http import HttpSources
 from palyra.net.sniff import Head, Refusal
@@ -37,6 +38,7 @@ Clients talk to it over a WebSocket at ws://{host}/v1/ws (subprotocol palyra.v1)
   /readyz             it is ready to work
   /metrics            numbers for Prometheus (token)
   /v1/asyncapi.json   the protocol, machine readable (token)
+  /v1/models          what `model` may name, for SDKs of OpenAI and Anthropic (token)
 """
 STATUSES = {
     "unauthenticated": HTTPStatus.UNAUTHORIZED,
@@ -107,12 +109,16 @@ class Guarded:
     def __init__(self, app: QuartTrio, sources: HttpSources) -> None:
         self._app = app
         self._names = sources.names
+        self._compat = Router(sources.compat) if sources.compat is not None else None
 
     async def __call__(
         self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
     ) -> None:
         refusal = self._judge(scope)
-        if refusal is None:
+        compat = self._compat
+        if refusal is None and scope["type"] == "http" and compat and compat.knows(scope["path"]):
+            await compat(scope, receive, send)
+        elif refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             await _answer(send, refusal)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import trio
 
 from palyra.actors.blocking import run_sync
+from palyra.net.compat.sources import CompatSources
 from palyra.net.door import HttpServer
 from palyra.net.metrics import Source
 from palyra.net.ports import Authenticate
@@ -35,6 +36,7 @@ class HttpSources:
     asyncapi: Callable[[], bytes]
     metrics: Sequence[Source] = field(default=())
     problems: Callable[[], Sequence[str]] = tuple  # what somebody has to mend, in words
+    compat: CompatSources | None = None  # for other people's SDKs
 
 
 class LateHttp:

@@ -78,11 +78,16 @@ def decode(data: bytes, *, max_bytes: int) -> Request:
     """
     if len(data) > max_bytes:
         raise TooLarge(f"message has {len(data)} bytes, the limit is {max_bytes}")
+    return _read_envelope(read_json(data))
+
+
+def read_json(data: bytes) -> object:
+    """The JSON value in `data`, checked as above but for its size.  Raises BadMessage only."""
     text = _decode_text(data)
     _check_shape(data)
     value = _parse(text)
     _check_surrogates(text, value)
-    return _read_envelope(value)
+    return value
 
 
 def _decode_text(data: bytes) -> str:

@@ -1,0 +1,185 @@
+"""From a request to a run and its parts: what all of the APIs have in common."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated
+
+import msgspec
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.brief import Brief, ClientTool
+from palyra.core.commands import ReceiptKey, Started, StartRun
+from palyra.core.events import ApprovalMode, Budget
+from palyra.core.prompt import Sampling
+from palyra.errors import InvalidParams, PalyraError
+from palyra.net.compat.conversation import Told
+from palyra.net.compat.errors import RunEnded
+from palyra.net.compat.follow import Following, open_following
+from palyra.net.compat.names import Target
+from palyra.net.compat.reading import Ended, Part, Reading
+from palyra.net.compat.sources import CompatSources
+from palyra.net.methods.method import Id
+from palyra.net.methods.run import Amounts
+from palyra.net.params import Params
+from palyra.net.services import Services
+
+ORIGIN = "compat"
+HEARTBEAT_S = 15.0  # proxies cut a connection that is silent for 30 to 60 s
+CANCEL_S = 5.0  # for a run whose client has left
+MAX_TOOLS = 128
+MAX_TOOL_BYTES = 16_384  # of a tool's description and schema
+
+
+class Extension(Params, frozen=True, kw_only=True):
+    """What a request may say beyond its API, in the member `palyra`."""
+
+    session_id: Id | None = None
+    session_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    approval_mode: ApprovalMode | None = None
+    cancel_on_disconnect: bool | None = None
+    budget: Amounts = Amounts()
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked, of whom, and how."""
+
+    told: Told
+    target: Target
+    tools: tuple[ClientTool, ...] = ()
+    sampling: Sampling = Sampling()
+    json_mode: bool = False
+    user: str | None = None  # whose conversation it is, when the caller says no more
+    session_id: str | None = None
+    extension: Extension = Extension()
+
+
+@asynccontextmanager
+async def answering(
+    sources: CompatSources,
+    caller: Caller,
+    ask: Ask,
+    key: ReceiptKey | None,
+    is_gone: Callable[[], bool] = lambda: False,
+) -> AsyncGenerator["Answer"]:
+    """Start the run, or find the one that this key has started, and follow it.
+
+    Raises what `Gateway.start_run` does.  Cancellation: the run goes on, unless the client has
+    left and asked for its end.
+    """
+    services = sources.services
+    async with open_following(services, caller) as following:
+        started = await _start(services, caller, make_command(ask), key, following)
+        answer = Answer(started, following, Reading(json_mode=ask.json_mode))
+        try:
+            yield answer
+        finally:
+            if ask.extension.cancel_on_disconnect and is_gone() and not answer.is_over:
+                await _cancel(services, caller, started.run_id)
+
+
+async def _start(
+    services: Services,
+    caller: Caller,
+    command: StartRun,
+    key: ReceiptKey | None,
+    following: Following,
+) -> Started:
+    """The run, followed before it began, or the one that was begun with the same key."""
+    run_id = services.new_id("run")
+    command = msgspec.structs.replace(command, run_id=run_id)
+    following.await_run(run_id)
+
+    async def start() -> Started:
+        return await services.gateway.start_run(caller, command, key)
+
+    if key is None:
+        return await start()
+    started = await services.receipts.once(key, Started, start, is_kept_by_effect=True)
+    if started.run_id != run_id:
+        following.follow(started.run_id)
+    return started
+
+
+async def _cancel(services: Services, caller: Caller, run_id: str) -> None:
+    """End the run of a client that has left, although its request is being cancelled."""
+    with trio.move_on_after(CANCEL_S, shield=True), suppress(PalyraError):
+        await services.gateway.cancel_run(caller, run_id, "the client has left")
+
+
+class Answer:
+    """A run as its request sees it."""
+
+    def __init__(self, started: Started, following: Following, reading: Reading) -> None:
+        self.run_id = started.run_id
+        self.session_id = started.session_id
+        self.reading = reading
+        self._following = following
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no more."""
+        return self.reading.ended is not None
+
+    async def next_parts(self) -> list[Part]:
+        """What follows; nothing after a while of silence.  Raises RunEnded for a run without an answer."""
+        parts: list[Part] = []
+        until_s = trio.current_time() + HEARTBEAT_S
+        while not parts and (left_s := until_s - trio.current_time()) > 0:
+            for frame in await self._following.next_frames(left_s):
+                parts.extend(self.reading.take(frame))
+        for part in parts:
+            if isinstance(part, Ended) and part.failure_class:
+                raise RunEnded(part.failure_class, part.reason, self.run_id)
+        return parts
+
+    async def wait(self) -> Ended:
+        """The end of the run.  Raises RunEnded for one without an answer."""
+        while self.reading.ended is None:
+            await self.next_parts()
+        return self.reading.ended
+
+
+def make_command(ask: Ask) -> StartRun:
+    """The request as the gateway takes it: queued behind what the session does already."""
+    told, extension = ask.told, ask.extension
+    brief = Brief(instructions=told.instructions, tools=ask.tools, sampling=ask.sampling)
+    session_id = ask.session_id or extension.session_id
+    return StartRun(
+        text=told.text,
+        session_id=session_id,
+        session_key=None if session_id else _session_key(ask),
+        agent=extension.agent or ask.target.agent,
+        model=ask.target.model,
+        queue_mode="followup",
+        approval_mode=extension.approval_mode or "ask",
+        json_mode=ask.json_mode,
+        budget=Budget(**msgspec.structs.asdict(extension.budget)),
+        attachments=told.attachments,
+        origin=ORIGIN,
+        branch=told.branch,
+        brief=None if brief.is_blank else brief,
+    )
+
+
+def _session_key(ask: Ask) -> str | None:
+    """One session for each user of each agent; without a user every request has its own."""
+    if ask.extension.session_key is not None:
+        return ask.extension.session_key
+    return f"{ORIGIN}:{ask.target.agent or ''}:{ask.user}" if ask.user else None
+
+
+def check_tools(tools: tuple[ClientTool, ...]) -> None:
+    """Raises InvalidParams for more, larger or equally named tools than a run takes."""
+    if len(tools) > MAX_TOOLS:
+        raise InvalidParams(f"tools: {len(tools)}, the limit is {MAX_TOOLS}", field="tools")
+    names = [tool.name for tool in tools]
+    for index, tool in enumerate(tools):
+        if tool.name in names[:index]:
+            raise InvalidParams(f"tools: {tool.name!r} is there twice", field=f"tools[{index}]")
+        if len(msgspec.json.encode(tool)) > MAX_TOOL_BYTES:
+            raise InvalidParams(
+                f"tools: {tool.name!r} takes more than {MAX_TOOL_BYTES} bytes",
+                field=f"tools[{index}]",
+            )

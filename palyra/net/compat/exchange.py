@@ -1,0 +1,106 @@
+"""One HTTP request and its answer, over ASGI: a bounded body, an answer whole or in pieces.
+
+Owns: what was read and sent of one exchange.  Never: decides anything about the request.
+Quart is left out on purpose: a stream holds a nursery from its first look at the run to its last
+byte, and whether the client is still there must be known all the time.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+import trio
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
+
+from palyra.errors import PalyraError, TooLarge, TooSlow
+from palyra.net.sniff import Head
+
+BODY_TIMEOUT_S = 30.0
+JSON_TYPE = "application/json"
+SSE_TYPE = "text/event-stream; charset=utf-8"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Gone(PalyraError):
+    """The client left before it had asked."""
+
+
+class Exchange:
+    """What came and what was answered."""
+
+    def __init__(
+        self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+    ) -> None:
+        self.method = scope["method"]
+        self.path = scope["path"]
+        self.head = Head(scope["method"].encode(), scope["raw_path"], tuple(scope["headers"]))
+        self.has_begun = False
+        self.is_gone = False  # the client has left
+        self.headers: dict[str, str] = {}  # beside those that every answer has
+        self._receive = receive
+        self._send = send
+
+    def header(self, name: bytes) -> str | None:
+        """The first header of that name, in lower case; None when there is none, or no text."""
+        for value in self.head.values(name):
+            return value.decode("ascii") if value.isascii() else None
+        return None
+
+    async def read_body(self, max_bytes: int) -> bytes:
+        """The whole body.  Raises TooLarge, TooSlow, Gone."""
+        announced = self.header(b"content-length") or ""
+        if announced.isdigit() and int(announced) > max_bytes:
+            raise TooLarge(f"the body has {announced} bytes, the limit is {max_bytes}")
+        body = bytearray()
+        with trio.move_on_after(BODY_TIMEOUT_S):
+            while True:
+                event = await self._receive()
+                if event["type"] != "http.request":
+                    raise Gone("the client has left")
+                body += event["body"]
+                if len(body) > max_bytes:
+                    raise TooLarge(f"the body has more than {max_bytes} bytes, the limit")
+                if not event["more_body"]:
+                    return bytes(body)
+        raise TooSlow(f"the body did not arrive within {BODY_TIMEOUT_S:g} s")
+
+    async def wait_gone(self) -> None:
+        """Return once the client has left; for after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.is_gone = True
+
+    async def respond(self, status: HTTPStatus, value: object) -> None:
+        """The whole answer, as JSON; bytes are JSON already."""
+        body = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        await self._begin(status, {"Content-Type": JSON_TYPE, "Content-Length": str(len(body))})
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def begin_stream(self) -> None:
+        """The answer will come in pieces."""
+        await self._begin(HTTPStatus.OK, {"Content-Type": SSE_TYPE, "X-Accel-Buffering": "no"})
+
+    async def send(self, piece: bytes) -> None:
+        """One piece; waits for a reader that is slow, and is cut off with it."""
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def end_stream(self) -> None:
+        """No more pieces."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
+        self.has_begun = True
+        told = {**HEADERS, **self.headers, **headers}
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status.value,
+                "headers": [(name.lower().encode(), text.encode()) for name, text in told.items()],
+                "trailers": False,
+            }
+        )

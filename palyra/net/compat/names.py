@@ -1,0 +1,79 @@
+"""What `model` names: an agent (`agent/NAME`), or a model that the default agent is to use."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.agents import DEFAULT_AGENT
+from palyra.errors import NotFound
+from palyra.net.compat.errors import ModelNotFound
+from palyra.net.compat.sources import CompatSources
+
+AGENT_PREFIX = "agent/"
+OWNER = "palyra"
+
+
+class Target(NamedTuple):
+    """Who answers, and with which model; None is the daemon's or the agent's own."""
+
+    agent: str | None
+    model: str | None
+
+
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A name that `model` may have."""
+
+    id: str
+    object: str = "model"
+    created: int = 0  # Unix seconds; 0 for what is part of the program or the configuration
+    owned_by: str = OWNER
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """All names."""
+
+    object: str = "list"
+    data: list[ModelCard]
+
+
+async def find_target(sources: CompatSources, caller: Caller, name: str) -> Target:
+    """Whom the name means: a model by its whole name, else an agent.  Raises ModelNotFound."""
+    if name in sources.models:
+        return Target(None, name)
+    agent = name.removeprefix(AGENT_PREFIX)
+    try:
+        found = await sources.services.agents.get(caller, agent)
+    except NotFound:
+        raise ModelNotFound(
+            f"no agent and no model {name[:128]!r}; GET /v1/models lists them", field="model"
+        ) from None
+    return Target(found.name, None)
+
+
+async def list_cards(sources: CompatSources, caller: Caller) -> ModelList:
+    """Agents, then models that are listed, then embeddings; a provider has more."""
+    agents = await sources.services.agents.list_all(caller)
+    cards = [
+        ModelCard(id=AGENT_PREFIX + agent.name, created=agent.created_ms // 1000)
+        for agent in agents
+    ]
+    cards += [_card(name) for name in sources.models]
+    cards += [_card(name) for name in sources.embeddings]
+    return ModelList(data=cards)
+
+
+async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelCard:
+    """One name, listed or not.  Raises ModelNotFound."""
+    if name in sources.embeddings:
+        return _card(name)
+    target = await find_target(sources, caller, name)
+    if target.model is not None:
+        return _card(name)
+    agent = await sources.services.agents.get(caller, target.agent or DEFAULT_AGENT.name)
+    return ModelCard(id=name, created=agent.created_ms // 1000)
+
+
+def _card(name: str) -> ModelCard:
+    provider, slash, _ = name.partition("/")
+    return ModelCard(id=name, owned_by=provider if slash else OWNER)

@@ -1,0 +1,267 @@
+"""A run's frames as what an answer is made of.  Pure.
+
+The text of an answer is everything the model says in the run: the turns before a tool's call, too,
+with a blank line between two turns.  It must be passed on as it comes, before anybody can know
+whether the turn will end in a call; so the whole answer and the stream say the same.  In JSON mode
+only the answer itself counts, once it was found to be JSON.
+
+What streamed is checked against what the tape has: a turn whose pieces are not its beginning ends
+the answer with an error, for a piece that was shown cannot be taken back.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from palyra.core import events as ev
+from palyra.core.prompt import ProposedCall
+from palyra.core.records import Usage
+from palyra.core.tools import CLIENT, HANDED_OVER
+from palyra.errors import Unavailable
+from palyra.net.compat.follow import Committed, Frame, Streamed, TapeEvent
+
+BREAK = "\n\n"  # between the texts of two turns
+Finish = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class ServerCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call of a tool that the daemon runs."""
+
+    id: str
+    tool: str
+    arguments: Any
+    status: str  # waiting for its turn, a person, or the outcome
+    output: str = ""
+    error: str = ""
+    approval_id: str = ""
+    expires_ms: int = 0  # of the question
+
+
+class Text(msgspec.Struct, frozen=True):
+    """More of the answer."""
+
+    delta: str
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    """More of what the model thought."""
+
+    delta: str
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The run is over, and its end is committed."""
+
+    finish: Finish
+    calls: tuple[ProposedCall, ...] = ()  # for the client
+    failure_class: str = ""  # with it there is no answer
+    reason: str = ""
+    partial: str = ""  # why the answer is none as a whole
+
+
+Part = Text | Reasoning | ServerCall | Ended
+
+
+class Reading:
+    """What is known of a run so far, and what follows from each frame."""
+
+    def __init__(self, *, json_mode: bool = False) -> None:
+        self.created_ms = 0
+        self.text = ""
+        self.reasoning = ""
+        self.server_calls: dict[str, ServerCall] = {}
+        self.usage = Usage()
+        self.ended: Ended | None = None
+        self._json_mode = json_mode
+        self._turn = ""  # the item its pieces come with
+        self._streamed = ""  # of the turn
+        self._answer = ""  # the text of the last turn, with what it goes on from
+        self._own: set[str] = set()  # calls of the client
+        self._finish_reason = ""
+        self._calls: tuple[ProposedCall, ...] = ()
+        self._is_paused = False  # the next text begins another paragraph
+        self._last: tuple[int, Ended] | None = None  # not committed yet
+
+    def take(self, frame: Frame) -> Iterator[Part]:
+        """What the frame tells.  Raises Unavailable for a stream that cannot be right."""
+        committed = -1
+        match frame:
+            case Streamed():
+                yield from self._take_piece(frame)
+            case Committed():
+                committed = frame.committed
+            case TapeEvent():
+                yield from _HEARD[frame.kind](self, frame)
+                committed = frame.committed
+        if self._last is not None and self._last[0] <= committed:
+            _, self.ended = self._last
+            self._last = None
+            yield self.ended
+
+    # --- text
+
+    def _take_piece(self, piece: Streamed) -> Iterator[Part]:
+        if piece.item != self._turn:
+            return  # of a turn that is over
+        if piece.kind == "reasoning":
+            self.reasoning += piece.delta
+            yield Reasoning(piece.delta)
+            return
+        self._streamed += piece.delta
+        yield from self._say(piece.delta)
+
+    def _say(self, text: str, *, is_final: bool = False) -> Iterator[Part]:
+        if not text or (self._json_mode and not is_final):
+            return
+        if self._is_paused:
+            text = BREAK + text
+        self._is_paused = False
+        self.text += text
+        yield Text(text)
+
+    def _turn_started(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.TurnStarted)
+        if self._streamed:
+            raise Unavailable("a turn was begun anew; ask for the run by its id")
+        self._turn, self._streamed = f"turn:{event.turn}", ""
+        if not event.continues:
+            self._answer, self._is_paused = "", bool(self.text)
+        return iter(())
+
+    def _turn_completed(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.TurnCompleted)
+        if not event.text.startswith(self._streamed):
+            raise Unavailable("pieces of this stream were lost; ask for the run by its id")
+        rest = event.text[len(self._streamed) :]
+        self._turn, self._streamed = "", ""
+        self._answer += event.text
+        self._finish_reason = event.finish_reason
+        self.usage = Usage(
+            input_tokens=self.usage.input_tokens + event.usage.input_tokens,
+            output_tokens=self.usage.output_tokens + event.usage.output_tokens,
+            source=event.usage.source,
+        )
+        yield from self._say(rest)
+
+    def _message_completed(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.MessageCompleted)
+        self._calls = event.calls
+        if self._json_mode:
+            yield from self._say(event.text, is_final=True)
+        elif event.text.startswith(self._answer):
+            yield from self._say(event.text[len(self._answer) :])
+        else:  # of a run that ends with less than an answer
+            self._is_paused = bool(self.text)
+            yield from self._say(event.text)
+
+    # --- calls
+
+    def _proposed(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.ToolProposed)
+        if event.executor == CLIENT:
+            self._own.add(event.call_id)
+            return
+        yield self._note(
+            ServerCall(
+                id=event.call_id, tool=event.tool, arguments=event.arguments, status="proposed"
+            )
+        )
+
+    def _asked(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.ApprovalRequested)
+        yield from self._change(
+            event.call_id,
+            status="awaiting_approval",
+            approval_id=event.approval_id,
+            expires_ms=event.expires_ms,
+        )
+
+    def _answered(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.ApprovalResolved)
+        status = {"allow": "allowed", "deny": "denied", "abort": "aborted"}[event.decision]
+        yield from self._change(event.call_id, status=status)
+
+    def _completed(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.ToolCompleted)
+        changes = {"status": event.status, "output": event.output, "error": event.error or ""}
+        return self._change(event.call_id, is_news=False, **changes)
+
+    def _attested(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.ToolAttested)
+        return self._change(event.call_id, status=str(event.attestation.get("status", HANDED_OVER)))
+
+    def _note(self, call: ServerCall) -> ServerCall:
+        self.server_calls[call.id] = call
+        return call
+
+    def _change(
+        self,
+        call_id: str,
+        *,
+        is_news: bool = True,
+        **changes: Any,  # noqa: ANN401 - fields of ServerCall
+    ) -> Iterator[Part]:
+        known = self.server_calls.get(call_id)
+        if known is None or call_id in self._own:
+            return
+        call = self._note(msgspec.structs.replace(known, **changes))
+        if is_news:
+            yield call
+
+    # --- the beginning and the end
+
+    def _accepted(self, frame: TapeEvent) -> Iterator[Part]:
+        self.created_ms = frame.at_ms
+        return iter(())
+
+    def _done(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.RunDone)
+        self._last = (
+            frame.seq,
+            Ended(
+                finish=self._find_finish(event),
+                calls=self._calls,
+                reason=event.missing,
+                partial=event.cause,
+            ),
+        )
+        return iter(())
+
+    def _find_finish(self, event: ev.RunDone) -> Finish:
+        if self._calls:
+            return "tool_calls"
+        if self._finish_reason == "content_filter" and event.cause:
+            return "content_filter"
+        return "length" if event.cause in {"max_tokens", "cut_off", "turn_cap"} else "stop"
+
+    def _failed(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.RunFailed)
+        reason = f"{event.reason}: {event.action}" if event.action else event.reason
+        self._last = (
+            frame.seq,
+            Ended(finish="stop", failure_class=event.failure_class, reason=reason),
+        )
+        return iter(())
+
+    def _cancelled(self, frame: TapeEvent) -> Iterator[Part]:
+        event = msgspec.json.decode(frame.data, type=ev.RunCancelled)
+        reason = f"the run was cancelled by {event.by}" + (f": {event.reason}" * bool(event.reason))
+        self._last = frame.seq, Ended(finish="stop", failure_class="run_cancelled", reason=reason)
+        return iter(())
+
+
+_HEARD: dict[str, Callable[[Reading, TapeEvent], Iterator[Part]]] = {
+    "run.accepted": Reading._accepted,  # noqa: SLF001 - its own table
+    "turn.started": Reading._turn_started,  # noqa: SLF001
+    "turn.completed": Reading._turn_completed,  # noqa: SLF001
+    "tool.proposed": Reading._proposed,  # noqa: SLF001
+    "tool.completed": Reading._completed,  # noqa: SLF001
+    "tool.attested": Reading._attested,  # noqa: SLF001
+    "approval.requested": Reading._asked,  # noqa: SLF001
+    "approval.resolved": Reading._answered,  # noqa: SLF001
+    "message.completed": Reading._message_completed,  # noqa: SLF001
+    "run.done": Reading._done,  # noqa: SLF001
+    "run.failed": Reading._failed,  # noqa: SLF001
+    "run.cancelled": Reading._cancelled,  # noqa: SLF001
+}

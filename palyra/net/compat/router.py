@@ -1,0 +1,271 @@
+"""The routes: who asks, for what, how often; errors in the shape that the API has.
+
+Owns: the request rates of tokens.  Every request meets the checks of Host and Origin before it
+comes here (`net.app`).
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+import trio
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
+
+from palyra.actors.blocking import run_sync
+from palyra.core.access import Caller
+from palyra.core.commands import ReceiptKey
+from palyra.errors import (
+    InvalidParams,
+    InvariantBroken,
+    NotFound,
+    PalyraError,
+    RateLimited,
+    Unauthenticated,
+)
+from palyra.net import rpc
+from palyra.net.compat.chat import ChatStream, read_chat, whole_chat
+from palyra.net.compat.chat_schema import ChatRequest
+from palyra.net.compat.errors import (
+    WrongMethod,
+    error_body,
+    error_headers,
+    redacted,
+    status_of,
+)
+from palyra.net.compat.exchange import Exchange, Gone
+from palyra.net.compat.follow import token_holds
+from palyra.net.compat.names import find_card, list_cards
+from palyra.net.compat.serving import INLINE_BYTES, Api, Asked, serve
+from palyra.net.compat.sources import CompatSources
+from palyra.net.limits import TokenBucket
+from palyra.net.methods.method import MAX_KEY_CHARS
+from palyra.net.params import Params, convert_params
+from palyra.net.upgrade import find_bearer
+
+log = structlog.get_logger("palyra.http")
+P = TypeVar("P", bound=Params)
+
+MAX_BODY_BYTES = 16_777_216  # pictures are in it as base64
+MAX_TOKENS_KNOWN = 1_024  # whose rates are remembered
+UNIT_BYTES = 16_384  # a request costs one more of its rate per started unit, as on a socket
+
+CHAT = Api(
+    request=ChatRequest,
+    model_of=lambda request: request.model,
+    is_stream=lambda request: bool(request.stream),
+    read=read_chat,
+    whole=whole_chat,
+    stream=ChatStream,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One authenticated request."""
+
+    sources: CompatSources
+    caller: Caller
+    exchange: Exchange
+    body: bytes
+    rest: str = ""  # what the path names
+
+    async def decode(self, kind: type[P]) -> P:
+        """The body.  Raises BadMessage, InvalidParams."""
+        if len(self.body) <= INLINE_BYTES:
+            return _decode(self.body, kind)
+        return await run_sync(_decode, self.body, kind)
+
+
+Handler = Callable[[Visit], Awaitable[None]]
+
+
+class Router:
+    """An ASGI app for the paths it knows."""
+
+    def __init__(self, sources: CompatSources) -> None:
+        self._sources = sources
+        self._rates: dict[str, TokenBucket] = {}
+        self._under_way: Counter[str] = Counter()
+
+    @staticmethod
+    def knows(path: str) -> bool:
+        """Whether the path is one of these."""
+        return _find_route(path) is not None
+
+    async def __call__(
+        self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+    ) -> None:
+        """Answer one request.  Cancellation: the run it started goes on."""
+        exchange = Exchange(scope, receive, send)
+        error: PalyraError | None = None
+        try:
+            await self._visit(exchange)
+        except* PalyraError as group:
+            error = _first(group)
+        if isinstance(error, InvariantBroken):
+            log.error("request failed", path=exchange.path, exc_info=error)
+        if error is not None and not exchange.has_begun and not isinstance(error, Gone):
+            await self._refuse(exchange, error)
+
+    async def _visit(self, exchange: Exchange) -> None:
+        """Who is it, may they ask now, what do they ask: in this order."""
+        services = self._sources.services
+        caller = await services.authenticate(_find_token(exchange))
+        self._check_rate(caller, 1)
+        handler, rest = _route(exchange)
+        with self._place(caller):
+            body = await exchange.read_body(MAX_BODY_BYTES)
+            self._check_rate(caller, len(body) // UNIT_BYTES)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_end_with_client, exchange, nursery.cancel_scope)
+                async with token_holds(services, caller):
+                    await handler(Visit(self._sources, caller, exchange, body, rest))
+                nursery.cancel_scope.cancel("answered")
+
+    @contextmanager
+    def _place(self, caller: Caller) -> Generator[None]:
+        """One of the places for what a token may have under way.  Raises RateLimited."""
+        limit = self._sources.services.limits.max_inflight
+        if self._under_way[caller.token_id] >= limit:
+            raise RateLimited(f"{limit} requests of this token are under way, the limit")
+        self._under_way[caller.token_id] += 1
+        try:
+            yield
+        finally:
+            self._under_way[caller.token_id] -= 1
+            if not self._under_way[caller.token_id]:
+                del self._under_way[caller.token_id]
+
+    def _check_rate(self, caller: Caller, units: int) -> None:
+        limits, now_s = self._sources.services.limits, trio.current_time()
+        if caller.token_id not in self._rates and len(self._rates) >= MAX_TOKENS_KNOWN:
+            self._rates.clear()
+        per_s = limits.requests_per_s
+        fresh = TokenBucket(per_s, limits.burst or 2 * per_s, now_s)
+        rate = self._rates.setdefault(caller.token_id, fresh)
+        if units and not rate.take(now_s, min(units, 2 * per_s)):
+            raise RateLimited(f"more than {per_s} requests a second", retry_after_ms=rate.wait_ms)
+
+    async def _refuse(self, exchange: Exchange, error: PalyraError) -> None:
+        exchange.headers.update(error_headers(error))
+        body = msgspec.json.encode({"error": error_body(error)})
+        redact = self._sources.services.redact
+        await exchange.respond(status_of(error), redacted(body, redact))
+
+
+def _first(group: BaseExceptionGroup[PalyraError]) -> PalyraError:
+    """The first of several errors, however deep in nurseries it was raised."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+async def _end_with_client(exchange: Exchange, scope: trio.CancelScope) -> None:
+    await exchange.wait_gone()
+    scope.cancel("the client has left")
+
+
+def _find_token(exchange: Exchange) -> str:
+    token = find_bearer(exchange.head) or exchange.header(b"x-api-key")
+    if not token:
+        raise Unauthenticated("a token is needed: `Authorization: Bearer TOKEN`")
+    return token
+
+
+# --- handlers ------------------------------------------------------------------------------------
+
+
+async def _chat(visit: Visit) -> None:
+    await _ask(CHAT, visit)
+
+
+async def _ask(api: Api[Any], visit: Visit) -> None:
+    exchange = visit.exchange
+    request = _with_headers(await visit.decode(api.request), exchange)
+    key = _receipt_key(visit, request)
+    await serve(api, Asked(visit.sources, visit.caller, exchange, request, key, len(visit.body)))
+
+
+async def _models(visit: Visit) -> None:
+    await visit.exchange.respond(HTTPStatus.OK, await list_cards(visit.sources, visit.caller))
+
+
+async def _model(visit: Visit) -> None:
+    card = await find_card(visit.sources, visit.caller, visit.rest)
+    await visit.exchange.respond(HTTPStatus.OK, card)
+
+
+def _decode(body: bytes, kind: type[P]) -> P:
+    """The request.  Raises BadMessage, InvalidParams."""
+    value = rpc.read_json(body)
+    if not isinstance(value, dict):
+        raise InvalidParams(f"the body must be a JSON object, not {rpc.show(value)}")
+    return convert_params(kind, value)
+
+
+def _with_headers(request: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any request
+    """The request with what its headers say of its run; its own member wins."""
+    changes: dict[str, Any] = {}
+    said = request.palyra
+    mode = exchange.header(b"x-palyra-approval-mode")
+    if mode is not None and said.approval_mode is None:
+        if mode not in {"ask", "deny"}:
+            raise InvalidParams("x-palyra-approval-mode: ask or deny", field="approval_mode")
+        changes["approval_mode"] = mode
+    cancel = exchange.header(b"x-palyra-cancel-on-disconnect")
+    if cancel is not None and said.cancel_on_disconnect is None:
+        changes["cancel_on_disconnect"] = cancel.lower() in {"true", "1"}
+    if not changes:
+        return request
+    return msgspec.structs.replace(request, palyra=msgspec.structs.replace(said, **changes))
+
+
+def _receipt_key(visit: Visit, request: Params) -> ReceiptKey | None:
+    key = visit.exchange.header(b"idempotency-key")
+    if key is None:
+        return None
+    if not 0 < len(key) <= MAX_KEY_CHARS or visit.sources.services.redact(key.encode())[1]:
+        raise InvalidParams(
+            f"Idempotency-Key: 1 to {MAX_KEY_CHARS} characters, and no secret",
+            field="idempotency_key",
+        )
+    asked = [visit.exchange.path, msgspec.to_builtins(request)]
+    text = msgspec.json.encode(asked, order="deterministic")
+    return ReceiptKey(
+        principal=visit.caller.principal, key=key, body_sha256=hashlib.sha256(text).hexdigest()
+    )
+
+
+# --- routes --------------------------------------------------------------------------------------
+
+_ROUTES: dict[re.Pattern[str], dict[str, Handler]] = {
+    re.compile(r"/v1/models"): {"GET": _models},
+    re.compile(r"/v1/models/(?P<rest>.+)"): {"GET": _model},
+    re.compile(r"/v1/chat/completions"): {"POST": _chat},
+}
+
+
+def _find_route(path: str) -> tuple[dict[str, Handler], str] | None:
+    for pattern, handlers in _ROUTES.items():
+        match = pattern.fullmatch(path)
+        if match is not None:
+            return handlers, match.groupdict().get("rest", "")
+    return None
+
+
+def _route(exchange: Exchange) -> tuple[Handler, str]:
+    """Who answers.  Raises NotFound, WrongMethod."""
+    found = _find_route(exchange.path)
+    if found is None:
+        raise NotFound(f"no such path: {exchange.path[:128]!r}")
+    handlers, rest = found
+    handler = handlers.get(exchange.method)
+    if handler is None:
+        raise WrongMethod(f"{exchange.method} is not possible here, only {', '.join(handlers)}")
+    return handler, rest

@@ -1,0 +1,93 @@
+"""Serving a request that asks a model: read, start, follow, answer whole or in pieces."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Generic, Protocol, TypeVar
+
+from palyra.actors.blocking import run_sync
+from palyra.core.access import Caller
+from palyra.core.commands import ReceiptKey
+from palyra.errors import PalyraError
+from palyra.net.compat import sse
+from palyra.net.compat.asking import Answer, Ask, answering
+from palyra.net.compat.exchange import Exchange
+from palyra.net.compat.names import Target, find_target
+from palyra.net.compat.reading import Ended, Part
+from palyra.net.compat.sources import CompatSources
+from palyra.net.params import Params
+
+R = TypeVar("R", bound=Params)
+INLINE_BYTES = 16_384  # of a body: about a millisecond of reading; more goes to a thread
+
+
+class Stream(Protocol):
+    """How an API writes a stream."""
+
+    def begin(self) -> bytes: ...
+    def take(self, part: Part) -> bytes: ...
+    def fail(self, error: PalyraError) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Generic[R]):
+    """One API that asks a model."""
+
+    request: type[R]
+    model_of: Callable[[R], str]
+    is_stream: Callable[[R], bool]
+    read: Callable[[R, Target], Ask]
+    whole: Callable[[R, Answer, Ended], Any]
+    stream: Callable[[R, Answer], Stream]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[R]):
+    """One request of an API."""
+
+    sources: CompatSources
+    caller: Caller
+    exchange: Exchange
+    request: R
+    key: ReceiptKey | None
+    size_bytes: int
+
+
+async def serve(api: Api[R], asked: Asked[R]) -> None:
+    """Answer the request.  Raises PalyraError as long as nothing was sent.
+
+    Cancellation: the run goes on, unless the client has left and asked for its end.
+    """
+    request = asked.request
+    target = await find_target(asked.sources, asked.caller, api.model_of(request))
+    read = partial(api.read, request, target)
+    ask = read() if asked.size_bytes <= INLINE_BYTES else await run_sync(read)
+    exchange = asked.exchange
+    follow = answering(asked.sources, asked.caller, ask, asked.key, lambda: exchange.is_gone)
+    async with follow as answer:
+        exchange.headers["x-palyra-run-id"] = answer.run_id
+        exchange.headers["x-palyra-session-id"] = answer.session_id
+        if api.is_stream(request):
+            await _stream(exchange, answer, api.stream(request, answer))
+        else:
+            ended = await answer.wait()
+            await exchange.respond(HTTPStatus.OK, api.whole(request, answer, ended))
+
+
+async def _stream(exchange: Exchange, answer: Answer, stream: Stream) -> None:
+    """Until the end of the run, or of patience; what fails before the first piece has a status."""
+    while not answer.is_over:
+        try:
+            parts = await answer.next_parts()
+        except PalyraError as error:
+            if not exchange.has_begun:
+                raise
+            await exchange.send(stream.fail(error))
+            break
+        pieces = [stream.take(part) for part in parts]
+        if not exchange.has_begun:
+            await exchange.begin_stream()
+            pieces.insert(0, stream.begin())
+        await exchange.send(b"".join(pieces) or sse.HEARTBEAT)
+    await exchange.end_stream()

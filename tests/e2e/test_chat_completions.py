@@ -1,0 +1,280 @@
+"""OpenAI's own SDK as a client of `/v1/chat/completions`: it must find nothing odd."""
+
+from typing import Any, TypeVar
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from palyra.core import events as ev
+from palyra.core.brief import Brief
+from palyra.core.prompt import AssistantMessage, Sampling, UserMessage
+from palyra.net.client import TapeEvent
+from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.tapes import check_tape, read_whole
+
+E = TypeVar("E", bound=ev.Event)
+
+pytestmark = pytest.mark.real
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "What the sky does.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+ASK_WEATHER = '/say let me see\n/call weather {"city": "Oslo"}\n/then\n/say it rains'
+
+
+@pytest.fixture(scope="module")
+def sdk(daemon: DaemonProcess) -> openai.OpenAI:
+    """The official client, pointed at the daemon."""
+    url = f"http://127.0.0.1:{daemon.port}/v1"
+    return openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0)
+
+
+def ask(sdk: openai.OpenAI, *texts: str, **more: Any) -> ChatCompletion:
+    """A conversation whose odd messages are the user's."""
+    roles = ("user", "assistant")
+    messages: Any = [
+        {"role": roles[index % 2], "content": text} for index, text in enumerate(texts)
+    ]
+    made: ChatCompletion = sdk.chat.completions.create(model="scripted", messages=messages, **more)
+    return made
+
+
+def stream(sdk: openai.OpenAI, text: str, **more: Any) -> list[ChatCompletionChunk]:
+    messages: Any = [{"role": "user", "content": text}]
+    chunks = sdk.chat.completions.create(model="scripted", messages=messages, stream=True, **more)
+    return list(chunks)
+
+
+def said(chunks: list[ChatCompletionChunk]) -> str:
+    return "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+
+
+def note(answer: Any) -> dict[str, Any]:
+    """The member `palyra`."""
+    found: dict[str, Any] = answer.model_extra["palyra"]
+    return found
+
+
+def found(tape: list[TapeEvent], kind: type[E]) -> list[E]:
+    """The decoded events of one kind."""
+    return [item.event for item in tape if isinstance(item.event, kind)]
+
+
+async def test_an_answer_is_an_ordinary_run(daemon: DaemonProcess, sdk: openai.OpenAI) -> None:
+    """Text, reason and usage are there; its tape is like any other's."""
+    answer = ask(sdk, "/say hello")
+    (choice,) = answer.choices
+    assert ("hello", "stop") == (choice.message.content, choice.finish_reason)
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens > 0
+    async with daemon.connect() as client:
+        tape = await read_whole(client, note(answer)["run_id"])
+    check_tape(tape)
+    assert ["compat"] == [event.origin for event in found(tape, ev.RunAccepted)]
+
+
+def test_a_stream_says_what_the_whole_answer_says(sdk: openai.OpenAI) -> None:
+    """Deltas concatenate to the content, turns apart by a blank line; usage only if asked for."""
+    text = '/say one\n/say two\n/call read_file {"path": "none"}\n/then\n/say three'
+    chunks = stream(sdk, text, stream_options={"include_usage": True})
+    assert "one\ntwo\n\nthree" == said(chunks) == ask(sdk, text).choices[0].message.content
+    assert "assistant" == chunks[0].choices[0].delta.role
+    assert "stop" == chunks[-2].choices[0].finish_reason
+    assert [] == chunks[-1].choices
+    assert chunks[-1].usage is not None
+    assert not any(chunk.usage for chunk in stream(sdk, text))
+
+
+def test_the_first_delta_is_there_before_the_last_is_made(sdk: openai.OpenAI) -> None:
+    """Streaming is real: a run that never ends by itself has said something already."""
+    messages: Any = [{"role": "user", "content": "/tokens 100\n/delay 3600000\n/say last"}]
+    chunks = sdk.chat.completions.create(
+        model="scripted",
+        messages=messages,
+        stream=True,
+        extra_headers={"x-palyra-cancel-on-disconnect": "true"},
+    )
+    assert next(text for c in chunks if (text := c.choices[0].delta.content)).startswith("a b")
+    chunks.close()
+
+
+def test_tools_of_the_daemon_are_told_beside_the_answer(sdk: openai.OpenAI) -> None:
+    """They have run already: the reason is `stop`, and `palyra` says what came of them."""
+    text = '/call read_file {"path": "none"}\n/then\n/say done'
+    answer = ask(sdk, text)
+    assert "stop" == answer.choices[0].finish_reason
+    assert answer.choices[0].message.tool_calls is None
+    (call,) = note(answer)["tool_calls"]
+    assert ("read_file", {"path": "none"}, "failed") == (
+        call["tool"],
+        call["arguments"],
+        call["status"],
+    )
+    notes = [c.model_extra["palyra"] for c in stream(sdk, text) if c.model_extra]
+    seen = [note["tool_call"]["status"] for note in notes if "tool_call" in note]
+    assert ["proposed", "failed"] == seen
+
+
+@pytest.mark.parametrize("form", ["whole", "stream"])
+def test_tools_of_the_client_come_back_as_calls(sdk: openai.OpenAI, form: str) -> None:
+    """Nothing runs here; the follow-up with the result goes on to the answer."""
+    if form == "stream":
+        chunks = stream(sdk, ASK_WEATHER, tools=[WEATHER])
+        deltas = [c.choices[0].delta.tool_calls for c in chunks]
+        (calls,) = [[call.model_dump() for call in calls] for calls in deltas if calls]
+        finish = chunks[-1].choices[0].finish_reason
+        content = said(chunks)
+    else:
+        (choice,) = ask(sdk, ASK_WEATHER, tools=[WEATHER]).choices
+        calls = [call.model_dump() for call in choice.message.tool_calls or ()]
+        finish, content = choice.finish_reason, choice.message.content or ""
+    assert ("tool_calls", "let me see") == (finish, content)
+    assert [("weather", '{"city":"Oslo"}')] == [
+        (call["function"]["name"], call["function"]["arguments"]) for call in calls
+    ]
+    messages: Any = [
+        {"role": "user", "content": ASK_WEATHER},
+        {"role": "assistant", "content": content, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": calls[0]["id"], "content": "rain"},
+    ]
+    answer = sdk.chat.completions.create(model="scripted", messages=messages, tools=[WEATHER])
+    assert "it rains" == answer.choices[0].message.content
+
+
+async def test_what_the_request_brings_is_on_the_tape(
+    daemon: DaemonProcess, sdk: openai.OpenAI
+) -> None:
+    """System words are the caller's instructions, in order; the rest is a conversation."""
+    messages: Any = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "ho"},
+        {"role": "developer", "content": [{"type": "text", "text": "Rhyme."}]},
+        {"role": "user", "content": [{"type": "text", "text": "/say x"}]},
+    ]
+    answer = sdk.chat.completions.create(
+        model="scripted", messages=messages, temperature=0.5, stop="END", max_tokens=99
+    )
+    async with daemon.connect() as client:
+        tape = await read_whole(client, note(answer)["run_id"])
+    sampling = Sampling(max_output_tokens=99, temperature=0.5, stop=("END",))
+    brief = Brief(instructions="Be brief.\n\nRhyme.", sampling=sampling)
+    said_before = (UserMessage("hi"), AssistantMessage("ho"))
+    assert [brief] == [event.brief for event in found(tape, ev.RunAccepted)]
+    assert [said_before] == [event.messages for event in found(tape, ev.ConversationInherited)]
+    assert ["/say x"] == [event.text for event in found(tape, ev.MessageReceived)]
+
+
+def test_json_is_json(sdk: openai.OpenAI) -> None:
+    """In JSON mode the content is one JSON value, streamed or not."""
+    wanted: Any = {"type": "json_object"}
+    assert (
+        '{"received":"hello"}'
+        == ask(sdk, "hello", response_format=wanted).choices[0].message.content
+    )
+    chunks = stream(sdk, '/say no json\n/then\n/say {"a": 1}', response_format=wanted)
+    assert '{"a": 1}' == said(chunks)
+
+
+def test_a_user_has_one_session(sdk: openai.OpenAI) -> None:
+    """What was said in it before is there without being sent again."""
+    first = ask(sdk, "/say one", user="ann")
+    second = ask(sdk, "/say two", user="ann")
+    other = ask(sdk, "/say one", user="bob")
+    assert note(first)["session_id"] == note(second)["session_id"] != note(other)["session_id"]
+    assert first.usage is not None
+    assert second.usage is not None
+    assert second.usage.prompt_tokens > first.usage.prompt_tokens
+
+
+def test_the_same_key_is_the_same_run(sdk: openai.OpenAI) -> None:
+    """A repeated request gets the first one's answer again; another body is refused."""
+    headers = {"Idempotency-Key": "once"}
+    first = ask(sdk, "/say one", extra_headers=headers)
+    again = ask(sdk, "/say one", extra_headers=headers)
+    assert (first.id, "one") == (again.id, again.choices[0].message.content)
+    with pytest.raises(openai.ConflictError) as conflict:
+        ask(sdk, "/say other", extra_headers=headers)
+    assert "idempotency_conflict" == conflict.value.code
+
+
+def test_models_are_agents_and_models(sdk: openai.OpenAI) -> None:
+    """Everything in the list can be asked for by itself, and used."""
+    names = [card.id for card in sdk.models.list()]
+    assert {"agent/default", "scripted"} <= set(names)
+    for name in names:
+        assert name == sdk.models.retrieve(name).id
+    messages: Any = [{"role": "user", "content": "/say hello"}]
+    for name in ("agent/default", "default", "scripted"):
+        answer = sdk.chat.completions.create(model=name, messages=messages)
+        assert (name, "hello") == (answer.model, answer.choices[0].message.content)
+
+
+REFUSED: list[tuple[type[openai.APIStatusError], str, dict[str, Any]]] = [
+    (openai.NotFoundError, "model_not_found", {"model": "nobody"}),
+    (openai.BadRequestError, "invalid_params", {"messages": []}),
+    (openai.BadRequestError, "invalid_params", {"messages": [{"role": "user", "content": " "}]}),
+    (openai.BadRequestError, "invalid_params", {"messages": [{"role": "king", "content": "x"}]}),
+    (
+        openai.BadRequestError,
+        "invalid_params",
+        {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]},
+    ),
+    (openai.BadRequestError, "invalid_params", {"extra_body": {"colour": "red"}}),
+    (openai.BadRequestError, "invalid_params", {"temperature": 9}),
+    (openai.BadRequestError, "unsupported_parameter", {"n": 2}),
+    (openai.BadRequestError, "unsupported_parameter", {"logprobs": True}),
+    (openai.BadRequestError, "unsupported_parameter", {"tool_choice": "required"}),
+    (
+        openai.BadRequestError,
+        "unsupported_parameter",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
+    ),
+    (openai.BadRequestError, "invalid_params", {"tools": [WEATHER, WEATHER]}),
+    (openai.BadRequestError, "context_overflow", {"text": "/fail context_overflow"}),
+    (openai.InternalServerError, "auth", {"text": "/fail auth"}),
+    (openai.NotFoundError, "not_found", {"extra_body": {"palyra": {"session_id": "ses_x"}}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "code", "change"), REFUSED)
+@pytest.mark.parametrize("form", ["whole", "stream"])
+def test_refusals_are_typed(
+    sdk: openai.OpenAI,
+    kind: type[openai.APIStatusError],
+    code: str,
+    change: dict[str, Any],
+    form: str,
+) -> None:
+    """A status, a type and our own code; before the first piece also for a stream."""
+    text = change.get("text", "hello")
+    asked = {"model": "scripted", "messages": [{"role": "user", "content": text}], **change}
+    asked.pop("text", None)
+    create: Any = sdk.chat.completions.create
+    with pytest.raises(kind) as refused:
+        create(stream=form == "stream", **asked)
+    assert code == refused.value.code
+    assert "false" == refused.value.response.headers["x-should-retry"]
+
+
+def test_a_wrong_token_is_refused(daemon: DaemonProcess, sdk: openai.OpenAI) -> None:
+    """The answer does not repeat it."""
+    with pytest.raises(openai.AuthenticationError) as refused:
+        ask(sdk.with_options(api_key="pal_wrong"), "hello")
+    assert "unauthenticated" == refused.value.code
+    assert "pal_wrong" not in refused.value.response.text
+
+
+def test_a_failure_in_the_middle_is_an_error_of_the_stream(sdk: openai.OpenAI) -> None:
+    """What was said stands; then the SDK raises, with our code."""
+    chunks: list[Any] = []
+    messages: Any = [{"role": "user", "content": "/say half\n/fail transient"}]
+    with pytest.raises(openai.APIError) as failed:
+        chunks.extend(sdk.chat.completions.create(model="scripted", messages=messages, stream=True))
+    assert "transient" == failed.value.code
