@@ -14,6 +14,7 @@ FAILED = 1
 USAGE = 2  # click's own
 CANCELLED = 3
 PARTIAL = 4  # done, but something was refused or is missing
+OVER_BUDGET = 5
 NO_DAEMON = 69  # EX_UNAVAILABLE of sysexits.h
 NO_PERMISSION = 77  # EX_NOPERM
 INTERRUPTED = 130  # 128 + SIGINT
@@ -24,6 +25,7 @@ EXPLAINED = {
     USAGE: "wrong usage",
     CANCELLED: "the run was cancelled",
     PARTIAL: "the run is done, but something was refused or is missing",
+    OVER_BUDGET: "a budget did not allow the run to go on",
     NO_DAEMON: "no daemon answers",
     NO_PERMISSION: "the token is missing, refused or lacks the scope",
     INTERRUPTED: "interrupted",

@@ -28,6 +28,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("tools", "List what a model could call."),
     "skills": ("skills", "Write, install, audit and quarantine WASM skills."),
     "policy": ("policy", "Explain, check and test the rules."),
+    "usage": ("usage", "Add up what model calls took."),
+    "budget": ("usage", "List, set and delete budgets."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
     "status": ("status", "Show how the daemon is."),

@@ -11,6 +11,7 @@ import msgspec
 
 from palyra.cli.screen import one_line, safe
 from palyra.core import events as ev
+from palyra.core.budget_steps import describe
 from palyra.core.display import describe_call
 from palyra.net.client import TapeEvent
 
@@ -77,12 +78,20 @@ def _turn_completed(event: ev.TurnCompleted) -> Line:
     used = event.usage
     calls = f", {len(event.calls)} call(s)" if event.calls else ""
     spent = f"{used.input_tokens} + {used.output_tokens} tokens"
-    return Line("▸", f"turn {event.turn}: {event.finish_reason}{calls}, {spent}")
+    cost = f", ${event.cost_usd_micros / 1_000_000:.6f}" if event.cost_usd_micros else ""
+    if event.is_unpriced:
+        cost = ", cost unknown"
+    return Line("▸", f"turn {event.turn}: {event.finish_reason}{calls}, {spent}{cost}")
 
 
 def _turn_failed(event: ev.TurnFailed) -> Line:
     after = f"; again in {event.delay_ms} ms" if event.retry else ""
     return Line("✗", f"turn {event.turn}: {event.failure_class}: {event.detail}{after}", "red")
+
+
+def _exceeded(event: ev.BudgetExceeded) -> Line:
+    why = "no price for its model" if event.is_unpriced else describe(event)
+    return Line("✗", f"turn {event.turn}: not asked; budget {event.budget_id}: {why}", "red")
 
 
 def _proposed(event: ev.ToolProposed) -> Line:
@@ -179,6 +188,7 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.TurnStarted: _turn_started,
     ev.TurnCompleted: _turn_completed,
     ev.TurnFailed: _turn_failed,
+    ev.BudgetExceeded: _exceeded,
     ev.ToolProposed: _proposed,
     ev.ToolRejected: _rejected,
     ev.ToolDecided: _decided,

@@ -11,7 +11,15 @@ from typing import get_args
 import click
 import trio
 
-from palyra.cli.exits import CANCELLED, DONE, FAILED, INTERRUPTED, PARTIAL, Stop
+from palyra.cli.exits import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    OVER_BUDGET,
+    PARTIAL,
+    Stop,
+)
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.question import Desk, find_terminal
 from palyra.cli.screen import print_json, print_json_line, safe, say
@@ -63,6 +71,8 @@ class Ending:
             case ev.RunDone(reason=reason):
                 whole = reason == "answered" and not (self.was_denied or self.was_rejected)
                 self.code = DONE if whole else PARTIAL
+            case ev.RunFailed(failure_class="budget_exceeded" | "budget_unpriced"):
+                self.code = OVER_BUDGET
             case ev.RunCancelled():
                 self.code = CANCELLED
             case _:

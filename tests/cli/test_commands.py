@@ -125,6 +125,25 @@ AGENT_SHOWN: Json = {
     "instructions": "Look round.",
     "tools": ["read_file", "echo"],
 }
+SUM: Json = {
+    "key": "",
+    "from_ms": 86_400_000,
+    "calls": 2,
+    "unpriced_calls": 1,
+    "input_tokens": 7,
+    "cost_usd_micros": 12,
+}
+SPENT: Json = {"total": SUM, "groups": [SUM], "is_cut": False}
+BUDGET_SHOWN: Json = {
+    "budget_id": "day",
+    "scope": "global",
+    "subject": "*",
+    "metric": "usd_micros",
+    "window": "day",
+    "action": "block",
+    "revision": 1,
+    "hard": 9_000_000,
+}
 CHANNEL_SHOWN: Json = {
     "principal": "ann",
     "channel": "chat",
@@ -152,6 +171,8 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("approvals", "revoke", "grt_1"): ("approval.revoke", GRANT, "grt_1 has ended"),
     ("sessions", "list"): ("session.list", {"sessions": [SESSION_RECORD]}, "daily"),
     ("tokens", "list"): ("token.list", {"tokens": [TOKEN_SHOWN]}, "laptop"),
+    ("usage",): ("usage.summary", SPENT, "$0.000012 + 1 of unknown cost"),
+    ("usage", "--by", "day"): ("usage.summary", SPENT, "1970-01-02"),
     ("agents", "list"): ("agent.list", {"agents": [AGENT_SHOWN]}, "read_file, echo"),
     ("agents", "show", "scout"): ("agent.get", AGENT_SHOWN, "Look round."),
     ("channels", "list"): ("channel.list", {"channels": [CHANNEL_SHOWN]}, "required"),
@@ -313,6 +334,13 @@ async def test_lost_secret_is_said() -> None:
             AGENT_SHOWN,
             "scout is made",
         ),
+        (
+            ("budget", "set", "day", "--hard", "9", "--window", "sliding", "--length", "12h"),
+            "budget.set",
+            BUDGET_SHOWN,
+            "day is in force for everybody",
+        ),
+        (("budget", "delete", "day"), "budget.delete", BUDGET_SHOWN, "day is deleted"),
         (("agents", "update", "scout", "--no-tools"), "agent.update", AGENT_SHOWN, "version 2"),
         (("agents", "delete", "scout"), "agent.delete", AGENT_SHOWN, "scout is deleted"),
         (("channels", "set", "chat"), "channel.set", CHANNEL_SHOWN, "answered by scout"),
@@ -454,9 +482,39 @@ async def test_error_of_the_daemon_is_two_lines() -> None:
     ]
 
 
+async def test_budgets_are_listed_with_their_accounts() -> None:
+    """Money as dollars, each account a line; a budget that nobody used yet has one too."""
+    account = {
+        "budget_id": "day",
+        "scope": "global",
+        "subject": "",
+        "metric": "usd_micros",
+        "window": "day",
+        "spent": 1_500_000,
+        "reserved": 0,
+        "rolls_ms": 1,
+    }
+    unused = {**BUDGET_SHOWN, "budget_id": "team", "scope": "agent", "metric": "tokens"}
+    async with fake_daemon() as daemon:
+        daemon.reply_with("budget.list", {"budgets": [BUDGET_SHOWN, unused]})
+        daemon.reply_with("budget.status", {"accounts": [account]})
+        shown = await palyra("budget", "list", url=daemon.url)
+        plain = await palyra("budget", "list", "--json", url=daemon.url)
+    _, first, second = shown.out.splitlines()
+    expected = ["day", "everybody", "day", "usd_micros", "$1.500000", "$0.000000", "-", "$9.000000"]
+    assert [*expected, "block", "over"] == first.split()
+    assert second.split()[:3] == ["team", "agent", "*"]
+    assert 1_500_000 == json.loads(plain.out)["accounts"][0]["spent"]
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [("nonsense",), ("runs", "list", "--limit", "0"), ("policy", "explain", "echo", "[1]")],
+    [
+        ("nonsense",),
+        ("runs", "list", "--limit", "0"),
+        ("policy", "explain", "echo", "[1]"),
+        ("usage", "--since", "soon"),
+    ],
 )
 async def test_wrong_usage_exits_2(arguments: tuple[str, ...]) -> None:
     """Wrong usage is exit code 2."""

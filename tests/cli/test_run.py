@@ -129,16 +129,17 @@ async def test_json_is_the_tape() -> None:
     [
         (ending(), 0),
         ([ev.RunFailed(failure_class="auth", reason="no key", action="set one")], 1),
+        ([ev.RunFailed(failure_class="budget_exceeded", reason="spent", action="wait")], 5),
         ([ev.RunCancelled(reason="enough", by="owner")], 3),
         ([ev.RunDone(reason="partial")], 4),
         ([PROPOSED, decided("deny"), *ending()], 4),
         ([PROPOSED, REJECTED, *ending()], 4),
         ([PROPOSED, REJECTED, turn("", NAMED), PROPOSED, decided("allow"), *ending()], 0),
     ],
-    ids=["done", "failed", "cancelled", "partial", "refused", "rejected", "repaired"],
+    ids=["done", "failed", "spent", "cancelled", "partial", "refused", "rejected", "repaired"],
 )
 async def test_exit_code_tells_the_ending(events: list[ev.Event], code: int) -> None:
-    """Done 0, failed 1, cancelled 3, partial or with a refusal 4.
+    """Done 0, failed 1, cancelled 3, partial or with a refusal 4, over a budget 5.
 
     A malformed call counts as refused unless the model tried again.
     """

@@ -1,0 +1,193 @@
+"""`palyra usage`: what model calls took; `palyra budget`: how much may be spent."""
+
+import re
+from collections.abc import Callable
+from typing import Any, get_args
+
+import click
+
+from palyra.cli.screen import due, now_ms, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.commands import AccountView
+from palyra.core.journal import UsageBy, UsageSum
+from palyra.core.records import (
+    BudgetAction,
+    BudgetMetric,
+    BudgetRecord,
+    BudgetScope,
+    BudgetWindow,
+)
+from palyra.net.client import Client
+
+UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
+USAGE_COLUMNS = ("CALLS", "BROKEN", "INPUT", "CACHED", "OUTPUT", "COST")
+ACCOUNT_COLUMNS = (
+    "BUDGET", "WHOSE", "WINDOW", "METRIC", "SPENT", "RESERVED", "SOFT", "HARD", "ACTION", "ROLLS",
+)  # fmt: skip
+
+
+def _span(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """A length of time, in milliseconds."""
+    if value is None:
+        return None
+    found = SPAN.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r}: a number and m, h or d, as in 30m, 12h, 7d")
+    return int(found[1]) * UNITS_MS[found[2]]
+
+
+# --- what was spent ------------------------------------------------------------------------------
+
+
+@click.command(short_help="Add up what model calls took.")
+@click.option("--by", type=click.Choice([*get_args(UsageBy), "day"]), help="One line for each.")
+@click.option("--since", callback=_span, help="Only calls of that long: 30m, 12h, 7d.")
+@click.option("--principal", help="Only calls of that principal.")
+@click.option("--agent", help="Only calls of that agent.")
+@click.option("--session", "session_id", help="Only calls of that session.")
+@click.option("--run", "run_id", help="Only calls of that run.")
+@click.option("--model", help="Only calls of that model.")
+@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
+@shared_options
+def usage(options: Options, *, since: int | None, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them
+    """Add up the ledger of model calls: tokens and cost."""
+    if since is not None:
+        wanted["since_ms"] = now_ms() - since
+    given = {key: value for key, value in wanted.items() if value is not None}
+    found = talk(options, lambda client: client.sum_usage(**given))
+    if options.as_json:
+        print_json(found)
+        return
+    by = wanted["by"]
+    if by is not None:
+        rows = [(_group(each, by), *_numbers(each)) for each in found.groups]
+        print_table(
+            (by.upper(), *USAGE_COLUMNS), [*rows, ("all", *_numbers(found.total))], empty=""
+        )
+    else:
+        print_table(USAGE_COLUMNS, [_numbers(found.total)], empty="")
+    if found.is_cut:
+        say(f"there are more than {wanted['limit']} lines: narrow it, or raise --limit", err=True)
+
+
+def _group(each: UsageSum, by: str) -> str:
+    if by != "day":
+        return each.key
+    from datetime import UTC, datetime  # noqa: PLC0415 - only here
+
+    return datetime.fromtimestamp(each.from_ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+def _numbers(each: UsageSum) -> tuple[object, ...]:
+    cost = dollars(each.cost_usd_micros)
+    if each.unpriced_calls:
+        cost += f" + {each.unpriced_calls} of unknown cost"
+    about = "~" if each.estimated_calls else ""
+    return (
+        each.calls,
+        each.broken_calls,
+        f"{about}{each.input_tokens}",
+        each.cached_tokens,
+        f"{about}{each.output_tokens}",
+        cost,
+    )
+
+
+def dollars(micros: int) -> str:
+    """Micro-dollars as dollars, with as many digits as they have."""
+    return f"${micros / 1_000_000:.6f}"
+
+
+# --- what may be spent ---------------------------------------------------------------------------
+
+
+@click.group()
+def budget() -> None:
+    """List, set and delete budgets."""
+
+
+@budget.command("list")
+@shared_options
+def list_(options: Options) -> None:
+    """List budgets and how their accounts stand."""
+
+    async def work(client: Client) -> tuple[list[BudgetRecord], list[AccountView]]:
+        return await client.list_budgets(), await client.budget_status()
+
+    budgets, accounts = talk(options, work)
+    if options.as_json:
+        print_json({"budgets": budgets, "accounts": accounts})
+        return
+    rows = [row for each in budgets for row in _rows(each, accounts)]
+    print_table(ACCOUNT_COLUMNS, rows, empty="no budgets")
+
+
+def _rows(each: BudgetRecord, accounts: list[AccountView]) -> list[tuple[object, ...]]:
+    """A line for each account; one without an account yet has a line all the same."""
+    show = str if each.metric == "tokens" else dollars
+    own = [account for account in accounts if account.budget_id == each.budget_id]
+    stands: list[tuple[object, ...]] = [
+        (account.subject, show(account.spent), show(account.reserved), account.rolls_ms)
+        for account in own
+    ]
+    return [
+        (
+            each.budget_id,
+            _whose(each, str(subject)),
+            _window(each),
+            each.metric,
+            spent,
+            reserved,
+            _limit(each.soft, show),
+            _limit(each.hard, show),
+            each.action,
+            due(rolls) if isinstance(rolls, int) else "-",
+        )
+        for subject, spent, reserved, rolls in stands or [(each.subject, "-", "-", None)]
+    ]
+
+
+def _whose(each: BudgetRecord, subject: str) -> str:
+    return "everybody" if each.scope == "global" else f"{each.scope} {subject}"
+
+
+def _window(each: BudgetRecord) -> str:
+    return each.window if each.window_ms is None else f"last {each.window_ms // 1000} s"
+
+
+def _limit(amount: int | None, show: Callable[[int], str]) -> str:
+    return "-" if amount is None else show(amount)
+
+
+@budget.command("set")
+@click.argument("budget_id")
+@click.option("--scope", type=click.Choice(get_args(BudgetScope)), help="Whose calls count.")
+@click.option("--subject", help="Which one; * is each of them on its own.")
+@click.option("--metric", type=click.Choice(get_args(BudgetMetric)), help="What counts.")
+@click.option("--window", type=click.Choice(get_args(BudgetWindow)), help="In which time.")
+@click.option("--length", "window_ms", callback=_span, help="Of a sliding window: 30m, 12h, 7d.")
+@click.option("--soft", type=click.IntRange(1), help="From here on somebody is told.")
+@click.option("--hard", type=click.IntRange(1), help="From here on the action counts.")
+@click.option("--action", type=click.Choice(get_args(BudgetAction)), help="What happens then.")
+@shared_options
+def set_(options: Options, budget_id: str, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them
+    """Set a budget; one of that name is replaced.  Money is in micro-dollars."""
+    given: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
+    made = talk(options, lambda client: client.set_budget(budget_id, **given))
+    if options.as_json:
+        print_json(made)
+        return
+    say(f"{made.budget_id} is in force for {_whose(made, made.subject)}")
+
+
+@budget.command()
+@click.argument("budget_id")
+@shared_options
+def delete(options: Options, budget_id: str) -> None:
+    """Delete a budget; calls count against it no more."""
+    gone = talk(options, lambda client: client.delete_budget(budget_id))
+    if options.as_json:
+        print_json(gone)
+    else:
+        say(f"{gone.budget_id} is deleted")
