@@ -147,7 +147,7 @@ def step(call: ProposedCall) -> Callable[[], object]:
         prepare=lambda run, named: gate.prepare(run, named, prefix, (named,)),
         assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, bytes(32)),
         jitter_ms=lambda _attempt: 0,
-        provider="scripted",
+        provider=lambda _model: "scripted",
         limits=Limits(),
     )
     run = open_turn(setting)

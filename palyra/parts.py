@@ -155,6 +155,6 @@ def blank_setting(redactor: Redactor, keys: KeyRing, limits: Limits, host: Host)
         jitter_ms=lambda attempt: round(
             1000 * compute_delay_s(MODEL_BACKOFF, attempt, host.random)
         ),
-        provider="",
+        provider=missing,
         limits=limits,
     )

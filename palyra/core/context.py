@@ -17,6 +17,7 @@ from palyra.core.brief import Brief, add_instructions, client_spec
 from palyra.core.events import ContextAssembled
 from palyra.core.fence import FENCE_NOTE, fence, make_nonce
 from palyra.core.history import NO_HISTORY, History
+from palyra.core.overflow import remaining, shortened
 from palyra.core.pairing import pair_results
 from palyra.core.prompt import (
     DEFAULT_SAMPLING,
@@ -107,14 +108,17 @@ def assemble(
 
     A further attempt of the same turn sees what the first one saw: words that came in between
     wait for the next turn.  A turn that goes on with a text that was cut off is told so; that is
-    part of this request only, so later turns see the text as one.
+    part of this request only, so later turns see the text as one.  What an overflow left out
+    (`core.overflow`) stays out.
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
-    messages = _fenced(said, run.run_id, fence_key)
+    cut = run.compacted
+    skipped = 0 if cut is None else cut.inherited_messages
+    messages = _fenced(shortened(said, cut), run.run_id, fence_key)[skipped:]
     if run.continues(attempt):
         messages = (*messages, CONTINUE)
     tokens = sum(map(message_tokens, messages))
-    past, past_layer = _past(history, fence_key)
+    past, past_layer = _past(remaining(history, cut), fence_key)
     event = ContextAssembled(
         turn=turn,
         segments=(
@@ -123,9 +127,9 @@ def assemble(
             {
                 "layer": "conversation",
                 "tokens": tokens,
-                "kept": True,
+                "kept": cut is None or not (skipped or cut.output_bytes),
                 "messages": len(messages),
-                "trust": lowest(_trust(message) for message in said),
+                "trust": lowest(_trust(message) for message in said[skipped:]),
             },
         ),
         input_tokens=prefix.tokens + tokens + sum(layer["tokens"] for layer in past_layer),
@@ -137,7 +141,7 @@ def assemble(
         run_id=run.run_id,
         turn=turn,
         attempt=attempt,
-        model=run.accepted.model,
+        model=run.model,
         agent=prefix.agent.name,
         instructions=prefix.instructions,
         messages=pair_results((*past, *messages)),

@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from palyra.core import events as ev
-from palyra.core import fold_calls
+from palyra.core import fold_calls, fold_routes
 from palyra.core.fold_rules import is_attested, need, registrar
 from palyra.core.pictures import recorded_pictures
 from palyra.core.progress import start_anew, told
@@ -32,6 +32,7 @@ def begin(run_id: str, event: ev.RunAccepted, at_ms: int) -> Run:
         run_id=run_id,
         state="accepted",
         accepted=event,
+        model=event.model,
         created_ms=at_ms,
         last_ms=at_ms,
         next_seq=1,
@@ -58,7 +59,7 @@ def fold(run_id: str, rows: Sequence[tuple[str, int, bytes]]) -> Run:
     return run
 
 
-_RULES = dict(fold_calls.RULES)
+_RULES = {**fold_calls.RULES, **fold_routes.RULES}
 _rule = registrar(_RULES)
 _replace = msgspec.structs.replace
 
@@ -117,6 +118,8 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
         turn=event.turn,
         attempt=1,
         turn_is_open=True,
+        left=(),
+        spent_attempts=0,
         calls=(),
         steers=(),
         guidance=(),

@@ -13,7 +13,7 @@ from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
 from palyra.core.prompt import ModelRequest, ProposedCall
 from palyra.core.redact import Redactor
-from palyra.core.replay_record import Record
+from palyra.core.replay_record import E, Record
 from palyra.core.run_state import RULES_CHANGED, Call, Run
 from palyra.core.run_steps import Limits, Preparation, Setting
 from palyra.errors import InvariantBroken
@@ -38,7 +38,7 @@ def setting_of_nobody() -> Setting:
         prepare=missing,
         assemble=missing,
         jitter_ms=missing,
-        provider="",
+        provider=missing,
         limits=Limits(),
     )
 
@@ -71,6 +71,8 @@ class Answers:
             prepare=self._prepare,
             is_stale=self._is_stale,
             jitter_ms=self._jitter_ms,
+            plan_route=lambda run: self._added(run, ev.RoutePlanned),
+            change_route=lambda run, *_: self._added(run, ev.RouteChanged),
             **lenient,
         )
 
@@ -80,9 +82,18 @@ class Answers:
             "sign": self._signature,
             "assemble": self._assemble,
             "judge": self._judge,
-            "provider": started.provider if started is not None else "",
+            "provider": lambda _model: started.provider if started is not None else "",
+            "compact": lambda run: self._added(run, ev.ContextCompacted),
             "limits": self._limits(),
         }
+
+    def _added(self, run: Run, kind: type[E]) -> E | None:
+        """The event of that kind which the step under way adds next; a failure goes before it."""
+        events, place = self.record.events, run.next_seq
+        if place < len(events) and isinstance(events[place], ev.TurnFailed):
+            place += 1
+        found = events[place] if place < len(events) else None
+        return found if isinstance(found, kind) else None
 
     def _approval_id(self, prefix: str) -> str:
         asked = self.record.find_of(ev.ApprovalRequested, self._call_id)
@@ -122,7 +133,7 @@ class Answers:
     ) -> tuple[ev.ContextAssembled, ModelRequest]:
         """The recorded context; the request itself reaches no model."""
         record = self.record
-        started, event = record.find_next(ev.TurnStarted), record.find_next(ev.ContextAssembled)
+        event = record.find_next(ev.ContextAssembled)
         if event is None:
             event = ev.ContextAssembled(
                 turn=turn, segments=(), input_tokens=0, prefix_hash="", catalogue_hash=""
@@ -131,7 +142,7 @@ class Answers:
             run_id=run.run_id,
             turn=turn,
             attempt=attempt,
-            model=started.model if started is not None else run.accepted.model,
+            model=run.model,
             instructions="",
             messages=(),
         )

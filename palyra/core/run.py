@@ -64,7 +64,14 @@ from palyra.core.run_steps import (
 )
 from palyra.core.step import Step, searched
 from palyra.core.tools import HANDED_OVER
-from palyra.core.turn_steps import add_turn, judge_answer, next_turn, turn_broke
+from palyra.core.turn_steps import (
+    add_turn,
+    choose_model,
+    judge_answer,
+    leave_gone,
+    next_turn,
+    turn_broke,
+)
 
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
 
@@ -106,6 +113,7 @@ def _hear(step: Step, heard: Input) -> None:
     match heard:
         case Begin():
             step.add(ev.RunStarted(**msgspec.structs.asdict(heard)))
+            choose_model(step)
             _go_on(step)
         case Resume():
             _resume(step, heard)
@@ -311,6 +319,7 @@ def _resume(step: Step, heard: Resume) -> None:
         )
         return
     step.add(ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1, abandoned=heard.abandoned))
+    leave_gone(step)
     if run.turn_is_open:
         next_turn(step, run.attempt + 1)
         return

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.compaction import Compaction
 from palyra.core.progress import Progress
 from palyra.core.prompt import (
     AssistantMessage,
@@ -84,6 +85,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: int = 0  # received
     turn: int = 0
     attempt: int = 0  # of the current turn
+    model: str = ""  # that answers now
+    left: tuple[str, ...] = ()  # models that were given up in this turn
+    spent_attempts: int = 0  # of the current turn, before it was asked anew
+    compacted: Compaction | None = None  # what is left out since a prompt was too large
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
@@ -181,7 +186,7 @@ def record(run: Run) -> RunRecord:
         state=run.state,
         principal=run.accepted.principal,
         agent=run.accepted.agent,
-        model=run.accepted.model,
+        model=run.model,
         created_ms=run.created_ms,
         started_ms=run.started_ms,
         finished_ms=run.finished_ms,

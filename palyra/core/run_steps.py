@@ -10,12 +10,14 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.answer import Flaw, find_flaw
+from palyra.core.compaction import Compaction
 from palyra.core.events import BudgetExceeded, ContextAssembled
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.ids import NewId
 from palyra.core.intake import Refused
 from palyra.core.prompt import FailureClass, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import ApprovalScope, Charge
+from palyra.core.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.run_state import Call, Run
 from palyra.core.tools import OutcomeStatus
 from palyra.core.trust import Trust
@@ -226,7 +228,13 @@ class Setting(_Data, frozen=True, kw_only=True):
     prepare: Callable[[Run, ProposedCall], Preparation]  # intake and gate
     assemble: Callable[[Run, int, int], tuple[ContextAssembled, ModelRequest]]  # turn, attempt
     jitter_ms: Callable[[int], int]  # back-off before attempt n
-    provider: str
+    provider: Callable[[str], str]  # whose a model is
     limits: Limits
+    plan_route: Callable[[Run], RoutePlan | None] = lambda _run: None
+    # Who takes over: `may_retry` says that the model now in use could still be asked again.
+    change_route: Callable[[Run, Leaving, bool], RouteChange | None] = (
+        lambda _run, _leaving, _may_retry: None
+    )
+    compact: Callable[[Run], Compaction | None] = lambda _run: None  # what can be left out
     is_stale: Callable[[Call], bool] = lambda _call: False  # judged under rules that hold no more
     judge: Callable[[Run], Flaw | None] = find_flaw  # the last turn's text as an answer

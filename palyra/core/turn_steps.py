@@ -1,15 +1,29 @@
 """Steps about turns: asking the model, taking its answer, what follows when it gave none."""
 
+from typing import Literal
+
+from msgspec.structs import asdict
+
 from palyra.core import events as ev
 from palyra.core.answer import answer_text
+from palyra.core.compaction import Compaction
 from palyra.core.end_steps import end_answered, end_failed, end_partial
 from palyra.core.partial import Ending
 from palyra.core.prompt import RETRYABLE
+from palyra.core.route_plan import RouteChange
+from palyra.core.routing import FAILS_OVER
 from palyra.core.run_steps import CallModel, TurnBroke, TurnFinished
 from palyra.core.step import Step
 from palyra.errors import TooLarge
 
 MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
+ACTIONS = {  # what somebody can do about a failure, where it is not the provider that needs a look
+    "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
+    "window",
+    "content_policy": "change the message, or choose another model",
+    "quota": "see to the provider's account, or name another model in models.failover",
+    "auth": "see to the provider's key; `palyra secrets test` looks for it",
+}
 PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
 
 
@@ -27,7 +41,7 @@ def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
         ev.TurnStarted(
             turn=turn,
             attempt=attempt,
-            provider=step.setting.provider,
+            provider=step.setting.provider(request.model),
             model=request.model,
             continues=run.continues(attempt),
         )
@@ -68,32 +82,57 @@ def judge_answer(step: Step) -> None:
 
 
 def turn_broke(step: Step, heard: TurnBroke) -> None:
-    """Ask again what may be asked again; everything else ends the run."""
-    limits = step.setting.limits
-    retry = (
-        heard.failure_class in RETRYABLE
-        and not heard.had_output
-        and heard.attempt <= limits.model_retries
-    )
+    """Ask again what may be asked again, perhaps another model; everything else ends the run."""
+    way = None if heard.had_output else _find_way_on(step, heard)
     pause_ms = max(step.setting.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
-    delay_ms = pause_ms if retry else 0
+    delay_ms = pause_ms if way == "again" else 0
     step.add(
         ev.TurnFailed(
             turn=heard.turn,
             attempt=heard.attempt,
             failure_class=heard.failure_class,
-            retry=retry,
+            retry=way is not None,
             detail=heard.detail,
             delay_ms=delay_ms,
             charge=heard.charge,
         )
     )
-    if retry:
-        next_turn(step, heard.attempt + 1, delay_ms)
-    else:
-        end_failed(
-            step,
-            heard.failure_class,
-            heard.detail,
-            "check the provider, then start the run again",
-        )
+    if way is None:
+        action = ACTIONS.get(heard.failure_class, "check the provider, then start the run again")
+        end_failed(step, heard.failure_class, heard.detail, action)
+        return
+    if isinstance(way, RouteChange):
+        step.add(ev.RouteChanged(**asdict(way)))
+    elif isinstance(way, Compaction):
+        step.add(ev.ContextCompacted(**asdict(way)))
+    next_turn(step, heard.attempt + 1, delay_ms)
+
+
+def _find_way_on(
+    step: Step, heard: TurnBroke
+) -> Literal["again"] | RouteChange | Compaction | None:
+    """The same model again, another one, or a smaller prompt; None when nothing is left."""
+    run, setting, failure_class = step.run, step.setting, heard.failure_class
+    if failure_class == "context_overflow":
+        return setting.compact(run)
+    tried = heard.attempt - run.spent_attempts
+    may_retry = failure_class in RETRYABLE and tried <= setting.limits.model_retries
+    changed = None
+    if failure_class in FAILS_OVER:
+        changed = setting.change_route(run, failure_class, may_retry)
+    return changed or ("again" if may_retry else None)
+
+
+def choose_model(step: Step) -> None:
+    """The plan of a run that begins, if there is anything to choose."""
+    plan = step.setting.plan_route(step.run)
+    if plan is not None:
+        step.add(ev.RoutePlanned(**asdict(plan)))
+    leave_gone(step)
+
+
+def leave_gone(step: Step) -> None:
+    """Another model for a run whose own is not there any more."""
+    changed = step.setting.change_route(step.run, "gone", False)  # noqa: FBT003 - see Setting
+    if changed is not None:
+        step.add(ev.RouteChanged(**asdict(changed)))

@@ -379,7 +379,7 @@ def blank_setting(redactor: Redactor, limits: Limits) -> Setting:
         prepare=refuse,
         assemble=refuse,
         jitter_ms=lambda attempt: 100 * attempt,
-        provider="scripted",
+        provider=lambda _model: "scripted",
         limits=limits,
     )
 

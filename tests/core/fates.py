@@ -20,14 +20,22 @@ from palyra.core.tape import TapeRow
 from tests.core.run_world import World, exceeded, turn
 
 TOOLS = ("allow", "deny", "ask", "refuse", "allow:effect", "allow:path_scoped", "ask:effect")
-FAILURES: tuple[FailureClass, ...] = ("transient", "auth", "malformed", "rate_limited")
+FAILURES: tuple[FailureClass, ...] = (
+    "transient",
+    "auth",
+    "malformed",
+    "rate_limited",
+    "context_overflow",
+)
 STATUSES = ("succeeded", "failed", "timed_out")
 FINISHES: tuple[FinishReason | None, ...] = (None, None, None, "length", "content_filter")
 
 
 def live(choices: list[int]) -> World:
     """A run that these choices happened to."""
-    world = World(max_turns=2 + (choices[0] if choices else 0) % 7)
+    first = choices[0] if choices else 0
+    spares = ("second", "third")[: first // 7 % 3]
+    world = World(max_turns=2 + first % 7, spares=spares)
     for choice in choices:
         world.hear(next_input(world.run, choice))
     return world
@@ -95,7 +103,7 @@ def _ended(call_id: str, choice: int) -> CallEnded:
     return CallEnded(
         call_id=call_id,
         status=status,  # type: ignore[arg-type]  # one of them
-        output=f"output {choice}" if status == "succeeded" else "",
+        output=f"output {choice}" * (1 + choice % 300) if status == "succeeded" else "",
         error=None if status == "succeeded" else f"error {choice}",
         raw_sha256=f"{choice:064x}",
         is_truncated=choice % 2 == 0,

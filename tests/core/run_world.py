@@ -1,15 +1,21 @@
 """A small world for `core.run`: a setting without rules, and a driver that plays inputs."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from palyra.core import events as ev
 from palyra.core.context import Prefix, assemble, stable_prefix
 from palyra.core.fold import fold
 from palyra.core.gate import Allow, Deny, NeedsApproval
+from palyra.core.history import NO_HISTORY
 from palyra.core.intake import Refused
+from palyra.core.overflow import plan_compaction
 from palyra.core.prompt import FinishReason, ModelTurn, ProposedCall
 from palyra.core.records import AgentRecord, Usage
+from palyra.core.route_plan import Leaving, RouteChange
 from palyra.core.run import accept, decide
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Input, Limits, Preparation, Setting
@@ -56,17 +62,34 @@ def setting(**limits: Any) -> Setting:
         sign=lambda data: data[:1] * 64,
         prepare=prepare,
         assemble=lambda run, turn, attempt: assemble(run, PREFIX, turn, attempt, b"key"),
+        compact=lambda run: plan_compaction(run, NO_HISTORY, PREFIX.tokens),
         jitter_ms=lambda attempt: 10 * attempt,
-        provider="scripted",
+        provider=lambda _model: "scripted",
         limits=Limits(**limits),
     )
 
 
-class World:
-    """One run, its tape and the effects so far."""
+def change_route(run: Run, leaving: Leaving, spares: Sequence[str]) -> RouteChange | None:
+    """The first of the spares that the turn has not left."""
+    gone = (*run.left, run.model)
+    spare = next((name for name in spares if name not in gone), None)
+    if spare is None or leaving == "gone":
+        return None
+    return RouteChange(
+        turn=run.turn, from_model=run.model, model=spare, provider="p", reason=leaving, text=""
+    )
 
-    def __init__(self, *, json_mode: bool = False, **limits: Any) -> None:
-        self.setting = setting(**limits)
+
+class World:
+    """One run, its tape and the effects so far; `spares` take over from its model, in order."""
+
+    def __init__(self, *, json_mode: bool = False, spares: Any = (), **limits: Any) -> None:
+        self.setting = msgspec.structs.replace(
+            setting(**limits),
+            change_route=lambda run, leaving, may_retry: change_route(
+                run, leaving, spares if not may_retry else ()
+            ),
+        )
         self.tape: list[tuple[str, int, bytes]] = []
         self.states: list[Run] = []  # after each step
         self.effects: list[Any] = []

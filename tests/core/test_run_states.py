@@ -9,6 +9,7 @@ from palyra.core import events as ev
 from palyra.core.fold import apply, begin
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
+from palyra.core.route_plan import Estimate
 from palyra.core.run_state import Run
 from palyra.errors import InvariantBroken
 from tests.core.run_world import exceeded
@@ -102,6 +103,24 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
         lambda run: ev.ContextAssembled(
             turn=run.turn + 1, segments=(), input_tokens=1, prefix_hash="", catalogue_hash=""
         ),
+        LIVE - {"accepted, nothing said", "accepted", "turn open"},
+    ),
+    "route.planned": (
+        lambda _: ev.RoutePlanned(
+            mode="enforced", model="m2", provider="p", uses="m2", reasons=(), needs=(),
+            complexity="simple", estimate=Estimate(input_tokens=1, output_tokens=1),
+            budget_usd_micros=None, candidates=(),
+        ),
+        {"started"},
+    ),
+    "route.changed": (
+        lambda run: ev.RouteChanged(
+            turn=run.turn, from_model=run.model, model="m2", provider="p", reason="gone", text=""
+        ),
+        LIVE - {"accepted, nothing said", "accepted", "turn open"},
+    ),
+    "context.compacted": (
+        lambda run: ev.ContextCompacted(turn=run.turn, history_runs=1),
         LIVE - {"accepted, nothing said", "accepted", "turn open"},
     ),
     "turn.started": (
