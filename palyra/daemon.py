@@ -40,7 +40,7 @@ from palyra.core.fence import fence_key
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redact import Redactor
 from palyra.errors import InvariantBroken
-from palyra.modelset import build_modelset
+from palyra.modelset import build_modelset, build_router
 from palyra.net import wire
 from palyra.net.asyncapi import asyncapi_document
 from palyra.net.compat.sources import CompatSources
@@ -118,7 +118,7 @@ class Daemon:
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
         self.loop_lag = LoopLag()
-        modelset = build_modelset(config, self.host, self.toolset.secrets)
+        modelset = self.modelset = build_modelset(config, self.host, self.toolset.secrets)
         self.embeddings = modelset.embeddings
         self.toolset.services.extend(modelset.services)
         self.office = self._build_office(models or modelset.models)
@@ -157,6 +157,7 @@ class Daemon:
             artifacts=self.toolset.artifacts,
             gate=Gate(toolbox, self.policy, approvals.count, grants.find),
             models=models,
+            router=build_router(config, models, self.modelset.look, self.host.now_ms),
             agents=agents,
             channels=Channels(
                 self.journal,

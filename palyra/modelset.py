@@ -3,9 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from palyra.actors.child import ChildSpec
+from palyra.actors.router import Look, Router
 from palyra.config import Config
-from palyra.core.ports import EmbeddingModel, LanguageModel
+from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
+from palyra.core.prices import Price, Prices
+from palyra.core.records import Usage
+from palyra.core.routing import Route, RouteTable
 from palyra.errors import InvalidParams
 from palyra.models.embedded import EmbeddedEmbeddings
 from palyra.parts import Host, scripted_model
@@ -20,6 +26,8 @@ class Modelset(NamedTuple):
     models: Mapping[str, LanguageModel]
     embeddings: EmbeddingModel
     services: Sequence[ChildSpec] = ()
+    look: Look | None = None  # at a provider
+    names: tuple[str, ...] = ()  # of the providers
 
 
 def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelset:
@@ -45,4 +53,25 @@ def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelse
         providers.catalogue(fixed),
         embedded if wanted == EMBEDDED else providers.embeddings(wanted),
         [ChildSpec("models", providers.keep_open)],
+        providers.look,
+        tuple(each.name for each in config.models.providers),
     )
+
+
+def build_router(
+    config: Config, models: Mapping[str, LanguageModel], look: Look | None, now_ms: NowMs
+) -> Router:
+    """Who chooses among them.  Raises InvalidParams for a model that no provider has."""
+    given = config.models
+    table = RouteTable(
+        mode=given.routing,
+        routes=tuple(Route(**asdict(route)) for route in given.routes),
+        failover=given.failover,
+    )
+    prices = Prices(Price(**asdict(price)) for price in config.usage.prices)
+
+    def price(model: str, input_tokens: int, output_tokens: int) -> int | None:
+        used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+        return prices.cost(model, used, now_ms())
+
+    return Router(models, table, look=look, price=price, output_tokens=config.usage.reserve_tokens)

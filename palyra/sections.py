@@ -19,6 +19,8 @@ _MibOrNone = Annotated[int, Meta(ge=0, le=1_048_576)]
 _Seconds = Annotated[int, Meta(ge=1, le=86_400)]
 _Days = Annotated[int, Meta(ge=1, le=3_650)]
 _CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000)]
+_Window = Annotated[int, Meta(ge=0, le=100_000_000)]
+_Tier = Annotated[int, Meta(ge=1, le=3)]
 _Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Micros = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]  # a million dollars
 _Amount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000)]
@@ -217,6 +219,20 @@ class ModelProvider(Section, frozen=True, kw_only=True):
     parallel_per_key: Annotated[_Count, _doc("Calls at once with one key.")] = 2
 
 
+class ModelRoute(Section, frozen=True, kw_only=True):
+    """A model that runs may be routed to, and what it can do."""
+
+    model: Annotated[str, _doc("Its name, PROVIDER/NAME.")]
+    vision: Annotated[bool, _doc("Whether it sees pictures.")] = False
+    json: Annotated[bool, _doc("Whether it has a JSON mode.")] = True
+    tools: Annotated[bool, _doc("Whether it calls tools.")] = True
+    window: Annotated[_Window, _doc("Tokens it takes at once; 0: not known.")] = 0
+    tier: Annotated[_Tier, _doc("How much it can do: 1 simple, 2 ordinary, 3 demanding.")] = 2
+    failover: Annotated[
+        tuple[str, ...], _doc("What takes over from it, also when a client named it.")
+    ] = ()
+
+
 class Models(Section, frozen=True, kw_only=True):
     """Which model answers."""
 
@@ -227,6 +243,16 @@ class Models(Section, frozen=True, kw_only=True):
     ] = "embedded"
     providers: Annotated[
         tuple[ModelProvider, ...], _doc("Tables of name, key and what else a provider needs.")
+    ] = ()
+    routing: Annotated[
+        Literal["suggest", "dry_run", "enforced"],
+        _doc("What becomes of a run's route: noted only, tried on paper, or taken."),
+    ] = "suggest"
+    routes: Annotated[
+        tuple[ModelRoute, ...], _doc("Tables of model and what it can do, the preferred one first.")
+    ] = ()
+    failover: Annotated[
+        tuple[str, ...], _doc("Models that take over from one that keeps failing, in order.")
     ] = ()
 
 

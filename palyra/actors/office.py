@@ -13,6 +13,7 @@ from palyra.actors.grants import Grants
 from palyra.actors.histories import Histories
 from palyra.actors.hub import HubHandle
 from palyra.actors.journal import JournalHandle
+from palyra.actors.router import Router
 from palyra.core.ids import NewId
 from palyra.core.ports import Artifacts, LanguageModel, NowMs, RunBlocking, Toolbox
 from palyra.core.redact import Redactor
@@ -29,6 +30,7 @@ class Office:
     artifacts: Artifacts
     gate: Gate
     models: Mapping[str, LanguageModel]
+    router: Router
     agents: Agents
     channels: Channels
     approvals: Approvals

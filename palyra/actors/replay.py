@@ -10,9 +10,9 @@ import msgspec
 import trio
 
 from palyra.actors.office import Office
+from palyra.actors.run_setting import run_setting
 from palyra.core.agents import lost_agent
-from palyra.core.answer import find_flaw
-from palyra.core.context import assemble, brief_prefix
+from palyra.core.context import brief_prefix
 from palyra.core.events import RunAccepted, RunStarted
 from palyra.core.replay import Replay
 from palyra.core.replay_report import ReplayReport
@@ -73,17 +73,10 @@ class Replayer:
         name, version = accepted.agent, accepted.agent_version
         agent = await office.agents.find_version(name, version) or lost_agent(name, version)
         prefix = brief_prefix(office.agents.prefix(agent), accepted.brief)
-        key = office.fence_key
-        model = office.models.get(accepted.model)
         started = (row.data for row in rows if row.kind == RunStarted.KIND)
         began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)
         history = await office.histories.repeat(began.history if began is not None else ())
         return msgspec.structs.replace(
-            office.setting,
+            run_setting(office, prefix, history),
             prepare=partial(office.gate.alone().prepare, prefix=prefix),
-            assemble=lambda run, turn, attempt: assemble(
-                run, prefix, turn, attempt, key, history=history
-            ),
-            judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
-            provider=model.provider if model is not None else "",
         )

@@ -26,13 +26,13 @@ from palyra.actors.operands import Operands
 from palyra.actors.rows import tape_rows
 from palyra.actors.run_handle import Heard, Message, RunHandle, Taken
 from palyra.actors.run_records import follow
+from palyra.actors.run_setting import run_setting
 from palyra.actors.tool_call import execute_call, inspect_call
 from palyra.actors.turn import ask_model
 from palyra.core.agents import lost_agent
-from palyra.core.answer import find_flaw
 from palyra.core.approvals import first_outcome
 from palyra.core.commands import Resolved
-from palyra.core.context import assemble, brief_prefix
+from palyra.core.context import brief_prefix
 from palyra.core.history import NO_HISTORY, History
 from palyra.core.journal import Change
 from palyra.core.records import AgentRecord, ApprovalRecord, Record, UsageRecord
@@ -87,9 +87,7 @@ async def run_actor(
     """
     task_status.started()
     try:
-        agent, obstacle = await _find_agent(handle, office)
-        history, first = await _find_history(handle, office, obstacle or first)
-        actor = _RunActor(handle, office, agent, history)
+        actor, first = await _prepare(handle, office, first)
         with handle.inbox.receiver() as messages:
             await actor.live(messages, first)
     except* (Unavailable, ActorGone) as gone:
@@ -97,6 +95,16 @@ async def run_actor(
         log.warning("a run lost its journal", run_id=handle.run_id, reason=str(gone.exceptions[0]))
     finally:
         office.budgets.leave(handle)
+
+
+async def _prepare(
+    handle: RunHandle, office: Office, first: Begin | Resume | Cancel
+) -> tuple["_RunActor", Begin | Resume | Cancel]:
+    """The actor with its agent and past, and what it hears first: perhaps why it cannot go on."""
+    agent, obstacle = await _find_agent(handle, office)
+    history, first = await _find_history(handle, office, obstacle or first)
+    actor = _RunActor(handle, office, agent, history)
+    return actor, actor.check_model(first)
 
 
 async def _find_agent(handle: RunHandle, office: Office) -> tuple[AgentRecord, Cancel | None]:
@@ -107,9 +115,6 @@ async def _find_agent(handle: RunHandle, office: Office) -> tuple[AgentRecord, C
     if agent is None:
         reason = f"the journal has no version {version} of the agent {name!r}: start another run"
         return lost_agent(name, version), Cancel(reason=reason, by=DAEMON)
-    if accepted.model not in office.models:
-        reason = f"the model {accepted.model!r} is not there any more: start another run"
-        return agent, Cancel(reason=reason, by=DAEMON)
     return agent, None
 
 
@@ -151,20 +156,23 @@ class _RunActor:
     def __post_init__(self, agent: AgentRecord, history: History) -> None:
         run, office = self.handle.run, self.office
         prefix = brief_prefix(office.agents.prefix(agent), run.accepted.brief)
-        key = office.fence_key
-        model = office.models.get(run.accepted.model)  # None: the run only lives to say so
         self.operands = Operands(office.gate, prefix)
         # Nothing in here may refer to this object: only the collector would free the run.
         self.setting = msgspec.structs.replace(
-            office.setting,
+            run_setting(office, prefix, history),
             prepare=self.operands.prepare,
             is_stale=self.operands.is_stale,
-            assemble=lambda run, turn, attempt: assemble(
-                run, prefix, turn, attempt, key, history=history
-            ),
-            judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
-            provider="" if model is None else model.provider,
         )
+
+    def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
+        """The end instead, when the model is not there any more and none may take over."""
+        run = self.handle.run
+        if isinstance(first, Cancel) or self.office.router.is_there(run.model):
+            return first
+        if self.setting.change_route(run, "gone", False) is not None:  # noqa: FBT003 - see Setting
+            return first
+        reason = f"the model {run.model!r} is not there any more: start another run"
+        return Cancel(reason=reason, by=DAEMON)
 
     async def live(self, messages: Receiver[Message], first: Begin | Resume | Cancel) -> None:
         """From the first input to the end, or to the stop; no child is left on return."""
@@ -326,7 +334,7 @@ class _RunActor:
         handle, office = self.handle, self.office
         match effect:
             case CallModel():
-                model = office.models[handle.run.accepted.model]
+                model = office.models[effect.request.model]
                 charge = self.ticket if handle.is_recovering else None
                 handle.meter = Meter(effect.request.model, handle.run.input_tokens)
                 self.nursery.start_soon(ask_model, handle, office, model, effect, charge)

@@ -12,7 +12,7 @@ not pay for it.  Those that remain are ranked by, in this order:
 
 A model that a client named is kept whatever the rank; one that the agent names is kept while it is
 eligible.  Complexity is a sum of signs: a prompt of 4 000 tokens, another for 32 000, ten tools or
-more, code in the message, attachments.  Two of them make an ordinary request, three a demanding one.
+more, code in the message, pictures.  Two of them make an ordinary request, three a demanding one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -130,7 +130,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     tools: int = 0
     has_code: bool = False
-    has_attachments: bool = False
+    has_pictures: bool = False
     is_background: bool = False
     budget_usd_micros: int | None = None
 
@@ -142,7 +142,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
             self.input_tokens >= VERY_LONG_TOKENS,
             self.tools >= MANY_TOOLS,
             self.has_code,
-            self.has_attachments,
+            self.has_pictures,
         )
         marks = sum(signs)
         if marks < 2:  # noqa: PLR2004 - see the top

@@ -8,6 +8,7 @@ import trio
 
 from palyra.core.ids import NewId
 from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
+from palyra.core.routing import Standing
 from palyra.core.secret_reference import parse_reference
 from palyra.errors import InvalidParams
 from palyra.models.catalogue import ModelCatalogue
@@ -52,6 +53,11 @@ class Providers:
         )
         makers = {name: each.make for name, each in self._providers.items()}
         return ModelCatalogue(fixed, makers, tuple(listed))
+
+    def look(self, provider: str) -> Standing:
+        """How a provider is right now; one that is none of these is always well."""
+        found = self._providers.get(provider)
+        return Standing(provider=provider) if found is None else found.standing
 
     def embeddings(self, name: str) -> EmbeddingModel:
         """The model of embeddings called PROVIDER/NAME.
@@ -114,7 +120,12 @@ class _Provider:
         self._new_id = new_id
         self._now_ms = now_ms
         leases = Leases(given.parallel, given.parallel_per_key)
-        self._guard = Guard(given.name, self._key, leases, now_ms)
+        self._guard = Guard(given.name, self._key, leases, now_ms, api=self._api)
+
+    @property
+    def standing(self) -> Standing:
+        """How it is right now."""
+        return self._guard.standing
 
     @property
     def listed(self) -> tuple[str, ...]:

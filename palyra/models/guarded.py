@@ -10,18 +10,37 @@ from palyra.core.breaker import Breaker, abandon_call, begin_call, end_call
 from palyra.core.embeddings import Embeddings, check_texts
 from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
+from palyra.core.routing import Standing
 from palyra.models.leases import Leases
 
 
 class Guard:
     """What all calls of one provider share."""
 
-    def __init__(self, provider: str, credential: str, leases: Leases, now_ms: NowMs) -> None:
+    def __init__(
+        self, provider: str, credential: str, leases: Leases, now_ms: NowMs, *, api: str = ""
+    ) -> None:
         self.provider = provider
+        self.api = api
         self.credential = credential  # the reference, never the key
         self.leases = leases
         self.breaker = Breaker()
         self._now_ms = now_ms
+
+    @property
+    def standing(self) -> Standing:
+        """How the provider is right now."""
+        now_ms, breaker, leases = self._now_ms(), self.breaker, self.leases
+        return Standing(
+            provider=self.provider,
+            api=self.api,
+            breaker=breaker.state(now_ms),
+            admits=breaker.admits(now_ms),
+            opens_in_ms=max(0, (breaker.open_until_ms or now_ms) - now_ms),
+            under_way=leases.held,
+            waiting=leases.waiting,
+            parallel=leases.per_provider,
+        )
 
     def begin(self) -> None:
         """A call begins.  Raises ModelFailure (unavailable) while the provider is left alone."""

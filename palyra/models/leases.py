@@ -27,7 +27,7 @@ class Leases:
     def __init__(
         self, per_provider: int = PER_PROVIDER, per_credential: int = PER_CREDENTIAL
     ) -> None:
-        self._per_provider = per_provider
+        self.per_provider = per_provider
         self._per_credential = per_credential
         self._held: dict[str, int] = {}  # by credential
         self._queues: tuple[deque[_Waiter], deque[_Waiter]] = (deque(), deque())
@@ -68,7 +68,7 @@ class Leases:
         """Give what is free to whoever waited longest and may have it."""
         for queue in self._queues:
             for waiter in tuple(queue):
-                if self.held >= self._per_provider:
+                if self.held >= self.per_provider:
                     return
                 used = self._held.get(waiter.credential, 0)
                 if used < self._per_credential:

@@ -28,6 +28,7 @@ from palyra.actors.hub import Hub
 from palyra.actors.ids import new_id
 from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
+from palyra.actors.router import Router
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
@@ -262,6 +263,7 @@ class Kit:
             artifacts=self.artifacts,
             gate=gate,
             models=models,
+            router=Router(models),
             agents=agents,
             channels=Channels(
                 self.journal,  # type: ignore[arg-type]  # the inline twin
