@@ -21,7 +21,8 @@ def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None
     return StartRun(
         text=text or "",
         agent=accepted.agent,
-        model=accepted.model,
+        model=point.run.model,
+        model_choice="pinned" if accepted.model_choice == "pinned" else "preferred",
         approval_mode=accepted.approval_mode,
         json_mode=accepted.json_mode,
         budget=accepted.budget,

@@ -12,6 +12,7 @@ import msgspec
 import trio
 
 from palyra.actors.approvals import Answer, receipt_for
+from palyra.actors.choose import choose
 from palyra.actors.fork import fork_command
 from palyra.actors.office import Office
 from palyra.actors.replay import Replayer
@@ -48,7 +49,6 @@ from palyra.errors import (
     ActorGone,
     Draining,
     IllegalState,
-    InvalidParams,
     NotFound,
     Overloaded,
     TooSlow,
@@ -84,7 +84,7 @@ class Gateway:
         caller.require("runs:write")
         self._check_room()
         await self._wait_complete()
-        chosen = await self._choose(await self._office.channels.route(caller, command))
+        chosen = await choose(self._office, await self._office.channels.route(caller, command))
         return await submit(self._office, self._sessions, caller, chosen, receipt)
 
     def _check_room(self) -> None:
@@ -106,19 +106,6 @@ class Gateway:
                 await trio.sleep(RECOVERING_LOOK_S)
             return
         raise Unavailable("the runs of before are still being found: try again in a moment")
-
-    async def _choose(self, command: StartRun) -> StartRun:
-        """The command with the agent as it is now, and the model the run is to have."""
-        office = self._office
-        agent = await office.agents.get_present(command.agent)
-        model = command.model or agent.model or office.default_model
-        if model not in office.models:
-            whose = f" (of the agent {agent.name!r})" if command.model is None else ""
-            known = ", ".join(sorted(office.models))
-            raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
-        return msgspec.structs.replace(
-            command, agent=agent.name, agent_version=agent.version, model=model
-        )
 
     async def fork_run(
         self,

@@ -20,6 +20,7 @@ from palyra.core.records import (
     RunRecord,
     RunState,
 )
+from palyra.core.route_plan import ModelChoice
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
 
@@ -44,6 +45,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
     sender: str | None = None
     model: str | None = None
+    model_choice: ModelChoice | None = None  # None: decided where the agent is known
     queue_mode: QueueMode | None = None  # None: the session's
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False

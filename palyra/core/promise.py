@@ -18,6 +18,7 @@ def make_promise(
         agent=command.agent or DEFAULT_AGENT.name,
         agent_version=command.agent_version,
         model=command.model or default_model,
+        model_choice=command.model_choice or "default",
         origin=command.origin,
         queue_mode=command.queue_mode or session.queue_mode,
         approval_mode=command.approval_mode,
