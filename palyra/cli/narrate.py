@@ -65,6 +65,20 @@ def _started(event: ev.RunStarted) -> Line:
     return Line("·", f"started by daemon {event.instance_id[:12]}")
 
 
+def _planned(event: ev.RoutePlanned) -> Line:
+    why = "; ".join(reason.text for reason in event.reasons)
+    return Line("·", f"route ({event.mode}): {event.model}: {why}")
+
+
+def _rerouted(event: ev.RouteChanged) -> Line:
+    return Line("·", f"{event.model} takes over: {event.text}", "yellow")
+
+
+def _compacted(event: ev.ContextCompacted) -> Line:
+    shown = f"about {event.before_tokens} tokens become {event.after_tokens}"
+    return Line("·", f"the prompt was too large: {shown}", "yellow")
+
+
 def _assembled(event: ev.ContextAssembled) -> Line:
     return Line("·", f"context of {event.input_tokens} tokens, {len(event.segments)} segments")
 
@@ -185,6 +199,9 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.MessageReceived: _received,
     ev.RunStarted: _started,
     ev.ContextAssembled: _assembled,
+    ev.RoutePlanned: _planned,
+    ev.RouteChanged: _rerouted,
+    ev.ContextCompacted: _compacted,
     ev.TurnStarted: _turn_started,
     ev.TurnCompleted: _turn_completed,
     ev.TurnFailed: _turn_failed,

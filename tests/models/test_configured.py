@@ -92,7 +92,7 @@ def test_bounds_reach_the_endpoint_and_the_guard() -> None:
     model = guarded(providers(given), "x/m")
     endpoint, leases = behind(model)._endpoint, model._guard.leases
     assert (7, 3) == (endpoint.max_tokens, endpoint.stall_s)
-    assert (5, 6) == (leases._per_provider, leases._per_credential)
+    assert (5, 6) == (leases.per_provider, leases._per_credential)
 
 
 def test_models_of_a_provider_share_its_guard() -> None:
