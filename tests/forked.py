@@ -5,6 +5,7 @@ interpreter needs for its imports is saved, which is most of what a short comman
 whose subject is the start itself start an interpreter.
 """
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -27,6 +28,7 @@ PRELOADED = [
     "palyra.net.client",
     *(f"palyra.cli.{path.stem}" for path in (ROOT / "palyra/cli").glob("[a-z]*.py")),
 ]
+_PR_SET_PDEATHSIG = 1  # prctl(2); the parent is the server, which ends with the tests
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([*PRELOADED, __name__])
 
@@ -177,6 +179,7 @@ def _become(arguments: list[str], setting: Setting, streams: Sequence[int]) -> N
     """The child: become what `python -m palyra …` is."""
     from palyra.__main__ import main  # noqa: PLC0415 - preloaded in the server
 
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # nothing outlives the tests
     os.setsid()
     os.environ.clear()
     os.environ.update(setting.environment)

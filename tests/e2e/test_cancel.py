@@ -16,7 +16,8 @@ from tests.e2e.wire import WITHIN_S
 pytestmark = pytest.mark.real
 
 TERMINAL_WITHIN_S = 0.25
-ROUNDS = 20  # of each phase
+ROUNDS = 3  # of each phase
+MANY_ROUNDS = 20
 
 # Phase -> text of the run, and the kind of event after which it is in that phase.
 PHASES: dict[str, tuple[str, str]] = {
@@ -83,21 +84,36 @@ async def cancel_queued(client: Client, phase: str) -> float:
 
 
 async def test_cancel_is_prompt_in_every_phase(daemon: DaemonProcess) -> None:
-    """From the request to the end at the client: 250 ms at the 99th percentile, all phases."""
+    """The end comes at once, not with the end of what is cancelled, which takes a minute."""
+    await cancel_everywhere(daemon, ROUNDS)
+
+
+@pytest.mark.slow
+async def test_cancel_takes_a_quarter_of_a_second(daemon: DaemonProcess) -> None:
+    """From the request to the end at the client: 250 ms at the 99th percentile, all phases.
+
+    On a machine that has nothing else to do.
+    """
+    watch = await cancel_everywhere(daemon, MANY_ROUNDS)
+    assert watch.percentile(99) <= TERMINAL_WITHIN_S, watch.figures
+
+
+async def cancel_everywhere(daemon: DaemonProcess, rounds: int) -> Stopwatch:
+    """So many cancels in each phase: how long they took, once their tapes are checked."""
     watch = Stopwatch()
     ways = [(phase, cancel_in_phase) for phase in PHASES] + [("queued", cancel_queued)]
     async with daemon.connect() as client:
         with trio.fail_after(WITHIN_S):
-            for phase, cancel in ways * ROUNDS:
+            for phase, cancel in ways * rounds:
                 watch.note(phase, await cancel(client, phase))
         runs = (await client.list_runs(states=["cancelled"], limit=500)).runs
         tapes = [await read_whole(client, run.run_id) for run in runs]
     sys.stdout.write(f"{watch.figures}\n")  # `pytest -rP` shows it
-    assert watch.percentile(99) <= TERMINAL_WITHIN_S, watch.figures
-    assert (len(ways) + 1) * ROUNDS == len(tapes)  # the runs that made others wait, too
+    assert (len(ways) + 1) * rounds == len(tapes)  # the runs that made others wait, too
     for tape in tapes:
         check_tape(tape)
     assert not (daemon.workspace / "never.txt").exists()
+    return watch
 
 
 async def test_cancel_repeated_and_late(daemon: DaemonProcess) -> None:

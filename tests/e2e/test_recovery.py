@@ -205,8 +205,12 @@ async def test_given_up_after_three_resumptions(mortal: DaemonProcess) -> None:
     assert ("awaiting_approval", 0) == (waiting.phase, waiting.attempts)
 
 
+@pytest.mark.slow
 async def test_a_hundred_runs_within_a_second(mortal: DaemonProcess) -> None:
-    """Every one of 100 open runs is resumed within a second of the process that resumes them."""
+    """Every one of 100 open runs is resumed within a second of the process that resumes them.
+
+    On a machine that has nothing else to do.
+    """
     async with mortal.connect() as client:
         ids = [(await client.start_run("/delay 60000\n/say late")).run_id for _ in range(OPEN_RUNS)]
     await reach_all(mortal.port, mortal.token, ids, "turn.started")

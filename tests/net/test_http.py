@@ -21,6 +21,8 @@ from palyra.net.wire import State
 from tests.net.edges import RunningEdge, running_edge, wait_for_connections
 from tests.net.peers import TEXT, RawPeer, frame
 
+WITHIN_S = 20.0  # a bound against hanging, not a promise
+
 pytestmark = pytest.mark.real
 
 ROLES: dict[str, Role] = {"pal_op": "operator", "pal_obs": "observer", "pal_cli": "client"}
@@ -314,7 +316,7 @@ async def test_a_body_over_the_limit_is_refused() -> None:
 async def test_cancelled_server_drops_http_connections_at_once() -> None:
     """A kept-alive connection, or one that is half served, does not hold up a stop."""
     peers = []
-    with trio.fail_after(3):
+    with trio.fail_after(WITHIN_S):
         async with serving() as running:
             peers = [await running.dial() for _ in range(3)]
             for peer in peers:

@@ -172,10 +172,10 @@ MEGABYTE = {
 @pytest.mark.parametrize("data", MEGABYTE.values(), ids=MEGABYTE)
 def test_a_hostile_megabyte_costs_little(data: bytes) -> None:
     """The time to decode grows with the size of the message and with nothing else."""
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     with suppress(BadMessage):
         decode(data, max_bytes=LIMIT)
-    assert time.perf_counter() - began_s < 1.0
+    assert time.thread_time() - began_s < 1.0  # of work: ten times what it takes
 
 
 JSON = st.recursive(

@@ -22,9 +22,9 @@ pytestmark = [
 ]
 WITHIN_S = 120.0
 TICK_S = 0.01
-# The loop shares two cores with workers that burn theirs; a guest in the daemon would hold it for
-# the length of its call, which is seconds.
-MOST_LAG_S = 0.5
+# A guest in the daemon, or one that the daemon waits for, would hold the loop for the length of its
+# call.  Both grow on a busy machine; their ratio does not.
+MOST_LAG = 0.5  # of the longest call
 
 
 async def measure_lag(lags: list[float]) -> None:
@@ -38,6 +38,7 @@ async def measure_lag(lags: list[float]) -> None:
 async def test_the_loop_stays_flat_while_guests_misbehave() -> None:
     """Each is told its error, each leaves a worker that is replaced, none holds up the daemon."""
     lags: list[float] = []
+    taken: list[float] = []
     bomb = (guests.compile_bomb(), GuestLimits(), "quota_exceeded", "compiling")
     hostile = [
         (module_of(text), limits, problem, said)
@@ -50,12 +51,14 @@ async def test_the_loop_stays_flat_while_guests_misbehave() -> None:
             assert HELLO == await run(runtime, module_of(guests.HELLO))
             lags.clear()  # wasmtime's first import is not what is asked here
             for module, limits, problem, said in hostile:
+                began_s = trio.current_time()
                 failed = await failure(runtime, module, limits=limits)
+                taken.append(trio.current_time() - began_s)
                 assert (problem, True) == (failed.problem, said in failed.message)
             assert HELLO == await run(runtime, module_of(guests.HELLO))
         n.cancel_scope.cancel()
     thread.close()
-    assert max(lags) < MOST_LAG_S
+    assert max(lags) < MOST_LAG * max(taken)
 
 
 async def test_a_cancelled_call_leaves_nothing_running() -> None:
