@@ -39,6 +39,7 @@ from palyra.core.commands import (
 from palyra.core.journal import RunFilter
 from palyra.core.policy import Explanation
 from palyra.core.ports import NowMs
+from palyra.core.prompt import Message
 from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
 from palyra.core.replay_report import ReplayReport
 from palyra.core.run_state import phase
@@ -62,7 +63,7 @@ MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new
 Until = Literal["terminal", "attention"]
 
 
-class Gateway:
+class Gateway:  # noqa: PLR0904 - one door for everything
     """What clients may ask for.  Every method takes the authenticated caller first."""
 
     def __init__(self, office: Office, sessions: Sessions) -> None:
@@ -186,6 +187,12 @@ class Gateway:
         """The run as committed.  Raises NotFound, also for somebody else's."""
         caller.require("runs:read")
         return self._view(await self._get_record(caller, run_id))
+
+    async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
+        """What was said up to the end of that run, in its session too.  Raises NotFound."""
+        caller.require("runs:read")
+        await self._get_record(caller, run_id)
+        return await self._office.histories.conversation(run_id)
 
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         """Runs the caller sees, newest first."""

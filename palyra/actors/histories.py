@@ -19,6 +19,7 @@ from palyra.core.history import (
 )
 from palyra.core.journal import RunFilter
 from palyra.core.ports import JournalStore
+from palyra.core.prompt import Message
 from palyra.core.records import RunState
 from palyra.core.run_state import Run
 from palyra.errors import InvariantBroken
@@ -63,6 +64,18 @@ class Histories:
         )
         self._remember(found)
         return found
+
+    async def conversation(self, run_id: str) -> tuple[Message, ...]:
+        """What was said up to the end of that run; nothing when its tape cannot be followed.
+
+        Cancellation: nothing happened.
+        """
+        found = await self._journal.read(lambda store: _read(store, run_id))
+        if found is None:
+            return ()
+        history = await self.repeat(found.history)
+        before = (message for run in history.runs for message in run.messages)
+        return (*before, *past_run(found).messages)
 
     def _remember(self, history: History) -> None:
         for run in history.runs:

@@ -12,6 +12,7 @@ from palyra.core.brief import Brief, ClientTool
 from palyra.core.commands import ReceiptKey, Started, StartRun
 from palyra.core.events import ApprovalMode, Budget
 from palyra.core.prompt import Sampling
+from palyra.core.records import RunRecord
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.compat.conversation import Told
 from palyra.net.compat.errors import RunEnded
@@ -51,7 +52,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     json_mode: bool = False
     user: str | None = None  # whose conversation it is, when the caller says no more
-    session_id: str | None = None
     extension: Extension = Extension()
 
 
@@ -75,8 +75,21 @@ async def answering(
         try:
             yield answer
         finally:
-            if ask.extension.cancel_on_disconnect and is_gone() and not answer.is_over:
+            if ask.extension.cancel_on_disconnect and is_gone() and answer.reading.ended is None:
                 await _cancel(services, caller, started.run_id)
+
+
+@asynccontextmanager
+async def find_answer(
+    services: Services, caller: Caller, record: RunRecord
+) -> AsyncGenerator["Answer"]:
+    """A run of before, as its request saw it."""
+    async with open_following(services, caller) as following:
+        following.follow(record.run_id)
+        started = Started(
+            run_id=record.run_id, session_id=record.session_id, seq=0, disposition="started"
+        )
+        yield Answer(started, following, Reading())
 
 
 async def _start(
@@ -119,25 +132,41 @@ class Answer:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no more."""
-        return self.reading.ended is not None
+        """Whether there is no more, and no failure to be told."""
+        ended = self.reading.ended
+        return ended is not None and not ended.failure_class
+
+    def check(self) -> None:
+        """Raises RunEnded for a run that has ended without an answer."""
+        ended = self.reading.ended
+        if ended is not None and ended.failure_class:
+            raise RunEnded(ended.failure_class, ended.reason, self.run_id)
 
     async def next_parts(self) -> list[Part]:
-        """What follows; nothing after a while of silence.  Raises RunEnded for a run without an answer."""
+        """What follows; nothing after a while of silence.  Raises RunEnded, after all else."""
+        self.check()
         parts: list[Part] = []
         until_s = trio.current_time() + HEARTBEAT_S
         while not parts and (left_s := until_s - trio.current_time()) > 0:
             for frame in await self._following.next_frames(left_s):
                 parts.extend(self.reading.take(frame))
-        for part in parts:
-            if isinstance(part, Ended) and part.failure_class:
-                raise RunEnded(part.failure_class, part.reason, self.run_id)
-        return parts
+        told = [part for part in parts if not (isinstance(part, Ended) and part.failure_class)]
+        if not told:
+            self.check()
+        return told
+
+    async def read_end(self) -> Ended:
+        """The end of a run that has ended, whatever it was."""
+        with suppress(RunEnded):
+            return await self.wait()
+        assert self.reading.ended is not None  # noqa: S101 - that is what was raised about
+        return self.reading.ended
 
     async def wait(self) -> Ended:
         """The end of the run.  Raises RunEnded for one without an answer."""
         while self.reading.ended is None:
             await self.next_parts()
+        self.check()
         return self.reading.ended
 
 
@@ -145,11 +174,11 @@ def make_command(ask: Ask) -> StartRun:
     """The request as the gateway takes it: queued behind what the session does already."""
     told, extension = ask.told, ask.extension
     brief = Brief(instructions=told.instructions, tools=ask.tools, sampling=ask.sampling)
-    session_id = ask.session_id or extension.session_id
+    session_id = extension.session_id
     return StartRun(
         text=told.text,
         session_id=session_id,
-        session_key=None if session_id else _session_key(ask),
+        session_key=None if session_id else session_key(ask),
         agent=extension.agent or ask.target.agent,
         model=ask.target.model,
         queue_mode="followup",
@@ -159,11 +188,12 @@ def make_command(ask: Ask) -> StartRun:
         attachments=told.attachments,
         origin=ORIGIN,
         branch=told.branch,
+        results=told.results if told.is_continued else (),
         brief=None if brief.is_blank else brief,
     )
 
 
-def _session_key(ask: Ask) -> str | None:
+def session_key(ask: Ask) -> str | None:
     """One session for each user of each agent; without a user every request has its own."""
     if ask.extension.session_key is not None:
         return ask.extension.session_key

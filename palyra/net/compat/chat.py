@@ -1,6 +1,6 @@
 """`POST /v1/chat/completions`: the request as a run, the run as an answer or as chunks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -64,7 +64,7 @@ NEUTRAL = {
 # --- the request ---------------------------------------------------------------------------------
 
 
-def read_chat(request: ChatRequest, target: Target) -> Ask:
+def read_chat(request: ChatRequest, target: Target, _called: Mapping[str, str]) -> Ask:
     """What is asked.  Raises InvalidParams, Unsupported."""
     refuse_unless_neutral(request, NEUTRAL)
     tools = () if request.tool_choice == "none" else _tools(request.tools or ())

@@ -5,6 +5,8 @@ goes on from; its pictures are shown with the text.  System and developer messag
 of the client's tools are a stranger's words: fenced, and looked through for orders.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -27,10 +29,13 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[ToolMessage, ...] = ()  # that the conversation ends with
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
+    is_continued: bool = False  # the session holds what came before
 
     @property
     def branch(self) -> Branch | None:
-        """The conversation to go on from; None when there is none before the text."""
+        """The conversation to go on from; None when there is none, or the session holds it."""
+        if self.is_continued:
+            return None
         messages = (*self.before, *self.results)
         return given(messages) if messages else None
 
@@ -38,11 +43,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 class Conversation:
     """Put together message by message."""
 
-    def __init__(self) -> None:
+    def __init__(self, called: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`called`: the tools of calls that were made earlier, by the call's id."""
         self._instructions: list[str] = []
         self._messages: list[Message] = []
         self._attachments: tuple[Attachment, ...] = ()  # of all messages, the newest
-        self._tools: dict[str, str] = {}  # that were called: by the call's id
+        self._tools = dict(called)
 
     def add_system(self, text: str) -> None:
         """Instructions of the caller, wherever they stand."""

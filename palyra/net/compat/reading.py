@@ -15,13 +15,13 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.continuation import BREAK
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
 from palyra.core.tools import CLIENT, HANDED_OVER
 from palyra.errors import Unavailable
 from palyra.net.compat.follow import Committed, Frame, Streamed, TapeEvent
 
-BREAK = "\n\n"  # between the texts of two turns
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 

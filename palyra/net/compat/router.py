@@ -30,9 +30,11 @@ from palyra.errors import (
     Unauthenticated,
 )
 from palyra.net import rpc
+from palyra.net.compat.asking import find_answer
 from palyra.net.compat.chat import ChatStream, read_chat, whole_chat
 from palyra.net.compat.chat_schema import ChatRequest
 from palyra.net.compat.errors import (
+    Unsupported,
     WrongMethod,
     error_body,
     error_headers,
@@ -42,6 +44,14 @@ from palyra.net.compat.errors import (
 from palyra.net.compat.exchange import Exchange, Gone
 from palyra.net.compat.follow import token_holds
 from palyra.net.compat.names import find_card, list_cards
+from palyra.net.compat.responses import (
+    ResponseStream,
+    build_response,
+    read_responses,
+    run_id_of,
+    whole_response,
+)
+from palyra.net.compat.responses_schema import ResponsesRequest
 from palyra.net.compat.serving import INLINE_BYTES, Api, Asked, serve
 from palyra.net.compat.sources import CompatSources
 from palyra.net.limits import TokenBucket
@@ -63,6 +73,17 @@ CHAT = Api(
     read=read_chat,
     whole=whole_chat,
     stream=ChatStream,
+)
+RESPONSES = Api(
+    request=ResponsesRequest,
+    model_of=lambda request: request.model,
+    is_stream=lambda request: bool(request.stream),
+    read=read_responses,
+    whole=whole_response,
+    stream=ResponseStream,
+    previous=lambda request: (
+        None if request.previous_response_id is None else run_id_of(request.previous_response_id)
+    ),
 )
 
 
@@ -185,6 +206,35 @@ async def _chat(visit: Visit) -> None:
     await _ask(CHAT, visit)
 
 
+async def _responses(visit: Visit) -> None:
+    await _ask(RESPONSES, visit)
+
+
+async def _response(visit: Visit) -> None:
+    """A response of before; of one that is under way, what is known without waiting."""
+    await _show(visit, run_id_of(visit.rest))
+
+
+async def _cancel(visit: Visit) -> None:
+    run_id = run_id_of(visit.rest)
+    gateway = visit.sources.services.gateway
+    await gateway.cancel_run(visit.caller, run_id, "cancelled as a response")
+    await _show(visit, run_id)
+
+
+async def _show(visit: Visit, run_id: str) -> None:
+    services = visit.sources.services
+    record = (await services.gateway.get_run(visit.caller, run_id)).record
+    async with find_answer(services, visit.caller, record) as answer:
+        ended = await answer.read_end() if record.is_terminal else None
+        response = build_response(record.model, answer, ended)
+        await visit.exchange.respond(HTTPStatus.OK, response)
+
+
+async def _keep(_visit: Visit) -> None:  # noqa: RUF029 - as all handlers
+    raise Unsupported("a response is a run, and a run keeps its tape: it cannot be deleted")
+
+
 async def _ask(api: Api[Any], visit: Visit) -> None:
     exchange = visit.exchange
     request = _with_headers(await visit.decode(api.request), exchange)
@@ -248,6 +298,9 @@ _ROUTES: dict[re.Pattern[str], dict[str, Handler]] = {
     re.compile(r"/v1/models"): {"GET": _models},
     re.compile(r"/v1/models/(?P<rest>.+)"): {"GET": _model},
     re.compile(r"/v1/chat/completions"): {"POST": _chat},
+    re.compile(r"/v1/responses"): {"POST": _responses},
+    re.compile(r"/v1/responses/(?P<rest>[^/]+)"): {"GET": _response, "DELETE": _keep},
+    re.compile(r"/v1/responses/(?P<rest>[^/]+)/cancel"): {"POST": _cancel},
 }
 
 

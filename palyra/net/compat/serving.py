@@ -1,6 +1,6 @@
 """Serving a request that asks a model: read, start, follow, answer whole or in pieces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -12,6 +12,7 @@ from palyra.core.commands import ReceiptKey
 from palyra.errors import PalyraError
 from palyra.net.compat import sse
 from palyra.net.compat.asking import Answer, Ask, answering
+from palyra.net.compat.continuing import read_past, settle
 from palyra.net.compat.exchange import Exchange
 from palyra.net.compat.names import Target, find_target
 from palyra.net.compat.reading import Ended, Part
@@ -37,9 +38,10 @@ class Api(Generic[R]):
     request: type[R]
     model_of: Callable[[R], str]
     is_stream: Callable[[R], bool]
-    read: Callable[[R, Target], Ask]
+    read: Callable[[R, Target, Mapping[str, str]], Ask]
     whole: Callable[[R, Answer, Ended], Any]
     stream: Callable[[R, Answer], Stream]
+    previous: Callable[[R], str | None] = lambda _request: None  # the run that it follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,11 @@ async def serve(api: Api[R], asked: Asked[R]) -> None:
     """
     request = asked.request
     target = await find_target(asked.sources, asked.caller, api.model_of(request))
-    read = partial(api.read, request, target)
+    services, caller = asked.sources.services, asked.caller
+    past = await read_past(services, caller, api.previous(request))
+    read = partial(api.read, request, target, past.called)
     ask = read() if asked.size_bytes <= INLINE_BYTES else await run_sync(read)
+    ask = await settle(services, caller, ask, past)
     exchange = asked.exchange
     follow = answering(asked.sources, asked.caller, ask, asked.key, lambda: exchange.is_gone)
     async with follow as answer:
@@ -85,9 +90,11 @@ async def _stream(exchange: Exchange, answer: Answer, stream: Stream) -> None:
                 raise
             await exchange.send(stream.fail(error))
             break
-        pieces = [stream.take(part) for part in parts]
+        pieces: list[bytes] = []
         if not exchange.has_begun:
+            answer.check()
             await exchange.begin_stream()
-            pieces.insert(0, stream.begin())
+            pieces.append(stream.begin())
+        pieces += [stream.take(part) for part in parts]
         await exchange.send(b"".join(pieces) or sse.HEARTBEAT)
     await exchange.end_stream()

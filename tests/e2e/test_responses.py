@@ -1,0 +1,185 @@
+"""OpenAI's own SDK as a client of `/v1/responses`."""
+
+from itertools import pairwise
+from typing import Any
+
+import openai
+import pytest
+from openai.types.responses import Response, ResponseFunctionToolCall
+
+from tests.e2e.daemon_process import DaemonProcess
+
+pytestmark = pytest.mark.real
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "weather",
+    "description": "What the sky does.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "strict": False,
+}
+ASK_WEATHER = '/say let me see\n/call weather {"city": "Oslo"}\n/then\n/say it rains'
+
+
+@pytest.fixture(scope="module")
+def sdk(daemon: DaemonProcess) -> openai.OpenAI:
+    """The official client, pointed at the daemon."""
+    url = f"http://127.0.0.1:{daemon.port}/v1"
+    return openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0)
+
+
+def ask(sdk: openai.OpenAI, asked: Any, **more: Any) -> Response:
+    made: Response = sdk.responses.create(model="scripted", input=asked, **more)
+    return made
+
+
+def stream(sdk: openai.OpenAI, asked: Any, **more: Any) -> list[Any]:
+    return list(sdk.responses.create(model="scripted", input=asked, stream=True, **more))
+
+
+def note(answer: Any) -> dict[str, Any]:
+    """The member `palyra`."""
+    found: dict[str, Any] = answer.model_extra["palyra"]
+    return found
+
+
+def test_a_response_is_a_run(sdk: openai.OpenAI) -> None:
+    """Text, usage and state are where the SDK looks; it can be fetched again by its id."""
+    made = ask(sdk, "/say hello", instructions="Be brief.", metadata={"a": "b"})
+    assert ("completed", "hello", "Be brief.") == (made.status, made.output_text, made.instructions)
+    assert made.usage is not None
+    assert made.usage.total_tokens == made.usage.input_tokens + made.usage.output_tokens
+    again = sdk.responses.retrieve(made.id)
+    assert (made.id, "hello", made.usage) == (again.id, again.output_text, again.usage)
+
+
+def test_events_are_typed_and_in_order(sdk: openai.OpenAI) -> None:
+    """From created to completed, each with its number; deltas make the text."""
+    events = stream(sdk, '/say one\n/call read_file {"path": "none"}\n/then\n/say two')
+    assert list(range(len(events))) == [event.sequence_number for event in events]
+    kinds = [event.type for event in events if event.type != "palyra.tool_call"]
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        *["response.output_text.delta"] * len(deltas),
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ] == kinds
+    last = events[-1].response
+    assert "one\n\ntwo" == "".join(deltas) == last.output_text
+    assert ["failed"] == [call["status"] for call in note(last)["tool_calls"]]
+
+
+def test_the_sdks_own_accumulator_agrees(sdk: openai.OpenAI) -> None:
+    """Its helper puts the stream together, which it refuses for events out of order."""
+    with sdk.responses.stream(model="scripted", input=ASK_WEATHER, tools=[WEATHER]) as events:
+        for _ in events:
+            pass
+        made = events.get_final_response()
+    assert ["message", "function_call"] == [item.type for item in made.output]
+
+
+@pytest.mark.parametrize("form", ["whole", "stream"])
+def test_calls_go_to_the_client_and_come_back(sdk: openai.OpenAI, form: str) -> None:
+    """Only the result is sent: what was said before is in the session."""
+    if form == "stream":
+        made = stream(sdk, ASK_WEATHER, tools=[WEATHER])[-1].response
+    else:
+        made = ask(sdk, ASK_WEATHER, tools=[WEATHER])
+    (call,) = [item for item in made.output if isinstance(item, ResponseFunctionToolCall)]
+    assert ("weather", '{"city":"Oslo"}') == (call.name, call.arguments)
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+    after = ask(sdk, [result], previous_response_id=made.id, tools=[WEATHER])
+    assert "it rains" == after.output_text
+    assert note(made)["session_id"] == note(after)["session_id"]
+
+
+def test_a_conversation_goes_on(sdk: openai.OpenAI) -> None:
+    """Each follows the one before in one session, and knows more."""
+    first = ask(sdk, "/say one")
+    second = ask(sdk, "/say two", previous_response_id=first.id)
+    third = ask(sdk, "/say three", previous_response_id=second.id)
+    assert 1 == len({note(made)["session_id"] for made in (first, second, third)})
+    sizes = [made.usage.input_tokens for made in (first, second, third) if made.usage]
+    assert sorted(sizes) == sizes
+    assert 3 == len(set(sizes))
+
+
+def test_an_older_response_is_a_place_to_branch(sdk: openai.OpenAI) -> None:
+    """What came after it is not seen; the branch is a session of its own."""
+    first = ask(sdk, "/say one")
+    ask(sdk, f"/say {'two ' * 200}", previous_response_id=first.id)
+    branch = ask(sdk, "/say three", previous_response_id=first.id)
+    assert note(branch)["session_id"] != note(first)["session_id"]
+    assert first.usage is not None
+    assert branch.usage is not None
+    assert 0 < branch.usage.input_tokens - first.usage.input_tokens < 100
+
+
+def test_what_cannot_be_followed_is_refused(sdk: openai.OpenAI) -> None:
+    """An unknown response, a result to no call; both name the field."""
+    with pytest.raises(openai.NotFoundError) as unknown:
+        ask(sdk, "hello", previous_response_id="resp_none")
+    assert "previous_response_id" == unknown.value.param
+    with pytest.raises(openai.BadRequestError) as orphan:
+        ask(sdk, [{"type": "function_call_output", "call_id": "c", "output": "x"}])
+    assert "input[0].call_id" == orphan.value.param
+    with pytest.raises(openai.BadRequestError):
+        sdk.responses.delete(ask(sdk, "/say x").id)
+
+
+async def test_a_failed_run_is_a_failed_response(daemon: DaemonProcess, sdk: openai.OpenAI) -> None:
+    """In the middle of a stream as an event; before its beginning as a status."""
+    text = '/say half\n/call write_file {"path": "x", "content": "y"}\n/then\n/fail auth'
+    events = sdk.responses.create(model="scripted", input=text, stream=True)
+    seen: list[Any] = []
+    async with daemon.connect() as client:
+        for event in events:
+            seen.append(event)
+            call = getattr(event, "tool_call", None) or {}
+            if call.get("status") == "awaiting_approval":
+                asked = await client.get_approval(call["approval_id"])
+                await client.resolve_approval(asked.approval_id, "deny", asked.digest)
+    assert "half" == "".join(e.delta for e in seen if e.type == "response.output_text.delta")
+    assert ("response.failed", "failed") == (seen[-1].type, seen[-1].response.status)
+    assert "auth" == seen[-1].response.error.code
+    with pytest.raises(openai.InternalServerError):
+        ask(sdk, "/fail transient")
+
+
+async def test_a_response_under_way_can_be_cancelled(
+    daemon: DaemonProcess, sdk: openai.OpenAI
+) -> None:
+    """It is shown as it stands, then cancelled."""
+    async with daemon.connect() as client:
+        started = await client.start_run("/delay 3600000\n/say never")
+        name = started.run_id.replace("run_", "resp_")
+        assert "in_progress" == sdk.responses.retrieve(name).status
+        assert "cancelled" == sdk.responses.cancel(name).status
+        assert "cancelled" == (await client.get_run(started.run_id)).state
+
+
+def test_chat_that_is_sent_again_is_not_there_twice(sdk: openai.OpenAI) -> None:
+    """A client that sends everything with each request, as most do, in a session of its user."""
+    messages: list[Any] = []
+    sizes: list[int] = []
+    for number in range(4):
+        messages.append({"role": "user", "content": f"/say answer {number}"})
+        made = sdk.chat.completions.create(model="scripted", messages=messages, user="again")
+        assert made.usage is not None
+        sizes.append(made.usage.prompt_tokens)
+        messages.append({"role": "assistant", "content": made.choices[0].message.content})
+    steps = {after - before for before, after in pairwise(sizes)}
+    assert max(steps) - min(steps) <= 2
+    other = sdk.chat.completions.create(
+        model="scripted",
+        messages=[*messages[:2], {"role": "user", "content": "/say other"}],
+        user="again",
+    )
+    assert other.usage is not None
+    assert sizes[1] == pytest.approx(other.usage.prompt_tokens, abs=2)
