@@ -10,6 +10,7 @@ from palyra.cli.screen import age, due, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core.commands import Resolved
 from palyra.core.display import render_json, visible
+from palyra.core.grants import describe_key
 from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.net.client import Client
 
@@ -143,7 +144,7 @@ def _grant_row(grant: GrantRecord) -> tuple[object, ...]:
         grant.grant_id,
         grant.decision,
         visible(grant.tool),
-        visible(grant.key),
+        describe_key(grant.key),
         _term(grant),
         visible(grant.by),
     )
@@ -166,7 +167,14 @@ def revoke(options: Options, grant_id: str) -> None:
     if options.as_json:
         print_json(grant)
     else:
-        say(f"{grant.grant_id} has ended", fg="green")
+        say(f"{grant.grant_id} {_end_of(grant)}", fg="green")
+
+
+def _end_of(grant: GrantRecord) -> str:
+    """How it ended: by this command, or before it."""
+    if grant.ended_ms is None:
+        return "had run out before: nothing changed"
+    return _term(grant)
 
 
 async def _get_matching(client: Client, approval_id: str, digest: str | None) -> ApprovalRecord:
@@ -207,7 +215,9 @@ def _wider(approval: ApprovalRecord) -> list[tuple[str, str]]:
     """What an answer is for, beside the one call."""
     rows = []
     if approval.grant_key:
-        rows.append(("beyond once for", f"{visible(approval.tool)}: {visible(approval.grant_key)}"))
+        rows.append(
+            ("beyond once for", f"{visible(approval.tool)}: {describe_key(approval.grant_key)}")
+        )
     if approval.covers:
         rows.append(("covers", f"{1 + len(approval.covers)} identical calls of this turn"))
     return rows

@@ -72,7 +72,11 @@ def _change(file: CheckpointFile) -> str:
     "--to", type=click.Choice(["before", "after"]), default="before", show_default=True,
     help="As the files were before the change, or after it.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Also files that somebody else changed since.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Overwrite what was changed since the checkpoint; without it nothing is restored then.",
+)
 @shared_options
 def restore(
     options: Options, checkpoint_id: str, *, to: Literal["before", "after"], force: bool

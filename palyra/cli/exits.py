@@ -45,7 +45,7 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
         "see `palyra status`; where no daemon runs, start one with `palyra up`",
     ),
     (errors.NotFound, FAILED, "look for the right id with the `list` command"),
-    (errors.InvalidParams, USAGE, "see --help for what the command takes"),
+    (errors.InvalidParams, USAGE, ""),  # the command's own help
     (errors.DigestMismatch, FAILED, "look at it again with `palyra approvals show`"),
     (errors.Overloaded, FAILED, "try again in a moment"),
     (errors.TooSlow, FAILED, "try again; `palyra status` shows how the daemon is"),
@@ -69,9 +69,16 @@ class Stop(click.ClickException):
             click.echo(f"{click.style('remedy:', bold=True)} {safe(self.remedy)}", file=out)
 
 
+def _own_help() -> str:
+    """What shows how the command is called that is running."""
+    context = click.get_current_context(silent=True)
+    return f"`{context.command_path if context else 'palyra'} --help` shows what it takes"
+
+
 def stop_for(error: PalyraError) -> Stop:
     """The error as a person should see it; a remedy in its own words is not said twice."""
     for kind, code, remedy in REMEDIES:
         if isinstance(error, kind):
-            return Stop(error.message, None if "`palyra " in error.message else remedy, code=code)
+            said = None if "`palyra " in error.message else remedy or _own_help()
+            return Stop(error.message, said, code=code)
     return Stop(error.message)

@@ -10,7 +10,7 @@ from palyra.cli.exits import FAILED, USAGE, Stop
 from palyra.cli.screen import print_json, say
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.display import visible
+from palyra.core.grants import describe_key
 from palyra.errors import Rejected
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -44,7 +44,7 @@ def explain(
     say(f"{found.answer} ({found.reason_code})", fg=COLOURS[found.answer], bold=True)
     say(found.reason)
     if found.grant_key:
-        say(f"an answer beyond once would hold for {visible(found.grant_key)}")
+        say(f"an answer beyond once would hold for {describe_key(found.grant_key)}")
     say(f"rules: {', '.join(found.policies) or 'none'}; version {found.version}", dim=True)
 
 

@@ -17,6 +17,7 @@ import trio
 from palyra.cli.screen import say
 from palyra.core.display import render_json, visible
 from palyra.core.events import ApprovalRequested, ApprovalResolved
+from palyra.core.grants import describe_key
 from palyra.core.records import ApprovalScope
 from palyra.errors import Conflict, IllegalState
 from palyra.net.client import Client, Subscription, TapeEvent, wait_any
@@ -123,7 +124,7 @@ def _show(asked: ApprovalRequested) -> None:
 
 
 def _prompt(asked: ApprovalRequested) -> None:
-    key = visible(asked.grant_key)
+    key = describe_key(asked.grant_key)
     session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
     click.echo(f"  allow it? y = yes{session}, n = no: ", nl=False, err=True)
 

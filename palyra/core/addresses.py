@@ -97,6 +97,15 @@ def find_range(address: Address) -> Range | None:
     return next((found for found in RANGES if address in found.network), None)
 
 
+def may_be_opened(text: str) -> bool:
+    """Whether the configuration can open that address for one host and port."""
+    try:
+        found = find_range(ip_address(text))
+    except ValueError:
+        return False
+    return found is not None and found.is_openable
+
+
 def find_refusal(text: str, *, is_opened: bool) -> str | None:
     """Why an address, as a resolver writes it, is not contacted; None when it may be.
 

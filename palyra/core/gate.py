@@ -21,7 +21,7 @@ from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.canonical import sha256_hex
 from palyra.core.display import render_call, render_json, visible
 from palyra.core.events import ApprovalMode
-from palyra.core.grants import BEYOND_ONCE, ONCE
+from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key
 from palyra.core.intake import Refused, check_arguments, refusal
 from palyra.core.paths import normal_path
 from palyra.core.policy import PolicyDecision, PolicyRequest
@@ -205,7 +205,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_attended(self) -> bool:
         """Whether somebody can be asked."""
-        return self.approval_mode == "ask" and self.origin not in _UNATTENDED
+        return self.approval_mode == "ask" and self.origin not in UNATTENDED
 
 
 def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
@@ -259,7 +259,7 @@ def judge(
     if decision.answer == "allow" and doubt is None:
         return _allow(decision, decision.reason_code, decision.reason)
     if grant is not None and doubt is None:
-        reason = f"{grant.by} allowed {grant.tool} for {visible(grant.key)} ({grant.scope})"
+        reason = f"{grant.by} allowed {grant.tool} for {describe_key(grant.key)} ({grant.scope})"
         return _allow(decision, "granted", reason, grant.grant_id)
     if decision.answer == "allow" and doubt is not None:
         code, reason = doubt
@@ -357,7 +357,7 @@ def _outside_text(tool: str) -> str:
 def _denied_text(grant: GrantRecord) -> str:
     why = f": {grant.reason}" if grant.reason else ""
     return (
-        f"{grant.by} denied {grant.tool} for {visible(grant.key)} ({grant.scope}){why}; "
+        f"{grant.by} denied {grant.tool} for {describe_key(grant.key)} ({grant.scope}){why}; "
         f"ending {grant.grant_id} would have a person asked again"
     )
 

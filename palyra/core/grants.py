@@ -7,6 +7,7 @@ for a person where the rules ask; it permits nothing that the rules deny.
 
 from collections.abc import Iterable
 
+from palyra.core.display import visible
 from palyra.core.events import ApprovalResolved
 from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord, GrantScope
 from palyra.core.run_state import Run
@@ -15,6 +16,11 @@ MAX_TTL_MS = 86_400_000  # a day: what is to hold longer is a rule
 MAX_LIVE = 256  # of one principal
 ONCE: tuple[ApprovalScope, ...] = ("once",)
 BEYOND_ONCE: tuple[ApprovalScope, ...] = ("once", "session", "timeboxed")
+
+
+def describe_key(key: str) -> str:
+    """What a grant is for, safe to show; the empty folder has no name of its own."""
+    return "the workspace's top folder" if key in {"/", "./"} else visible(key)
 
 
 def grant_id_of(approval_id: str) -> str:

@@ -3,7 +3,7 @@
 The schema is JSON Schema cut down to what can be checked exactly and in linear time (`KEYWORDS`);
 unknown fields are refused.  A scalar in the wrong dress (`"25"` for 25) is put right and the
 change recorded, except in arguments where the text itself is the point (paths, commands, URLs,
-bodies, secrets).  Values never appear in a refusal, only their kind: they may be secret.
+bodies, secrets).  Of values only numbers appear in a refusal, of all others their kind: they may be secret.
 """
 
 import json
@@ -21,6 +21,7 @@ from palyra.core.tools import ToolSpec
 
 MAX_DEPTH = 16
 MAX_NODES = 2_000  # bounds the time of every later walk to about a millisecond
+_SHOWN_BELOW = 10**15  # a longer number may be more than one
 _NAME_CHARS = 64  # of an unknown field, in a refusal
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")  # every match is below 2**53
@@ -142,12 +143,15 @@ class _Checker:
     ) -> dict[str, Any]:
         """The object, each of its fields checked.  Raises _Mismatch."""
         known: Mapping[str, Any] = schema.get("properties", {})
-        for name in schema.get("required", ()):
-            if name not in value:
-                raise _Mismatch((*path, name), expected_text(known[name]), "nothing")
-        for name in value:
-            if name not in known and not schema.get("additionalProperties", False):
-                raise _Mismatch(path, _fields_text(known, name), f"the field {_shown(name)}")
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        is_open = schema.get("additionalProperties", False)
+        unknown = [] if is_open else [name for name in value if name not in known]
+        if missing:
+            got = f"nothing, but the field {_shown(unknown[0])}" if unknown else "nothing"
+            raise _Mismatch((*path, missing[0]), expected_text(known[missing[0]]), got)
+        if unknown:
+            got = f"the field {_shown(unknown[0])}"
+            raise _Mismatch(path, _fields_text(known, unknown[0]), got)
         return {
             name: self.check(known[name], item, (*path, name)) if name in known else item
             for name, item in value.items()
@@ -225,14 +229,15 @@ def _position(path: tuple[str | int, ...]) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is, without showing it."""
+    """What a value is, without showing it, unless it is a number."""
     match value:
         case None:
             return "null"
         case bool():
             return "a boolean"
         case int() | float():
-            return "a number"
+            shown = json.dumps(value) if abs(value) < _SHOWN_BELOW else "beyond all bounds"
+            return f"the number {shown}"
         case str():
             return f"a string of {len(value)} characters"
         case list():

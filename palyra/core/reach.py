@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from palyra.core.addresses import find_refusal
+from palyra.core.addresses import find_refusal, may_be_opened
 from palyra.core.hosts import normal_host
 from palyra.core.urls import MAX_PORT, Url
 from palyra.errors import InvalidParams, Rejected
@@ -36,9 +36,9 @@ class ReachRules(msgspec.Struct, frozen=True, kw_only=True):
         """Raises Unreachable for a port that is neither usual nor configured."""
         if port not in self.ports and not self.is_opened(host, port):
             listed = ", ".join(map(str, sorted(self.ports)))
-            raise Unreachable(
-                f"port {port} of {host} is not contacted, only {listed}; the setting is fetch.ports"
-            )
+            is_near = host == "localhost" or may_be_opened(host.strip("[]"))
+            how = _how_to_open(host, port) if is_near else "the setting is fetch.ports"
+            raise Unreachable(f"port {port} of {host} is not contacted, only {listed}; {how}")
 
     def check_url(self, url: Url) -> None:
         """Raises Unreachable for what no answer of a resolver could make right."""
@@ -55,8 +55,13 @@ class ReachRules(msgspec.Struct, frozen=True, kw_only=True):
         for address in found:
             refusal = find_refusal(address, is_opened=self.is_opened(host, port))
             if refusal is not None:
-                raise Unreachable(f"{host} is at {address}, and {refusal}")
+                how = f"; {_how_to_open(host, port)}" if may_be_opened(address) else ""
+                raise Unreachable(f"{host} is at {address}, and {refusal}{how}")
         return found
+
+
+def _how_to_open(host: str, port: int) -> str:
+    return f'fetch.private = ["{host}:{port}"] opens this one'
 
 
 def parse_opened(entries: Iterable[str]) -> frozenset[tuple[str, int]]:

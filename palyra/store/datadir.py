@@ -61,7 +61,8 @@ def _lock(path: Path) -> int:
         owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
         raise Unavailable(
-            f"{path.parent}: another daemon (pid {owner}) owns this data directory"
+            f"{path.parent}: another daemon (pid {owner}) runs with this data directory; stop that one "
+            "(`palyra status` shows it), or give this one a directory of its own with --home"
         ) from error
     try:
         os.fchmod(descriptor, private.FILE_MODE)

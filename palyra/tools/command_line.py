@@ -55,7 +55,9 @@ def read_command(arguments: Mapping[str, Any]) -> CommandLine:
         return CommandLine(tuple(argv), tuple(argv), is_line=False, cwd=cwd)
     line = str(line)
     if not _is_word(line) or not line.strip():
-        raise ToolFailure("command: a line of text without NUL, not empty")
+        raise ToolFailure(
+            'command: give a line for /bin/sh, such as "ls -l", not empty, without NUL'
+        )
     return CommandLine((SHELL, "-c", line), tuple(_split(line)), is_line=True, cwd=cwd)
 
 

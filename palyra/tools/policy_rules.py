@@ -7,7 +7,8 @@ enough to ask.
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ import msgspec
 
 from palyra.tools.policy_mentions import Mentions, find_mentions
 from palyra.tools.policy_probe import probe
-from palyra.tools.policy_text import BrokenPolicy, check_policy_text
+from palyra.tools.policy_text import BrokenPolicy, check_policy_text, statements
 
 Fingerprint = tuple[tuple[str, int, int, int], ...] | None
 Layer = Literal["builtin", "default", "user"]
@@ -35,6 +36,12 @@ class PolicyFile:
     layer: Layer
     name: str
     text: str
+    path: str = ""
+
+    @property
+    def place(self) -> str:
+        """How messages call it."""
+        return self.path or f"{self.name}.cedar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ def read_policy_files(folder: Path, layer: Layer) -> list[PolicyFile]:
     paths = sorted(folder.glob("*.cedar"))
     if len(paths) > MAX_FILES:
         raise BrokenPolicy(f"{folder}: {len(paths)} policy files; at most {MAX_FILES} are read")
-    return [PolicyFile(layer, path.stem, _read(path)) for path in paths]
+    return [PolicyFile(layer, path.stem, _read(path), str(path)) for path in paths]
 
 
 def shipped_files() -> list[PolicyFile]:
@@ -140,13 +147,13 @@ def _probe_users(schema: str, files: Sequence[PolicyFile]) -> None:
     """Raise BrokenPolicy for a file of a user that must not be parsed here."""
     theirs = [file for file in files if file.layer == "user" and file.text.strip()]
     for file in theirs:
-        check_policy_text(file.name, file.text)
+        check_policy_text(file.place, file.text)
     if not theirs or probe(schema, tuple(file.text for file in theirs)) is None:
         return
     for file in theirs:  # which one it is
         why = probe(schema, (file.text,))
         if why is not None:
-            raise BrokenPolicy(f"{file.name}: {why}")
+            raise BrokenPolicy(f"{file.place}{_line_of(schema, file)}: {why}")
     raise BrokenPolicy("the user policies cannot be parsed together")
 
 
@@ -158,18 +165,43 @@ def _read(path: Path) -> str:
 
 
 def _read_rules(file: PolicyFile, schema: cedarpy.Schema) -> list[Rule]:
-    check_policy_text(file.name, file.text)
+    check_policy_text(file.place, file.text)
     try:
         parsed = _PARSED.decode(cedarpy.policies_to_json_str(file.text))
         found = cedarpy.validate_policies(file.text, schema, release_gil=True)
     except ValueError as error:
-        raise BrokenPolicy(f"{file.name}: {error}") from error
+        raise BrokenPolicy(f"{file.place}: {error}") from error
     if parsed.templates:
-        raise BrokenPolicy(f"{file.name}: templates (?principal, ?resource) are not supported")
+        raise BrokenPolicy(f"{file.place}: templates (?principal, ?resource) are not supported")
     if not found.validation_passed:
-        raise BrokenPolicy(f"{file.name}: " + "; ".join(error.error for error in found.errors))
+        raise BrokenPolicy("; ".join(_flaws(file, found.errors)))
     ordered = sorted(parsed.static_policies, key=lambda key: int(key.removeprefix("policy")))
     return [_rule(file, n, parsed.static_policies[key]) for n, key in enumerate(ordered)]
+
+
+def _line_of(schema: str, file: PolicyFile) -> str:
+    """Where the first rule begins that the text cannot be parsed with, as `:3`; "" for none."""
+    rules = list(statements(file.text))
+    first = bisect_left(
+        range(1, len(rules) + 1),
+        True,  # noqa: FBT003 - what is looked for
+        key=lambda count: (
+            probe(schema, ("\n".join(text for _, text in rules[:count]),)) is not None
+        ),
+    )
+    return f":{rules[first][0]}" if first < len(rules) else ""
+
+
+def _flaws(file: PolicyFile, errors: Iterable[cedarpy.ValidationError]) -> list[str]:
+    """What the schema says against the rules, each with its line; once for all actions."""
+    lines = [line for line, _ in statements(file.text)]
+    found: dict[tuple[str, str], str] = {}
+    for error in errors:
+        number = int(error.policy_id.removeprefix("policy"))
+        at = f":{lines[number]}" if number < len(lines) else ""
+        why = error.error.removeprefix(f"for policy `{error.policy_id}`, ")
+        found.setdefault((at, why.partition(" for Action::")[0]), f"{file.place}{at}: {why}")
+    return list(found.values())
 
 
 def _rule(file: PolicyFile, number: int, policy: _Annotated) -> Rule:

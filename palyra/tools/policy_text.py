@@ -8,6 +8,7 @@ a test in a child process).
 
 import re
 from collections.abc import Iterator
+from typing import NoReturn
 
 from palyra.errors import Rejected
 
@@ -27,32 +28,51 @@ class BrokenPolicy(Rejected):
 
 
 def check_policy_text(name: str, text: str) -> None:
-    """Raise BrokenPolicy unless the text is safe to parse."""
+    """Raise BrokenPolicy unless the text is safe to parse; `name` is how its file is called."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_TEXT_BYTES:
         raise BrokenPolicy(f"{name}: {size} bytes; a policy file has at most {MAX_TEXT_BYTES}")
     opened: list[str] = []
     links = 0
-    for piece in _tokens(text):
+    for match in _TOKEN.finditer(text):
+        piece = match.group()
         links += piece in _LINKS
         if piece in _CLOSES.values():
             opened.append(piece)
         elif piece in _CLOSES and (not opened or opened.pop() != _CLOSES[piece]):
-            raise BrokenPolicy(f"{name}: {piece!r} closes nothing")
+            line = line_at(text, match.start())
+            raise BrokenPolicy(f"{name}:{line}: {piece!r} closes nothing")
         elif piece == ";" and not opened:
             links = 0
-        _check_limits(name, len(opened), links)
+        if len(opened) > MAX_NESTING or links > MAX_LINKS:
+            _refuse(f"{name}:{line_at(text, match.start())}", len(opened))
 
 
-def _tokens(text: str) -> Iterator[str]:
-    return (match.group() for match in _TOKEN.finditer(text))
+def line_at(text: str, position: int) -> int:
+    """The number of the line that a character stands in, from 1."""
+    return text.count("\n", 0, position) + 1
 
 
-def _check_limits(name: str, nesting: int, links: int) -> None:
+def statements(text: str) -> Iterator[tuple[int, str]]:
+    """Each rule of the text, as far as it can be told, and the line it begins in."""
+    depth, begin = 0, -1
+    for match in _TOKEN.finditer(text):
+        piece = match.group()
+        if piece.startswith("//"):
+            continue
+        begin = match.start() if begin < 0 else begin
+        depth += (piece in _CLOSES.values()) - (piece in _CLOSES)
+        if piece == ";" and depth == 0:
+            yield line_at(text, begin), text[begin : match.end()]
+            begin = -1
+    if begin >= 0:
+        yield line_at(text, begin), text[begin:]
+
+
+def _refuse(place: str, nesting: int) -> NoReturn:
     if nesting > MAX_NESTING:
-        raise BrokenPolicy(f"{name}: brackets are nested deeper than {MAX_NESTING}")
-    if links > MAX_LINKS:
-        raise BrokenPolicy(
-            f"{name}: one rule has more than {MAX_LINKS} operators, dots and brackets; "
-            "use a set or several rules"
-        )
+        raise BrokenPolicy(f"{place}: brackets are nested deeper than {MAX_NESTING}")
+    raise BrokenPolicy(
+        f"{place}: one rule has more than {MAX_LINKS} operators, dots and brackets; "
+        "use a set or several rules"
+    )

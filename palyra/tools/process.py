@@ -27,6 +27,7 @@ MAX_REMEMBERED = 256  # that have ended, over all runs
 PAGE_BYTES = 16_000  # leaves room for the note in what the model is shown
 EXCERPT_BYTES = 16_384
 MAX_WAIT_S = 30
+NOTHING_STARTED = "this run has started no program in the background; process_start does that"
 
 # Starts a task under a supervisor: a name, the task; returns when it is ready.
 Spawn = Callable[[str, Callable[..., Awaitable[None]]], Awaitable[object]]
@@ -153,7 +154,7 @@ class Processes:
     def status(self, call: ToolCall) -> ToolOutput:
         """One line for each of the run."""
         lines = [_describe(each) for each in self._of(call.run_id)]
-        return ToolOutput(text="\n".join(lines) or "no program was started in the background")
+        return ToolOutput(text="\n".join(lines) or NOTHING_STARTED)
 
     async def output(self, call: ToolCall, _on_output: OnOutput) -> ToolOutput:
         """A page.  Cancellation: nothing changes."""
@@ -196,9 +197,10 @@ class Processes:
 def _describe(program: Background) -> str:
     until_s = trio.current_time() if program.ended_s is None else program.ended_s
     took_s = until_s - program.started_s
+    how = "for" if program.is_running else "after"
     return (
-        f"{program.process_id}: {_state(program)}, {took_s:.0f} s, "
-        f"{program.output.total} bytes of output: {program.name}"
+        f"{program.process_id}: {_state(program)} {how} {took_s:.0f} s, "
+        f"{program.output.total} bytes of output, command: {program.name}"
     )
 
 

@@ -36,6 +36,7 @@ WORDS: dict[str, Any] = {
     },
     "command": {
         "type": "string",
+        "minLength": 1,
         "maxLength": 16_384,
         "description": "Instead of argv: a line for /bin/sh, with pipes and redirections.",
     },

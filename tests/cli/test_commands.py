@@ -168,7 +168,7 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("approvals", "list"): ("approval.list", {"approvals": [APPROVAL]}, "apr_1"),
     ("approvals", "show", "apr_1"): ("approval.get", APPROVAL, "write_file"),
     ("approvals", "grants"): ("approval.grants", {"grants": [GRANT]}, "git status"),
-    ("approvals", "revoke", "grt_1"): ("approval.revoke", GRANT, "grt_1 has ended"),
+    ("approvals", "revoke", "grt_1"): ("approval.revoke", {**GRANT, "ended_ms": 1, "ended_by": "bob"}, "ago by bob"),
     ("sessions", "list"): ("session.list", {"sessions": [SESSION_RECORD]}, "daily"),
     ("tokens", "list"): ("token.list", {"tokens": [TOKEN_SHOWN]}, "laptop"),
     ("usage",): ("usage.summary", SPENT, "$0.000012 + 1 of unknown cost"),
@@ -460,7 +460,7 @@ async def test_quoted_type_is_no_remedy() -> None:
     async with fake_daemon() as daemon:
         daemon.answers["run.start"] = refuse
         found = await palyra("run", "", url=daemon.url)
-    assert (2, "remedy: see --help for what the command takes") == (
+    assert (2, "remedy: `palyra run --help` shows what it takes") == (
         found.code,
         found.err.splitlines()[1],
     )

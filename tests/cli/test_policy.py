@@ -132,4 +132,11 @@ async def test_check_says_what_is_in_order_and_what_is_broken(folder: Path) -> N
     assert json.loads(data.out)["rules"] == ["user/team/office", "user/team/status"]
     (folder / "broken.cedar").write_text("permit (principal")
     bad = await palyra("policy", "check", str(folder))
-    assert (bad.code, "broken" in bad.err) == (1, True)
+    assert (bad.code, f"{folder}/broken.cedar:1: " in bad.err) == (1, True)
+    (folder / "broken.cedar").write_text(
+        "permit (principal, action, resource);\n\n"
+        "permit (principal, action, resource)\nwhen { context.nosuch == 1 };\n"
+    )
+    wrong = await palyra("policy", "check", str(folder))
+    assert f"{folder}/broken.cedar:3: attribute `nosuch`" in wrong.err
+    assert 1 == wrong.err.count("nosuch")

@@ -9,7 +9,7 @@ from palyra.core import events as ev
 from palyra.core.approvals import used
 from palyra.core.fold import begin
 from palyra.core.gate import Allow, Deny, NeedsApproval, RunFacts, judge
-from palyra.core.grants import ONCE, find_grant, grant_record, holds_for
+from palyra.core.grants import ONCE, describe_key, find_grant, grant_record, holds_for
 from palyra.core.records import GrantRecord
 from palyra.core.tools import SHARED_HOST
 from tests.core.test_approvals import PENDING
@@ -168,3 +168,10 @@ def test_without_namespaces_a_person_decides_on_each_call() -> None:
     granted = msgspec.structs.replace(FACTS, grant=a_grant())
     assert isinstance(judge(plain, granted, a_decision("ask")), Allow)
     assert isinstance(judge(shared, granted, a_decision("ask")), NeedsApproval)
+
+
+def test_what_a_grant_is_for_is_said_in_words() -> None:
+    """The top folder has no name of its own; others are shown safely."""
+    assert "the workspace's top folder" == describe_key("/") == describe_key("./")
+    assert "src/" == describe_key("src/")
+    assert r"a\u202eb" == describe_key("a\u202eb")

@@ -69,7 +69,7 @@ def test_a_value_within_its_schema_stays_as_it_is(schema: dict[str, Any], value:
 OUTSIDE = [
     ({"type": "string"}, True, "a string", "a boolean"),
     ({"type": "string"}, None, "a string", "null"),
-    ({"type": "string"}, 1.5, "a string", "a number"),
+    ({"type": "string"}, 1.5, "a string", "the number 1.5"),
     ({"type": "string"}, ["a"], "a string", "an array of 1 items"),
     ({"type": "string"}, {"a": 1}, "a string", "an object"),
     ({"type": "string", "minLength": 2}, "a", "a string of at least 2 characters",
@@ -78,17 +78,17 @@ OUTSIDE = [
      "a string of 3 characters"),
     ({"type": "string", "enum": ["a", "b"]}, "c", "one of 'a', 'b'", "a string of 1 characters"),
     ({"type": "integer"}, True, "an integer", "a boolean"),
-    ({"type": "integer"}, 1.5, "an integer", "a number"),
+    ({"type": "integer"}, 1.5, "an integer", "the number 1.5"),
     ({"type": "integer"}, "x", "an integer", "a string of 1 characters"),
-    ({"type": "integer", "minimum": 1, "maximum": 3}, 0, "an integer of 1 to 3", "a number"),
-    ({"type": "integer", "minimum": 1, "maximum": 3}, 4, "an integer of 1 to 3", "a number"),
-    ({"type": "integer", "minimum": 1, "maximum": 3}, "4", "an integer of 1 to 3", "a number"),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, 0, "an integer of 1 to 3", "the number 0"),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, 4, "an integer of 1 to 3", "the number 4"),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, "4", "an integer of 1 to 3", "the number 4"),
     ({"type": "integer", "enum": [1]}, True, "one of 1", "a boolean"),
-    ({"type": "number", "maximum": 1}, 1.1, "a number of at most 1", "a number"),
+    ({"type": "number", "maximum": 1}, 1.1, "a number of at most 1", "the number 1.1"),
     ({"type": "number"}, False, "a number", "a boolean"),
-    ({"type": "boolean"}, 1, "a boolean", "a number"),
+    ({"type": "boolean"}, 1, "a boolean", "the number 1"),
     ({"type": "boolean"}, "yes", "a boolean", "a string of 3 characters"),
-    ({"type": "null"}, 0, "null", "a number"),
+    ({"type": "null"}, 0, "null", "the number 0"),
     ({"type": "array"}, "a", "an array", "a string of 1 characters"),
     ({"type": "array", "minItems": 1}, [], "an array of at least 1 items", "an array of 0 items"),
     ({"type": "array", "maxItems": 1}, [1, 2], "an array of at most 1 items",
@@ -160,6 +160,19 @@ def test_missing_field() -> None:
     found = refused({"x": {"type": "integer", "maximum": 3}}, {}, required=("x",))
     assert found.reason == "x: got nothing"
     assert found.repair_hint == "at x: expected an integer of at most 3"
+
+
+def test_missing_and_unknown_field() -> None:
+    """Who took one name for another sees both: what is missing, and what was there instead."""
+    found = refused({"path": {"type": "string"}}, {"file": "a"}, required=("path",))
+    assert found.reason == 'path: got nothing, but the field "file"'
+
+
+def test_a_number_out_of_range_is_shown() -> None:
+    """As it came; what is longer than any number anybody means is not."""
+    schema = {"x": {"type": "integer", "minimum": 0}}
+    assert "x: got the number -1" == refused(schema, {"x": -1}).reason
+    assert "x: got the number beyond all bounds" == refused(schema, {"x": -(10**40)}).reason
 
 
 def test_unknown_field() -> None:

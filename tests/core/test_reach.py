@@ -25,6 +25,24 @@ def test_another_port_is_not(port: int) -> None:
         RULES.check_url(parse_url(f"http://e.example:{port}/"))
 
 
+def test_how_a_near_host_is_opened() -> None:
+    """The refusal of a server of one's own names the setting with this very host and port."""
+    for url, how in (
+        ("http://localhost:3000/", r'fetch.private = ["localhost:3000"]'),
+        ("http://127.0.0.1:3000/", r'fetch.private = ["127.0.0.1:3000"]'),
+        ("http://192.168.1.7/", r'fetch.private = ["192.168.1.7:80"]'),
+    ):
+        with pytest.raises(Unreachable) as refused:
+            RULES.check_url(parse_url(url))
+        assert how in refused.value.message
+    with pytest.raises(Unreachable) as refused:
+        RULES.check_addresses("e.example", 80, ["10.0.0.1"])
+    assert "fetch.private" in refused.value.message
+    with pytest.raises(Unreachable) as refused:
+        RULES.check_addresses("e.example", 80, ["169.254.169.254"])
+    assert "fetch.private" not in refused.value.message
+
+
 def test_a_configured_port_is() -> None:
     """Ports can be added."""
     ReachRules(ports=frozenset({80, 443, 8080})).check_url(parse_url("http://e.example:8080/"))

@@ -120,7 +120,7 @@ def test_a_change_cut_short_is_undone(world: World) -> None:
 def test_what_others_did_since_is_not_lost(world: World) -> None:
     """Nothing is restored unless it is forced; then their version is in the new checkpoint."""
     (world.root / "a").write_text("theirs")
-    with pytest.raises(Conflict, match=r"^a: changed by somebody else since"):
+    with pytest.raises(Conflict, match=r"^a: changed by somebody else since.*--force"):
         world.restore()
     assert world.files() == {**NEW, "a": "theirs"}
     assert world.restore(force=True).checkpoint_id == "ckp_01"

@@ -1,9 +1,13 @@
 """What a shell call is, read from its arguments: program, sub-command, what a grant is for."""
 
+from typing import Any
+
 import pytest
 
+from palyra.core.intake import Refused, check_arguments
 from palyra.core.tools import ToolFailure
 from palyra.tools.command_line import find_facets, find_scripts, read_command
+from palyra.tools.shell import shell_spec
 
 
 @pytest.mark.parametrize(
@@ -78,3 +82,17 @@ def test_scripts_are_found(arguments: dict[str, object], scripts: tuple[str, ...
 def test_an_open_quote_is_no_error_here() -> None:
     """The shell will say so; until then the words are what they look like."""
     assert ("echo", '"a') == read_command({"command": 'echo "a'}).words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [({"command": " "}, 'such as "ls -l"'), ({}, "give either argv"), ({"argv": [""]}, "argv: ")],
+)
+def test_what_says_nothing_is_told_what_would(arguments: dict[str, Any], hint: str) -> None:
+    """The refusal shows how a call looks."""
+    with pytest.raises(ToolFailure) as refused:
+        read_command(arguments)
+    assert hint in refused.value.message
+    empty = check_arguments(shell_spec("", 60), {"command": ""})
+    assert isinstance(empty, Refused)
+    assert "at least 1 characters" in empty.repair_hint or "1 to" in empty.repair_hint

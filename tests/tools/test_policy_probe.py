@@ -65,4 +65,5 @@ def test_the_daemons_rules_go_through_the_probe(
     (tmp_path / "b.cedar").write_text(DEEP)
     policy.refresh()
     assert policy.decide(ask_for()).answer == "allow"
-    assert policy.problems == ("b: the parser's process died of signal 11",)
+    where = tmp_path / "b.cedar"
+    assert policy.problems == (f"{where}:1: the parser's process died of signal 11",)

@@ -12,6 +12,7 @@ from palyra.tools.policy_text import (
     MAX_TEXT_BYTES,
     BrokenPolicy,
     check_policy_text,
+    statements,
 )
 
 RULE = "permit (principal, action, resource) when {{ {} }};"
@@ -94,7 +95,7 @@ def test_nesting_is_bounded(kind: str) -> None:
     inside = MAX_NESTING - 1  # the braces of `when` are one level
     check_policy_text("file", RULE.format(NESTED[kind](inside)))
     for size in (inside + 1, 700):
-        with pytest.raises(BrokenPolicy, match="file: brackets are nested deeper than"):
+        with pytest.raises(BrokenPolicy, match="file:[0-9]+: brackets are nested deeper than"):
             check_policy_text("file", RULE.format(NESTED[kind](size)))
 
 
@@ -120,7 +121,7 @@ def test_size_is_bounded() -> None:
 @pytest.mark.parametrize("text", [")", "(]", "(;)}", "[}", "({)"])
 def test_brackets_must_match(text: str) -> None:
     """A bracket that closes nothing is refused, so that none can hide another."""
-    with pytest.raises(BrokenPolicy, match="closes nothing"):
+    with pytest.raises(BrokenPolicy, match="file:1: .* closes nothing"):
         check_policy_text("file", text)
 
 
@@ -136,3 +137,11 @@ def test_what_only_looks_quoted_counts(text: str) -> None:
     """An unclosed string quotes nothing; a comment ends with its line, whatever ends the line."""
     with pytest.raises(BrokenPolicy, match="nested deeper"):
         check_policy_text("file", text)
+
+
+def test_rules_and_the_lines_they_begin_in() -> None:
+    """Comments before a rule are not part of it, semicolons in brackets and texts end none."""
+    text = '// a;\n\npermit (principal,\n  action, resource);\n@id("b;")\nforbid (a, b, c);\nrest'
+    found = list(statements(text))
+    assert [3, 5, 7] == [line for line, _ in found]
+    assert ["permit", "@id", "rest"] == [rule.split("(")[0].strip() for _, rule in found]
