@@ -3,7 +3,7 @@
 The store is the in-memory twin, called inline; while `hold` is set commits wait for the test.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
 from itertools import count
@@ -37,7 +37,7 @@ from palyra.core.commands import StartRun
 from palyra.core.events import decode_event
 from palyra.core.journal import Change
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
-from palyra.core.ports import JournalStore
+from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.prices import Prices
 from palyra.core.prompt import Delta, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import Usage
@@ -222,7 +222,7 @@ def no_budgets(hub: Hub) -> Budgets:
 class Kit:
     """The daemon's middle, and what a test needs to steer it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         store: JournalStore,
         limits: Limits = Limits(),  # noqa: B008 - frozen
@@ -230,7 +230,11 @@ class Kit:
         debounce_ms: int = 500,
         history_tokens: int = 0,  # most tests are about one run
         make_budgets: Callable[[Hub], Budgets] = no_budgets,
+        models: Mapping[str, LanguageModel] | None = None,
+        make_router: Callable[[Mapping[str, LanguageModel]], Router] = Router,
     ) -> None:
+        self.models = models
+        self.make_router = make_router
         self.history_tokens = history_tokens
         self.make_budgets = make_budgets
         self.hub = Hub(wire)
@@ -254,7 +258,7 @@ class Kit:
         self.policy = self.new_policy()
         gate = Gate(toolbox, self.policy, self.approvals.count, grants.find)
         redactor = shared_redactor()
-        models = {"scripted": self.model}
+        models = {"scripted": self.model, **(self.models or {})}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)  # type: ignore[arg-type]  # the inline twin
         return Office(
             journal=self.journal,  # type: ignore[arg-type]  # the inline twin
@@ -263,7 +267,7 @@ class Kit:
             artifacts=self.artifacts,
             gate=gate,
             models=models,
-            router=Router(models),
+            router=self.make_router(models),
             agents=agents,
             channels=Channels(
                 self.journal,  # type: ignore[arg-type]  # the inline twin
@@ -398,7 +402,7 @@ async def inline_blocking(function: Callable[..., T], *arguments: object) -> T:
 
 
 @asynccontextmanager
-async def running(
+async def running(  # noqa: PLR0913 - all by name
     store: JournalStore,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     *,
@@ -406,6 +410,8 @@ async def running(
     debounce_ms: int = 500,
     history_tokens: int = 0,
     make_budgets: Callable[[Hub], Budgets] = no_budgets,
+    models: Mapping[str, LanguageModel] | None = None,
+    make_router: Callable[[Mapping[str, LanguageModel]], Router] = Router,
 ) -> AsyncGenerator[Kit]:
     """A kit whose actors live inside the block; leaving it is a crash for whatever is open.
 
@@ -417,6 +423,8 @@ async def running(
         debounce_ms=debounce_ms,
         history_tokens=history_tokens,
         make_budgets=make_budgets,
+        models=models,
+        make_router=make_router,
     )
     kit.journal.hold = hold
 
