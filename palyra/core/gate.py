@@ -43,7 +43,7 @@ from palyra.core.tools import (
 
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
 _MARK = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
-_UNATTENDED = frozenset({"background"})  # origins where nobody is there to ask
+UNATTENDED = frozenset({"background"})  # origins where nobody is there to ask
 
 
 # --- verdicts ------------------------------------------------------------------------------------

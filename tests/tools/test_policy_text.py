@@ -95,7 +95,7 @@ def test_nesting_is_bounded(kind: str) -> None:
     inside = MAX_NESTING - 1  # the braces of `when` are one level
     check_policy_text("file", RULE.format(NESTED[kind](inside)))
     for size in (inside + 1, 700):
-        with pytest.raises(BrokenPolicy, match="file:[0-9]+: brackets are nested deeper than"):
+        with pytest.raises(BrokenPolicy, match=r"file:[0-9]+: brackets are nested deeper than"):
             check_policy_text("file", RULE.format(NESTED[kind](size)))
 
 
@@ -121,7 +121,7 @@ def test_size_is_bounded() -> None:
 @pytest.mark.parametrize("text", [")", "(]", "(;)}", "[}", "({)"])
 def test_brackets_must_match(text: str) -> None:
     """A bracket that closes nothing is refused, so that none can hide another."""
-    with pytest.raises(BrokenPolicy, match="file:1: .* closes nothing"):
+    with pytest.raises(BrokenPolicy, match=r"file:1: .* closes nothing"):
         check_policy_text("file", text)
 
 
