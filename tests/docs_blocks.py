@@ -21,10 +21,14 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from tests.forked import ForkedProcess, Setting, reading_pipe
 
 ROOT = Path(__file__).resolve().parent.parent
 PALYRA = (sys.executable, "-m", "palyra")
+SHELL_SIGNS = frozenset("|<>;&$*?#~`(){}\\\n")
 
 SHELLS = frozenset({"console", "sh", "bash", "shell"})
 RUNNABLE = SHELLS | {"python"}
@@ -206,10 +210,26 @@ class Desk:
             self._run([sys.executable, str(script)], block.place)
             return
         for step in parse_steps(block):
-            output = self._run(["/bin/sh", "-c", step.command], f"{block.place}: {step.command}")
+            output = self._run_step(step.command, f"{block.place}: {step.command}")
             missing = find_missing(step.expected, output)
             if missing is not None:
                 raise BadBlock(f"{block.place}: {step.command}\nno line {missing!r} in\n{output}")
+
+    def _run_step(self, command: str, what: str) -> str:
+        """A plain call of the real program needs no shell, and no interpreter of its own."""
+        if self.palyra is not PALYRA or set(command) & SHELL_SIGNS:
+            return self._run(["/bin/sh", "-c", command], what)
+        with Path(os.devnull).open("rb") as nothing, reading_pipe() as (output, write):
+            streams = (nothing.fileno(), write, write)
+            enter = partial(os.chdir, self.workspace)
+            setting = Setting(self.environment, streams, before=enter)
+            process = ForkedProcess(shlex.split(command)[1:], setting)
+        with process.until_killed(), output:
+            shown = output.read().decode(errors="replace")
+            code = process.wait()
+        if code != 0:
+            raise BadBlock(f"{what}\nexit status {code}\n{shown}")
+        return shown
 
     def _run(self, command: Sequence[str], what: str) -> str:
         """Output of a command that exits 0, both streams as they came."""

@@ -6,6 +6,7 @@
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 FILE_LIMIT_LINES = 400
@@ -136,6 +137,7 @@ def parse(path: str, source: str) -> Module:
     return Module(PurePosixPath(path), source, ast.parse(source, filename=path))
 
 
+@cache
 def read_modules(root: Path) -> list[Module]:
     """Every Python file below `root`, in a stable order."""
     paths = sorted(root.rglob("*.py"))

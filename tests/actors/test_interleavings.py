@@ -7,10 +7,11 @@ import pytest
 from tests.actors.interleavings import play
 
 CHUNK = 25
+STORIES = 100  # ten thousand in `make torture`
 DISPOSITIONS = {"started", "queued", "merged", "steered", "interrupted"}
 
 
-@pytest.mark.parametrize("first", range(0, 300, CHUNK))
+@pytest.mark.parametrize("first", range(0, STORIES, CHUNK))
 def test_no_message_is_lost(first: int) -> None:
     """Modes, cancels, resets, crashes and full disks, mixed by the seed."""
     seen: Counter[str] = Counter()

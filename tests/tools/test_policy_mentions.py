@@ -7,7 +7,7 @@ from typing import Any
 import cedarpy
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.gate import policy_request
@@ -85,6 +85,7 @@ REQUESTS = st.builds(
 
 
 @pytest.mark.parametrize("name", RULE_SETS)
+@settings(max_examples=25)  # of lists: a few hundred requests for each set of rules
 @given(requests=st.lists(REQUESTS, max_size=30))
 def test_a_kept_decision_is_the_one_that_would_be_made(
     name: str, requests: list[PolicyRequest], tmp_path_factory: pytest.TempPathFactory

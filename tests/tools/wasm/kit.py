@@ -43,7 +43,7 @@ async def open_pool(launch: Launch = plain_worker, size: int = 2) -> AsyncGenera
 
 
 @asynccontextmanager
-async def open_runtime(launch: Launch = plain_worker, size: int = 2) -> AsyncGenerator[Runtime]:
+async def open_runtime(launch: Launch = plain_worker, size: int = 1) -> AsyncGenerator[Runtime]:
     """A runtime over such a pool."""
     async with open_pool(launch, size) as pool:
         yield Runtime(pool, MemoryCache(), run_sync)

@@ -151,7 +151,7 @@ from palyra.tools.web.fetch import Web
 from tests.tools.web.internet import get
 
 packer = zlib.compressobj(9, wbits=31)
-bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
+bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(192)) + packer.flush()
 head = (
     "HTTP/1.1 200 X\\r\\ncontent-type: text/plain\\r\\ncontent-encoding: gzip\\r\\n"
     f"content-length: {len(bomb)}\\r\\n\\r\\n"
@@ -201,12 +201,12 @@ def explode(*arguments: str) -> dict[str, float]:
 
 
 def test_a_bomb_does_not_grow_the_process() -> None:
-    """512 MiB in half a megabyte: what is kept is the cap, what is used a few copies of it."""
+    """192 MiB in a fifth of one: what is kept is the cap, what is used a few copies of it."""
     found = explode()
     assert found["cut"]
     assert found["grown_mb"] < 16
 
 
 def test_inflated_whole_it_would() -> None:
-    """The control: without a limit the same bytes take half a gigabyte."""
-    assert explode("control")["grown_mb"] > 400
+    """The control: without a limit the same bytes are all there."""
+    assert explode("control")["grown_mb"] > 100
