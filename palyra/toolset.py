@@ -7,6 +7,7 @@ called and takes them out when they cannot.
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
@@ -27,6 +28,7 @@ from palyra.tools.confine import Workspace
 from palyra.tools.files import file_tools
 from palyra.tools.search import search_tools
 from palyra.tools.skills.skills import Skills
+from palyra.tools.sweep import keep_swept
 from palyra.tools.web.fetch import web_tools
 from palyra.tools.writes import write_tools
 from palyra.webset import build_webset
@@ -88,6 +90,9 @@ def build_toolset(
     sandbox = programs.sandbox
     skillset = build_skillset(config, host, toolbox, sandbox, webset.doors())
     services = [*programs.services, *skillset.services]
+    if not host.is_closed:
+        sweeping = partial(keep_swept, workspace, host.run_blocking)
+        services.append(ChildSpec("sweep", sweeping))
     problems = [programs.problems, skillset.problems]
     if sandbox is not None:
         servers = build_mcpset(config, host, toolbox, sandbox=sandbox, secrets=webset.secrets)

@@ -146,7 +146,13 @@ def admit(
 
 
 def _as_called(spec: ToolSpec, facets: Facets) -> ToolSpec:
-    """The tool as this call makes it: one that takes a secret can do what secrets can."""
+    """The tool as this call makes it.
+
+    One that takes a secret can do what secrets can; one that is only to say what it would do, reads.
+    """
+    if facets.only_reads:
+        reads: dict[str, Any] = {"tool_class": "read_only_safe", "capabilities": ("fs.read",)}
+        return msgspec.structs.replace(spec, risk="low", **reads)
     if not facets.secrets or "secret" in spec.capabilities:
         return spec
     return msgspec.structs.replace(spec, capabilities=(*spec.capabilities, "secret"))

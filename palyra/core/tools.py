@@ -81,6 +81,7 @@ class Facets(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""  # where the first request goes
     secrets: tuple[str, ...] = ()  # names of what would be taken from the vault
     grant_key: str = ""  # what a grant beyond once is keyed by; "": there is none to be had
+    only_reads: bool = False  # this very call changes nothing, though others of its tool do
 
 
 NO_FACETS = Facets()

@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from palyra.core.display import visible
 from palyra.core.file_content import Content
 from palyra.core.patch import MAX_FILES, PatchError
@@ -112,7 +114,10 @@ def patch_facets(arguments: Arguments) -> Facets:
         files = parse_patch(arguments["patch"])
     except PatchError:
         return Facets()
-    return _facets(tuple(dict.fromkeys(path for file in files for path in file.paths)))
+    facets = _facets(tuple(dict.fromkeys(path for file in files for path in file.paths)))
+    if not arguments.get("dry_run", False):
+        return facets
+    return msgspec.structs.replace(facets, only_reads=True, grant_key="")
 
 
 def _facets(paths: tuple[str, ...]) -> Facets:

@@ -61,16 +61,16 @@ def answers(policy: CedarPolicy, request: PolicyRequest) -> tuple[str, str, tupl
 
 READS = (
     "echo", "sleep", "read_file", "list_dir", "glob", "search_text", "artifact_read",
-    "process_status", "process_output",
+    "process_status", "process_output", "process_stop",
 )  # fmt: skip
 EFFECTS = (
-    "write_file", "apply_patch", "shell", "process_start", "process_stop", "http_fetch",
+    "write_file", "apply_patch", "shell", "process_start", "http_fetch",
     "http_send", "wasm:a.b", "mcp:a.b",
 )  # fmt: skip
 
 
 def test_reads_may_run_and_effects_ask() -> None:
-    """What only reads may run; writes, processes, network, skills and servers ask."""
+    """What reads, or stops what its own run started, may run; all else asks."""
     policy = CedarPolicy()
     assert dict.fromkeys(READS, "allow") == {
         name: policy.decide(ask_for(name)).answer for name in READS

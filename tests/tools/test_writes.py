@@ -17,8 +17,14 @@ from palyra.tools.catalog import ThreadTool, Tool, Toolbox
 from palyra.tools.checkpoints import Checkpoints
 from palyra.tools.confine import Workspace
 from palyra.tools.policy import CedarPolicy
-from palyra.tools.writes import MAX_WRITE_BYTES, patch_facets, write_facets, write_tools
-from tests.core.tool_samples import FACTS
+from palyra.tools.writes import (
+    MAX_WRITE_BYTES,
+    apply_patch_spec,
+    patch_facets,
+    write_facets,
+    write_tools,
+)
+from tests.core.tool_samples import FACTS, a_catalogue
 
 
 @pytest.fixture
@@ -124,6 +130,22 @@ def test_a_patch_says_what_it_did(workspace: Workspace, tools: dict[str, Tool]) 
     assert (workspace.root / "src/a.py").read_text() == "one\nzwei\n"
     assert (workspace.root / "src/new/c.py").read_text() == "c\n"
     assert not (workspace.root / "b.txt").exists()
+
+
+def test_a_dry_run_is_judged_as_a_read() -> None:
+    """It may run where the patch itself asks; in places for secrets neither may."""
+    policy = CedarPolicy()
+    secret = CHANGE.replace("b.txt", ".env")
+    cases = ((CHANGE, False, "ask"), (CHANGE, True, "allow"), (secret, True, "deny"))
+    for patch, is_dry, expected in cases:
+        arguments = {"patch": patch, "dry_run": is_dry}
+        call = ProposedCall(call_id="call_1", tool="apply_patch", arguments=arguments)
+        admitted = admit(
+            call, a_catalogue(apply_patch_spec("walls")), lambda _, given: patch_facets(given)
+        )
+        assert isinstance(admitted, Admitted)
+        assert expected == policy.decide(policy_request(admitted, FACTS)).answer
+        assert is_dry == (admitted.spec.tool_class == "read_only_safe")
 
 
 def test_a_dry_run_changes_nothing(

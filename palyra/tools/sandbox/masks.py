@@ -11,6 +11,7 @@ All functions block.
 
 import os
 import pathlib
+import re
 import stat
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator
@@ -74,14 +75,21 @@ def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
 
 
 def ignored_by_git(masks: Iterable[Mask]) -> bytes:
-    """A list for git of what only the masks put at the top of a repository; "" where there is none.
+    """A list for git of what it finds masked and cannot add; "" where there is no repository.
 
-    Source: gitignore(5).
+    That is what only the masks put at the top, and the places for secrets, which are there and look
+    empty.  Source: gitignore(5).
     """
-    missing = [mask.path for mask in masks if mask.is_missing]
-    if ".git" in missing:  # repositories further down have tops of their own
+    masked = [mask for mask in masks if mask.kind in {"no-file", "no-folder"}]
+    if any(mask.path == ".git" for mask in masked):  # repositories below have tops of their own
         return b""
-    return b"".join(f"/{path}\n".encode() for path in missing if "/" not in path)
+    paths = [mask.path for mask in masked if not mask.is_missing or "/" not in mask.path]
+    return b"".join(b"/" + _literal(path) + b"\n" for path in paths if "\n" not in path)
+
+
+def _literal(path: str) -> bytes:
+    """The path as a pattern that matches nothing else."""
+    return os.fsencode(re.sub(r"([\\*?\[ ])", r"\\\1", path))
 
 
 def _top(root: str, name: str, absent: Kind, held: Container[str]) -> Mask:

@@ -63,3 +63,14 @@ async def test_the_list_cannot_be_changed(repository: Path) -> None:
     """It is for reading; beside it there is room."""
     ignore = "$HOME/.config/git/ignore"
     await sh(repository, f"! echo x >> {ignore} && ! rm -f {ignore} && touch $HOME/.config/x")
+
+
+async def test_places_for_secrets_are_passed_over(repository: Path) -> None:
+    """They are there, look empty, and stand in nobody's way, wherever they lie."""
+    (repository / "part").mkdir()
+    for name in (".env", "part/.env.[x]", "part/b.txt", "part/.env.x"):
+        (repository / name).write_text("SECRET=1", "utf-8")
+    listed = await sh(repository, f"git add -A && {COMMIT} && git ls-tree -r --name-only HEAD")
+    assert "a.txt\npart/b.txt\n" == listed
+    assert not await sh(repository, "git status --short")
+    assert "SECRET=1" == (repository / ".env").read_text("utf-8")

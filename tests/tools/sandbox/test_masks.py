@@ -79,12 +79,12 @@ def test_placeholders_stay_while_somebody_needs_them(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_git_ignores_what_is_not_there(tmp_path: Path) -> None:
-    """Exactly the names that are masked although absent, at the top; nothing without a repository."""
+def test_git_ignores_what_is_masked(tmp_path: Path) -> None:
+    """Names that are masked although absent, at the top, and secrets; nothing without a repository."""
     assert b"" == ignored_by_git(find_masks(str(tmp_path)))
     (tmp_path / ".git").mkdir()
     for name in ("AGENTS.md", ".env"):
         (tmp_path / name).touch()
     ignored = ignored_by_git(find_masks(str(tmp_path))).decode().split()
     absent = {*FILES, *FOLDERS} - {".git", "AGENTS.md"}
-    assert sorted(f"/{name}" for name in absent) == sorted(ignored)
+    assert sorted(f"/{name}" for name in {*absent, ".env"}) == sorted(ignored)
