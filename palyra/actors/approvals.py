@@ -203,13 +203,16 @@ async def _settle(
 
     key = first.receipt if isinstance(first, Answer) else None
     try:
-        seq = await run.hear(
+        taken = await run.take(
             heard,
             receipt=None if key is None else lambda seq: receipt_for(key, outcome(seq), now_ms),
             timeout_s=SETTLE_TIMEOUT_S,
         )
+        with trio.CancelScope(shield=True):  # an answer may end the run; its giver hears of it
+            await taken.ticket.wait()
     except IllegalState:  # the run is ending: its end, once committed, closes this prompt
         await trio.sleep_forever()
+    seq = taken.seq
     grant = run.granted.pop(prompt.approval_id, None)
     if grant is not None:
         office.grants.add(grant)

@@ -150,28 +150,25 @@ class Budgets:
         hold the rest of an account: each of them ends, and leaves what it did not take.
         Cancellation: nothing is reserved.
         """
-        accounts = self.find(run.run)
-        if not accounts:
-            meter.is_sent = True
-            return None
-        tokens = meter.input_tokens + self._most_output(request, provider)
-        output = Usage(input_tokens=meter.input_tokens, output_tokens=tokens - meter.input_tokens)
-        while True:
+        while accounts := self.find(run.run):  # they may change while it waits
             now_ms = self.now_ms()
-            cost = self.prices.cost(request.model, output, now_ms)
-            obstacle = judge(accounts, cost, now_ms)
+            most = Usage(
+                input_tokens=meter.input_tokens,
+                output_tokens=self._most_output(request, provider),
+            )
+            cost = self.prices.cost(request.model, most, now_ms)
+            lifted = run.run.lifted
+            strict = (each for each in accounts if each.budget.budget_id not in lifted)
+            obstacle = judge(strict, cost, now_ms)
             if obstacle is None:
+                meter.hold(accounts, most.input_tokens + most.output_tokens, cost or 0)
                 break
             if isinstance(obstacle, Refusal):
-                self._note_refusal(obstacle)
+                self.refusals[obstacle.account.budget.scope] += 1
                 return obstacle.event(
                     now_ms, turn=request.turn, attempt=request.attempt, model=request.model
                 )
             await self._wait_freed()
-        amounts: dict[BudgetMetric, int] = {"tokens": tokens, "usd_micros": cost or 0}
-        meter.holds = [(account, amounts[account.budget.metric]) for account in accounts]
-        for account, amount in meter.holds:
-            account.reserved += amount
         meter.is_sent = True
         return None
 
@@ -279,9 +276,7 @@ class Budgets:
         meter, run.meter = run.meter, None
         if meter is None or not meter.holds:
             return
-        for account, amount in meter.holds:
-            account.reserved -= amount
-        meter.holds = ()
+        meter.give_back()
         self._wake()
 
     def leave(self, run: RunHandle) -> None:
@@ -375,9 +370,6 @@ class Budgets:
         self.alerts[budget.scope] += 1
         whose = account.subject if budget.scope == "principal" else ""
         self._hub.notify("budget.warned", warned, principal=whose, scope="usage:read")
-
-    def _note_refusal(self, refusal: Refusal) -> None:
-        self.refusals[refusal.account.budget.scope] += 1
 
 
 def _measures(budget: BudgetRecord) -> tuple[object, ...]:

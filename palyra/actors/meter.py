@@ -34,3 +34,18 @@ class Meter:
             return self.usage
         answered = -(-self.chars // CHARS_PER_TOKEN)
         return Usage(input_tokens=self.input_tokens, output_tokens=answered)
+
+    def hold(self, accounts: "Sequence[Account]", tokens: int, usd_micros: int) -> None:
+        """Reserve so much in each account, of what it is about."""
+        self.holds = [
+            (account, tokens if account.budget.metric == "tokens" else usd_micros)
+            for account in accounts
+        ]
+        for account, amount in self.holds:
+            account.reserved += amount
+
+    def give_back(self) -> None:
+        """Reserve nothing any more."""
+        for account, amount in self.holds:
+            account.reserved -= amount
+        self.holds = ()

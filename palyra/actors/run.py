@@ -287,7 +287,7 @@ class _RunActor:
     def _takes(self, heard: Input) -> bool:
         """Whether the state still allows an input that came from outside."""
         if isinstance(heard, ApprovalAnswered):
-            return self.handle.run.find_asking(heard.approval_id) is not None
+            return self.handle.run.is_asking(heard.approval_id)
         return not self.handle.run.is_terminal
 
     def step(self, heard: Input, asked: Heard | None = None) -> None:

@@ -12,6 +12,7 @@ import trio
 from palyra.actors.journal import Ticket
 from palyra.actors.pictures import show_pictures
 from palyra.actors.progress import ProgressStream
+from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.ports import LanguageModel
 from palyra.core.prompt import Delta, ModelFailure
 from palyra.core.run_steps import BudgetRefused, CallModel, TurnBroke, TurnFinished
@@ -42,7 +43,9 @@ async def ask_model(
     turn, attempt = request.turn, request.attempt
     exceeded = await budgets.admit(run, meter, request, model.provider)
     if exceeded is not None:
-        await run.report(BudgetRefused(exceeded=exceeded))
+        room = office.approvals.count(run.run.accepted.principal) < MAX_PENDING_PER_PRINCIPAL
+        asked = office.new_id("apr") if room else ""
+        await run.report(BudgetRefused(exceeded=exceeded, approval_id=asked))
         return
     stream = ProgressStream(run.run, office.hub, office.redactor, f"turn:{turn}")
 

@@ -90,5 +90,16 @@ def end_told(step: Step, heard: Cancel | Expire) -> None:
 
 def _close_all(step: Step, reason: str) -> None:
     """Give every call that was proposed its end; a call only named by the model has none."""
+    if step.run.budget_question:
+        step.add(
+            ev.ApprovalResolved(
+                approval_id=step.run.budget_question,
+                call_id="",
+                decision="abort",
+                scope="once",
+                by="run",
+                reason=reason,
+            )
+        )
     for call in step.run.calls:
         close_call(step, call, reason)

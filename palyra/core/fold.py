@@ -109,7 +109,7 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Run:
     is_retry = event.turn == run.turn and event.attempt == run.attempt + 1
     is_next = event.turn == run.turn + 1 and event.attempt == 1 and not run.turn_is_open
     need(run.state == "in_progress" and (is_retry or is_next), run, event)
-    run = _replace(run, asked_model=event.model, asked_provider=event.provider)
+    run = _replace(run, asked_model=event.model, asked_provider=event.provider, exceeded=None)
     if is_retry:
         return _replace(run, attempt=event.attempt, turn_is_open=True)
     need(is_attested(run) and event.continues == run.is_cut, run, event)
@@ -183,7 +183,7 @@ def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Run:
 @_rule(ev.BudgetExceeded)
 def _budget_exceeded(run: Run, event: ev.BudgetExceeded, _at_ms: int) -> Run:
     need(run.turn_is_open and event.turn == run.turn, run, event)
-    return _replace(run, turn_is_open=False)
+    return _replace(run, turn_is_open=False, exceeded=event)
 
 
 @_rule(ev.SteerReceived)

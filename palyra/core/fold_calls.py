@@ -65,6 +65,9 @@ def _tool_rejected(run: Run, event: ev.ToolRejected, _at_ms: int) -> Run:
 
 @_rule(ev.ApprovalRequested)
 def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Run:
+    if not event.call_id:  # no call is asked about, but the model call that a budget stopped
+        need(run.exceeded is not None and run.asked_ms is None, run, event)
+        return _replace(run, budget_question=event.approval_id, asked_ms=at_ms)
     after = _advance(
         run,
         event,
@@ -89,6 +92,8 @@ _NO_APPROVAL: dict[str, Any] = {
 
 @_rule(ev.ApprovalResolved)
 def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
+    if event.approval_id == run.budget_question:
+        return _budget_answered(run, event, at_ms)
     call = run.find_call(event.call_id)
     need(call is not None and call.approval_id == event.approval_id, run, event)
     need(run.asked_ms is not None, run, event)
@@ -97,8 +102,22 @@ def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
         after = _advance(run, event, _ASKING, phase="proposed", **void)
     else:
         after = _advance(run, event, _ASKING, answer=event.decision, answered_by=event.by)
+    return _stop_waiting(after, at_ms)
+
+
+def _stop_waiting(run: Run, at_ms: int) -> Run:
+    """The run with the time that people took."""
     waited_ms = max(0, at_ms - cast("int", run.asked_ms))
-    return _replace(after, asked_ms=None, people_ms=run.people_ms + waited_ms)
+    return _replace(run, asked_ms=None, people_ms=run.people_ms + waited_ms)
+
+
+def _budget_answered(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
+    """Somebody said whether the run may go beyond the budget; that holds for the rest of it."""
+    need(run.exceeded is not None and run.asked_ms is not None, run, event)
+    exceeded = cast("ev.BudgetExceeded", run.exceeded)
+    is_lifted = event.decision == "allow"
+    lifted = run.lifted | {exceeded.budget_id} if is_lifted else run.lifted
+    return _replace(_stop_waiting(run, at_ms), budget_question="", lifted=lifted)
 
 
 @_rule(ev.ToolDecided)

@@ -173,8 +173,9 @@ def _read_failure(_record: Record, _run: Run, event: ev.TurnFailed) -> TurnBroke
     )
 
 
-def _read_refusal(_record: Record, _run: Run, event: ev.BudgetExceeded) -> BudgetRefused:
-    return BudgetRefused(exceeded=event)
+def _read_refusal(record: Record, _run: Run, event: ev.BudgetExceeded) -> BudgetRefused:
+    asked = record.opening(ev.ApprovalRequested, record.position + 1)
+    return BudgetRefused(exceeded=event, approval_id=asked[0].approval_id if asked else "")
 
 
 def _read_answer(

@@ -23,7 +23,7 @@ from palyra.core import events as ev
 from palyra.core.answer import answer_text
 from palyra.core.ask_steps import ask_again, look_again, looked_at, take_answer, withdraw
 from palyra.core.batches import next_batch
-from palyra.core.budget_steps import budget_refused
+from palyra.core.budget_steps import budget_answered, budget_refused
 from palyra.core.call_steps import (
     complete_call,
     complete_unknown,
@@ -47,6 +47,7 @@ from palyra.core.partial import Ending
 from palyra.core.run_state import Call, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
+    AskPerson,
     Begin,
     BudgetRefused,
     CallEnded,
@@ -263,6 +264,9 @@ def _execute(call: Call) -> Execute:
 
 
 def _approval_answered(step: Step, heard: ApprovalAnswered) -> None:
+    if heard.approval_id == step.run.budget_question:
+        budget_answered(step, heard)
+        return
     call = step.run.find_asking(heard.approval_id)
     if call is None:
         return
@@ -307,7 +311,7 @@ def _resume(step: Step, heard: Resume) -> None:
     A run that only waits for a person is not charged: nothing is dispatched that could fail.
     """
     run, limits = step.run, step.setting.limits
-    only_waits = any(call.phase == "asking" for call in run.calls)
+    only_waits = run.pending_approvals > 0
     attempt = run.recoveries if only_waits else run.recoveries + 1
     if attempt > limits.max_recoveries:
         end_failed(
@@ -322,6 +326,9 @@ def _resume(step: Step, heard: Resume) -> None:
     leave_gone(step)
     if run.turn_is_open:
         next_turn(step, run.attempt + 1)
+        return
+    if run.budget_question:
+        step.effects.append(AskPerson(approval_id=run.budget_question))
         return
     for call in run.calls:
         if call.phase == "asking":

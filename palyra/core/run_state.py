@@ -104,6 +104,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     asked_model: str = ""  # the last one, with its provider
     asked_provider: str = ""
     input_tokens: int = 0  # about what it was sent
+    exceeded: ev.BudgetExceeded | None = None  # why it was not asked the last time
+    budget_question: str = ""  # the approval by which somebody is asked whether to go on
+    lifted: frozenset[str] = frozenset()  # budgets that somebody let it go beyond
     usage: Usage = Usage()
     cost_usd_micros: int = 0
     unpriced_calls: int = 0  # model calls whose cost is not known
@@ -126,7 +129,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def pending_approvals(self) -> int:
         """How many prompts wait for a person."""
-        return sum(1 for call in self.calls if call.phase == "asking")
+        asking = sum(1 for call in self.calls if call.phase == "asking")
+        return asking + bool(self.budget_question)
+
+    def is_asking(self, approval_id: str) -> bool:
+        """Whether that question is open."""
+        asked = {self.budget_question} - {""}
+        return approval_id in asked or self.find_asking(approval_id) is not None
 
     @property
     def is_cut(self) -> bool:

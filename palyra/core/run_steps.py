@@ -69,6 +69,7 @@ class BudgetRefused(_Data, frozen=True, kw_only=True):
     """The model was not called: a budget does not allow it."""
 
     exceeded: BudgetExceeded
+    approval_id: str = ""  # of the question, where it may be put to somebody
 
 
 class ApprovalAnswered(_Data, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.records import BudgetRecord, Usage, UsageRecord
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.office_kit import OPERATOR, OTHER, Kit, call, now_ms, running, say
-from tests.actors.test_runs import reach, settle, store
+from tests.actors.test_runs import answer, prompt_of, reach, settle, store
 
 __all__ = ["store"]  # a fixture
 
@@ -429,3 +429,67 @@ async def test_a_replay_charges_nobody(store: MemoryJournal, autojump_clock: Moc
         report = await kit.gateway.replay_run(OPERATOR, run_id, strict=False)
         assert (True, before, 1_000) == (report.matched, lines(kit), spent(kit))
         assert [1_000] == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
+
+
+# --- a question ----------------------------------------------------------------------------------
+
+
+async def ask_about(kit: Kit) -> tuple[str, Any]:
+    """A run that waits for a person because its budget is spent, and the question."""
+    answering(kit)
+    assert "done" == await kit.end(await kit.start())
+    run_id = await kit.start()
+    await settle()
+    return run_id, (await prompt_of(kit, run_id))
+
+
+@pytest.mark.parametrize(
+    ("decision", "state", "calls"), [("allow", "done", 2), ("deny", "failed", 1)]
+)
+async def test_a_person_decides_whether_a_run_goes_on(
+    store: MemoryJournal, autojump_clock: MockClock, decision: str, state: str, calls: int
+) -> None:
+    """Nobody is called before the answer; yes is for this run alone."""
+    made = having(budget(hard=1_000, action="ask"))
+    async with running(store, make_budgets=made) as kit:
+        run_id, prompt = await ask_about(kit)
+        assert ("budget", "", 1) == (prompt.tool, prompt.call_id, len(kit.model.requests))
+        resolved = await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt, decision))
+        assert (True, state) == (resolved.won, await kit.end(run_id))
+        assert calls == len(kit.model.requests)
+        if state == "failed":
+            (failed,) = kit.events(run_id, "run.failed")
+            assert "budget_exceeded" == failed.failure_class
+        assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+        other = await kit.start()
+        await settle()
+        assert ("run.failed" in kit.kinds(other), calls) == (False, len(kit.model.requests))
+        assert (await kit.gateway.get_run(OPERATOR, other)).phase == "awaiting_approval"
+
+
+async def test_nobody_is_asked_about_an_unattended_run(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It is refused, as by a budget that blocks."""
+    made = having(budget(hard=1_000, action="ask"))
+    async with running(store, make_budgets=made) as kit:
+        answering(kit)
+        await kit.end(await kit.start())
+        assert "failed" == await kit.end(await kit.start(approval_mode="deny"))
+        assert 1 == len(kit.model.requests)
+
+
+async def test_the_question_survives_a_restart(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The same one, and the answer to it counts."""
+    made = having(budget(hard=1_000, action="ask"))
+    async with running(store, make_budgets=made) as kit:
+        run_id, prompt = await ask_about(kit)
+    async with running(store, make_budgets=made) as kit:
+        answering(kit)
+        await settle()
+        assert prompt.approval_id == (await prompt_of(kit, run_id)).approval_id
+        await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt))
+        assert ("done", 1) == (await kit.end(run_id), len(kit.model.requests))
+        assert 2 == len(lines(kit))

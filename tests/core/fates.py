@@ -61,23 +61,32 @@ def next_input(run: Run, choice: int) -> Input:
 def _likely(run: Run, choice: int) -> list[Input]:
     """What the run waits for."""
     if run.turn_is_open:
-        refused = BudgetRefused(exceeded=exceeded(turn=run.turn, attempt=run.attempt))
+        refused = BudgetRefused(
+            exceeded=exceeded(
+                turn=run.turn, attempt=run.attempt, action="ask" if choice % 2 else "block"
+            ),
+            approval_id=f"apr_b{run.next_seq}",
+        )
         return [*[_finished(run, choice)] * 6, _broke(run, choice), refused]
+    if run.budget_question:
+        return [_answered(run.budget_question, choice)]
     asking = next((call for call in run.calls if call.phase == "asking"), None)
     waited: list[Input] = [
         _ended(call.call_id, choice) for call in run.calls if call.phase == "started"
     ]
     if asking is not None:
-        waited.append(
-            ApprovalAnswered(
-                approval_id=asking.approval_id or "",
-                decision="allow" if choice % 2 else "deny",
-                scope="once",
-                by="deadline" if choice % 5 == 0 else "bob",
-                reason="" if choice % 3 else "no reason",
-            )
-        )
+        waited.append(_answered(asking.approval_id or "", choice))
     return waited
+
+
+def _answered(approval_id: str, choice: int) -> ApprovalAnswered:
+    return ApprovalAnswered(
+        approval_id=approval_id,
+        decision="allow" if choice % 2 else "deny",
+        scope="once",
+        by="deadline" if choice % 5 == 0 else "bob",
+        reason="" if choice % 3 else "no reason",
+    )
 
 
 def _finished(run: Run, choice: int) -> TurnFinished:

@@ -1,5 +1,7 @@
 """The ledger: a line for each model call, from the event that ends it; and how a budget ends a run."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -7,12 +9,17 @@ from palyra.core import events as ev
 from palyra.core.fold import fold
 from palyra.core.ledger import usage_record
 from palyra.core.records import Charge, Usage, UsageRecord
+from palyra.core.run_state import phase, record
 from palyra.core.run_steps import (
+    ApprovalAnswered,
+    AskPerson,
     Begin,
     BudgetRefused,
+    CallModel,
     Cancel,
     Expire,
     Resume,
+    Steer,
     TurnBroke,
     TurnFinished,
 )
@@ -134,3 +141,96 @@ def test_a_refusal_of_another_turn_changes_nothing() -> None:
     """It came too late."""
     world = begun()
     assert [] == world.hear(BudgetRefused(exceeded=exceeded(attempt=2)))
+
+
+# --- a question ----------------------------------------------------------------------------------
+
+ASKED = BudgetRefused(exceeded=exceeded(action="ask"), approval_id="apr_9")
+
+
+def asked_run() -> World:
+    """A run that waits for a person because of a budget."""
+    world = begun()
+    world.hear(ASKED)
+    return world
+
+
+def said(decision: Any, by: str = "bob") -> ApprovalAnswered:
+    return ApprovalAnswered(
+        approval_id="apr_9", decision=decision, scope="once", by=by, reason="no money"
+    )
+
+
+def test_a_budget_that_asks_has_a_person_decide() -> None:
+    """The question names the budget and how it stands; yes asks the model after all."""
+    world = begun()
+    assert ["budget.exceeded", "approval.requested"] == world.hear(ASKED)
+    (prompt,) = world.drafts("approval.requested")
+    assert ("", "budget", ("once",), 12, 10) == (
+        prompt.call_id,
+        prompt.tool,
+        prompt.scopes,
+        prompt.arguments["spent"],
+        prompt.arguments["limit"],
+    )
+    assert (1, "awaiting_approval") == (world.run.pending_approvals, phase(record(world.run)))
+    assert ["approval.resolved", "context.assembled", "turn.started"] == world.hear(said("allow"))
+    assert (frozenset({"day"}), 0, 2) == (
+        world.run.lifted,
+        world.run.pending_approvals,
+        world.run.attempt,
+    )
+    assert isinstance(world.effects[-1], CallModel)
+    assert world.refold() == world.run
+
+
+@pytest.mark.parametrize("by", ["bob", "deadline"])
+def test_no_ends_the_run(by: str) -> None:
+    """A person's, or the deadline's; the reason says who."""
+    world = asked_run()
+    assert ["approval.resolved", "run.failed"] == world.hear(said("deny", by))
+    (failed,) = world.drafts("run.failed")
+    assert ("budget_exceeded", True) == (failed.failure_class, f"{by}: no money" in failed.reason)
+
+
+def test_an_end_takes_the_question_back() -> None:
+    """Whoever was asked is told; the time they had does not count for the run."""
+    world = asked_run()
+    assert ["approval.resolved", "run.cancelled"] == world.hear(Cancel(reason="x", by="ann"))
+    (answer,) = world.drafts("approval.resolved")
+    assert ("abort", 0) == (answer.decision, world.run.pending_approvals)
+
+
+def test_a_restart_asks_again_and_is_not_charged() -> None:
+    """The same question; a word to the run does not start the turn meanwhile."""
+    world = asked_run()
+    assert ["run.recovered"] == world.hear(Resume())
+    assert (AskPerson(approval_id="apr_9"), 0) == (world.effects[-1], world.run.recoveries)
+    assert ["steer.received"] == world.hear(Steer(text="go on", by="ann"))
+    assert "turn.started" in world.hear(said("allow"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "origin", "changes"),
+    [
+        ("deny", "interactive", {}),
+        ("ask", "background", {}),
+        ("ask", "interactive", {"is_unpriced": True}),
+        ("ask", "interactive", {"action": "block"}),
+    ],
+)
+def test_where_nobody_can_be_asked_the_run_ends(
+    mode: Any, origin: str, changes: dict[str, Any]
+) -> None:
+    """Unattended runs, costs that nobody knows, budgets that do not ask."""
+    world = begun()
+    accepted = msgspec.structs.replace(world.run.accepted, approval_mode=mode, origin=origin)
+    world.run = msgspec.structs.replace(world.run, accepted=accepted)
+    heard = BudgetRefused(exceeded=exceeded(**{"action": "ask", **changes}), approval_id="apr_9")
+    assert ["budget.exceeded", "run.failed"] == world.hear(heard)
+
+
+def test_too_many_questions_end_the_run() -> None:
+    """Then there is no id to ask under."""
+    world = begun()
+    assert "run.failed" in world.hear(BudgetRefused(exceeded=exceeded(action="ask")))
