@@ -5,6 +5,7 @@ into an error, though the provider repeats it.  The first byte, and each one aft
 within the stall time.
 """
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -15,7 +16,7 @@ import trio
 
 from palyra.core.ports import NowMs
 from palyra.core.prompt import ModelFailure
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import PalyraError
 from palyra.models.dialect import Dialect
 from palyra.models.failures import http_failure, stream_failure
 
@@ -68,10 +69,11 @@ class Exchange:
         connection is closed.
         """
         key = await self._key()
-        with _hidden(key):
+        stall_s = self._endpoint.stall_s
+        with _hidden(key), _in_time(stall_s) as patience:
             response = await self._send(path, body, kind, key)
             async with _closing(response), _body(response) as chunks:
-                take_next = self._taker(chunks)
+                take_next = _taker(chunks, patience, stall_s)
                 if not _is(kind, response):
                     await self._refuse(response, take_next, kind)
                 yield take_next
@@ -87,7 +89,7 @@ class Exchange:
             **endpoint.extra_headers,
             **endpoint.dialect.headers(key),
         }
-        with _told(), _in_time(endpoint.stall_s):
+        try:
             sent = self._client.build_request(
                 "POST",
                 endpoint.base_url.rstrip("/") + path,
@@ -95,7 +97,8 @@ class Exchange:
                 headers=headers,
             )
             return await self._client.send(sent, stream=True)
-        raise InvariantBroken("the call neither returned nor raised")  # for mypy
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _failure(error) from None
 
     async def _key(self) -> str:
         provider = self._endpoint.provider
@@ -121,14 +124,20 @@ class Exchange:
             raise stream_failure(body)
         raise ModelFailure("malformed", f"the provider answered with {_said(response)}, not {kind}")
 
-    def _taker(self, chunks: AsyncIterator[bytes]) -> TakeNext:
-        stall_s = self._endpoint.stall_s
 
-        async def take_next() -> bytes | None:
-            with _told(), _in_time(stall_s):
-                return await anext(chunks, None)
+def _taker(chunks: AsyncIterator[bytes], patience: trio.CancelScope, stall_s: float) -> TakeNext:
+    """What takes the next piece: once a delta, so it costs as little as it can."""
 
-        return take_next
+    async def take_next() -> bytes | None:
+        patience.deadline = trio.current_time() + stall_s
+        try:
+            chunk = await anext(chunks, None)
+        except httpx.HTTPError as error:
+            raise _failure(error) from None
+        patience.deadline = math.inf
+        return chunk
+
+    return take_next
 
 
 @asynccontextmanager
@@ -144,11 +153,12 @@ async def _closing(response: httpx.Response) -> AsyncGenerator[None]:
 async def _body(response: httpx.Response) -> AsyncGenerator[AsyncIterator[bytes]]:
     """The body as it comes.
 
-    It is five generators deep, and one that is left before its end is found by the collector and
+    It is three generators deep, and one that is left before its end is found by the collector and
     reported.  So it is always read to its end: to the real one, which frees the connection for the
     next request, or to one made by a cancel that goes through all of them.
     """
-    chunks = response.aiter_raw()
+    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - of an async client
+    chunks = aiter(response.stream)
     rest_s = 0.0
     try:
         yield chunks
@@ -189,24 +199,20 @@ def _hidden(key: str) -> Generator[None]:
 
 
 @contextmanager
-def _in_time(stall_s: float) -> Generator[None]:
-    """Raise ModelFailure (timeout) when the block takes longer."""
+def _in_time(stall_s: float) -> Generator[trio.CancelScope]:
+    """Raise ModelFailure (timeout) when the block, or what moves the deadline, takes longer."""
     with trio.move_on_after(stall_s) as patience:
-        yield
+        yield patience
     if patience.cancelled_caught:
         raise ModelFailure("timeout", f"the provider was silent for {stall_s:g} s")
 
 
-@contextmanager
-def _told() -> Generator[None]:
-    """What the transport reports, as failures; only its kind: the text may hold addresses."""
-    try:
-        yield
-    except httpx.TimeoutException:
+def _failure(error: httpx.HTTPError | httpx.InvalidURL) -> ModelFailure:
+    """What the transport reports; only its kind where its text may hold addresses."""
+    if isinstance(error, httpx.TimeoutException):
         text = f"the provider did not take the connection within {CONNECT_S:g} s"
-        raise ModelFailure("timeout", text) from None
-    except (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise ModelFailure("unavailable", f"the provider cannot be reached: {error}") from None
-    except httpx.HTTPError as error:
-        text = f"the connection to the provider broke: {type(error).__name__}"
-        raise ModelFailure("transient", text) from None
+        return ModelFailure("timeout", text)
+    if isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol | httpx.InvalidURL):
+        return ModelFailure("unavailable", f"the provider cannot be reached: {error}")
+    text = f"the connection to the provider broke: {type(error).__name__}"
+    return ModelFailure("transient", text)
