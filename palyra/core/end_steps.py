@@ -8,8 +8,8 @@ from palyra.core.answer import answer_text
 from palyra.core.call_steps import close_call
 from palyra.core.excerpt import excerpt
 from palyra.core.partial import Ending, partial_answer, unknown_outcomes
-from palyra.core.records import Charge
 from palyra.core.prompt import ProposedCall
+from palyra.core.records import Charge
 from palyra.core.run_steps import Cancel, Expire
 from palyra.core.step import Step
 from palyra.core.tools import HANDED_OVER
