@@ -244,7 +244,7 @@ class Daemon:
             state=lambda: self.state,
             is_writable=lambda: self.journal.is_writable,
             problems=self._problems,
-            compat=CompatSources(self.services, self.office.models),
+            compat=CompatSources(self.services, self.office.models, self.embeddings),
             authenticate=self.services.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
             asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),

@@ -21,7 +21,6 @@ from palyra.core.gate import (
     NeedsApproval,
     RunFacts,
     admit,
-    hand_to_client,
     judge,
     policy_request,
     tool_call,
@@ -114,7 +113,7 @@ class Gate:
     ) -> Allow | Deny | NeedsApproval:
         """What the client runs is the client's to judge; of the rest the rules have a say."""
         if admitted.spec.executor == CLIENT:
-            return hand_to_client(admitted, self._policy.version)
+            return _hand_to_client(admitted, self._policy.version)
         decision = self._decide(policy_request(admitted, facts))
         return judge(admitted, facts, decision, inspection)
 
@@ -263,4 +262,14 @@ def _explanation(verdict: Allow | Deny | NeedsApproval) -> Explanation:
         risk=asks.risk if asks else None,
         scopes=asks.scopes if asks else (),
         grant_key=asks.grant_key if asks else "",
+    )
+
+
+def _hand_to_client(admitted: Admitted, version: str) -> Allow:
+    """The word on a call that the daemon does not run: it goes to whoever declared the tool."""
+    return Allow(
+        reason_code="client_tool",
+        reason=f"the client declared {admitted.spec.name} and runs it itself",
+        policies=(),
+        version=version,
     )

@@ -273,16 +273,6 @@ def judge(
     return _ask(admitted, facts, decision, inspection)
 
 
-def hand_to_client(admitted: Admitted, version: str) -> Allow:
-    """The word on a call that the daemon does not run: it goes to whoever declared the tool."""
-    return Allow(
-        reason_code="client_tool",
-        reason=f"the client declared {admitted.spec.name} and runs it itself",
-        policies=(),
-        version=version,
-    )
-
-
 def _ask(
     admitted: Admitted, facts: RunFacts, decision: PolicyDecision, inspection: Inspection | None
 ) -> Deny | NeedsApproval:

@@ -183,7 +183,6 @@ def test_ask_asks() -> None:
     [
         ({"approval_mode": "deny"}, "no_approver"),
         ({"origin": "background"}, "no_approver"),
-        ({"origin": "compat"}, "no_approver"),
         ({"denied": frozenset({an_admitted().proposal})}, "denied_before"),
         ({"pending_approvals": MAX_PENDING_PER_PRINCIPAL}, "too_many_prompts"),
     ],

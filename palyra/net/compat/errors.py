@@ -7,6 +7,7 @@ not be repeated blindly, for the run may have done things.
 from http import HTTPStatus
 from typing import Any
 
+from palyra.core.prompt import ModelFailure
 from palyra.errors import Overloaded, PalyraError, Rejected
 from palyra.net.rpc import BadMessage, Redact
 
@@ -77,7 +78,7 @@ class RunEnded(PalyraError):
 
 def code_of(error: PalyraError) -> str:
     """The typed code."""
-    if isinstance(error, RunEnded):
+    if isinstance(error, RunEnded | ModelFailure):
         return error.failure_class
     return "invalid_json" if isinstance(error, BadMessage) else error.code
 

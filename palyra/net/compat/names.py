@@ -59,13 +59,14 @@ async def list_cards(sources: CompatSources, caller: Caller) -> ModelList:
         for agent in agents
     ]
     cards += [_card(name) for name in sources.models]
-    cards += [_card(name) for name in sources.embeddings]
+    if sources.embeddings is not None:
+        cards.append(_card(sources.embeddings.name))
     return ModelList(data=cards)
 
 
 async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelCard:
     """One name, listed or not.  Raises ModelNotFound."""
-    if name in sources.embeddings:
+    if sources.embeddings is not None and name == sources.embeddings.name:
         return _card(name)
     target = await find_target(sources, caller, name)
     if target.model is not None:

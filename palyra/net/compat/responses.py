@@ -8,8 +8,7 @@ import msgspec
 from palyra.core.brief import ClientTool
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
-from palyra.errors import InvalidParams, PalyraError
-from palyra.net.compat import sse
+from palyra.errors import InvalidParams
 from palyra.net.compat.asking import Answer, Ask, check_tools
 from palyra.net.compat.chat import run_note
 from palyra.net.compat.chat_schema import RunNote
@@ -21,10 +20,10 @@ from palyra.net.compat.conversation import (
     parse_arguments,
     picture_of_url,
 )
-from palyra.net.compat.errors import RunEnded, Unsupported, code_of, error_body
+from palyra.net.compat.errors import Unsupported
 from palyra.net.compat.names import Target
 from palyra.net.compat.params import NO_SCHEMA, refuse_unless_neutral, sampling_of
-from palyra.net.compat.reading import Ended, Part, Reasoning, ServerCall, Text
+from palyra.net.compat.reading import Ended
 from palyra.net.compat.responses_schema import (
     FunctionTool,
     Incomplete,
@@ -187,10 +186,10 @@ def _pictures(content: str | tuple[InputPart, ...], where: str) -> tuple[Attachm
 
 def whole_response(request: ResponsesRequest, answer: Answer, ended: Ended) -> Response:
     """The whole answer."""
-    return _with_request(build_response(request.model, answer, ended), request)
+    return with_request(build_response(request.model, answer, ended), request)
 
 
-def _with_request(response: Response, request: ResponsesRequest) -> Response:
+def with_request(response: Response, request: ResponsesRequest) -> Response:
     """The answer with what was asked."""
     return msgspec.structs.replace(
         response,
@@ -254,12 +253,12 @@ def _output(answer: Answer, ended: Ended | None) -> Sequence[OutputItem]:
 
 
 def _reasoning_item(run_id: str, text: str) -> OutputReasoning:
-    return OutputReasoning(id=_item_id("rs", run_id), content=[ReasoningText(text=text)])
+    return OutputReasoning(id=item_name("rs", run_id), content=[ReasoningText(text=text)])
 
 
 def _message_item(run_id: str, text: str) -> OutputMessage:
     content = [OutputText(text=text)]
-    return OutputMessage(id=_item_id("msg", run_id), content=content, status="completed")
+    return OutputMessage(id=item_name("msg", run_id), content=content, status="completed")
 
 
 def _call_item(call: ProposedCall) -> OutputCall:
@@ -271,7 +270,8 @@ def _call_item(call: ProposedCall) -> OutputCall:
     )
 
 
-def _item_id(prefix: str, run_id: str) -> str:
+def item_name(prefix: str, run_id: str) -> str:
+    """The id of one of the output items."""
     return f"{prefix}_{run_id.removeprefix(RUN_PREFIX)}"
 
 
@@ -281,135 +281,3 @@ def _usage(usage: Usage) -> ResponseUsage:
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
     )
-
-
-# --- the stream ----------------------------------------------------------------------------------
-
-
-class ResponseStream:
-    """An answer as typed events, each with its place in the sequence."""
-
-    def __init__(self, request: ResponsesRequest, answer: Answer) -> None:
-        self._request = request
-        self._answer = answer
-        self._sequence = 0
-        self._open: dict[str, int] = {}  # items that are being written, with their index
-
-    def begin(self) -> bytes:
-        """The response without an answer yet."""
-        empty = self._response(None)
-        return self._event("response.created", response=empty) + self._event(
-            "response.in_progress", response=empty
-        )
-
-    def take(self, part: Part) -> bytes:
-        """What one part becomes."""
-        match part:
-            case Text():
-                return self._say(part.delta)
-            case Reasoning():
-                return self._think(part.delta)
-            case ServerCall():
-                return self._event("palyra.tool_call", tool_call=part)
-            case Ended():
-                return self._end(part)
-
-    def fail(self, error: PalyraError) -> bytes:
-        """A run that failed is a failed response; anything else is an error of the stream."""
-        ended = self._answer.reading.ended
-        if isinstance(error, RunEnded) and ended is not None:
-            return self._event("response.failed", response=self._response(ended))
-        told = error_body(error)
-        return self._event(
-            "error", code=code_of(error), message=told["message"], param=told["param"]
-        )
-
-    def _say(self, delta: str) -> bytes:
-        item_id = _item_id("msg", self._answer.run_id)
-        begun = b""
-        if item_id not in self._open:
-            empty = OutputMessage(id=item_id, content=[], status="in_progress")
-            begun = self._add(item_id, empty) + self._event(
-                "response.content_part.added",
-                **self._place(item_id),
-                content_index=0,
-                part=OutputText(text=""),
-            )
-        return begun + self._event(
-            "response.output_text.delta",
-            **self._place(item_id),
-            content_index=0,
-            delta=delta,
-            logprobs=[],
-        )
-
-    def _think(self, delta: str) -> bytes:
-        item_id = _item_id("rs", self._answer.run_id)
-        begun = b""
-        if item_id not in self._open:
-            begun = self._add(
-                item_id, OutputReasoning(id=item_id, content=[], status="in_progress")
-            )
-        return begun + self._event(
-            "response.reasoning_text.delta", **self._place(item_id), content_index=0, delta=delta
-        )
-
-    def _end(self, ended: Ended) -> bytes:
-        """What is open is closed, calls follow, then the whole response."""
-        answer, pieces = self._answer, []
-        if not ended.calls and _item_id("msg", answer.run_id) not in self._open:
-            pieces.append(self._say(""))
-        response = self._response(ended)
-        for item in response.output:
-            if isinstance(item, OutputCall):
-                pieces.append(self._call(item))
-            elif isinstance(item, OutputMessage):
-                pieces.append(self._close_message(item))
-            pieces.append(
-                self._event(
-                    "response.output_item.done", output_index=self._open[item.id], item=item
-                )
-            )
-        name = "response.incomplete" if response.status == "incomplete" else "response.completed"
-        return b"".join([*pieces, self._event(name, response=response)])
-
-    def _close_message(self, item: OutputMessage) -> bytes:
-        place, part = self._place(item.id), item.content[0]
-        return self._event(
-            "response.output_text.done", **place, content_index=0, text=part.text, logprobs=[]
-        ) + self._event("response.content_part.done", **place, content_index=0, part=part)
-
-    def _call(self, item: OutputCall) -> bytes:
-        empty = msgspec.structs.replace(item, arguments="", status="in_progress")
-        added = self._add(item.id, empty)
-        place = self._place(item.id)
-        delta = self._event("response.function_call_arguments.delta", **place, delta=item.arguments)
-        done = self._event(
-            "response.function_call_arguments.done",
-            **place,
-            arguments=item.arguments,
-            name=item.name,
-        )
-        return added + delta + done
-
-    def _add(self, item_id: str, item: OutputItem) -> bytes:
-        self._open[item_id] = len(self._open)
-        return self._event(
-            "response.output_item.added", output_index=self._open[item_id], item=item
-        )
-
-    def _place(self, item_id: str) -> dict[str, Any]:
-        return {"item_id": item_id, "output_index": self._open[item_id]}
-
-    def _response(self, ended: Ended | None) -> Response:
-        """The response; its items in the order in which they were begun."""
-        made = build_response(self._request.model, self._answer, ended)
-        order = self._open
-        output = sorted(made.output, key=lambda item: order.get(item.id, len(order)))
-        shown = [] if ended is None else output
-        return _with_request(msgspec.structs.replace(made, output=shown), self._request)
-
-    def _event(self, kind: str, /, **members: Any) -> bytes:  # noqa: ANN401 - what the event has
-        body = {"type": kind, "sequence_number": self._sequence, **members}
-        self._sequence += 1
-        return sse.event(body, kind)

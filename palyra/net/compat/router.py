@@ -33,6 +33,7 @@ from palyra.net import rpc
 from palyra.net.compat.asking import find_answer
 from palyra.net.compat.chat import ChatStream, read_chat, whole_chat
 from palyra.net.compat.chat_schema import ChatRequest
+from palyra.net.compat.embeddings import EmbeddingsRequest, embed
 from palyra.net.compat.errors import (
     Unsupported,
     WrongMethod,
@@ -43,15 +44,22 @@ from palyra.net.compat.errors import (
 )
 from palyra.net.compat.exchange import Exchange, Gone
 from palyra.net.compat.follow import token_holds
+from palyra.net.compat.messages import (
+    MessageStream,
+    message_error,
+    read_messages,
+    whole_message,
+)
+from palyra.net.compat.messages_schema import MessagesRequest
 from palyra.net.compat.names import find_card, list_cards
 from palyra.net.compat.responses import (
-    ResponseStream,
     build_response,
     read_responses,
     run_id_of,
     whole_response,
 )
 from palyra.net.compat.responses_schema import ResponsesRequest
+from palyra.net.compat.responses_stream import ResponseStream
 from palyra.net.compat.serving import INLINE_BYTES, Api, Asked, serve
 from palyra.net.compat.sources import CompatSources
 from palyra.net.limits import TokenBucket
@@ -62,6 +70,7 @@ from palyra.net.upgrade import find_bearer
 log = structlog.get_logger("palyra.http")
 P = TypeVar("P", bound=Params)
 
+MESSAGES_PATH = "/v1/messages"  # its errors have a shape of their own
 MAX_BODY_BYTES = 16_777_216  # pictures are in it as base64
 MAX_TOKENS_KNOWN = 1_024  # whose rates are remembered
 UNIT_BYTES = 16_384  # a request costs one more of its rate per started unit, as on a socket
@@ -73,6 +82,14 @@ CHAT = Api(
     read=read_chat,
     whole=whole_chat,
     stream=ChatStream,
+)
+MESSAGES = Api(
+    request=MessagesRequest,
+    model_of=lambda request: request.model,
+    is_stream=lambda request: bool(request.stream),
+    read=read_messages,
+    whole=whole_message,
+    stream=MessageStream,
 )
 RESPONSES = Api(
     request=ResponsesRequest,
@@ -176,7 +193,9 @@ class Router:
 
     async def _refuse(self, exchange: Exchange, error: PalyraError) -> None:
         exchange.headers.update(error_headers(error))
-        body = msgspec.json.encode({"error": error_body(error)})
+        is_message = exchange.path == MESSAGES_PATH
+        told = message_error(error) if is_message else {"error": error_body(error)}
+        body = msgspec.json.encode(told)
         redact = self._sources.services.redact
         await exchange.respond(status_of(error), redacted(body, redact))
 
@@ -204,6 +223,16 @@ def _find_token(exchange: Exchange) -> str:
 
 async def _chat(visit: Visit) -> None:
     await _ask(CHAT, visit)
+
+
+async def _messages(visit: Visit) -> None:
+    await _ask(MESSAGES, visit)
+
+
+async def _embeddings(visit: Visit) -> None:
+    request = await visit.decode(EmbeddingsRequest)
+    made = await embed(visit.sources, visit.caller, request)
+    await visit.exchange.respond(HTTPStatus.OK, made)
 
 
 async def _responses(visit: Visit) -> None:
@@ -298,6 +327,8 @@ _ROUTES: dict[re.Pattern[str], dict[str, Handler]] = {
     re.compile(r"/v1/models"): {"GET": _models},
     re.compile(r"/v1/models/(?P<rest>.+)"): {"GET": _model},
     re.compile(r"/v1/chat/completions"): {"POST": _chat},
+    re.compile(MESSAGES_PATH): {"POST": _messages},
+    re.compile(r"/v1/embeddings"): {"POST": _embeddings},
     re.compile(r"/v1/responses"): {"POST": _responses},
     re.compile(r"/v1/responses/(?P<rest>[^/]+)"): {"GET": _response, "DELETE": _keep},
     re.compile(r"/v1/responses/(?P<rest>[^/]+)/cancel"): {"POST": _cancel},

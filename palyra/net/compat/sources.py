@@ -1,7 +1,7 @@
 """What the HTTP surface works with, made by the composition root; imports nothing heavy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from palyra.core.ports import EmbeddingModel, LanguageModel
 from palyra.net.services import Services
@@ -13,4 +13,4 @@ class CompatSources:
 
     services: Services
     models: Mapping[str, LanguageModel]
-    embeddings: Mapping[str, EmbeddingModel] = field(default_factory=dict)
+    embeddings: EmbeddingModel | None = None

@@ -1,0 +1,149 @@
+"""Anthropic's own SDK as a client of `/v1/messages`; OpenAI's of `/v1/embeddings`."""
+
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from anthropic.types import Message
+
+from tests.e2e.daemon_process import DaemonProcess
+
+pytestmark = pytest.mark.real
+
+WEATHER: Any = {
+    "name": "weather",
+    "description": "What the sky does.",
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+ASK_WEATHER = '/say let me see\n/call weather {"city": "Oslo"}\n/then\n/say it rains'
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
+    "rkJggg=="
+)
+
+
+@pytest.fixture(scope="module")
+def sdk(daemon: DaemonProcess) -> anthropic.Anthropic:
+    """The official client, pointed at the daemon."""
+    url = f"http://127.0.0.1:{daemon.port}"
+    return anthropic.Anthropic(base_url=url, api_key=daemon.token, max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def other(daemon: DaemonProcess) -> openai.OpenAI:
+    """OpenAI's client."""
+    url = f"http://127.0.0.1:{daemon.port}/v1"
+    return openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0)
+
+
+def dot(left: list[float], right: list[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def ask(sdk: anthropic.Anthropic, *contents: Any, **more: Any) -> Message:
+    """A conversation whose odd messages are the user's."""
+    roles = ("user", "assistant")
+    messages: Any = [
+        {"role": roles[index % 2], "content": content} for index, content in enumerate(contents)
+    ]
+    made: Message = sdk.messages.create(
+        model="scripted", max_tokens=1000, messages=messages, **more
+    )
+    return made
+
+
+def test_a_message_is_a_run(sdk: anthropic.Anthropic) -> None:
+    """Text, reason and usage are where the SDK looks."""
+    made = ask(sdk, "hi", "ho", "/say hello", system="Be brief.")
+    assert ["hello"] == [block.text for block in made.content if block.type == "text"]
+    assert ("end_turn", "assistant") == (made.stop_reason, made.role)
+    assert made.usage.output_tokens > 0
+
+
+def test_the_sdks_own_accumulator_agrees(sdk: anthropic.Anthropic) -> None:
+    """Blocks open and close in order, and put together they are the whole answer."""
+    messages: Any = [{"role": "user", "content": ASK_WEATHER}]
+    with sdk.messages.stream(
+        model="scripted", max_tokens=1000, messages=messages, tools=[WEATHER]
+    ) as stream:
+        text = "".join(stream.text_stream)
+        made = stream.get_final_message()
+    assert "let me see" == text
+    assert ["text", "tool_use"] == [block.type for block in made.content]
+    assert "tool_use" == made.stop_reason
+    assert made.usage.output_tokens > 0
+
+
+def test_calls_go_to_the_client_and_come_back(sdk: anthropic.Anthropic) -> None:
+    """The result goes on to the answer."""
+    made = ask(sdk, ASK_WEATHER, tools=[WEATHER])
+    (call,) = [block for block in made.content if block.type == "tool_use"]
+    assert ("weather", {"city": "Oslo"}) == (call.name, call.input)
+    said = [
+        block.model_dump(include={"type", "text", "id", "name", "input"}) for block in made.content
+    ]
+    result = [{"type": "tool_result", "tool_use_id": call.id, "content": "rain"}]
+    after = ask(sdk, ASK_WEATHER, said, result, tools=[WEATHER])
+    assert ["it rains"] == [block.text for block in after.content if block.type == "text"]
+
+
+def test_pictures_are_taken(sdk: anthropic.Anthropic, other: openai.OpenAI) -> None:
+    """In base64, in both APIs; an address is not fetched."""
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+    }
+    words = {"type": "text", "text": "/say seen"}
+    assert "end_turn" == ask(sdk, [image, words]).stop_reason
+    for url, taken in ((f"data:image/png;base64,{PIXEL}", True), ("https://example.com/x", False)):
+        content: Any = [{"type": "image_url", "image_url": {"url": url}}, words]
+        messages: Any = [{"role": "user", "content": content}]
+        if taken:
+            other.chat.completions.create(model="scripted", messages=messages)
+            continue
+        with pytest.raises(openai.BadRequestError):
+            other.chat.completions.create(model="scripted", messages=messages)
+
+
+def test_errors_have_the_shape_of_the_api(sdk: anthropic.Anthropic) -> None:
+    """Each becomes the SDK's own exception."""
+    with pytest.raises(anthropic.NotFoundError) as unknown:
+        sdk.messages.create(model="none", max_tokens=9, messages=[{"role": "user", "content": "x"}])
+    body: Any = unknown.value.body
+    assert ("error", "not_found_error", "model_not_found") == (
+        body["type"],
+        body["error"]["type"],
+        body["error"]["code"],
+    )
+    with pytest.raises(anthropic.AuthenticationError):
+        ask(sdk.with_options(api_key="pal_wrong"), "hello")
+    with pytest.raises(anthropic.BadRequestError):
+        ask(sdk, "hello", "prefill")
+    with pytest.raises(anthropic.BadRequestError):
+        ask(sdk, "hello", tools=[WEATHER], tool_choice={"type": "any"})
+
+
+def test_embeddings_are_numbers_or_bytes(other: openai.OpenAI) -> None:
+    """The SDK asks for base64 by itself; both say the same, in the order of the texts."""
+    (name,) = [card.id for card in other.models.list() if "embed" in card.id]
+    texts = ["a cat on a mat", "a cat on the mat", "quarterly revenue"]
+    packed = other.embeddings.create(model=name, input=texts)
+    plain = other.embeddings.create(model=name, input=texts, encoding_format="float")
+    for one, same in zip(packed.data, plain.data, strict=True):
+        assert same.embedding == pytest.approx(one.embedding, abs=1e-6)
+    first, second, third = (card.embedding for card in plain.data)
+    assert dot(first, second) > dot(first, third)
+    short = other.embeddings.create(model=name, input="x", dimensions=64, encoding_format="float")
+    assert 64 == len(short.data[0].embedding)
+    assert plain.usage.prompt_tokens > 0
+
+
+def test_what_cannot_be_embedded_is_refused(other: openai.OpenAI) -> None:
+    """An unknown model, no text, numbers of somebody else's tokens."""
+    (name,) = [card.id for card in other.models.list() if "embed" in card.id]
+    with pytest.raises(openai.NotFoundError):
+        other.embeddings.create(model="none", input="x")
+    for asked in ("", [], [1, 2, 3]):
+        with pytest.raises(openai.BadRequestError):
+            other.embeddings.create(model=name, input=asked)
