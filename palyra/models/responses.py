@@ -195,7 +195,9 @@ def _items(message: Message, names: Names, pictures: Mapping[str, str]) -> list[
 def _content(shown: list[Shown], text: str) -> str | list[Body]:
     if not shown:
         return text
-    parts: list[Body] = [{"type": "input_image", "image_url": each.url, "detail": "auto"} for each in shown]
+    parts: list[Body] = [
+        {"type": "input_image", "image_url": each.url, "detail": "auto"} for each in shown
+    ]
     return [*parts, {"type": "input_text", "text": text}] if text else parts
 
 
