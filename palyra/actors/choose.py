@@ -14,8 +14,9 @@ from palyra.errors import InvalidParams
 async def choose(office: Office, command: StartRun) -> StartRun:
     """The command with the agent as it is now, and the model the run is to have.
 
-    Raises InvalidParams for a model that is not there, and for one that the client named and that
-    is known to lack what the run needs: nothing else may stand in for it.
+    Raises InvalidParams for a model that is not there, and for one that is known to lack what the
+    run needs when nothing else may stand in for it: one that the client named, and for pictures
+    any, unless routes are enforced.
     """
     agent = await office.agents.get_present(command.agent)
     model = command.model or agent.model or office.default_model
@@ -24,8 +25,11 @@ async def choose(office: Office, command: StartRun) -> StartRun:
         known = ", ".join(sorted(office.models))
         raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
     choice = command.model_choice or _choice(command, agent)
+    has_pictures = any(map(is_picture, command.attachments))
     if choice == "pinned":
         _check(office, model, command, agent)
+    elif has_pictures and office.router.table.mode != "enforced":
+        office.router.check(model, ("vision",))
     return msgspec.structs.replace(
         command,
         agent=agent.name,

@@ -3,16 +3,19 @@
 import base64
 from typing import Any
 
+import outcome
 import pytest
 import trio
 from trio.testing import MockClock
 
 from palyra.core.pictures import PICTURE_TOKENS
 from palyra.core.prompt import UserMessage
+from palyra.core.routing import Route, RouteTable
 from palyra.core.tokens import estimate_tokens
 from palyra.errors import InvalidParams, NotFound, TooLarge, Unavailable
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.office_kit import OPERATOR, OTHER, SECRET, Kit, call, running, say
+from tests.actors.test_routing import Fleet
 from tests.actors.test_runs import settle
 from tests.core.test_pictures import GIF, PNG, attached
 
@@ -79,6 +82,27 @@ async def test_a_refused_picture_starts_nothing(
         assert not kit.directory.runs
         assert [] == kit.model.requests
         assert "done" == await kit.end(await kit.start(session_key="k"))
+
+
+@pytest.mark.parametrize(("mode", "is_refused"), [("suggest", True), ("enforced", False)])
+async def test_a_model_that_does_not_see(
+    mode: Any, *, is_refused: bool, store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It is not sent pictures for nothing: refused, or another model takes the run."""
+    routes = (Route(model="scripted"), Route(model="a/seeing", vision=True))
+    fleet = Fleet(RouteTable(mode=mode, routes=routes), "a/seeing")
+    async with fleet.running(store) as kit:
+        assert "done" == await kit.end(await kit.start())
+        found = await outcome.acapture(kit.start, attachments=(attached(),))
+        if is_refused:
+            assert isinstance(found, outcome.Error)
+            assert "lacks vision" in str(found.error)
+            assert isinstance(found.error, InvalidParams)
+            assert {"scripted": 1} == fleet.asked
+        else:
+            assert "done" == await kit.end(found.unwrap())
+            assert 1 == fleet.asked["a/seeing"]
+            assert 1 == len(fleet["a/seeing"].requests[-1].pictures)
 
 
 async def test_a_picture_is_named_again(store: MemoryJournal, autojump_clock: MockClock) -> None:
