@@ -54,6 +54,7 @@ from palyra.net.metrics import (
     read_budgets,
     read_journal,
     read_loop,
+    read_models,
     read_problems,
     read_state,
     read_stranded,
@@ -157,7 +158,7 @@ class Daemon:
             artifacts=self.toolset.artifacts,
             gate=Gate(toolbox, self.policy, approvals.count, grants.find),
             models=models,
-            router=build_router(config, models, self.modelset.look, self.host.now_ms),
+            router=build_router(config, models, self.modelset, self.host.now_ms),
             agents=agents,
             channels=Channels(
                 self.journal,
@@ -193,6 +194,7 @@ class Daemon:
             gateway=self.gateway,
             grants=self.office.grants,
             budgets=BudgetDesk(self.journal, self.office.budgets, self.host.now_ms),
+            models=self.office.router,
             agents=self.office.agents,
             channels=self.office.channels,
             files=Files(
@@ -255,6 +257,7 @@ class Daemon:
                 lambda: read_problems(len(self._problems())),
                 lambda: read_loop(self.loop_lag),
                 lambda: read_budgets(self.office.budgets),
+                lambda: read_models(self.office.router.standings()),
                 lambda: read_tally(tally),
                 lambda: read_tree(self.snapshot()),
             ),

@@ -59,7 +59,7 @@ def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelse
 
 
 def build_router(
-    config: Config, models: Mapping[str, LanguageModel], look: Look | None, now_ms: NowMs
+    config: Config, models: Mapping[str, LanguageModel], modelset: Modelset, now_ms: NowMs
 ) -> Router:
     """Who chooses among them.  Raises InvalidParams for a model that no provider has."""
     given = config.models
@@ -74,4 +74,12 @@ def build_router(
         used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         return prices.cost(model, used, now_ms())
 
-    return Router(models, table, look=look, price=price, output_tokens=config.usage.reserve_tokens)
+    return Router(
+        models,
+        table,
+        look=modelset.look,
+        price=price,
+        output_tokens=config.usage.reserve_tokens,
+        providers=modelset.names,
+        default=given.default,
+    )

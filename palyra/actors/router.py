@@ -4,17 +4,18 @@ Owns: nothing; looks at models, guards and prices when it is asked.
 Never: calls a model, or switches one by itself; `core.run` puts what it says on the tape.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from palyra.core.access import Caller
+from palyra.core.model_view import ModelList, ModelView
 from palyra.core.ports import LanguageModel
 from palyra.core.route_plan import Capability, Leaving, RouteChange, RoutePlan
 from palyra.core.routing import (
     MAX_ROUTES,
     Demand,
     Prospect,
-    Route,
     RouteTable,
     Standing,
     lacking,
@@ -28,22 +29,14 @@ Look = Callable[[str], Standing]  # at a provider
 Price = Callable[[str, int, int], int | None]  # model, tokens of input and output: micro-dollars
 Measure = Callable[[Run], Demand]
 DEFAULT_OUTPUT_TOKENS = 4_096
-
-
-class ModelView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model, what is said of it, and how its provider is."""
-
-    name: str
-    standing: Standing
-    route: Route | None = None
-    is_default: bool = False
-    usd_micros: int | None = None  # for a million tokens of input and as many of output
+MILLION = 1_000_000
+_SAID = ("vision", "json", "tools", "window", "tier")  # of a model, by its route
 
 
 class Router:
     """Which model answers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         models: Mapping[str, LanguageModel],
         table: RouteTable | None = None,
@@ -51,13 +44,20 @@ class Router:
         look: Look | None = None,
         price: Price = lambda _model, _input, _output: None,
         output_tokens: int = DEFAULT_OUTPUT_TOKENS,
+        providers: Sequence[str] = (),
+        default: str = "",
     ) -> None:
-        """`output_tokens` of an answer are expected.  Raises InvalidParams for a bad table."""
+        """`output_tokens` of an answer are expected; `default` is the daemon's own model.
+
+        Raises InvalidParams for a table with models that are not there.
+        """
         self.table = table or RouteTable()
         self.output_tokens = output_tokens
         self._models = models
         self._look = look
         self._price = price
+        self._providers = providers
+        self._default = default
         _check(self.table, models)
 
     # --- at acceptance
@@ -140,20 +140,42 @@ class Router:
 
     # --- for people
 
-    def list_all(self, default: str) -> list[ModelView]:
-        """Every model that is listed anywhere, the default one first."""
+    def list_all(self, caller: Caller) -> ModelList:
+        """Every model that is named anywhere, the default one first.
+
+        How much is under way is told to those who see everybody.
+        """
+        caller.require("system:read")
         named = [route.model for route in self.table.routes]
-        names = dict.fromkeys([default, *named, *self.table.failover, *self._models])
-        return [
-            ModelView(
-                name=name,
-                standing=self.standing(name),
-                route=self.table.find(name),
-                is_default=name == default,
-                usd_micros=self._price(name, 1_000_000, 1_000_000),
-            )
-            for name in names
-        ]
+        names = dict.fromkeys([self._default, *named, *self.table.failover, *self._models])
+        sees_all = caller.principal_filter is None
+        return ModelList(
+            models=[self._view(name, sees_all=sees_all) for name in names if name],
+            routing=self.table.mode,
+            failover=self.table.failover,
+        )
+
+    def _view(self, model: str, *, sees_all: bool) -> ModelView:
+        standing, route = self.standing(model), self.table.find(model)
+        said = {} if route is None else {key: getattr(route, key) for key in _SAID}
+        return ModelView(
+            name=model,
+            provider=standing.provider,
+            api=standing.api,
+            is_default=model == self._default,
+            breaker=standing.breaker,
+            opens_in_ms=standing.opens_in_ms,
+            parallel=standing.parallel,
+            under_way=standing.under_way if sees_all else None,
+            waiting=standing.waiting if sees_all else None,
+            input_usd_micros=self._price(model, MILLION, 0),
+            output_usd_micros=self._price(model, 0, MILLION),
+            **said,
+        )
+
+    def standings(self) -> list[Standing]:
+        """How each provider of the configuration is right now."""
+        return [] if self._look is None else [self._look(name) for name in self._providers]
 
 
 def needs_of(*, has_pictures: bool, json_mode: bool, has_tools: bool) -> tuple[Capability, ...]:

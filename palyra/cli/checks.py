@@ -236,6 +236,26 @@ def _remedy(problem: str) -> str:
     return "mend what is named; `palyra policy check` checks policies without the daemon"
 
 
+def check_models(options: Options) -> Check:
+    """Whether a provider is left alone because it kept failing."""
+    try:
+        found = talk(options, lambda client: client.list_models())
+    except Stop as stop:
+        return Check(name="models", verdict="warn", detail=f"unknown: {stop.message}")
+    ill = sorted({each.provider for each in found.models if each.breaker != "closed"})
+    if ill:
+        return Check(
+            name="models",
+            verdict="warn",
+            detail=f"left alone after failures: {', '.join(ill)}",
+            remedy="see to the provider; models.failover names what answers meanwhile",
+        )
+    default = next((each.name for each in found.models if each.is_default), "none")
+    return Check(
+        name="models", verdict="ok", detail=f"{len(found.models)} listed, {default} by default"
+    )
+
+
 def check_journal(options: Options) -> Check:
     try:
         report = talk(options, lambda client: client.verify_tape())
@@ -300,6 +320,7 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_sandbox,
     check_port,
     check_daemon,
+    check_models,
     check_journal,
     check_secrets,
     check_redaction,

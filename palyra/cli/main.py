@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "agents": ("agents", "List, show, create, update and delete agents."),
     "channels": ("channels", "List, set and delete what messages may come in through."),
     "pairings": ("channels", "List, approve and revoke senders."),
+    "models": ("models", "List models, what they can do and how their providers are."),
     "tools": ("tools", "List what a model could call."),
     "skills": ("skills", "Write, install, audit and quarantine WASM skills."),
     "policy": ("policy", "Explain, check and test the rules."),

@@ -12,7 +12,9 @@ from typing import get_args
 from palyra.actors.budgets import Budgets
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.loop_lag import LoopLag
+from palyra.core.breaker import State as BreakerState
 from palyra.core.records import BudgetMetric, BudgetScope
+from palyra.core.routing import Standing
 from palyra.net.ports import Journal
 from palyra.net.tally import Tally
 from palyra.net.wire import State
@@ -80,6 +82,21 @@ def read_budgets(budgets: Budgets) -> Iterator[Reading]:
         refused, told = budgets.refusals[scope], budgets.alerts[scope]
         yield _total("palyra_budget_refusals", "Calls not made for a budget.", refused, whose)
         yield _total("palyra_budget_alerts", "Limits passed, soft or hard.", told, whose)
+
+
+def read_models(standings: Iterable[Standing]) -> Iterator[Reading]:
+    """Each provider of the configuration: is it left alone, and who waits for it?"""
+    for each in standings:
+        labels = (("provider", each.provider),)
+        for name in get_args(BreakerState):
+            yield Reading(
+                "palyra_model_breaker",
+                "The breaker of a provider: one of the states is 1.",
+                float(name == each.breaker),
+                (*labels, ("state", name)),
+            )
+        yield Reading("palyra_model_calls", "Calls under way.", each.under_way, labels)
+        yield Reading("palyra_model_calls_waiting", "Calls that wait.", each.waiting, labels)
 
 
 def read_tally(tally: Tally) -> Iterator[Reading]:

@@ -24,6 +24,7 @@ from palyra.core.commands import (
     UsageWanted,
 )
 from palyra.core.journal import Change, PairingFilter, RunFilter
+from palyra.core.model_view import ModelList
 from palyra.core.policy import Explanation
 from palyra.core.ports import JournalStore
 from palyra.core.prompt import Message
@@ -139,6 +140,12 @@ class Budgets(Protocol):
     async def delete(
         self, caller: Caller, budget_id: str, receipt: ReceiptKey | None = None
     ) -> BudgetRecord: ...
+
+
+class Models(Protocol):
+    """Which models there are (`actors.router`), alike."""
+
+    def list_all(self, caller: Caller) -> ModelList: ...
 
 
 class Agents(Protocol):

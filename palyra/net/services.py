@@ -19,6 +19,7 @@ from palyra.net.ports import (
     Gateway,
     Grants,
     Journal,
+    Models,
     Skills,
 )
 from palyra.net.receipts import Receipts
@@ -46,6 +47,7 @@ class Services:
     gateway: Gateway
     grants: Grants
     budgets: Budgets
+    models: Models
     agents: Agents
     channels: Channels
     files: Files

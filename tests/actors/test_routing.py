@@ -17,7 +17,7 @@ from palyra.errors import InvalidParams
 from palyra.models.guarded import Guard, GuardedModel
 from palyra.models.leases import Leases
 from palyra.store.memory_journal import MemoryJournal
-from tests.actors.office_kit import OPERATOR, Kit, Model, call, now_ms, running, say
+from tests.actors.office_kit import OPERATOR, STRANGER, Kit, Model, call, now_ms, running, say
 from tests.actors.test_runs import store
 
 __all__ = ["store"]  # a fixture
@@ -466,7 +466,13 @@ def test_what_is_said_of_models_is_listed_once() -> None:
     """The default first, then routes, alternatives and the rest."""
     models = {name: Model() for name in ("rest", "m", "spare", "default")}
     table = RouteTable(routes=(Route(model="m", tier=3),), failover=("spare", "m"))
-    found = Router(models, table, price=lambda *_: 7).list_all("default")
+    router = Router(models, table, price=lambda _, asked, told: asked + told, default="default")
+    found = router.list_all(OPERATOR).models
     assert ["default", "m", "spare", "rest"] == [each.name for each in found]
-    assert (True, 7) == (found[0].is_default, found[0].usd_micros)
-    assert (table.routes[0], None) == (found[1].route, found[3].route)
+    assert (True, 1_000_000, 1_000_000) == (
+        found[0].is_default,
+        found[0].input_usd_micros,
+        found[0].output_usd_micros,
+    )
+    assert (3, None) == (found[1].tier, found[3].tier)
+    assert (0, None) == (found[0].waiting, router.list_all(STRANGER).models[0].waiting)

@@ -8,6 +8,7 @@ import pytest
 
 from palyra.cli import checks
 from palyra.cli.shell import Options
+from palyra.core.model_view import ModelList, ModelView
 from palyra.core.redact import Redactor
 from palyra.core.secret_rules import RULES
 from tests.cli.command import palyra
@@ -211,3 +212,18 @@ def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.remedy is not None
     assert "[mcp]" in found.remedy
     assert "policy" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("breaker", "verdict", "word"), [("closed", "ok", "a/x"), ("open", "warn", "left alone")]
+)
+def test_an_ill_provider_is_a_warning(
+    breaker: str, verdict: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named, with what helps; a well one is counted."""
+    model = ModelView(name="a/x", provider="a", breaker=breaker, is_default=True)  # type: ignore[arg-type]  # one of them
+    found = ModelList(models=[model], routing="suggest", failover=())
+    monkeypatch.setattr(checks, "talk", lambda *_: found)
+    check = find(Options(), "models")
+    assert verdict == check.verdict
+    assert word in check.detail

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from palyra.core.breaker import OPEN_MS
@@ -110,3 +111,27 @@ def test_models_are_made_by_name() -> None:
     for number in range(MAX_MADE):
         assert f"p/{number}" in models
     assert models["p/org/big:7b"].name == "p/org/big:7b"
+
+
+async def test_the_guard_tells_how_the_provider_is(autojump_clock: MockClock) -> None:
+    """Calls under way and waiting, and what the breaker says, in each of its states."""
+    inner = Inner()
+    guard = Guard("p", "env:KEY", Leases(4, 2), now_ms, api="chat")
+    model = GuardedModel(inner, guard)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(model.stream, REQUEST, ignore)
+        await trio.testing.wait_all_tasks_blocked()
+        busy = guard.standing
+        assert (2, 1, True) == (busy.under_way, busy.waiting, busy.is_busy)
+    inner.plan = ["transient"] * 3
+    for _ in range(3):
+        await fail(model, "transient")
+    ill = guard.standing
+    assert ("chat", "open", False, OPEN_MS) == (ill.api, ill.breaker, ill.admits, ill.opens_in_ms)
+    autojump_clock.jump(OPEN_MS / 1000)
+    assert ("half_open", True, 0) == (
+        guard.standing.breaker,
+        guard.standing.admits,
+        guard.standing.opens_in_ms,
+    )

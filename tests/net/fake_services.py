@@ -11,6 +11,7 @@ import trio
 
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.hub import Hub, hub
+from palyra.actors.router import Router
 from palyra.core.access import Caller
 from palyra.core.commands import (
     Cancelled,
@@ -41,6 +42,7 @@ from palyra.core.replay_report import ReplayReport
 from palyra.core.tape import TapeRow
 from palyra.core.tools import Catalogue, ToolSpec
 from palyra.errors import NotFound
+from palyra.models.scripted import Scripted
 from palyra.net import wire
 from palyra.net.connection import serve_connection
 from palyra.net.limits import Limits
@@ -325,6 +327,7 @@ class Daemon:
             gateway=self.gateway,
             grants=FakeGrants(self.gateway),
             budgets=self.budgets,
+            models=Router({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
             agents=self.agents,
             channels=self.channels,
             files=self.files,

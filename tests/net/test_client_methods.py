@@ -68,6 +68,7 @@ CALLS: dict[str, Call] = {
         by="model", principal="p", agent="a", session_id=SESSION, run_id=RUN, model="m",
         since_ms=1, until_ms=2, limit=3,
     ),
+    "model.list": lambda client: client.list_models(),
     "budget.list": lambda client: client.list_budgets(),
     "budget.status": lambda client: client.budget_status("day"),
     "budget.set": lambda client: client.set_budget(

@@ -50,6 +50,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "session.archive": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1"},
+    "model.list": {},
     "tool.list": {"agent": "default"},
     "agent.list": {},
     "agent.get": {"name": "scout"},

@@ -7,10 +7,12 @@ import pytest
 
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.loop_lag import LoopLag
+from palyra.core.routing import Standing
 from palyra.net.metrics import (
     Reading,
     read_journal,
     read_loop,
+    read_models,
     read_state,
     read_stranded,
     read_tally,
@@ -55,6 +57,21 @@ def test_stranded_readings() -> None:
     """How many runs need somebody, and no word on which."""
     (reading,) = read_stranded(2)
     assert ("palyra_runs_stranded", 2, ()) == (reading.name, reading.value, reading.labels)
+
+
+def test_model_readings() -> None:
+    """A series for each provider and state; models have none, for there may be any number."""
+    standings = [
+        Standing(provider="a", breaker="open", admits=False, waiting=3),
+        Standing(provider="b", under_way=2),
+    ]
+    found = list(read_models(standings))
+    assert {"aopen", "bclosed"} == {
+        name for name, value in values(found, "palyra_model_breaker").items() if value
+    }
+    assert {"a": 0, "b": 2} == values(found, "palyra_model_calls")
+    assert {"a": 3, "b": 0} == values(found, "palyra_model_calls_waiting")
+    assert 2 * (3 + 2) == len(found)
 
 
 def test_loop_readings() -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from palyra.core.commands import AccountView
 from palyra.core.journal import UsageBy, UsageSum
+from palyra.core.model_view import ModelList
 from palyra.core.records import (
     BudgetAction,
     BudgetMetric,
@@ -65,7 +66,10 @@ class BudgetOptions(TypedDict, total=False):
 
 
 class Spending(Requests):
-    """What model calls took, and what may be spent."""
+    """Which models there are, what calls of them took, and what may be spent."""
+
+    async def list_models(self) -> ModelList:
+        return await self._ask("model.list", {}, ModelList)
 
     async def sum_usage(self, **wanted: Unpack[UsageOptions]) -> UsageShown:
         """The ledger's sums; `until_ms` is not in the range."""
