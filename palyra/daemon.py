@@ -194,7 +194,6 @@ class Daemon:
             gateway=self.gateway,
             grants=self.office.grants,
             budgets=BudgetDesk(self.journal, self.office.budgets, self.host.now_ms),
-            models=self.office.router,
             agents=self.office.agents,
             channels=self.office.channels,
             files=Files(
@@ -204,6 +203,7 @@ class Daemon:
                 self.host.run_blocking,
             ),
             skills=self.toolset.skills,
+            models=self.office.router,
             hub=self.hub,
             journal=self.journal,
             receipts=Receipts(self.journal, self.host.now_ms),
