@@ -4,7 +4,8 @@ import msgspec
 
 from palyra.actors.budgets import Budgets
 from palyra.actors.hub import HubHandle
-from palyra.config import Config
+from palyra.actors.usage_watch import Configured
+from palyra.config import Config, load
 from palyra.core.budgets import check_budget
 from palyra.core.prices import Price, Prices
 from palyra.core.records import BudgetRecord
@@ -26,6 +27,40 @@ def build_budgets(config: Config, hub: HubHandle, host: Host) -> Budgets:
             if provider.max_tokens
         },
     )
+
+
+class UsageFile:
+    """The configuration file, looked at again for its prices and budgets."""
+
+    def __init__(self, config: Config) -> None:
+        self.problems: tuple[str, ...] = ()
+        self._path = config.paths.config_file
+        self._usage = config.usage
+        self._stamp = self._look()
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def refresh(self) -> Configured | None:
+        """See `UsageSource.refresh`; a file that nobody can read changes nothing."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        try:
+            config = load(self._path)
+            found = Configured(read_prices(config), tuple(read_budgets(config)))
+        except InvalidParams as error:
+            self.problems = (f"configuration: {error.message}",)
+            return None
+        self.problems = ()
+        has_changed = config.usage != self._usage
+        self._usage = config.usage
+        return found if has_changed else None
 
 
 def read_prices(config: Config) -> Prices:

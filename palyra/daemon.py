@@ -16,7 +16,7 @@ import trio
 from palyra import __version__
 from palyra.actors import hub as hub_actor
 from palyra.actors import journal as journal_actor
-from palyra.actors import page_check, policy_watch
+from palyra.actors import page_check, policy_watch, usage_watch
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
@@ -34,7 +34,7 @@ from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
 from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
-from palyra.budgetset import build_budgets
+from palyra.budgetset import UsageFile, build_budgets
 from palyra.config import Config
 from palyra.core.fence import fence_key
 from palyra.core.ports import JournalStore, LanguageModel
@@ -123,12 +123,10 @@ class Daemon:
         self.embeddings = modelset.embeddings
         self.toolset.services.extend(modelset.services)
         self.office = self._build_office(models or modelset.models)
+        self.usage = UsageFile(config)
+        self.desk = BudgetDesk(self.journal, self.office.budgets, self.host.now_ms)
         if not self.host.is_closed:
-            self.toolset.services.append(
-                policy_watch.child_spec(
-                    self.policy, self.host.run_blocking, self.office.approvals, self.directory
-                )
-            )
+            self.toolset.services.extend(self._watches())
         self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
         self.sessions = Sessions(self.office, self.work)
         self.gateway = Gateway(self.office, self.sessions)
@@ -193,7 +191,7 @@ class Daemon:
         return Services(
             gateway=self.gateway,
             grants=self.office.grants,
-            budgets=BudgetDesk(self.journal, self.office.budgets, self.host.now_ms),
+            budgets=self.desk,
             agents=self.office.agents,
             channels=self.office.channels,
             files=Files(
@@ -269,10 +267,18 @@ class Daemon:
         """Serve one client to its end; see `net.connection`."""
         await serve_connection(transport, peer, self.services)
 
+    def _watches(self) -> list[ChildSpec]:
+        """What may change while the daemon runs: rules, prices and budgets."""
+        look, office = self.host.run_blocking, self.office
+        return [
+            policy_watch.child_spec(self.policy, look, office.approvals, self.directory),
+            usage_watch.child_spec(self.usage, self.desk, look),
+        ]
+
     def _problems(self) -> Sequence[str]:
         """What somebody has to mend."""
         policies = [f"user policies: {problem}" for problem in self.policy.problems]
-        return [*policies, *self.toolset.problems()]
+        return [*policies, *self.usage.problems, *self.toolset.problems()]
 
     def _count_stranded(self) -> int:
         return len(self.directory.stranded)

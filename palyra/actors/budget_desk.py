@@ -4,6 +4,8 @@ Owns: nothing.  Talks to: the journal (ledger, budgets that were set), `actors.b
 Never: shows a client what others spend, or has a budget hold that is not committed.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 import trio
 
@@ -15,7 +17,7 @@ from palyra.core.budgets import Account, check_budget
 from palyra.core.commands import AccountView, ReceiptKey, UsageView, UsageWanted
 from palyra.core.journal import Change, UsageFilter, UsageSum
 from palyra.core.ports import NowMs
-from palyra.core.prices import DAY_MS
+from palyra.core.prices import DAY_MS, Prices
 from palyra.core.records import BudgetRecord, Record
 from palyra.core.spendings import read_sums
 from palyra.errors import IllegalState, NotFound, TooLarge
@@ -168,6 +170,28 @@ class BudgetDesk:
             )
             lines = {(each.run_id, each.turn, each.attempt): each for each in (*fresh, *noted)}
             self._budgets.enforce(budget, sums, lines.values())
+
+    async def reconfigure(self, prices: Prices, budgets: Sequence[BudgetRecord]) -> None:
+        """Other prices and budgets of the configuration hold from now on.
+
+        One that is gone from it gives way to the one of its name that was set, if there is one.
+        Raises Unavailable.  Cancellation: some of them may hold already.
+        """
+        async with self._turn:
+            self._budgets.prices = prices
+            configured = self._budgets.configured
+            wanted = {budget.budget_id: budget for budget in budgets}
+            for budget in wanted.values():
+                if configured.get(budget.budget_id) != budget:
+                    configured[budget.budget_id] = budget
+                    await self.enforce(budget)
+            for budget_id in configured.keys() - wanted.keys():
+                del configured[budget_id]
+                stored = await self._find(budget_id)
+                if stored is None or stored.deleted_ms is not None:
+                    self._budgets.lift(budget_id)
+                else:
+                    await self.enforce(stored)
 
     def _check_changeable(self, budget_id: str) -> None:
         if budget_id in self._budgets.configured:

@@ -5,11 +5,18 @@ from dataclasses import dataclass
 
 import pytest
 
+from palyra.actors.budgets import Budgets
 from palyra.actors.child import ChildSnapshot
+from palyra.actors.hub import Hub
 from palyra.actors.loop_lag import LoopLag
+from palyra.core.journal import UsageSum
+from palyra.core.prices import Prices
+from palyra.core.records import BudgetRecord
+from palyra.net import wire
 from palyra.core.routing import Standing
 from palyra.net.metrics import (
     Reading,
+    read_budgets,
     read_journal,
     read_loop,
     read_models,
@@ -79,6 +86,26 @@ def test_loop_readings() -> None:
     found = list(read_loop(LoopLag()))
     assert {"": 0.0} == values(found, "palyra_loop_lag_seconds")
     assert {"": 0.0} == values(found, "palyra_loop_lag_max_seconds")
+
+
+def test_budget_readings_name_no_one() -> None:
+    """Sums by scope and metric, whatever the budgets and subjects are called."""
+    prices, limit = Prices(), {"metric": "tokens", "window": "day", "hard": 9}
+    budgets = Budgets(Hub(wire), lambda: 1_000, prices=prices)
+    for n in range(3):
+        budget = BudgetRecord(budget_id=f"b{n}", scope="agent", **limit)  # type: ignore[arg-type]
+        sums = [UsageSum(key=f"agent {n}", input_tokens=4, last_ms=5)]
+        budgets.enforce(budget, sums)
+    budgets.refusals["agent"] += 2
+    found = list(read_budgets(budgets))
+    assert len(list(read_budgets(Budgets(Hub(wire), lambda: 0, prices=prices)))) == len(found)
+    assert 12 == values(found, "palyra_budget_spent")["agenttokens"]
+    assert 0 == values(found, "palyra_budget_reserved")["agenttokens"]
+    assert {"agent": 2, "global": 0} == {
+        scope: count
+        for scope, count in values(found, "palyra_budget_refusals").items()
+        if scope in {"agent", "global"}
+    }
 
 
 def test_tally_readings_are_totals() -> None:

@@ -1,0 +1,65 @@
+"""The usage watch: puts changed prices and budgets of the configuration in force.
+
+Owns: nothing.  Talks to: the file (port), the desk that budgets are changed at.
+Never: puts a broken file in force; what held before stays, and it says so loudly.
+Restart: permanent; it looks again.
+"""
+
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import structlog
+import trio
+
+from palyra.actors.budget_desk import BudgetDesk
+from palyra.actors.child import ChildSpec
+from palyra.core.ports import RunBlocking
+from palyra.core.prices import Prices
+from palyra.core.records import BudgetRecord
+
+log = structlog.get_logger("palyra.budgets")
+LOOK_S = 1.0  # between looks at the file: one stat
+
+
+class Configured(NamedTuple):
+    """What the file says."""
+
+    prices: Prices
+    budgets: tuple[BudgetRecord, ...]
+
+
+class UsageSource(Protocol):
+    """What the watch needs of the file."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with it now."""
+
+    def refresh(self) -> Configured | None:
+        """What it says if that has changed; blocks."""
+
+
+async def usage_watch(
+    source: UsageSource,
+    desk: BudgetDesk,
+    run_blocking: RunBlocking,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Look every second, for ever.  Cancellation: whatever is in force stays in force."""
+    task_status.started()
+    while True:
+        before = source.problems
+        found = await run_blocking(source.refresh)
+        if source.problems != before:
+            for problem in source.problems:
+                log.critical("prices and budgets stay as they were", problem=problem)
+        if found is not None:
+            await desk.reconfigure(found.prices, found.budgets)
+            log.info("other prices and budgets are in force", budgets=len(found.budgets))
+        await trio.sleep(LOOK_S)
+
+
+def child_spec(source: UsageSource, desk: BudgetDesk, run_blocking: RunBlocking) -> ChildSpec:
+    """The watch as a service."""
+    return ChildSpec("usage", partial(usage_watch, source, desk, run_blocking), "permanent")
