@@ -12,8 +12,8 @@ from palyra.actors.loop_lag import LoopLag
 from palyra.core.journal import UsageSum
 from palyra.core.prices import Prices
 from palyra.core.records import BudgetRecord
-from palyra.net import wire
 from palyra.core.routing import Standing
+from palyra.net import wire
 from palyra.net.metrics import (
     Reading,
     read_budgets,
