@@ -14,7 +14,6 @@ from palyra.net.compat.chat_schema import (
     AnsweredCall,
     AnsweredFunction,
     AnsweredMessage,
-    CallNote,
     ChatChunk,
     ChatCompletion,
     ChatMessage,
@@ -23,6 +22,7 @@ from palyra.net.compat.chat_schema import (
     Choice,
     ChunkChoice,
     ChunkDelta,
+    ChunkNote,
     ImagePart,
     RefusalPart,
     RunNote,
@@ -221,7 +221,7 @@ class ChatStream:
 
     def begin(self) -> bytes:
         """The role, and which run it is."""
-        note = RunNote(run_id=self._answer.run_id, session_id=self._answer.session_id)
+        note = ChunkNote(run_id=self._answer.run_id, session_id=self._answer.session_id)
         return self._chunk(ChunkDelta(role="assistant", content=""), palyra=note)
 
     def take(self, part: Part) -> bytes:
@@ -232,7 +232,7 @@ class ChatStream:
             case Reasoning():
                 return self._chunk(ChunkDelta(reasoning_content=part.delta))
             case ServerCall():
-                return self._chunk(ChunkDelta(), palyra=CallNote(tool_call=part))
+                return self._chunk(ChunkDelta(), palyra=ChunkNote(tool_call=part))
             case Ended():
                 return self._end(part)
 
@@ -244,7 +244,7 @@ class ChatStream:
     def _end(self, ended: Ended) -> bytes:
         calls = [_answered_call(call, index) for index, call in enumerate(ended.calls)]
         said = self._chunk(ChunkDelta(tool_calls=calls)) if calls else b""
-        note = run_note(self._answer, ended)
+        note = ChunkNote(**msgspec.structs.asdict(run_note(self._answer, ended)))
         last = self._encode([ChunkChoice(delta=ChunkDelta(), finish_reason=ended.finish)], note)
         usage = b""
         if self._wants_usage:
@@ -254,14 +254,14 @@ class ChatStream:
     def _chunk(
         self,
         delta: ChunkDelta,
-        palyra: RunNote | CallNote | msgspec.UnsetType = msgspec.UNSET,
+        palyra: ChunkNote | msgspec.UnsetType = msgspec.UNSET,
     ) -> bytes:
         return self._encode([ChunkChoice(delta=delta)], palyra)
 
     def _encode(
         self,
         choices: list[ChunkChoice],
-        palyra: RunNote | CallNote | msgspec.UnsetType = msgspec.UNSET,
+        palyra: ChunkNote | msgspec.UnsetType = msgspec.UNSET,
         usage: ChatUsage | None = None,
     ) -> bytes:
         chunk = ChatChunk(

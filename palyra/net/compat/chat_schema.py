@@ -175,10 +175,15 @@ class RunNote(Answered, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class CallNote(Answered, frozen=True, kw_only=True):
-    """The member `palyra` of a chunk about a tool that the daemon runs."""
+class ChunkNote(Answered, frozen=True, kw_only=True):
+    """The member `palyra` of a chunk: the run, or a call of a tool that the daemon runs."""
 
-    tool_call: ServerCall
+    run_id: str = ""
+    session_id: str = ""
+    tool_calls: list[ServerCall] = []
+    partial: str = ""
+    reason: str = ""
+    tool_call: ServerCall | None = None
 
 
 class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,4 +268,4 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChunkChoice]
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
     usage: ChatUsage | msgspec.UnsetType | None = msgspec.UNSET
-    palyra: RunNote | CallNote | msgspec.UnsetType = msgspec.UNSET
+    palyra: ChunkNote | msgspec.UnsetType = msgspec.UNSET

@@ -5,7 +5,6 @@ comes here (`net.app`).
 """
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -32,8 +31,8 @@ from palyra.errors import (
 from palyra.net import rpc
 from palyra.net.compat.asking import find_answer
 from palyra.net.compat.chat import ChatStream, read_chat, whole_chat
-from palyra.net.compat.chat_schema import ChatRequest
-from palyra.net.compat.embeddings import EmbeddingsRequest, embed
+from palyra.net.compat.chat_schema import ChatChunk, ChatCompletion, ChatRequest
+from palyra.net.compat.embeddings import EmbeddingList, EmbeddingsRequest, embed
 from palyra.net.compat.errors import (
     Unsupported,
     WrongMethod,
@@ -50,15 +49,16 @@ from palyra.net.compat.messages import (
     read_messages,
     whole_message,
 )
-from palyra.net.compat.messages_schema import MessagesRequest
-from palyra.net.compat.names import find_card, list_cards
+from palyra.net.compat.messages_schema import MessageAnswer, MessagesRequest
+from palyra.net.compat.names import ModelCard, ModelList, find_card, list_cards
+from palyra.net.compat.openapi import MessageErrorAnswer, Route, StreamEvent, render_openapi
 from palyra.net.compat.responses import (
     build_response,
     read_responses,
     run_id_of,
     whole_response,
 )
-from palyra.net.compat.responses_schema import ResponsesRequest
+from palyra.net.compat.responses_schema import Response, ResponsesRequest
 from palyra.net.compat.responses_stream import ResponseStream
 from palyra.net.compat.serving import INLINE_BYTES, Api, Asked, serve
 from palyra.net.compat.sources import CompatSources
@@ -70,6 +70,7 @@ from palyra.net.upgrade import find_bearer
 log = structlog.get_logger("palyra.http")
 P = TypeVar("P", bound=Params)
 
+READ_SCOPE = "system:read"
 MESSAGES_PATH = "/v1/messages"  # its errors have a shape of their own
 MAX_BODY_BYTES = 16_777_216  # pictures are in it as base64
 MAX_TOKENS_KNOWN = 1_024  # whose rates are remembered
@@ -135,7 +136,7 @@ class Router:
     @staticmethod
     def knows(path: str) -> bool:
         """Whether the path is one of these."""
-        return _find_route(path) is not None
+        return bool(_find_routes(path)[0])
 
     async def __call__(
         self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
@@ -323,33 +324,73 @@ def _receipt_key(visit: Visit, request: Params) -> ReceiptKey | None:
 
 # --- routes --------------------------------------------------------------------------------------
 
-_ROUTES: dict[re.Pattern[str], dict[str, Handler]] = {
-    re.compile(r"/v1/models"): {"GET": _models},
-    re.compile(r"/v1/models/(?P<rest>.+)"): {"GET": _model},
-    re.compile(r"/v1/chat/completions"): {"POST": _chat},
-    re.compile(MESSAGES_PATH): {"POST": _messages},
-    re.compile(r"/v1/embeddings"): {"POST": _embeddings},
-    re.compile(r"/v1/responses"): {"POST": _responses},
-    re.compile(r"/v1/responses/(?P<rest>[^/]+)"): {"GET": _response, "DELETE": _keep},
-    re.compile(r"/v1/responses/(?P<rest>[^/]+)/cancel"): {"POST": _cancel},
-}
+
+async def _openapi(visit: Visit) -> None:
+    visit.caller.require(READ_SCOPE)
+    version = visit.sources.services.version
+    await visit.exchange.respond(HTTPStatus.OK, render_openapi(ROUTES, version=version))
 
 
-def _find_route(path: str) -> tuple[dict[str, Handler], str] | None:
-    for pattern, handlers in _ROUTES.items():
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/v1/models", _models, "What `model` may name", answer=ModelList),
+    Route("GET", "/v1/models/{id}", _model, "One name", answer=ModelCard),
+    Route(
+        "POST",
+        "/v1/chat/completions",
+        _chat,
+        "Ask, in OpenAI's chat completions",
+        ChatRequest,
+        ChatCompletion,
+        ChatChunk,
+    ),
+    Route(
+        "POST",
+        "/v1/responses",
+        _responses,
+        "Ask, in OpenAI's responses",
+        ResponsesRequest,
+        Response,
+        StreamEvent,
+    ),
+    Route("GET", "/v1/responses/{id}", _response, "A response of before", answer=Response),
+    Route("DELETE", "/v1/responses/{id}", _keep, "Refused: a run keeps its tape"),
+    Route("POST", "/v1/responses/{id}/cancel", _cancel, "End its run", answer=Response),
+    Route(
+        "POST",
+        MESSAGES_PATH,
+        _messages,
+        "Ask, in Anthropic's messages",
+        MessagesRequest,
+        MessageAnswer,
+        StreamEvent,
+        error=MessageErrorAnswer,
+    ),
+    Route(
+        "POST", "/v1/embeddings", _embeddings, "Texts as vectors", EmbeddingsRequest, EmbeddingList
+    ),
+    Route("GET", "/v1/openapi.json", _openapi, "This document"),
+)
+_PATTERNS = [(route, route.pattern) for route in ROUTES]
+
+
+def _find_routes(path: str) -> tuple[dict[str, Route], str]:
+    """The routes of a path by method, and what the path names."""
+    found: dict[str, Route] = {}
+    rest = ""
+    for route, pattern in _PATTERNS:
         match = pattern.fullmatch(path)
         if match is not None:
-            return handlers, match.groupdict().get("rest", "")
-    return None
+            found[route.method] = route
+            rest = match.groupdict().get("id", "")
+    return found, rest
 
 
 def _route(exchange: Exchange) -> tuple[Handler, str]:
     """Who answers.  Raises NotFound, WrongMethod."""
-    found = _find_route(exchange.path)
-    if found is None:
+    found, rest = _find_routes(exchange.path)
+    if not found:
         raise NotFound(f"no such path: {exchange.path[:128]!r}")
-    handlers, rest = found
-    handler = handlers.get(exchange.method)
-    if handler is None:
-        raise WrongMethod(f"{exchange.method} is not possible here, only {', '.join(handlers)}")
-    return handler, rest
+    route = found.get(exchange.method)
+    if route is None:
+        raise WrongMethod(f"{exchange.method} is not possible here, only {', '.join(found)}")
+    return route.handler, rest
