@@ -48,7 +48,7 @@ from palyra.net.connection import serve_connection
 from palyra.net.edge import Edge, EdgeSettings
 from palyra.net.engine import WebSocketLimits
 from palyra.net.http import HttpSources, LateHttp
-from palyra.net.limits import Limits as ConnectionLimits
+from palyra.net.limits import limits_of
 from palyra.net.methods.table import METHODS
 from palyra.net.metrics import (
     read_budgets,
@@ -146,6 +146,7 @@ class Daemon:
         self.policy = cedar_policy(config)
         approvals = Approvals()
         grants = Grants(self.journal, self.host.now_ms)
+        budgets = build_budgets(config, self.hub, self.host)
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = run_limits(config)
@@ -156,7 +157,7 @@ class Daemon:
             artifacts=self.toolset.artifacts,
             gate=Gate(toolbox, self.policy, approvals.count, grants.find),
             models=models,
-            router=build_router(config, models, self.modelset, self.host.now_ms),
+            router=build_router(config, models, self.modelset, budgets),
             agents=agents,
             channels=Channels(
                 self.journal,
@@ -169,7 +170,7 @@ class Daemon:
             ),
             approvals=approvals,
             grants=grants,
-            budgets=build_budgets(config, self.hub, self.host),
+            budgets=budgets,
             histories=Histories(self.journal, config.runs.history_tokens),
             directory=self.directory,
             redactor=redactor,
@@ -187,7 +188,6 @@ class Daemon:
         )
 
     def _build_services(self) -> Services:
-        server = self.config.server
         return Services(
             gateway=self.gateway,
             grants=self.office.grants,
@@ -206,13 +206,7 @@ class Daemon:
             journal=self.journal,
             receipts=Receipts(self.journal, self.host.now_ms),
             authenticate=partial(authenticate, journal=self.journal, now_ms=self.host.now_ms),
-            limits=ConnectionLimits(
-                max_message_bytes=server.max_message_bytes,
-                max_inflight=server.max_inflight,
-                max_subscriptions=server.max_subscriptions,
-                outbox_bytes=server.outbox_bytes,
-                requests_per_s=server.requests_per_s,
-            ),
+            limits=limits_of(self.config),
             instance_id=self.instance_id,
             version=__version__,
             public_key=self.keys.public_key,

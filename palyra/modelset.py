@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from msgspec.structs import asdict
 
+from palyra.actors.budgets import Budgets
 from palyra.actors.child import ChildSpec
 from palyra.actors.router import Look, Router
 from palyra.config import Config
-from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
-from palyra.core.prices import Price, Prices
+from palyra.core.ports import EmbeddingModel, LanguageModel
 from palyra.core.records import Usage
 from palyra.core.routing import Route, RouteTable
 from palyra.errors import InvalidParams
@@ -59,20 +59,22 @@ def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelse
 
 
 def build_router(
-    config: Config, models: Mapping[str, LanguageModel], modelset: Modelset, now_ms: NowMs
+    config: Config, models: Mapping[str, LanguageModel], modelset: Modelset, budgets: Budgets
 ) -> Router:
-    """Who chooses among them.  Raises InvalidParams for a model that no provider has."""
+    """Who chooses among them, by the prices in force.
+
+    Raises InvalidParams for a model that no provider has.
+    """
     given = config.models
     table = RouteTable(
         mode=given.routing,
         routes=tuple(Route(**asdict(route)) for route in given.routes),
         failover=given.failover,
     )
-    prices = Prices(Price(**asdict(price)) for price in config.usage.prices)
 
     def price(model: str, input_tokens: int, output_tokens: int) -> int | None:
         used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-        return prices.cost(model, used, now_ms())
+        return budgets.prices.cost(model, used, budgets.now_ms())
 
     return Router(
         models,

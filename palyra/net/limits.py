@@ -5,6 +5,7 @@ Pure: time comes in.
 
 import msgspec
 
+from palyra.config import Config
 from palyra.net.wire import PublicLimits
 
 
@@ -32,6 +33,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             outbox_bytes=self.outbox_bytes,
             requests_per_s=self.requests_per_s,
         )
+
+
+def limits_of(config: Config) -> Limits:
+    """As the configuration has them."""
+    server = config.server
+    return Limits(
+        max_message_bytes=server.max_message_bytes,
+        max_inflight=server.max_inflight,
+        max_subscriptions=server.max_subscriptions,
+        outbox_bytes=server.outbox_bytes,
+        requests_per_s=server.requests_per_s,
+    )
 
 
 class TokenBucket:
