@@ -25,7 +25,7 @@ def test_turns_and_tools_of_the_daemon_are_not_seen_by_a_client() -> None:
 
 def test_another_conversation_is_another_one() -> None:
     """One word more, less or different, and the client's own telling counts."""
-    told = [UserMessage("hi"), AssistantMessage("let me see\n\nit rains")]
+    told: list[Message] = [UserMessage("hi"), AssistantMessage("let me see\n\nit rains")]
     assert not goes_on_from(HELD, told[:1])
     assert not goes_on_from(HELD, [*told, UserMessage("and?")])
     assert not goes_on_from(HELD, [UserMessage("hi"), AssistantMessage("it snows")])
@@ -38,7 +38,7 @@ def test_only_calls_without_a_result_take_one() -> None:
     assert {"mine": "weather"} == open_calls(HELD[:3])
     assert {} == open_calls(HELD)
     assert {} == open_calls([*HELD[:3], UserMessage("never mind")])
-    told = [UserMessage("hi"), AssistantMessage("let me see", CALLS[:1])]
+    told: list[Message] = [UserMessage("hi"), AssistantMessage("let me see", CALLS[:1])]
     result = ToolMessage("mine", "weather", "succeeded", "rain")
     assert goes_on_from(HELD[:3], told, [result])
     assert not goes_on_from(HELD, told, [result])

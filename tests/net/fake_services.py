@@ -29,6 +29,7 @@ from palyra.core.commands import (
 from palyra.core.ids import Prefix
 from palyra.core.journal import Change, RunFilter
 from palyra.core.policy import Explanation
+from palyra.core.prompt import Message
 from palyra.core.records import (
     ApprovalRecord,
     GrantRecord,
@@ -74,7 +75,7 @@ def row(seq: int, run_id: str = RUN, *, kind: str = "turn.started", text: str = 
     return TapeRow(run_id, "ses_1", seq, 1_000 + seq, kind, "ann", False, data)  # noqa: FBT003
 
 
-class FakeGateway:
+class FakeGateway:  # noqa: PLR0904 - as many as the real one has
     """Counts effects; runs exist when the store has a record of them."""
 
     def __init__(self, store: FakeStore) -> None:
@@ -155,6 +156,10 @@ class FakeGateway:
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
         return RunView(record=record, phase="in_progress")
+
+    async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
+        await self.get_run(caller, run_id)
+        return ()
 
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         await trio.lowlevel.checkpoint()

@@ -1,0 +1,206 @@
+"""A run's frames as an answer: pure, so every order of things can be tried."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core import events as ev
+from palyra.core.prompt import ProposedCall
+from palyra.core.records import Usage
+from palyra.core.tools import CLIENT
+from palyra.errors import Unavailable
+from palyra.net.compat.follow import Committed, Frame, Streamed, TapeEvent
+from palyra.net.compat.reading import Ended, Part, Reading, Reasoning, ServerCall, Text
+
+CALL = ProposedCall(call_id="c1", tool="weather", arguments={})
+
+
+class Play:
+    """Feeds a reading; each event is committed at once unless told otherwise."""
+
+    def __init__(self, *, json_mode: bool = False) -> None:
+        self.reading = Reading(json_mode=json_mode)
+        self.seq = 0
+
+    def hear(self, *events: ev.Event, committed: int | None = None) -> list[Part]:
+        parts: list[Part] = []
+        for event in events:
+            data = msgspec.Raw(ev.encode_event(event))
+            done = self.seq if committed is None else committed
+            parts += self.take(TapeEvent(self.seq, 1_000, event.KIND, data, done))
+            self.seq += 1
+        return parts
+
+    def take(self, frame: Frame) -> list[Part]:
+        return list(self.reading.take(frame))
+
+    def stream(self, text: str, turn: int = 1, kind: Any = "text") -> list[Part]:
+        return self.take(Streamed(f"turn:{turn}", kind, text))
+
+
+def started(turn: int, *, continues: bool = False) -> ev.TurnStarted:
+    return ev.TurnStarted(turn=turn, attempt=1, provider="p", model="m", continues=continues)
+
+
+def completed(turn: int, text: str, *calls: ProposedCall, finish: Any = "stop") -> ev.TurnCompleted:
+    usage = Usage(input_tokens=3, output_tokens=2)
+    return ev.TurnCompleted(turn=turn, text=text, calls=calls, finish_reason=finish, usage=usage)
+
+
+def said(parts: list[Part]) -> str:
+    return "".join(part.delta for part in parts if isinstance(part, Text))
+
+
+def test_what_did_not_stream_follows_with_the_turn() -> None:
+    """Pieces are passed on as they come; the rest is there when the turn is."""
+    play = Play()
+    play.hear(started(1))
+    assert [Text("one ")] == play.stream("one ")
+    assert [Text("two")] == play.hear(completed(1, "one two"))
+    assert [] == play.hear(ev.MessageCompleted(text="one two"))
+    (ended,) = play.hear(ev.RunDone(reason="answered"))
+    assert Ended(finish="stop") == ended
+    assert ("one two", 3, 2) == (
+        play.reading.text,
+        play.reading.usage.input_tokens,
+        play.reading.usage.output_tokens,
+    )
+
+
+def test_the_end_waits_for_its_commit() -> None:
+    """No success is told before it is durable."""
+    play = Play()
+    play.hear(started(1), completed(1, "x"), ev.MessageCompleted(text="x"))
+    assert [] == play.hear(ev.RunDone(reason="answered"), committed=2)
+    assert [] == play.take(Committed(2))
+    assert [Ended(finish="stop")] == play.take(Committed(3))
+    assert [] == play.take(Committed(9))
+
+
+def test_turns_are_paragraphs() -> None:
+    """A blank line between them, none round a turn that says nothing or goes on."""
+    play = Play()
+    parts = play.hear(started(1), completed(1, "one"), started(2), completed(2, ""), started(3))
+    parts += play.stream("tw", 3)
+    parts += play.hear(completed(3, "two", finish="length"), started(4, continues=True))
+    parts += play.stream(" more", 4)
+    parts += play.hear(completed(4, " more"), ev.MessageCompleted(text="two more"))
+    assert "one\n\ntwo more" == said(parts) == play.reading.text
+
+
+def test_a_partial_answer_is_told_once() -> None:
+    """What goes on from the last text adds to it; another text is another paragraph."""
+    play = Play()
+    parts = play.hear(started(1), completed(1, "so far"), ev.MessageCompleted(text="so far [end]"))
+    assert "so far [end]" == said(parts)
+    play = Play()
+    parts = play.hear(started(1), completed(1, "so far"), ev.MessageCompleted(text="It ended."))
+    parts += play.hear(ev.RunDone(reason="partial", cause="turn_cap", missing="no answer"))
+    assert "so far\n\nIt ended." == said(parts)
+    assert Ended(finish="length", partial="turn_cap", reason="no answer") == parts[-1]
+
+
+def test_in_json_mode_only_the_answer_counts() -> None:
+    """What was found to be none never leaves."""
+    play = Play(json_mode=True)
+    play.hear(started(1))
+    assert [] == play.stream("no js")
+    parts = play.hear(
+        completed(1, "no json"), started(2), completed(2, "{}"), ev.MessageCompleted(text="{}")
+    )
+    assert [Text("{}")] == parts
+
+
+def test_lost_pieces_end_the_answer() -> None:
+    """What was shown cannot be taken back, so nothing is made up."""
+    play = Play()
+    play.hear(started(1))
+    play.stream("second half")
+    with pytest.raises(Unavailable):
+        play.hear(completed(1, "first half, second half"))
+    play = Play()
+    play.hear(started(1))
+    play.stream("begun")
+    with pytest.raises(Unavailable):
+        play.hear(started(1))
+
+
+def test_late_pieces_are_passed_over() -> None:
+    """The turn has said it all."""
+    play = Play()
+    play.hear(started(1), completed(1, "x"))
+    assert [] == play.stream("x", 1)
+
+
+def test_thoughts_are_kept_apart() -> None:
+    """They are no part of the text."""
+    play = Play()
+    play.hear(started(1))
+    assert [Reasoning("hm")] == play.stream("hm", kind="reasoning")
+    assert ("", "hm") == (play.reading.text, play.reading.reasoning)
+
+
+def proposed(executor: str) -> ev.ToolProposed:
+    return ev.ToolProposed(
+        call_id="c1",
+        tool="weather",
+        arguments={},
+        digest="",
+        tool_class="effect",
+        executor=executor,
+    )
+
+
+def attested(status: str) -> ev.ToolAttested:
+    return ev.ToolAttested(call_id="c1", attestation={"status": status}, digest="", signature="")
+
+
+def test_calls_of_the_daemon_are_told_as_they_change() -> None:
+    """Proposed, asked about, and what came of it."""
+    play = Play()
+    ask = ev.ApprovalRequested(
+        approval_id="apr_1",
+        call_id="c1",
+        tool="weather",
+        risk="low",
+        summary="",
+        arguments={},
+        digest="",
+        scopes=("once",),
+        expires_ms=9,
+        policy_reason="",
+    )
+    answer = ev.ApprovalResolved(
+        approval_id="apr_1", call_id="c1", decision="allow", scope="once", by="ann", reason=""
+    )
+    ended = ev.ToolCompleted(call_id="c1", status="failed", output="", error="no")
+    parts = play.hear(proposed("thread"), ask, answer, ended, attested("failed"))
+    calls = [part for part in parts if isinstance(part, ServerCall)]
+    assert ["proposed", "awaiting_approval", "allowed", "failed"] == [c.status for c in calls]
+    assert ("apr_1", 9) == (calls[1].approval_id, calls[1].expires_ms)
+    assert "no" == calls[-1].error
+
+
+def test_calls_of_the_client_are_its_answer() -> None:
+    """They are no business of the daemon's, and the reason to stop."""
+    play = Play()
+    parts = play.hear(
+        started(1),
+        completed(1, "", CALL, finish="tool_calls"),
+        proposed(CLIENT),
+        attested("handed_over"),
+        ev.MessageCompleted(text="", calls=(CALL,)),
+        ev.RunDone(reason="answered"),
+    )
+    assert [Ended(finish="tool_calls", calls=(CALL,))] == parts
+
+
+def test_ends_without_an_answer() -> None:
+    """The class says why."""
+    play = Play()
+    (failed,) = play.hear(ev.RunFailed(failure_class="auth", reason="no key", action="set one"))
+    assert Ended(finish="stop", failure_class="auth", reason="no key: set one") == failed
+    (cancelled,) = Play().hear(ev.RunCancelled(reason="", by="ann"))
+    assert isinstance(cancelled, Ended)
+    assert "run_cancelled" == cancelled.failure_class
