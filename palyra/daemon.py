@@ -29,6 +29,7 @@ from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
 from palyra.actors.grants import Grants
 from palyra.actors.histories import Histories
+from palyra.actors.journal_report import report_opened
 from palyra.actors.loop_lag import LoopLag
 from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
@@ -298,7 +299,7 @@ class Daemon:
                 journal_actor.child_spec(
                     self.journal,
                     on_committed=self.hub.committed,
-                    on_opened=journal_actor.report_opened,
+                    on_opened=report_opened,
                     new_thread=self.host.new_thread,
                 ),
                 hub_actor.child_spec(self.hub),

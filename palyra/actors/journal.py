@@ -201,8 +201,10 @@ async def journal(
     Cancellation: the batch under way is finished and acknowledged, the rest is refused.
     """
     with closing(new_thread("journal")) as thread, closing(new_thread("lookups")) as lookups:
-        on_opened(await thread.call(handle.store.open))
+        report = await thread.call(handle.store.open)
+        on_opened(report)
         keeper = _Keeper(handle.store, handle.desk, thread, on_committed)
+        keeper.sign_soon(report)
         try:
             with handle.inbox.receiver() as messages:
                 handle.desk.is_open = handle.desk.is_writable = True
@@ -231,6 +233,11 @@ class _Keeper:
         self._unsealed_rows = 0
         self._seal_at_s = inf  # never, while nothing new is committed
         self._probe = Probe()
+
+    def sign_soon(self, report: OpenReport) -> None:
+        """What a life left unsigned is signed first: short lives must not add up to a long tail."""
+        if report.verification.signed_through_position < report.head_position:
+            self._seal_at_s = trio.current_time()
 
     async def serve(self, messages: Receiver[Batch]) -> None:
         """Commit batches; seal and probe when it is time, also under steady load."""
@@ -360,26 +367,6 @@ def _settle_all(tickets: Sequence[Ticket], error: PalyraError) -> None:
     """Give all that are not settled yet the same answer."""
     for ticket in tickets:
         ticket.settle(error)
-
-
-def report_opened(report: OpenReport) -> None:
-    """Say what opening the journal found; a break in the chain must not pass unnoticed."""
-    found = report.verification
-    log.info(
-        "journal opened",
-        schema=report.schema_version,
-        migrated_from=report.migrated_from,
-        events=report.head_position,
-        was_clean=report.was_clean,
-    )
-    for note in report.notes:
-        log.warning("journal.opened", note=note)
-    if found.first_break is not None:
-        log.critical(
-            "the journal's chain is broken: run `palyra tape verify`",
-            breaks=found.breaks,
-            first=found.first_break.detail,
-        )
 
 
 def child_spec(

@@ -372,8 +372,9 @@ class _RunActor:
 
     @property
     def wall_ms(self) -> int:
-        """How long the run may take."""
-        return self.handle.run.accepted.budget.wall_ms or self.office.limits.wall_ms
+        """How long the run may take: who starts it may shorten what the operator allows."""
+        most_ms = self.office.limits.wall_ms
+        return min(self.handle.run.accepted.budget.wall_ms or most_ms, most_ms)
 
     @property
     def counts_people(self) -> bool:

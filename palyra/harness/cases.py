@@ -20,7 +20,7 @@ MAX_NAME_CHARS = 200  # with what the harness adds it stays below the protocol's
 
 Approval = Literal["allow", "deny", "ask"]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
-Amount = Annotated[int, msgspec.Meta(ge=1)]
+Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -70,6 +70,18 @@ async def test_the_wall_clock_fires_in_every_wait(
         assert trio.current_time() - began_s == pytest.approx(wall_ms / 1000, abs=0.05)
 
 
+@pytest.mark.parametrize("wall_ms", [2**64, 10**400], ids=["beyond 64 bits", "beyond a float"])
+async def test_a_run_may_not_take_longer_than_the_daemon_allows(
+    store: MemoryJournal, autojump_clock: MockClock, wall_ms: int
+) -> None:
+    """A budget shortens what the operator allows; a tape with an absurd one can be followed."""
+    async with running(store, Limits(wall_ms=3_000)) as kit:
+        began_s = trio.current_time()
+        kit.model.turns = [trio.Event()]
+        await failed_by_wall(kit, await kit.start(budget=Budget(wall_ms=wall_ms)))
+        assert trio.current_time() - began_s == pytest.approx(3, abs=0.05)
+
+
 async def test_the_wall_clock_goes_on_after_an_answer_where_it_stopped(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

@@ -15,6 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.actors import journal as module
 from palyra.actors.journal import JournalHandle, Ticket, child_spec
 from palyra.actors.journal_probe import Probe
+from palyra.actors.journal_report import report_opened
 from palyra.actors.supervisor import Supervisor
 from palyra.core.journal import Break, Change, OpenReport, VerifyReport
 from palyra.core.ports import JournalStore
@@ -333,6 +334,18 @@ async def test_new_events_are_signed_within_ten_seconds(
         await trio.sleep_until(start_s + 100)
         assert [start_s + 10] == store.seals_s
         assert 4 == store.verify().signed_through_position
+
+
+async def test_what_a_life_left_unsigned_is_signed_by_the_next(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Daemons that are killed again and again leave no more unsigned than one of them may."""
+    store.open()
+    store.commit([rows("run_a", 0, 3)])
+    assert 0 == store.verify().signed_through_position
+    async with running(store):
+        await wait_all_tasks_blocked()
+        assert 3 == store.verify().signed_through_position
 
 
 async def test_many_events_are_signed_at_once(
@@ -685,8 +698,8 @@ def test_what_opening_found_is_said() -> None:
         report, verification=msgspec.structs.replace(report.verification, first_break=None)
     )
     with capture_logs() as logged:
-        module.report_opened(report)
-        module.report_opened(whole)
+        report_opened(report)
+        report_opened(whole)
     levels = ["info", "warning", "critical", "info", "warning"]
     assert levels == [entry["log_level"] for entry in logged]
     assert "it does not fit" in str(logged[2])

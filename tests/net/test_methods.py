@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from palyra.core.access import SCOPES
 from palyra.core.records import Role
+from palyra.net.methods.run import RunStart
 from palyra.net.methods.table import METHODS
 from palyra.net.wire import NOTIFICATIONS
 from tests.net.fake_services import ROLES, RUN, open_daemon, row
@@ -292,3 +293,11 @@ async def test_records_are_committed_before_the_reply(autojump_clock: Clock) -> 
         before = len(daemon.store.tokens)
         await operator.call("token.create", principal="x", role="client", name="x")
         assert before + 1 == len(daemon.store.tokens)
+
+
+@pytest.mark.parametrize("name", ["tokens", "usd_micros", "wall_ms"])
+@pytest.mark.parametrize("amount", [0, 2**64, 10**400])
+def test_the_budget_of_a_run_has_bounds(name: str, amount: int) -> None:
+    """Numbers that nothing can count with are refused before there is a run."""
+    with pytest.raises(msgspec.ValidationError, match=name):
+        msgspec.convert({"text": "x", "idempotency_key": "k", "budget": {name: amount}}, RunStart)

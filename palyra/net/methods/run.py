@@ -24,14 +24,16 @@ from palyra.net.params import Params
 from palyra.net.subscription import Wanted
 
 MAX_WAIT_MS = 120_000
+WEEK_MS = 604_800_000
+_Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
 
 
 class Amounts(Params, frozen=True, kw_only=True):
     """Limits of one run."""
 
-    tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    usd_micros: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    wall_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    tokens: _Amount | None = None
+    usd_micros: _Amount | None = None
+    wall_ms: Annotated[int, msgspec.Meta(ge=1, le=WEEK_MS)] | None = None
 
 
 class RunStart(Mutation, frozen=True, kw_only=True):
