@@ -21,7 +21,6 @@ from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
 from palyra.actors.budget_desk import BudgetDesk
-from palyra.actors.channels import Channels
 from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.directory import Directory
 from palyra.actors.files import Files
@@ -70,6 +69,7 @@ from palyra.net.transport import Transport
 from palyra.parts import (
     Host,
     blank_setting,
+    build_channels,
     cedar_policy,
     default_model,
     run_limits,
@@ -151,6 +151,7 @@ class Daemon:
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = run_limits(config)
+        budgets = build_budgets(config, self.hub, self.host)
         return Office(
             journal=self.journal,
             hub=self.hub,
@@ -160,15 +161,7 @@ class Daemon:
             models=models,
             router=build_router(config, models, self.modelset, budgets),
             agents=agents,
-            channels=Channels(
-                self.journal,
-                self.hub,
-                agents,
-                redactor,
-                now_ms=self.host.now_ms,
-                new_id=self.host.new_id,
-                new_code=self.host.new_code,
-            ),
+            channels=build_channels(self.journal, self.hub, agents, redactor, self.host),
             approvals=approvals,
             grants=grants,
             budgets=budgets,

@@ -10,9 +10,12 @@ from typing import NoReturn
 
 import structlog
 
+from palyra.actors.agents import Agents
 from palyra.actors.blocking import DedicatedThread, run_sync
+from palyra.actors.channels import Channels
+from palyra.actors.hub import HubHandle
 from palyra.actors.ids import new_id
-from palyra.actors.journal import Thread
+from palyra.actors.journal import JournalHandle, Thread
 from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.channels import CODE_CHARS, CODE_LETTERS
@@ -136,6 +139,21 @@ def run_limits(config: Config) -> Limits:
         wall_counts_approvals=runs.wall_counts_approvals,
         approval_ms=runs.approval_ms,
         max_turns=runs.max_turns,
+    )
+
+
+def build_channels(
+    journal: JournalHandle, hub: HubHandle, agents: Agents, redactor: Redactor, host: Host
+) -> Channels:
+    """Where messages of others come in."""
+    return Channels(
+        journal,
+        hub,
+        agents,
+        redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        new_code=host.new_code,
     )
 
 

@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 
 from palyra.actors.blocking import run_sync
+from palyra.actors.budgets import Budgets
+from palyra.actors.hub import Hub
 from palyra.config import Config, Paths
+from palyra.core.access import Caller
+from palyra.core.prices import Price, Prices
 from palyra.errors import InvalidParams
 from palyra.models.embedded import EmbeddedEmbeddings
-from palyra.modelset import Modelset, build_modelset
+from palyra.modelset import Modelset, build_modelset, build_router
+from palyra.net import wire
 from palyra.parts import Host
 from palyra.secrets.keeper import SecretKeeper
 from palyra.secrets.resolver import Resolver
-from palyra.sections import ModelProvider, Models
+from palyra.sections import ModelProvider, ModelRoute, Models
 
 OURS = ModelProvider(name="ours", base_url="http://ours/v1", models=("big",))
 
@@ -69,3 +74,36 @@ def test_who_has_no_provider_does_not_import_an_http_client() -> None:
             [sys.executable, "-c", code.format(module)], check=True, capture_output=True, text=True
         )
         assert expected == done.stdout.strip()
+
+
+def test_routes_and_prices_reach_the_router(tmp_path: Path) -> None:
+    """What is configured of models is what the router says of them; prices are those of now."""
+    models = Models(
+        default="ours/big",
+        providers=(OURS,),
+        routing="enforced",
+        routes=(ModelRoute(model="ours/big", vision=True, window=9, tier=3),),
+        failover=("scripted",),
+    )
+    paths = Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path)
+    config, modelset = Config(paths=paths, models=models), built(tmp_path, models)
+    budgets = Budgets(Hub(wire), lambda: 0, prices=Prices())
+    router = build_router(config, modelset.models, modelset, budgets)
+    budgets.prices = Prices([Price(model="ours/*", input=2, output=5)])
+    found = router.list_all(Caller(principal="ann", role="operator", token_id="t"))
+    assert ("enforced", ("scripted",)) == (found.routing, found.failover)
+    big, embedded = found.models
+    assert (True, True, 9, 3) == (big.is_default, big.vision, big.window, big.tier)
+    assert ("ours", "chat", 4, "closed") == (big.provider, big.api, big.parallel, big.breaker)
+    assert (2, 5) == (big.input_usd_micros, big.output_usd_micros)
+    assert ("scripted", 0, None) == (embedded.name, embedded.input_usd_micros, embedded.tier)
+    assert ["ours"] == [each.provider for each in router.standings()]
+
+
+def test_a_route_to_nobody_stops_the_start(tmp_path: Path) -> None:
+    """With the setting and the name."""
+    models = Models(failover=("theirs/x",))
+    paths = Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path)
+    modelset, budgets = built(tmp_path, models), Budgets(Hub(wire), lambda: 0, prices=Prices())
+    with pytest.raises(InvalidParams, match=r"models.failover: .*theirs/x"):
+        build_router(Config(paths=paths, models=models), modelset.models, modelset, budgets)

@@ -1,0 +1,54 @@
+"""A real daemon with two real providers on loopback: the first is down, the second answers."""
+
+from pathlib import Path
+
+import pytest
+
+from palyra.core import events as ev
+from tests.e2e.daemon_process import running
+from tests.e2e.tapes import read_whole
+from tests.models.provider import STREAM, provider, refusal, sse
+
+pytestmark = pytest.mark.real
+
+CONFIG = """
+[models]
+default = "first/m"
+failover = ["second/m"]
+providers = [
+  {{ name = "first", base_url = "{first}" }},
+  {{ name = "second", base_url = "{second}" }},
+]
+"""
+ANSWER = (
+    {"id": "c1", "choices": [{"index": 0, "delta": {"content": "served by the second"}}]},
+    {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    "[DONE]",
+)
+
+
+async def test_the_second_provider_serves(tmp_path: Path) -> None:
+    """After three answers of 503 the turn is the other one's, and the list shows the breaker."""
+    down, answer = refusal(503, {"error": {"message": "down"}}), [STREAM, sse(*ANSWER)]
+    async with provider(*[[down]] * 3) as first, provider(answer) as second:
+        home = tmp_path / "home"
+        home.mkdir(mode=0o700)
+        config = CONFIG.format(first=first.url, second=second.url)
+        (home / "palyra.toml").write_text(config, encoding="utf-8")
+        with running(tmp_path) as daemon:
+            async with daemon.connect() as client:
+                started = await client.start_run("hello")
+                await client.wait_run(started.run_id)
+                run = await client.get_run(started.run_id)
+                events = await read_whole(client, started.run_id)
+                models = await client.list_models()
+    assert ("done", "second/m") == (run.state, run.model)
+    assert (3, 1) == (len(first.bodies), len(second.bodies))
+    assert first.bodies[0]["messages"] == second.bodies[0]["messages"]
+    asked = [each.event.model for each in events if isinstance(each.event, ev.TurnStarted)]
+    assert [*["first/m"] * 3, "second/m"] == asked
+    (changed,) = (each.event for each in events if isinstance(each.event, ev.RouteChanged))
+    assert ("first/m", "second/m") == (changed.from_model, changed.model)
+    assert "unavailable" == changed.reason
+    breakers = {each.provider: each.breaker for each in models.models}
+    assert {"first": "open", "second": "closed", "scripted": "closed"} == breakers
