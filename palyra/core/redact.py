@@ -11,7 +11,9 @@ without a secret comes back byte for byte.  The usual case costs one search of o
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 
+from palyra.core.encoded_rules import encoded_rules
 from palyra.core.hold_back import HoldBack
 from palyra.core.known_secrets import known_rules
 from palyra.core.scanner import Scanner, compile_bytes
@@ -20,6 +22,8 @@ from palyra.core.secret_rules import KEYED_STRING, RULES
 
 # Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
 _HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
+ENCODED = encoded_rules(RULES)
+_ENCODED_LOOK = compile_bytes("|".join(sorted({rule.first_look for rule in ENCODED})))
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
 _BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
@@ -44,16 +48,22 @@ class Redactor:
     def _compile(self) -> None:
         known = known_rules(self._known)
         # Known secrets first: what they leave behind is all the other rules may see.
-        self.scanners = tuple(Scanner(rules) for rules in (known, RULES) if rules)
+        self.scanners = (*([Scanner(known)] if known else []), *_fixed_scanners())
         looks = {rule.first_look for rule in (*known, *RULES)}
         self._first_look = compile_bytes("|".join([_HIDING, KEYED_STRING, *sorted(looks)]))
+
+    def _may_hold(self, data: bytes) -> bool:
+        """Whether any rule may find something; a little more often than one does."""
+        if self._first_look.search(data) is not None:
+            return True
+        return (b"%" in data or b"+" in data) and _ENCODED_LOOK.search(data) is not None
 
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
         """The JSON text with secrets replaced inside its strings, and whether there were any.
 
         What is not JSON after all is redacted as text.
         """
-        if self._first_look.search(data) is None:
+        if not self._may_hold(data):
             return data, False
         redacted = b"".join(self._json_pieces(data))
         return redacted, redacted != data
@@ -61,7 +71,7 @@ class Redactor:
     def redact_text(self, text: str) -> tuple[str, bool]:
         """The text with secrets replaced, and whether there were any."""
         data = text.encode("utf-8", "surrogatepass")
-        if self._first_look.search(data) is None:
+        if not self._may_hold(data):
             return text, False
         redacted = self._redact_plain(data)
         return redacted.decode("utf-8", "surrogatepass"), redacted != data
@@ -95,7 +105,7 @@ class Redactor:
 
     def _redact_string(self, token: bytes) -> bytes:
         """One JSON string with its quotes; unchanged byte for byte when there is nothing in it."""
-        if self._first_look.search(token) is None:
+        if not self._may_hold(token):
             return token
         try:
             text = json.loads(token.decode(), strict=False)
@@ -124,6 +134,12 @@ class StreamRedactor:
         for stage in self._stages:
             data = stage.feed(data) + stage.flush()
         return data.decode("utf-8", "surrogatepass")
+
+
+@cache
+def _fixed_scanners() -> tuple[Scanner, ...]:
+    """Those that no secret changes."""
+    return Scanner(RULES), Scanner(ENCODED)
 
 
 def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:

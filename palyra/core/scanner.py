@@ -105,6 +105,9 @@ class Scanner:
 
 def _is_secret(data: bytes, span: Span) -> bool:
     """The rule's last word, on what it found and on what stands before it."""
+    needs = span.rule.needs
+    if needs and not any(byte in data[span.at : span.end] for byte in needs):
+        return False
     context = max(0, span.at - CONTEXT_BYTES)
     return span.rule.accepts(data[span.start : span.end]) and not span.rule.spares(
         data[context : span.start]

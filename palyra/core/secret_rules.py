@@ -40,6 +40,7 @@ class Rule(NamedTuple):
     after: str = ""
     accepts: Callable[[bytes], bool] = _anything  # the last word on what `secret` matched
     spares: Callable[[bytes], bool] = _nothing  # what `secret` stands behind, CONTEXT_BYTES and on
+    needs: bytes = b""  # one of these bytes must be in what `start` to `secret` matched
     hint: str = ""  # found in the JSON text of every match; by default the shape itself
 
     @property
@@ -103,7 +104,7 @@ def _viable_unit(unit: str, quantifier: str, rest: str) -> str:
         return f"(?:{unit}{rest}|{_DANGLING})" if is_group else f"{unit}{rest}"
     is_optional = quantifier[0] in "*?"
     repeated = f"{unit}*" if is_optional else f"{unit}+"
-    return f"{repeated}[\\s\\S]?{rest}" if is_group else f"{repeated}{rest}"
+    return f"{repeated}(?:[\\s\\S]|{_DANGLING})?{rest}" if is_group else f"{repeated}{rest}"
 
 
 # --- Left boundaries -----------------------------------------------------------------------------

@@ -4,8 +4,9 @@ import base64
 import json
 import re
 import string
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 from hypothesis import example, given
@@ -290,6 +291,57 @@ def test_secret_with_a_form_of_its_own_is_found_in_a_url(row: tuple[str, str, st
         assert marked(name) in REDACTOR.redact_text(f"https://x/?q=%22{encoded}%0A&r=1")[0]
 
 
+def lower_escapes(text: str) -> str:
+    return re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), text)
+
+
+ENCODINGS = {
+    "url": lambda text: quote(text, safe=""),
+    "form": quote_plus,
+    "lower": lambda text: lower_escapes(quote(text, safe="")),
+}
+# Not those that are encoded already.
+WHOLE = [row for row in SECRETS if "%" not in row[1] + row[2]]
+
+
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS.keys())
+@pytest.mark.parametrize("row", WHOLE, ids=[f"{at}-{row[0]}" for at, row in enumerate(WHOLE)])
+def test_secret_is_found_percent_encoded(
+    row: tuple[str, str, str, str], encode: Callable[[str], str]
+) -> None:
+    """Encoded whole, with what tells it from a word: nothing of it is left, whole or in pieces."""
+    _, before, secret, after = row
+    text = f"https://x/?q={encode(before + secret + after)}&r=1 {encode('ordinary words: a/b')}"
+    redacted, is_changed = REDACTOR.redact_text(text)
+    assert is_changed
+    assert "[redacted:" in redacted
+    assert not {secret[:8], secret[-8:]} & {
+        unquote(redacted)[at : at + 8] for at in range(len(text))
+    }
+    assert redacted.endswith(encode("ordinary words: a/b"))
+    assert (redacted, False) == REDACTOR.redact_text(redacted)
+    for at in range(0, len(text), 1 if len(text) < 200 else 7):
+        assert redacted == "".join(stream([text[:at], text[at:]])), at
+
+
+PLAIN_ENCODED = [
+    "https://example.com/?q=%22password%22%3A+required&next=%2Fa%2Fb1",
+    "password += chunk12345 + token += part9f3b7c21e8",
+    "a%20bearer%20of%20good%20news1 basic%20facts1 100%25 of 50%3D1",
+    "%7B%22max_tokens%22%3A%204096%2C%20%22session_id%22%3A%20%22ses_018f3c1e%22%7D",
+    "https%3A%2F%2Fexample.com%2Fa%3Fb%3Dc%40d",
+    "https%3A%2F%2Fuser%3Apassword%40localhost%2Ftest",
+    "LIKE '%secret%' OR token LIKE '%a1b2c3d4e5f6%'",
+]
+
+
+@pytest.mark.parametrize("text", PLAIN_ENCODED)
+def test_what_is_encoded_and_no_secret_stays(text: str) -> None:
+    """Byte for byte, whole and in pieces."""
+    assert (text, False) == REDACTOR.redact_text(text)
+    assert text == "".join(stream(list(text)))
+
+
 def test_every_rule_has_an_example() -> None:
     """No class of the table is without a secret above that it must find."""
     assert {rule.name for rule in RULES} | {"known"} == {row[0] for row in SECRETS}
@@ -545,8 +597,8 @@ def test_every_prefix_of_a_match_is_viable(name: str, before: str, secret: str, 
         ("a(?:b(?:c)?)?", "abc"),
         ("[ab]+(?:c*(?:d)?)?", "[ab]{2}c*d"),
         ("a*(?:\\.)?", "a?\\."),
-        ("(?:a|b)+[\\s\\S]?(?:c)?", "(?:a|b){2,}c"),
-        ("(?:a|b)*[\\s\\S]?", "(?:a|b)*?"),
+        ("(?:a|b)+(?:[\\s\\S]|[%\\\\][\\\\%0-9A-Fa-fu]*)?(?:c)?", "(?:a|b){2,}c"),
+        ("(?:a|b)*(?:[\\s\\S]|[%\\\\][\\\\%0-9A-Fa-fu]*)?", "(?:a|b)*?"),
         ("x(?:(?:(?:a|b)(?:y)?|[%\\\\][\\\\%0-9A-Fa-fu]*))?", "x(?:a|b)y"),
     ],
 )
