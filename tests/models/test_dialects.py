@@ -56,6 +56,7 @@ def test_chat() -> None:
     assert "mcp_files_read" == found["tools"][1]["function"]["name"]
     call = found["messages"][2]["tool_calls"][0]
     assert ("call_1", '{"path":"a"}') == (call["id"], call["function"]["arguments"])
+    assert found["messages"][2]["content"] is None  # servers refuse an empty text beside calls
     assert (True, {"include_usage": True}) == (found["stream"], found["stream_options"])
     assert not {"max_tokens", "stop", "temperature", "top_p", "response_format"} & set(found)
     empty = CHAT.body(said(AssistantMessage("")), "big", NAMES, 0)
@@ -320,6 +321,40 @@ async def calls(dialect: Dialect, *events: Any) -> list[tuple[str, Any]]:
     """The calls of a turn."""
     turn: ModelTurn = await ask(STREAM, sse(*events), dialect=dialect)
     return [(call.tool, call.arguments) for call in turn.calls]
+
+
+async def test_only_the_first_choice_counts() -> None:
+    """We ask for one; a server that sends more does not mix them. Its first id is the trace."""
+    first, other = ({"index": at, "delta": {"content": text}} for at, text in enumerate("ab"))
+    events = {"id": "one", "choices": [first, other]}, {"id": "two", "choices": [first]}
+    turn = await ask(STREAM, sse(*events), b"data:  [DONE] \n\n")
+    assert ("aa", "one") == (turn.text, turn.trace_ref)
+
+
+async def test_a_refusal_in_words_is_the_answer() -> None:
+    """In both of OpenAI's APIs."""
+    chat = await ask(STREAM, sse(chunk(refusal="I will not."), "[DONE]"))
+    refused = {"type": "response.refusal.delta", "delta": "I will not."}
+    done = {"type": "response.completed", "response": {}}
+    response = await ask(STREAM, sse(refused, done), dialect=RESPONSES)
+    assert "I will not." == chat.text == response.text
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        (ANTHROPIC, {"type": "error", "error": {"type": "overloaded_error"}}),
+        (RESPONSES, {"type": "error", "code": "server_is_overloaded", "message": "busy",
+                     "error": {"code": 503}}),
+        (RESPONSES, {"type": "response.failed", "response": {"error": {"code": 503}}}),
+    ],
+)  # fmt: skip
+async def test_an_error_in_the_stream_ends_it(dialect: Dialect, event: Any) -> None:
+    """Of its own class, though an end follows."""
+    ends = {"type": "message_stop"}, {"type": "response.completed", "response": {}}
+    with pytest.raises(ModelFailure) as caught:
+        await ask(STREAM, sse(event, *ends), dialect=dialect)
+    assert "unavailable" == caught.value.failure_class
 
 
 async def test_servers_that_do_not_number_calls() -> None:

@@ -52,6 +52,11 @@ def test_the_last_empty_line_may_be_missing(tail: bytes) -> None:
     assert ["a", "[DONE]"] == parse(b"data: a\n\ndata: [DONE]" + tail)
 
 
+def test_one_blank_after_the_colon_is_no_data() -> None:
+    """The others are."""
+    assert [" a ", "b", ""] == parse(b"data:  a \n\ndata:b\n\ndata: \n\n")
+
+
 def test_nothing_is_no_event() -> None:
     """An empty response, and one of comments only, have no events."""
     assert [] == parse(b"") == parse(b": ping\n\n: ping\n\n") == parse(b"\xef\xbb")
