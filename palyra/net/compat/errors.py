@@ -29,6 +29,7 @@ STATUSES: dict[str, HTTPStatus] = {
     "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "timeout": HTTPStatus.GATEWAY_TIMEOUT,
     "budget_exceeded": HTTPStatus.TOO_MANY_REQUESTS,
+    "budget_unpriced": HTTPStatus.TOO_MANY_REQUESTS,
     "internal": HTTPStatus.INTERNAL_SERVER_ERROR,
     # How a run fails; what the daemon's own keys are refused for is not the caller's mistake.
     "auth": HTTPStatus.BAD_GATEWAY,

@@ -170,8 +170,13 @@ class Reading:
 
     def _asked(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.ApprovalRequested)
+        call_id = event.call_id or event.approval_id  # of a question about no call: a budget's
+        if call_id not in self.server_calls:
+            self._note(
+                ServerCall(id=call_id, tool=event.tool, arguments=event.arguments, status="asked")
+            )
         yield from self._change(
-            event.call_id,
+            call_id,
             status="awaiting_approval",
             approval_id=event.approval_id,
             expires_ms=event.expires_ms,
@@ -180,7 +185,7 @@ class Reading:
     def _answered(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.ApprovalResolved)
         status = {"allow": "allowed", "deny": "denied", "abort": "aborted"}[event.decision]
-        yield from self._change(event.call_id, status=status)
+        yield from self._change(event.call_id or event.approval_id, status=status)
 
     def _completed(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.ToolCompleted)
