@@ -1,13 +1,13 @@
 """`palyra approvals`: the questions that wait for a person, the answers, and what they grant."""
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import click
 import msgspec
 
 from palyra.cli.exits import FAILED, Stop
 from palyra.cli.screen import age, due, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
+from palyra.cli.shell import Command, Options, shared_options, talk
 from palyra.core.commands import Resolved
 from palyra.core.display import render_json, visible
 from palyra.core.grants import describe_key
@@ -15,6 +15,9 @@ from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.net.client import Client
 
 DIGEST_CHARS = 12  # enough to compare by eye; the whole digest is what is sent
+
+
+Decision = Literal["allow", "deny"]
 
 
 @click.group()
@@ -65,64 +68,55 @@ def show(options: Options, approval_id: str) -> None:
         print_approval(approval)
 
 
-@approvals.command()
-@click.argument("approval_id")
-@click.option("--digest", help="Only if this is (the beginning of) what is asked.")
-@click.option(
-    "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
+_ANSWER = (
+    click.argument("approval_id"),
+    click.option("--digest", help="Only if this is (the beginning of) what is asked."),
+    click.option(
+        "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
+    ),
+    click.option("--ttl", "ttl_s", type=click.IntRange(1), help="Seconds, with --scope timeboxed."),
+    click.option("--reason", default=""),
 )
-@click.option("--ttl", "ttl_s", type=click.IntRange(1), help="Seconds, with --scope timeboxed.")
-@click.option("--reason", default="")
-@shared_options
-def allow(
-    options: Options,
-    approval_id: str,
-    *,
-    digest: str | None,
-    scope: ApprovalScope,
-    ttl_s: int | None,
-    reason: str,
-) -> None:
+
+
+def _answer_options(command: Command) -> Command:
+    for option in reversed(_ANSWER):
+        command = option(command)
+    return shared_options(command)
+
+
+@approvals.command()
+@_answer_options
+def allow(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click calls it
     """Allow what is asked, exactly as shown."""
-    ttl_ms = None if ttl_s is None else ttl_s * 1000
-
-    async def work(client: Client) -> Resolved:
-        approval = await _get_matching(client, approval_id, digest)
-        return await client.resolve_approval(
-            approval_id, "allow", approval.digest, scope=scope, ttl_ms=ttl_ms, reason=reason
-        )
-
-    _print_outcome(options, talk(options, work), "allow")
+    _answer(options, "allow", **given)
 
 
 @approvals.command()
-@click.argument("approval_id")
-@click.option("--digest", help="Only if this is (the beginning of) what is asked.")
-@click.option(
-    "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
-)
-@click.option("--ttl", "ttl_s", type=click.IntRange(1), help="Seconds, with --scope timeboxed.")
-@click.option("--reason", default="")
-@shared_options
-def deny(
-    options: Options,
-    approval_id: str,
-    *,
-    digest: str | None,
-    scope: ApprovalScope,
-    ttl_s: int | None,
-    reason: str,
-) -> None:
+@_answer_options
+def deny(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click calls it
     """Deny it; the model is told, with the reason."""
+    _answer(options, "deny", **given)
+
+
+def _answer(
+    options: Options,
+    decision: Decision,
+    *,
+    approval_id: str,
+    digest: str | None,
+    ttl_s: int | None,
+    **given: Any,  # noqa: ANN401 - scope and reason
+) -> None:
     ttl_ms = None if ttl_s is None else ttl_s * 1000
 
     async def work(client: Client) -> Resolved:
         approval = await _get_matching(client, approval_id, digest)
         return await client.resolve_approval(
-            approval_id, "deny", approval.digest, scope=scope, ttl_ms=ttl_ms, reason=reason
+            approval_id, decision, approval.digest, ttl_ms=ttl_ms, **given
         )
 
-    _print_outcome(options, talk(options, work), "deny")
+    _print_outcome(options, talk(options, work), decision)
 
 
 @approvals.command("grants")
@@ -231,7 +225,7 @@ def _fate(approval: ApprovalRecord) -> tuple[str, str]:
     return "answer", f"{approval.state} by {approval.by}{why}"
 
 
-def _print_outcome(options: Options, outcome: Resolved, wanted: Literal["allow", "deny"]) -> None:
+def _print_outcome(options: Options, outcome: Resolved, wanted: Decision) -> None:
     if options.as_json:
         print_json(outcome)
     elif outcome.won:

@@ -6,7 +6,7 @@ fit is read with the next call, and the text says how.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any
@@ -31,51 +31,53 @@ PATH: dict[str, Any] = {
 }
 
 
-def read_file_spec(enforcement: str) -> ToolSpec:
-    """A page of a text file."""
+def reading_spec(
+    name: str,
+    description: str,
+    properties: dict[str, Any],
+    enforcement: str,
+    required: Sequence[str] = (),
+) -> ToolSpec:
+    """A tool that only reads in the workspace; no text of its arguments is ever coerced."""
+    texts = (key for key, schema in properties.items() if schema["type"] == "string")
+    parameters = {"type": "object", "properties": properties}
     return ToolSpec(
-        name="read_file",
+        name=name,
         version="1",
-        description="Read a text file of the workspace, a page of lines at a time.",
-        parameters={
-            "type": "object",
-            "properties": {
-                "path": {**PATH, "minLength": 1},
-                "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES,
-                          "description": "Most lines to read."},
-            },
-            "required": ["path"],
-        },
+        description=description,
+        parameters={**parameters, "required": list(required)} if required else parameters,
         tool_class="read_only_safe",
         risk="low",
         capabilities=("fs.read",),
         deadline_s=10.0,
         path_argument="path",
-        never_coerced=("path",),
+        never_coerced=tuple(texts),
         excerpt_bytes=EXCERPT_BYTES,
         executor="thread",
         enforcement=enforcement,
+    )
+
+
+def read_file_spec(enforcement: str) -> ToolSpec:
+    """A page of a text file."""
+    return reading_spec(
+        "read_file",
+        "Read a text file of the workspace, a page of lines at a time.",
+        {
+            "path": {**PATH, "minLength": 1},
+            "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES,
+                      "description": "Most lines to read."},
+        },
+        enforcement,
+        ["path"],
     )  # fmt: skip
 
 
 def list_dir_spec(enforcement: str) -> ToolSpec:
     """The entries of a folder."""
-    return ToolSpec(
-        name="list_dir",
-        version="1",
-        description="List a folder of the workspace: names, kinds and sizes.",
-        parameters={"type": "object", "properties": {"path": PATH}},
-        tool_class="read_only_safe",
-        risk="low",
-        capabilities=("fs.read",),
-        deadline_s=10.0,
-        path_argument="path",
-        never_coerced=("path",),
-        excerpt_bytes=EXCERPT_BYTES,
-        executor="thread",
-        enforcement=enforcement,
-    )
+    description = "List a folder of the workspace: names, kinds and sizes."
+    return reading_spec("list_dir", description, {"path": PATH}, enforcement)
 
 
 def file_tools(workspace: Workspace) -> list[Tool]:

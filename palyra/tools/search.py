@@ -21,7 +21,7 @@ from palyra.core.paths import MAX_PATH_BYTES
 from palyra.core.tools import ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.catalog import Arguments, ThreadTool, Tool
 from palyra.tools.confine import Workspace
-from palyra.tools.files import EXCERPT_BYTES, PAGE_BYTES
+from palyra.tools.files import PAGE_BYTES, reading_spec
 from palyra.tools.walk import Found, Walk, read_plain
 
 MAX_FILES_SHOWN = 1_000
@@ -45,64 +45,40 @@ _PATH: dict[str, Any] = {
 
 def glob_spec(enforcement: str) -> ToolSpec:
     """Files by name."""
-    return ToolSpec(
-        name="glob",
-        version="1",
-        description="Find files of the workspace by their names; sorted, folders left out.",
-        parameters={
-            "type": "object",
-            "properties": {
-                "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
-                            "description": f"Glob, relative to `path`. {_GLOB_HELP}"},
-                "path": _PATH,
-            },
-            "required": ["pattern"],
+    return reading_spec(
+        "glob",
+        "Find files of the workspace by their names; sorted, folders left out.",
+        {
+            "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
+                        "description": f"Glob, relative to `path`. {_GLOB_HELP}"},
+            "path": _PATH,
         },
-        tool_class="read_only_safe",
-        risk="low",
-        capabilities=("fs.read",),
-        deadline_s=10.0,
-        path_argument="path",
-        never_coerced=("path", "pattern"),
-        excerpt_bytes=EXCERPT_BYTES,
-        executor="thread",
-        enforcement=enforcement,
+        enforcement,
+        ["pattern"],
     )  # fmt: skip
 
 
 def search_text_spec(enforcement: str) -> ToolSpec:
     """Lines by content."""
-    return ToolSpec(
-        name="search_text",
-        version="1",
-        description="Find lines in text files of the workspace: path:line:text, sorted by path.",
-        parameters={
-            "type": "object",
-            "properties": {
-                "query": {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS,
-                          "description": "What to find inside one line."},
-                "regex": {"type": "boolean",
-                          "description": "The query is an RE2 expression; else it is literal."},
-                "ignore_case": {"type": "boolean"},
-                "path": _PATH,
-                "glob": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
-                         "description": f"Only in files it means. {_GLOB_HELP}"},
-                "context": {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT,
-                            "description": "Lines shown before and after each."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_HITS,
-                          "description": f"Most lines to find; {DEFAULT_HITS} if left out."},
-            },
-            "required": ["query"],
+    return reading_spec(
+        "search_text",
+        "Find lines in text files of the workspace: path:line:text, sorted by path.",
+        {
+            "query": {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS,
+                      "description": "What to find inside one line."},
+            "regex": {"type": "boolean",
+                      "description": "The query is an RE2 expression; else it is literal."},
+            "ignore_case": {"type": "boolean"},
+            "path": _PATH,
+            "glob": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
+                     "description": f"Only in files it means. {_GLOB_HELP}"},
+            "context": {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT,
+                        "description": "Lines shown before and after each."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_HITS,
+                      "description": f"Most lines to find; {DEFAULT_HITS} if left out."},
         },
-        tool_class="read_only_safe",
-        risk="low",
-        capabilities=("fs.read",),
-        deadline_s=10.0,
-        path_argument="path",
-        never_coerced=("path", "query", "glob"),
-        excerpt_bytes=EXCERPT_BYTES,
-        executor="thread",
-        enforcement=enforcement,
+        enforcement,
+        ["query"],
     )  # fmt: skip
 
 
