@@ -291,14 +291,6 @@ class Budgets:
 
     # --- what others ask
 
-    def remaining(self, run: Run, metric: BudgetMetric) -> int | None:
-        """What the run may still spend and nobody has reserved; None without a hard limit."""
-        now_ms = self.now_ms()
-        found = [each for each in self.find(run) if each.budget.metric == metric]
-        return min(
-            (left for each in found if (left := each.left(now_ms)) is not None), default=None
-        )
-
     @property
     def in_force(self) -> Mapping[str, BudgetRecord]:
         """All budgets but those of single runs, by id."""
