@@ -58,6 +58,7 @@ from palyra.errors import (
 
 ANSWER_S = 30.0  # a session, run or prompt that takes longer to take a message is in trouble
 RECOVERING_LOOK_S = 0.05
+WRITABLE_LOOK_S = 0.25  # between looks whether an end can be written at all
 MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs wait outside
 
 Until = Literal["terminal", "attention"]
@@ -181,7 +182,12 @@ class Gateway:  # noqa: PLR0904 - one door for everything
                 session = directory.sessions.get(record.session_id)
                 if session is not None:
                     session.inbox.offer(Withdraw(record.run_id, cancel))
-            await run.wait_change()
+            with trio.move_on_after(WRITABLE_LOOK_S):
+                await run.wait_change()
+            if not self._office.journal.is_writable:
+                raise Unavailable(
+                    f"the journal takes no writes: {record.run_id} ends as soon as it does"
+                )
 
     async def get_run(self, caller: Caller, run_id: str) -> RunView:
         """The run as committed.  Raises NotFound, also for somebody else's."""

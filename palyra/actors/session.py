@@ -295,24 +295,19 @@ class _SessionActor:
         after = message.change(handle.record)
         ended: list[Record] = []
         if after.epoch != handle.record.epoch:
-            self._end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
+            self.runs.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
             ended = [*self.office.grants.end_session(after.session_id)]
+            after = msgspec.structs.replace(after, waiting=self._waiting_ids())
         ticket = self._write(after, records=ended, is_news=True)
         message.reply.put((after, ticket))
 
-    def _end_foreground(self, cancel: Cancel) -> None:
-        """End the active run and all that wait."""
-        if self.handle.active is not None:
-            self.runs.end(self.handle.active, cancel)
-        for run in list(self.handle.waiting):
-            self.runs.drop(run, cancel)
-
     def _withdraw(self, message: Withdraw) -> None:
-        """Cancel a run if it waits; one under way has been told."""
-        for run in self.handle.waiting:
-            if run.run_id == message.run_id:
-                self.runs.drop(run, message.cancel)
-                return
+        """Cancel a run if it waits; one under way has been told, and its next life begins so."""
+        run = self.office.directory.runs.get(message.run_id)
+        if run is not None and run in self.handle.waiting:
+            self.runs.drop(run, message.cancel)
+        elif run is not None and run.ending is None:
+            run.ending = message.cancel
 
     def _rearrange(self, message: Rearrange) -> None:
         """Change the queue as asked, all of it or nothing."""

@@ -103,6 +103,13 @@ class SessionRuns:
         except Overloaded:
             self.work.cancel_child(f"run:{run.run_id}", cancel.reason)
 
+    def end_foreground(self, cancel: Cancel) -> None:
+        """End the active run and all that wait."""
+        if self.handle.active is not None:
+            self.end(self.handle.active, cancel)
+        for run in list(self.handle.waiting):
+            self.drop(run, cancel)
+
     def ended(self, run_id: str) -> None:
         """A run's actor is gone: make room for the next run, or resume this one."""
         directory, handle = self.office.directory, self.handle

@@ -105,20 +105,25 @@ def request_pairing(
 
 
 def try_code(pairing: PairingRecord, code: str, *, by: str, now_ms: int) -> PairingRecord:
-    """The pairing after an operator's attempt: paired, or one attempt less.
+    """The pairing after an operator's attempt: paired, or one attempt less; the last ends it.
 
     Raises IllegalState when there is nothing to approve.  Compares in constant time.
     """
     if pairing.state != "pending":
         raise IllegalState(f"{pairing.pairing_id} is {pairing.state}")
     if pairing.attempts >= MAX_ATTEMPTS:
-        raise IllegalState(f"{MAX_ATTEMPTS} wrong codes: wait until it expires for another request")
+        raise IllegalState(
+            f"{MAX_ATTEMPTS} wrong codes ended the request: the sender gets another code with the "
+            "next message"
+        )
     if not is_waiting(pairing, now_ms):
         raise IllegalState("the code has expired: the sender gets another with the next message")
     tried = msgspec.structs.replace(pairing, revision=pairing.revision + 1)
     digest = digest_code(pairing.pairing_id, code)
     if not hmac.compare_digest(pairing.code_sha256, digest):
-        return msgspec.structs.replace(tried, attempts=pairing.attempts + 1)
+        attempts = pairing.attempts + 1
+        ends_ms = now_ms if attempts >= MAX_ATTEMPTS else pairing.expires_ms
+        return msgspec.structs.replace(tried, attempts=attempts, expires_ms=ends_ms)
     return msgspec.structs.replace(tried, state="paired", by=by, decided_ms=now_ms)
 
 

@@ -111,6 +111,23 @@ async def test_a_run_that_was_never_accepted_is_forgotten(
         assert kit.directory.runs == {}
 
 
+async def test_a_cancel_that_cannot_be_written_says_so_at_once(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Nobody waits half a minute for a full disk; the run ends when there is room again."""
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event()]
+        run_id = await kit.start()
+        await wait_all_tasks_blocked(0.0001)
+        kit.journal.fail_with, kit.journal.is_writable = Unavailable("disk full"), False
+        began_s = trio.current_time()
+        with pytest.raises(Unavailable, match="ends as soon as"):
+            await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
+        assert trio.current_time() - began_s < 1
+        kit.journal.fail_with, kit.journal.is_writable = None, True
+        assert "cancelled" == await kit.end(run_id)
+
+
 async def test_a_secret_is_no_name_for_a_session(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

@@ -772,7 +772,8 @@ async def test_a_reset_ends_the_active_run_and_the_queue(
         kit.model.turns = [trio.Event()]
         old = [await send(kit, "busy"), await send(kit, "one"), await send(kit, "c", "collect")]
         session = kit.directory.keys["ann", "k"].session_id
-        assert (await kit.gateway.reset_session(OPERATOR, session)).epoch == 1
+        after = await kit.gateway.reset_session(OPERATOR, session)
+        assert (1, ()) == (after.epoch, after.waiting)
         assert [await kit.end(each.run_id) for each in old] == ["cancelled"] * 3
         reasons = {kit.events(each.run_id, "run.cancelled")[0].reason for each in old}
         assert {"the session was reset"} == reasons

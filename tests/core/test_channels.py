@@ -121,6 +121,7 @@ def test_wrong_codes_are_counted() -> None:
     for attempt in range(1, MAX_ATTEMPTS + 1):
         pairing = try_code(pairing, "WRONG222", by="op", now_ms=2_000)
         assert ("pending", attempt) == (pairing.state, pairing.attempts)
+        assert (attempt < MAX_ATTEMPTS) is is_waiting(pairing, 2_000)  # the last one ends it
     with pytest.raises(IllegalState, match="wrong codes"):
         try_code(pairing, "ABCD2345", by="op", now_ms=2_000)
 
