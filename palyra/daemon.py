@@ -151,7 +151,6 @@ class Daemon:
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = run_limits(config)
-        budgets = build_budgets(config, self.hub, self.host)
         return Office(
             journal=self.journal,
             hub=self.hub,

@@ -49,6 +49,11 @@ def render_providers() -> str:
     return _entries_of("provider", "ModelProvider")
 
 
+def render_routes() -> str:
+    """A table of what the daemon is told of a model that runs may be routed to."""
+    return _entries_of("route", "ModelRoute")
+
+
 def _entries_of(noun: str, kind: str) -> str:
     described: Schema = schema()["$defs"][kind]["properties"]
     rows = (
@@ -110,6 +115,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "settings": render_settings,
     "servers": render_servers,
     "providers": render_providers,
+    "routes": render_routes,
     "directives": render_directives,
     "scripts": render_scripts,
 }

@@ -178,7 +178,9 @@ def find_obstacles(prospect: Prospect, demand: Demand) -> tuple[Reason, ...]:
     if not standing.admits:
         found.append(Reason("left_alone", f"{standing.provider} kept failing and is left alone"))
     budget = demand.budget_usd_micros
-    if budget is not None and prospect.usd_micros is not None and prospect.usd_micros > budget:
+    if budget is not None and prospect.usd_micros is None:
+        found.append(Reason("unpriced", "the run has a budget of money, and it has no price"))
+    elif budget is not None and prospect.usd_micros is not None and prospect.usd_micros > budget:
         found.append(
             Reason("over_budget", f"{prospect.usd_micros} micro-dollars are more than {budget}")
         )

@@ -62,13 +62,16 @@ def codes(found: RoutePlan, model: str) -> list[str]:
         ({"tools": False}, {"needs": ("tools",)}, "no_tools"),
         ({"window": 1_000}, {"input_tokens": 1_001}, "window"),
         ({"tier": 1, "usd_micros": 11}, {"budget_usd_micros": 10}, "over_budget"),
+        ({"tier": 1}, {"budget_usd_micros": 10}, "unpriced"),
     ],
 )
 def test_a_model_that_cannot_answer_is_passed_over(
     facts: dict[str, Any], demand: dict[str, Any], code: str
 ) -> None:
     """What a run needs and a model is known to lack takes it out, and the plan says what."""
-    found = plan(prospect("b/able", vision=True), own=prospect(OWN, **facts), **demand)
+    found = plan(
+        prospect("b/able", vision=True, usd_micros=9), own=prospect(OWN, **facts), **demand
+    )
     assert ("b/able", "b/able", [code]) == (found.model, found.uses, codes(found, OWN))
     assert [False, True] == [each.is_eligible for each in found.candidates]
 
@@ -80,7 +83,6 @@ def test_a_model_that_cannot_answer_is_passed_over(
         ({"window": 1_000}, {"input_tokens": 1_000}),
         ({"window": 0, "tier": 1}, {"input_tokens": 10**9}),
         ({"tier": 1, "usd_micros": 10}, {"budget_usd_micros": 10}),
-        ({"tier": 1}, {"budget_usd_micros": 0}),  # nobody knows what it costs
     ],
 )
 def test_a_model_that_can_is_not(facts: dict[str, Any], demand: dict[str, Any]) -> None:
