@@ -235,7 +235,7 @@ def _content(shown: list[Shown], text: str) -> str | list[Body]:
     if not shown:
         return text  # the form that every server takes
     parts: list[Body] = [{"type": "image_url", "image_url": {"url": each.url}} for each in shown]
-    return [*parts, {"type": "text", "text": text}] if text else parts
+    return [*parts, {"type": "text", "text": text}] if text.strip() else parts
 
 
 def guidance(text: str) -> str:

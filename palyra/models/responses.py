@@ -198,7 +198,7 @@ def _content(shown: list[Shown], text: str) -> str | list[Body]:
     parts: list[Body] = [
         {"type": "input_image", "image_url": each.url, "detail": "auto"} for each in shown
     ]
-    return [*parts, {"type": "input_text", "text": text}] if text else parts
+    return [*parts, {"type": "input_text", "text": text}] if text.strip() else parts
 
 
 RESPONSES = Dialect("/responses", chat_headers, responses_body, ResponsesReader)
