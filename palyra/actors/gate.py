@@ -229,8 +229,8 @@ class Gate:
         if isinstance(admitted, Refused):
             return PolicyDecision(
                 answer="allow" if answer.decision == "deny" else "deny",
-                reason_code="tool_gone",
-                reason=f"{asked.tool} is not available any more: nothing could run",
+                reason_code="cannot_run",
+                reason=f"{asked.tool} could not run any more: {admitted.reason}",
                 policies=(),
                 version=self._policy.version,
             )
