@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("palyra.run")
 
 INSPECT_S = 10.0  # for a look at what a call would meet: hashing files, finding programs
-INLINE_CHARS = 16_384  # of output: about a millisecond of looking; more goes to a thread
+INLINE_CHARS = 1_024  # of output: a millisecond of looking at the worst; more goes to a thread
 # What may have to be cut goes there too, because its whole is then written to a disk: characters
 # have up to four bytes, and a mark of redaction may be longer than what it stands for.
 GROWTH = 8

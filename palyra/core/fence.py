@@ -106,8 +106,16 @@ _LOOKALIKES = str.maketrans({
     "\u0441": "c", "\u03f2": "c", "\u1d04": "c", "\uabaf": "c", "\U0001043d": "c",
     "\u0501": "d", "\u1d05": "d", "\uab5b": "d", "\u217e": "d",
 })  # fmt: skip
+# What stands between letters without being seen, as far as it is common; a plain letter, and
+# anything that must be looked at closely.  Most text is told from the name by these alone.
+_BLANK = r"[ \t\r\n\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*"
+_CLOSELY = r"[^!-~ \t\r\n\u00ad\u200b-\u200f\u2060-\u2064\ufeff]"
+_NAME = ""
+for _letter in reversed(ELEMENT):
+    _NAME = rf"{_BLANK}(?:{_CLOSELY}|[{_letter}{_letter.upper()}]{_NAME})"
 _OPENING = re.compile(
     r"[<\u02c2\u1438\u16b2\u2039\u227a\u2329\u276c\u276e\u2770\u27e8\u29fc\u3008\ufe3f\ufe64\uff1c]"
+    rf"(?=[ \t\r\n/\\\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*{_NAME})"
 )
 _SLASHES = frozenset("/\\\u2044\u2215\u2571\u27cb\u29f8\u2afb\u2cc6\uff0f\uff3c")
 _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Mn", "Me", "Zl", "Zp", "Zs"})
@@ -125,7 +133,7 @@ def find_fences(text: str) -> Iterator[tuple[int, int]]:
     return (
         opening.span()
         for opening in _OPENING.finditer(text)
-        if _reads_as_fence(text, opening.end())
+        if reads_as_fence(text, opening.end())
     )
 
 
@@ -138,7 +146,7 @@ def _broken(text: str) -> Iterator[str]:
     yield text[done:]
 
 
-def _reads_as_fence(text: str, after: int) -> bool:
+def reads_as_fence(text: str, after: int) -> bool:
     """Whether a reader who sees no hidden characters reads the element's name from `after` on."""
     found = 0
     for index in range(after, len(text)):

@@ -132,8 +132,10 @@ _WINDOW_BYTES = 600
 
 def find_injections(text: str) -> tuple[Finding, ...]:
     """What in the text reads like an instruction, in order; at most MAX_FINDINGS."""
-    found = {*_families(text), *_hidden_blocks(text), *_unseen(text)}
-    found |= {Finding("fence", *span) for span in find_fences(text)}
+    hidden = islice(_hidden_blocks(text), MAX_FINDINGS)
+    fences = islice(find_fences(text), MAX_FINDINGS)
+    found = {*_families(text), *hidden, *_unseen(text)}
+    found |= {Finding("fence", *span) for span in fences}
     ordered = sorted(found, key=lambda finding: (finding.start, finding.end, finding.kind))
     return tuple(ordered[:MAX_FINDINGS])
 

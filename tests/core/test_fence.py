@@ -7,7 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from palyra.core.fence import ELEMENT, fence, fence_key, inside_fence, make_nonce, neutralise
+from palyra.core.fence import (
+    ELEMENT,
+    fence,
+    fence_key,
+    find_fences,
+    inside_fence,
+    make_nonce,
+    neutralise,
+    reads_as_fence,
+)
 
 NONCE = make_nonce(b"key", "run_1 2", "text")
 OPEN = f"<{ELEMENT}"
@@ -185,3 +194,19 @@ def test_long_text_is_broken_in_linear_time() -> None:
     """A text made of openings, blanks and hidden characters costs no more than its length."""
     text = ("<" + "\u200b" * 50 + "/" * 50) * 300
     assert "<" + "\\u200b" * 50 == neutralise(text)[: 1 + 6 * 50]
+
+
+@given(
+    st.text(
+        st.sampled_from("<\u2039/\\ \n\t\u200b\u2028\u0435fFenNcCdDx.\uff46\U0001d41e"), max_size=40
+    )
+)
+@example("<\u200b/ f\u00ade\ufeffn c\u0435d")
+def test_the_fast_look_misses_nothing(text: str) -> None:
+    """It finds exactly what looking at every sign character by character finds."""
+    slowly = [
+        (at, at + 1)
+        for at, char in enumerate(text)
+        if char in "<\u2039" and reads_as_fence(text, at + 1)
+    ]
+    assert slowly == list(find_fences(text))
