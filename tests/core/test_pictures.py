@@ -86,7 +86,7 @@ def test_what_is_no_picture_is_refused(
     with pytest.raises(error, match="attachment 0") as caught:
         recorded(attachment)
     assert said in caught.value.message
-    assert "attachments" == caught.value.field  # type: ignore[attr-defined]  # both have it
+    assert "attachments" == caught.value.field
 
 
 def test_bounds_are_exact() -> None:
