@@ -5,6 +5,7 @@ that memory does not grow with it beyond 16 bytes an id.
 """
 
 import hashlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from palyra.core.canonical import NotCanonical, canonical_json
+from palyra.core.explain import explain
 from palyra.errors import InvalidParams
 
 MAX_LINE_BYTES = 4_194_304  # far above what a daemon takes in one message
@@ -111,12 +113,17 @@ def _read(path: Path, on_line: Callable[[bytes], None]) -> Iterator[tuple[int, C
 def _parse(path: Path, number: int, line: bytes) -> Case:
     if len(line) > MAX_LINE_BYTES:
         raise _bad(path, number, f"longer than {MAX_LINE_BYTES} bytes")
+    if line.startswith(BOM_UTF8):
+        problem = "begins with a byte order mark: save the file as UTF-8 without one"
+        raise _bad(path, number, problem)
     if not line.strip():
         raise _bad(path, number, "blank: write one JSON object a line")
     try:
         case = _CASE.decode(line)
         if case.expect is not None and case.expect.json is not msgspec.UNSET:
             canonical_json(case.expect.json)
+    except msgspec.ValidationError as error:
+        raise _bad(path, number, explain(error, Case, msgspec.json.decode(line)).message) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, NotCanonical) as error:
         raise _bad(path, number, str(error)) from None
     if case.expect is not None and case.expect.is_empty:

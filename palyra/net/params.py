@@ -4,13 +4,21 @@ Unknown fields are refused everywhere: a misspelt option that is silently ignore
 error.
 """
 
-import re
 from typing import Any, TypeVar
 
 import msgspec
 
+from palyra.core.explain import WORDS, explain
 from palyra.errors import InvalidParams
-from palyra.net.rpc import show
+
+SLUG = msgspec.Meta(  # a name that somebody chooses
+    max_length=64,
+    pattern=r"^[a-z0-9][a-z0-9._-]*$",
+    extra={WORDS: "lowercase letters, digits and . _ -, a letter or digit first"},
+)
+LINE = msgspec.Meta(  # what must not spoil a list or a log
+    pattern=r"^[^\x00-\x1f\x7f]+$", extra={WORDS: "not empty, no line breaks or control characters"}
+)
 
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,36 +31,13 @@ class NoParams(Params, frozen=True, kw_only=True):
 
 P = TypeVar("P", bound=Params)
 
-_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_NAMED = re.compile(
-    r"^Object (?:contains unknown|missing required) field `(?P<name>.*)`$", re.DOTALL
-)
-MAX_FIELD_CHARS = 128  # a peer may have sent a name of any length
 _SECRET = frozenset({"token"})
 
 
 def convert_params(kind: type[P], params: dict[str, Any]) -> P:
-    """The typed parameters.  Raises InvalidParams with the field and the offending value."""
+    """The typed parameters.  Raises InvalidParams with the field, what it takes and what came."""
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
-        raise _explain(str(error), params) from None
-
-
-def _explain(text: str, params: dict[str, Any]) -> InvalidParams:
-    parts = _PATH.match(text)
-    what, path = (parts["what"], parts["path"] or "") if parts else (text, "")
-    named = _NAMED.match(what)
-    if named:
-        verb = "unknown field" if "unknown" in what else "missing field"
-        field = f"{path}.{named['name']}".lstrip(".")[:MAX_FIELD_CHARS]
-        return InvalidParams(f"{verb} {show(field)}", field=field)
-    what = what[:1].lower() + what[1:]
-    return InvalidParams(f"{path}: {what}{_given(path, params)}", field=path)
-
-
-def _given(path: str, params: dict[str, Any]) -> str:
-    """`, got …` for a field at the top; deeper values and secrets are not repeated."""
-    if path in _SECRET or path not in params:
-        return ""
-    return f" ({show(params[path])})"
+        fault = explain(error, kind, params, _SECRET)
+        raise InvalidParams(fault.message, field=fault.field) from None

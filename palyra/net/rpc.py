@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeGuard
 
 import msgspec
 
+from palyra.core import explain
 from palyra.core.canonical import MAX_SAFE_INTEGER
 from palyra.errors import Overloaded, PalyraError, ProtocolError, TooLarge
 
@@ -30,7 +31,7 @@ APPLICATION_ERROR = -32000
 MAX_DEPTH = 64  # deepest nesting of arrays and objects; ours need 6, tool arguments maybe 20
 MAX_VALUES = 20_000  # in one message; keeps the time to parse 1 MiB below about 30 ms
 MAX_ID_CHARS = 128
-SHOWN_CHARS = 96  # of a bad value; a token cut shorter would no longer be known for one
+show = explain.show  # a bad value, in an error message
 
 _CODES = {"invalid_params": INVALID_PARAMS, "internal": INTERNAL_ERROR}
 _MEMBERS = {"jsonrpc", "id", "method", "params"}
@@ -168,8 +169,7 @@ def _read_envelope(value: object) -> Request:
         raise BadMessage(INVALID_REQUEST, f"a request is an object, not {show(value)}")
     request_id = value.get("id")
     if not _is_request_id(request_id):
-        given = show(request_id) if "id" in value else "none"
-        raise BadMessage(INVALID_REQUEST, f"id must be a string or an integer, got {given}")
+        raise BadMessage(INVALID_REQUEST, _explain_id(value))
     fault = _find_fault(value)
     if fault is not None:
         raise BadMessage(INVALID_REQUEST, fault, request_id)
@@ -185,6 +185,18 @@ def _is_request_id(value: object) -> TypeGuard[RequestId]:
     return type(value) is int and abs(value) <= MAX_SAFE_INTEGER
 
 
+def _explain_id(envelope: dict[str, Any]) -> str:
+    """What is wrong with the id, which may be its kind or its size."""
+    match envelope.get("id"):
+        case str(text):
+            return f"id may have {MAX_ID_CHARS} characters, got {len(text)}: {show(text)}"
+        case int(number) if not isinstance(number, bool):
+            return f"id may be an integer up to {MAX_SAFE_INTEGER} either way, got {show(number)}"
+        case other:
+            given = show(other) if "id" in envelope else "none"
+            return f"id must be a string or an integer, got {given}"
+
+
 def _find_fault(envelope: dict[str, Any]) -> str | None:
     """What else is wrong with the members of a request, if anything."""
     unknown = sorted(envelope.keys() - _MEMBERS)
@@ -197,21 +209,6 @@ def _find_fault(envelope: dict[str, Any]) -> str | None:
     if not isinstance(envelope.get("params", {}), dict | list):
         return f"params must be an object, got {show(envelope['params'])}"
     return None
-
-
-def show(value: object, limit_chars: int = SHOWN_CHARS) -> str:
-    """The value as an error message may show it: JSON-like, cut short."""
-    match value:
-        case dict():
-            return "an object"
-        case list():
-            return "an array"
-        case str():
-            cut = value if len(value) <= limit_chars else f"{value[:limit_chars]}…"
-            return json.dumps(cut)
-        case _:
-            text = json.dumps(value)
-            return text if len(text) <= limit_chars else f"{text[:limit_chars]}…"
 
 
 def encode_result(request_id: RequestId, result: object) -> bytes:

@@ -64,6 +64,10 @@ def test_every_field_is_read(tmp_path: Path) -> None:
         (b"", "blank"),
         (b'{"id": "b", "text": "\xff"}', "UTF-8"),
         (b'{"id": "b", "text": "x", "expect": {"json": 9007199254740993}}', "canonical"),
+        (b'{"id": "b", "text": "x", "approval": "auto"}', 'approval: expected "allow", "ask" or'),
+        (b'{"id": "b", "text": "x", "budget": {"tokens": 0}}', "budget.tokens: expected a whole"),
+        (b'{"id": "b", "text": "x", "budget": {"tokens": 0}}', "got 0"),
+        (b'\xef\xbb\xbf{"id": "b", "text": "x"}', "byte order mark"),
         (b" " * (MAX_LINE_BYTES + 1), "longer than"),
     ],
 )

@@ -240,6 +240,24 @@ async def test_mutation_in_flight_is_repeated_with_its_key() -> None:
     assert keys[0] == keys[1]
 
 
+async def test_message_over_the_limit_is_refused_here() -> None:
+    """What the daemon would hang up on is not sent, nor sent again; the connection goes on."""
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        with trio.fail_after(5), pytest.raises(errors.TooLarge, match=r"1048\d{3} .* 1048576 in"):
+            await client.start_run("a" * 1_048_576)
+        assert "run.start" not in daemon.methods()
+        await client.ping()
+        assert 1 == len(daemon.connections)
+
+
+async def test_text_that_is_no_unicode_is_refused_here() -> None:
+    """Half a surrogate pair, as a stray byte of a command line becomes one, is bad input."""
+    async with fake_daemon() as daemon, client_of(daemon) as client:
+        with pytest.raises(errors.InvalidParams, match=r"run\.start: .*udcff"):
+            await client.start_run("a\udcff")
+        await client.ping()
+
+
 async def test_given_key_is_used() -> None:
     """A caller's own idempotency key is passed on as it is."""
     async with fake_daemon() as daemon, client_of(daemon) as client:

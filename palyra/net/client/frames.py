@@ -127,10 +127,19 @@ def parse_frames(text: str | bytes) -> list[Frame]:
 
 
 def render_request(request_id: int, method: str, params: dict[str, Any]) -> str:
-    """The request as text; members that are None are left out."""
+    """The request as text; members that are None are left out.
+
+    Raises InvalidParams for what no JSON can carry.
+    """
     given = {name: value for name, value in params.items() if value is not None}
     body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": given}
-    return msgspec.json.encode(body).decode()
+    try:
+        return msgspec.json.encode(body).decode()
+    except UnicodeEncodeError as error:
+        char = f"\\u{ord(error.object[error.start]):04x}"
+        raise errors.InvalidParams(
+            f"{method}: a text holds {char}, which is no character: give it as UTF-8"
+        ) from None
 
 
 def to_exception(error: ErrorBody) -> PalyraError:

@@ -15,7 +15,7 @@ import trio
 import trio_websocket
 
 from palyra import __version__
-from palyra.errors import ProtocolError
+from palyra.errors import ProtocolError, TooLarge
 from palyra.net.client import frames
 from palyra.net.client.frames import Frame, Hello, Welcome
 from palyra.net.client.socket import SUBPROTOCOL
@@ -81,14 +81,17 @@ class Link:
     ) -> msgspec.Raw:
         """The result.  `on_result` sees it before any later frame is looked at.
 
-        Raises LinkLost, or the daemon's error.  Cancellation: the request may have taken effect.
+        Raises LinkLost, TooLarge (then nothing was sent) or the daemon's error.  Cancellation: the
+        request may have taken effect.
         """
         async with self._slots:
             request_id = self._next_id
             self._next_id += 1
+            text = frames.render_request(request_id, method, params)
+            self._check_size(method, text)
             waiting = self._waiting[request_id] = _Waiting(on_result)
             try:
-                await self._send(frames.render_request(request_id, method, params))
+                await self._send(text)
                 await waiting.answered.wait()
             finally:
                 del self._waiting[request_id]
@@ -143,6 +146,15 @@ class Link:
             await self._socket.aclose()
         self._is_closing = False
         self._end(None, "closed by this client")
+
+    def _check_size(self, method: str, text: str) -> None:
+        """Refuse what the daemon would hang up on: sent again it would cut the next link, too."""
+        size_bytes, limit_bytes = len(text.encode()), self.hello.limits.max_message_bytes
+        if size_bytes > limit_bytes:
+            raise TooLarge(
+                f"{method} has {size_bytes} bytes, and this daemon takes at most {limit_bytes} in "
+                f"a message: send less, or raise server.max_message_bytes there"
+            )
 
     async def _send(self, text: str) -> None:
         if self.closed.is_set():  # nobody wakes a request that registers from now on

@@ -6,18 +6,26 @@ import msgspec
 from msgspec import UNSET
 
 from palyra.core.agents import AgentChange
+from palyra.core.explain import WORDS
 from palyra.core.records import AgentRecord, MemoryScope
 from palyra.net.methods.method import AgentName, Call, Method, Mutation, Result
-from palyra.net.params import NoParams, Params
+from palyra.net.params import SLUG, NoParams, Params
 
 MAX_INSTRUCTIONS = 32_768
-NewName = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+NewName = Annotated[str, SLUG]
 Instructions = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_INSTRUCTIONS)]
 Model = Annotated[str, msgspec.Meta(max_length=128)]
 ToolNames = Annotated[
     tuple[Annotated[str, msgspec.Meta(max_length=64)], ...], msgspec.Meta(max_length=256)
 ]
-Label = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$")]
+Label = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=64,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$",
+        extra={WORDS: "letters, digits and . _ : / -, a letter or digit first"},
+    ),
+]
 Labels = Annotated[tuple[Label, ...], msgspec.Meta(max_length=32)]
 ALL_TOOLS = ("*",)
 

@@ -5,11 +5,18 @@ from typing import Annotated
 import msgspec
 
 from palyra.core.artifacts import MAX_PAGE_BYTES, NAME_CHARS
+from palyra.core.explain import WORDS
 from palyra.core.trust import Trust
 from palyra.net.methods.method import Call, Id, Method, Result
 from palyra.net.params import Params
 
-Name = Annotated[str, msgspec.Meta(pattern=f"^[0-9a-f]{{{NAME_CHARS},64}}$")]
+Name = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=f"^[0-9a-f]{{{NAME_CHARS},64}}$",
+        extra={WORDS: f"{NAME_CHARS} to 64 hex digits in lower case"},
+    ),
+]
 PageBytes = Annotated[int, msgspec.Meta(ge=4, le=MAX_PAGE_BYTES)]
 
 

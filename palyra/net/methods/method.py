@@ -11,7 +11,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.commands import ReceiptKey
-from palyra.net.params import Params
+from palyra.net.params import LINE, SLUG, Params
 from palyra.net.receipts import Effect
 from palyra.net.services import Services
 from palyra.net.subscription import Subscriptions
@@ -22,9 +22,9 @@ R = TypeVar("R", bound=msgspec.Struct)
 MAX_KEY_CHARS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-ChannelName = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+ChannelName = Annotated[str, SLUG]
 # What somebody else's program calls a conversation or a sender: printable, or nobody could read it.
-OutsideId = Annotated[str, msgspec.Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+OutsideId = Annotated[str, msgspec.Meta(max_length=256), LINE]
 IdempotencyKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]

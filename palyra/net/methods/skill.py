@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.explain import WORDS
 from palyra.core.skills import Audit, InstallSkill, SkillRecord, SkillState, tool_specs
 from palyra.core.tools import Risk, ToolClass
 from palyra.net.methods.method import Call, Method, Mutation, Result, at_once
@@ -11,7 +12,10 @@ from palyra.net.params import NoParams, Params
 
 MAX_CHUNK_BYTES = 262_144
 SkillId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^[0-9a-f]{64}$", extra={WORDS: "64 hex digits in lower case"}),
+]
 Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 
 

@@ -9,11 +9,11 @@ from palyra.core.ports import JournalStore
 from palyra.core.records import Role, TokenRecord
 from palyra.errors import InvalidParams, NotFound
 from palyra.net.methods.method import Call, Id, Method, Mutation, Result
-from palyra.net.params import NoParams
+from palyra.net.params import LINE, NoParams
 from palyra.net.tokens import new_token, token_record
 
 # Names are stored and shown as they are: printable, and no place for a secret.
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), LINE]
 
 
 class TokenCreate(Mutation, frozen=True, kw_only=True):

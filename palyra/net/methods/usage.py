@@ -14,9 +14,9 @@ from palyra.core.records import (
     BudgetWindow,
 )
 from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
-from palyra.net.params import NoParams, Params
+from palyra.net.params import SLUG, NoParams, Params
 
-Name = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Name = Annotated[str, SLUG]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
 Instant = Annotated[int, msgspec.Meta(ge=0)]
