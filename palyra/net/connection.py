@@ -26,12 +26,13 @@ from palyra.net.params import convert_params
 from palyra.net.requests import Requests
 from palyra.net.services import Peer, Services
 from palyra.net.subscription import PAGE_BYTES, PAGE_ROWS, Subscriptions, Viewer
-from palyra.net.transport import BadFrame, PeerClosed, Transport
+from palyra.net.transport import BadFrame, NoMoreInput, PeerClosed, Transport
 from palyra.net.wire import FEATURES, PROTOCOL, Hello, encode_notice
 
 log = structlog.get_logger("palyra.connection")
 
 CONNECT_BYTES = 16_384  # of the first message: strangers get no more of our time
+LAST_ANSWERS_S = 10.0  # for what a client asked before it stopped to speak
 
 
 async def serve_connection(transport: Transport, peer: Peer, services: Services) -> None:
@@ -66,6 +67,7 @@ class Connection:
         self._sent: tuple[str, int] | None = None  # run and seq of the last event handed over
         self._all = trio.CancelScope()
         self._inside = trio.CancelScope()
+        self._wait_answered = trio.lowlevel.checkpoint  # until nothing is being answered
 
     @property
     def farewell(self) -> tuple[int, str]:
@@ -158,7 +160,10 @@ class Connection:
     async def _receive(self) -> bytes:
         try:
             return await self._transport.receive()
-        except PeerClosed:
+        except PeerClosed as closed:
+            if isinstance(closed, NoMoreInput):
+                with trio.move_on_after(LAST_ANSWERS_S):
+                    await self._wait_answered()
             await self._end(closing.DONE, "the peer is gone")
         except BadFrame as bad:
             await self._end(bad.code, bad.reason)
@@ -206,6 +211,7 @@ class Connection:
     async def _serve_requests(self, viewer: Viewer) -> NoReturn:
         subscriptions = Subscriptions(viewer, self._limits.max_subscriptions)
         requests = Requests(viewer, self._services, subscriptions, self.hang_up)
+        self._wait_answered = requests.wait_idle
         self._services.hub.attach(self)
         try:
             while True:

@@ -47,6 +47,7 @@ class Requests:
         self._subscriptions = subscriptions
         self._hang_up = hang_up
         self._inflight: set[rpc.RequestId] = set()
+        self._ended = trio.lowlevel.ParkingLot()  # who waits for the end of a request
         limits, now_s = services.limits, trio.current_time()
         flood = limits.requests_per_s * limits.flood_factor
         burst = limits.burst or 2 * limits.requests_per_s
@@ -67,6 +68,11 @@ class Requests:
             self._hang_up(closing.TOO_BIG, error.message)
         else:
             self._admit(request, len(data))
+
+    async def wait_idle(self) -> None:
+        """Return when no request is under way."""
+        while self._inflight:
+            await self._ended.park()
 
     def _admit(self, request: rpc.Request, size_bytes: int) -> None:
         try:
@@ -109,6 +115,7 @@ class Requests:
                 await self._answer(method, request)
         finally:
             self._inflight.discard(request.id)
+            self._ended.unpark_all()
 
     async def _answer(self, method: AnyMethod, request: rpc.Request) -> None:
         call = _Pending(self._viewer.caller, self._services, self._subscriptions)

@@ -18,7 +18,7 @@ import trio
 from palyra.actors.child import ChildSpec
 from palyra.net import closing
 from palyra.net.services import Peer
-from palyra.net.transport import BadFrame, PeerClosed, Transport
+from palyra.net.transport import BadFrame, NoMoreInput, PeerClosed, Transport
 
 RECEIVE_BYTES = 65_536
 CLOSE_TIMEOUT_S = 3.0
@@ -59,7 +59,7 @@ class ReadyFile:
 class StdioTransport:
     """A `Transport` over two byte streams; see `palyra.net.transport`.
 
-    The end of input is the end of the peer: who wants the answers keeps the input open.
+    The end of input ends the connection, once what was asked before it is answered.
     """
 
     name = NAME
@@ -100,7 +100,7 @@ class StdioTransport:
         except GONE as error:
             raise PeerClosed(f"{NAME}: {error}") from error
         if not data and not self._received:
-            raise PeerClosed(f"{NAME}: end of input")
+            raise NoMoreInput(f"{NAME}: end of input")
         self._received += data
         return bool(data)
 

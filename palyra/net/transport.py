@@ -11,6 +11,10 @@ class PeerClosed(Exception):
     """The peer is gone, politely or not."""
 
 
+class NoMoreInput(PeerClosed):
+    """The peer asks nothing more, but may still read."""
+
+
 class Transport(Protocol):
     """A duplex of text messages.  One task receives, one task sends."""
 
@@ -19,7 +23,7 @@ class Transport(Protocol):
     async def receive(self) -> bytes:
         """The next whole message, at most the configured size.
 
-        Raises PeerClosed at the end, BadFrame for what is not a text message (the transport is
+        Raises PeerClosed or NoMoreInput at the end, BadFrame for what is not a text message (the transport is
         then closed with the fitting code).  Cancellation: no message is lost.
         """
 

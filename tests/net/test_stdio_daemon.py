@@ -26,7 +26,10 @@ def hear(process: subprocess.Popen[str]) -> Any:
 
 
 def test_a_parent_process_is_a_client_on_stdio(tmp_path: Path) -> None:
-    """hello, connect, a run to its end; closing the input drains the daemon, exit code 0."""
+    """hello, connect, a run to its end; closing the input drains the daemon, exit code 0.
+
+    What was asked before is answered.
+    """
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     command = [sys.executable, "-m", "palyra", "serve", "--stdio", "--home", str(tmp_path / "home")]
@@ -44,6 +47,12 @@ def test_a_parent_process_is_a_client_on_stdio(tmp_path: Path) -> None:
         kinds: list[str] = []
         while "run.done" not in kinds:
             kinds.append(hear(process).get("params", {}).get("kind", ""))
-        process.communicate()
+        ask(process, "run.list")
+        ask(process, "system.status")
+        rest, _ = process.communicate()  # ends the input behind the questions
+        replies = [json.loads(line) for line in rest.splitlines()]
+        assert {"run.list", "system.status"} == {
+            reply["id"] for reply in replies if "result" in reply
+        }
         assert process.returncode == 0
     assert not (tmp_path / "home" / "daemon.json").exists()
