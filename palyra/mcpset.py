@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+import structlog
 
 from palyra.actors.child import ChildSpec
 from palyra.config import Config
@@ -12,7 +15,7 @@ from palyra.core.foreign_tools import Terms
 from palyra.core.secret_reference import is_reference, parse_reference
 from palyra.errors import InvalidParams
 from palyra.parts import Host
-from palyra.processset import read_limits
+from palyra.processset import OpenEgress, read_hosts, read_limits
 from palyra.secrets.keeper import SecretKeeper
 from palyra.sections import McpServer as Configured
 from palyra.tools.catalog import Toolbox
@@ -20,8 +23,10 @@ from palyra.tools.mcp.link import OpenLink, StdioServer
 from palyra.tools.mcp.process import Surroundings, jailed, unjailed
 from palyra.tools.mcp.server import McpServer
 from palyra.tools.mcp.web import addressed
+from palyra.tools.sandbox.command import Egress
 from palyra.tools.sandbox.sandbox import Sandbox
 
+log = structlog.get_logger("palyra.mcp")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
 _OF_WORKSPACE = {"none": (), "read": ("fs.read",), "write": ("fs.read", "fs.write")}
@@ -42,13 +47,17 @@ def build_mcpset(
     *,
     sandbox: Sandbox,
     secrets: SecretKeeper,
+    open_egress: OpenEgress,
 ) -> Mcpset:
-    """One actor for each server.  Raises InvalidParams for a server that cannot be one."""
+    """One actor for each server.  Raises InvalidParams for a server that cannot be one.
+
+    `open_egress` makes the way out of a program in the jail to the hosts it is granted.
+    """
     check_servers(config.mcp.servers)
     servers = [
         McpServer(
             _terms(each),
-            _preparation(each, config, sandbox, secrets),
+            _preparation(each, config, sandbox, secrets, _way_out(each, open_egress)),
             toolbox,
             host.random,
             host=urlsplit(each.url).hostname or "",
@@ -81,11 +90,27 @@ def _capabilities(server: Configured) -> tuple[str, ...]:
         return ("network",)
     if server.sandbox == "none":
         return _EVERYTHING
-    return ("process", *_OF_WORKSPACE[server.workspace])
+    network = ("network",) if server.hosts else ()
+    return ("process", *_OF_WORKSPACE[server.workspace], *network)
+
+
+def _way_out(server: Configured, open_egress: OpenEgress) -> Callable[[], Egress] | None:
+    granted = read_hosts(server.hosts, f"mcp.servers: {server.name!r}")
+    if not granted:
+        return None
+
+    def report(key: str) -> None:
+        log.warning("an MCP server was refused a host", server=server.name, host=key)
+
+    return partial(open_egress, granted, report)
 
 
 def _preparation(
-    server: Configured, config: Config, sandbox: Sandbox, secrets: SecretKeeper
+    server: Configured,
+    config: Config,
+    sandbox: Sandbox,
+    secrets: SecretKeeper,
+    open_egress: Callable[[], Egress] | None,
 ) -> Callable[[], Awaitable[OpenLink]]:
     """What finds the secrets of one start and gives the way to the server."""
 
@@ -103,6 +128,7 @@ def _preparation(
             writes=server.workspace == "write",
             folders=tuple(map(Path, server.folders)),
             limits=read_limits(config.sandbox),
+            open_egress=open_egress,
         )
         return jailed(sandbox, program, around)
 
@@ -145,6 +171,8 @@ def _check_address(server: Configured) -> None:
         raise _wrong(server, "needs an https address (http on loopback only)")
     if parts.username is not None or parts.password is not None:
         raise _wrong(server, "holds a credential in its address: use `token`")
+    if server.hosts:
+        raise _wrong(server, "is an address: `hosts` is for programs in the jail")
     if server.token:
         parse_reference(server.token)
 
@@ -155,6 +183,8 @@ def _check_program(server: Configured) -> None:
     for folder in server.folders:
         if not Path(folder).is_absolute():
             raise _wrong(server, f"names the folder {folder!r}, which is no whole path")
+    if server.hosts and server.sandbox == "none":
+        raise _wrong(server, "runs without the jail, where `hosts` would hold nobody")
     if server.sandbox == "jail" and not Path(server.command[0]).is_absolute():
         raise _wrong(
             server, f"names {server.command[0]!r}: the jail needs the program's whole path"

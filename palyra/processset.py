@@ -129,20 +129,18 @@ def read_limits(section: SandboxConfig) -> Limits:
     )
 
 
-def read_hosts(entries: Sequence[str]) -> tuple[str, ...]:
-    """Hosts as grants name them.  Raises InvalidParams."""
-    return tuple(sorted({_host(entry) for entry in entries}))
+def read_hosts(entries: Sequence[str], setting: str = "sandbox.hosts") -> tuple[str, ...]:
+    """Hosts as grants name them; `setting` holds them.  Raises InvalidParams."""
+    return tuple(sorted({_host(entry, setting) for entry in entries}))
 
 
-def _host(entry: str) -> str:
+def _host(entry: str, setting: str) -> str:
     try:
         url = parse_url(f"http://{entry}/")
     except InvalidParams as error:
-        raise InvalidParams(f"sandbox.hosts: {error.message}", field="sandbox.hosts") from None
+        raise InvalidParams(f"{setting}: {error.message}", field=setting) from None
     if url.target != "/":
-        raise InvalidParams(
-            f"sandbox.hosts holds {entry!r}: expected host or host:port", field="sandbox.hosts"
-        )
+        raise InvalidParams(f"{setting} holds {entry!r}: expected host or host:port", field=setting)
     return grant_key(url)
 
 

@@ -146,6 +146,9 @@ class McpServer(Section, frozen=True, kw_only=True):
         Literal["none", "read", "write"], _doc("What the jail shows of the workspace.")
     ] = "none"
     folders: Annotated[tuple[str, ...], _doc("Further folders the jail shows, read-only.")] = ()
+    hosts: Annotated[
+        tuple[str, ...], _doc("Hosts it reaches from the jail, as host or host:port; none: no network.")
+    ] = ()
     risk: Annotated[
         Literal["low", "medium", "high", "critical"], _doc("The least risk of its tools.")
     ] = "high"

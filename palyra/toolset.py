@@ -95,7 +95,14 @@ def build_toolset(
         services.append(ChildSpec("sweep", sweeping))
     problems = [programs.problems, skillset.problems]
     if sandbox is not None:
-        servers = build_mcpset(config, host, toolbox, sandbox=sandbox, secrets=webset.secrets)
+        servers = build_mcpset(
+            config,
+            host,
+            toolbox,
+            sandbox=sandbox,
+            secrets=webset.secrets,
+            open_egress=webset.open_egress,
+        )
         services = [*webset.services, *services, *servers.services]
         problems.append(servers.problems)
     return Toolset(

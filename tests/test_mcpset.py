@@ -1,5 +1,7 @@
 """MCP servers of a configuration: which can be one, and what follows from where they run."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ from palyra.mcpset import build_mcpset, check_servers
 from palyra.parts import Host
 from palyra.sections import Mcp, McpServer
 from palyra.tools.catalog import Toolbox
+from palyra.tools.mcp.link import ServerGone, StdioServer
+from palyra.tools.mcp.process import Surroundings, jailed
+from palyra.tools.sandbox.command import Command, SandboxFailure
 
 PROGRAM: dict[str, Any] = {"name": "a", "command": ("/bin/true",)}
 ADDRESS: dict[str, Any] = {"name": "b", "url": "https://example.com/mcp"}
@@ -30,6 +35,8 @@ ADDRESS: dict[str, Any] = {"name": "b", "url": "https://example.com/mcp"}
         ({**PROGRAM, "token": "env:A"}, "no use for a token"),
         ({**PROGRAM, "folders": ("here",)}, "whole path"),
         ({**PROGRAM, "command": ("server",)}, "whole path"),
+        ({**PROGRAM, "sandbox": "none", "hosts": ("example.com",)}, "hold nobody"),
+        ({**ADDRESS, "hosts": ("example.com",)}, "programs in the jail"),
         ({**PROGRAM, "environment": ("no assignment",)}, "NAME=TEXT"),
     ],
 )
@@ -70,7 +77,7 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
         mcp=Mcp(servers=servers),
     )
     toolbox = Toolbox([], Host().run_blocking)
-    built = build_mcpset(config, Host(), toolbox, sandbox=None, secrets=None)  # type: ignore[arg-type]  # not started here
+    built = build_mcpset(config, Host(), toolbox, sandbox=None, secrets=None, open_egress=None)  # type: ignore[arg-type]  # not started here
     specs = built.services
     actors = [spec.start.__self__ for spec in specs]  # type: ignore[attr-defined]  # a bound method
     assert ["mcp-a", "mcp-c", "mcp-b"] == [spec.id for spec in specs]
@@ -81,3 +88,61 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
     ] == [actor._terms.capabilities for actor in actors]
     assert "MCP server a: it was not started yet" == built.problems()[0]
     assert ["", "", "example.com"] == [actor._facets.host for actor in actors]
+
+
+def test_hosts_make_it_a_way_out(tmp_path: Path) -> None:
+    """A program with hosts can do what a network can; a bad host is named with its server."""
+
+    def built(*hosts: str) -> tuple[str, ...]:
+        config = Config(
+            paths=Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path),
+            mcp=Mcp(servers=(McpServer(**PROGRAM, hosts=hosts),)),
+        )
+        nobody: Any = None  # nothing is started here
+        made = build_mcpset(
+            config,
+            Host(),
+            Toolbox([], Host().run_blocking),
+            sandbox=nobody,
+            secrets=nobody,
+            open_egress=lambda _granted, _report: nobody,
+        )
+        found: tuple[str, ...] = made.services[0].start.__self__._terms.capabilities  # type: ignore[attr-defined]  # a bound method
+        return found
+
+    assert ("process", "network") == built("example.com")
+    assert ("process",) == built()
+    with pytest.raises(InvalidParams, match=r"mcp\.servers: 'a' holds"):
+        built("example.com/path")
+
+
+class Seen:
+    """A sandbox that starts nothing and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.networks: list[object] = []
+
+    @asynccontextmanager
+    async def open(self, command: Command) -> AsyncGenerator[None]:
+        """Refuse it."""
+        self.networks.append(command.network)
+        if command.argv:
+            raise SandboxFailure("seen")
+        yield
+
+
+async def test_its_way_out_is_that_of_its_own_hosts() -> None:
+    """Each start of a server with hosts has a way out of its own; without hosts it has none."""
+    ways: list[object] = []
+
+    def open_egress() -> Any:
+        ways.append(object())
+        return ways[-1]
+
+    seen, server = Seen(), StdioServer(("/bin/true",), {})
+    for around in (Surroundings(open_egress=open_egress), Surroundings()):
+        open_link = jailed(seen, server, around)  # type: ignore[arg-type]
+        with pytest.raises(ServerGone, match="seen"):
+            async with open_link(lambda: None):
+                pass
+    assert [*ways, None] == seen.networks

@@ -19,7 +19,7 @@ import trio
 from palyra.core.display import visible
 from palyra.tools.mcp.lines import LineReader, LineWriter
 from palyra.tools.mcp.link import Link, OpenLink, ServerGone, StdioServer
-from palyra.tools.sandbox.command import Bind, Command, Limits, SandboxFailure
+from palyra.tools.sandbox.command import Bind, Command, Egress, Limits, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 
 # Runs a program with its errors dropped; the jail has no other way to say so.
@@ -35,10 +35,11 @@ class Surroundings(NamedTuple):
     writes: bool = False  # to the workspace
     folders: tuple[Path, ...] = ()  # further ones, read-only
     limits: Limits = Limits()
+    open_egress: Callable[[], Egress] | None = None  # its way out; None: no network
 
 
 def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) -> OpenLink:
-    """Behind the sandbox's walls: no network, and of the disk what the configuration names."""
+    """Behind the sandbox's walls: of network and disk what the configuration names."""
     workspace = surroundings.workspace
     command = Command(
         argv=(*_QUIETLY, *server.argv),
@@ -55,8 +56,9 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) ->
     async def open_link(on_end: Callable[[], None]) -> AsyncGenerator[Link]:
         if shutil.which(server.argv[0]) is None:  # the jail shows nothing the host does not have
             raise _no_program(server)
+        network = surroundings.open_egress() if surroundings.open_egress else None
         try:
-            async with sandbox.open(command) as child:
+            async with sandbox.open(replace(command, network=network)) as child:
                 if child.stdin is None:
                     raise ServerGone("the jail gave no input")
                 yield _link(child.stdin, child.stdout, on_end, child.enforcement)
