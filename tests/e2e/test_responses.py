@@ -8,6 +8,7 @@ import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
 from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.tapes import check_tape, read_whole
 
 pytestmark = pytest.mark.real
 
@@ -183,3 +184,26 @@ def test_chat_that_is_sent_again_is_not_there_twice(sdk: openai.OpenAI) -> None:
     )
     assert other.usage is not None
     assert sizes[1] == pytest.approx(other.usage.prompt_tokens, abs=2)
+
+
+async def test_such_runs_replay(daemon: DaemonProcess, sdk: openai.OpenAI) -> None:
+    """Brief, conversation, calls handed over, their results and a limit: decided again, the same."""
+    made = [
+        ask(sdk, "/say one", instructions="Be brief.", temperature=0.1),
+        ask(sdk, ASK_WEATHER, tools=[WEATHER]),
+    ]
+    (call,) = [item for item in made[1].output if isinstance(item, ResponseFunctionToolCall)]
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+    made.append(ask(sdk, [result], previous_response_id=made[1].id, tools=[WEATHER]))
+    turns: Any = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    made.append(ask(sdk, [*turns, {"role": "user", "content": "/say c"}]))
+    async with daemon.connect() as client:
+        for answer in made:
+            for strict in (False, True):
+                report = await client.replay_run(note(answer)["run_id"], strict=strict)
+                assert report.matched, report.first_divergence
+        second = await client.get_run(note(made[2])["run_id"])
+        forked = await client.fork_run(second.run_id, second.head_seq, "/say after")
+        assert "done" == (await client.wait_run(forked.run_id)).state
+        tape = await read_whole(client, note(made[1])["run_id"])
+    check_tape(tape)
