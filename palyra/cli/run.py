@@ -11,15 +11,8 @@ from typing import get_args
 import click
 import trio
 
-from palyra.cli.exits import (
-    CANCELLED,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    OVER_BUDGET,
-    PARTIAL,
-    Stop,
-)
+from palyra.cli.ending import Ending
+from palyra.cli.exits import CANCELLED, INTERRUPTED, Stop
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.question import Desk, find_terminal
 from palyra.cli.screen import print_json, print_json_line, safe, say
@@ -48,35 +41,6 @@ SHOWN = (
     ev.RunFailed,
     ev.RunCancelled,
 )
-
-
-@dataclass(slots=True)
-class Ending:
-    """How a run ended, as an exit code."""
-
-    run_id: str | None = None
-    code: int = FAILED
-    was_denied: bool = False
-    was_rejected: bool = False  # in the last turn that called anything: the model gave up on it
-
-    def note(self, event: ev.Event | None) -> None:
-        """Take an event of the run into account."""
-        match event:
-            case ev.TurnCompleted(calls=calls) if calls:
-                self.was_rejected = False
-            case ev.ToolRejected():
-                self.was_rejected = True
-            case ev.ToolDecided(verdict="deny"):
-                self.was_denied = True
-            case ev.RunDone(reason=reason):
-                whole = reason == "answered" and not (self.was_denied or self.was_rejected)
-                self.code = DONE if whole else PARTIAL
-            case ev.RunFailed(failure_class="budget_exceeded" | "budget_unpriced"):
-                self.code = OVER_BUDGET
-            case ev.RunCancelled():
-                self.code = CANCELLED
-            case _:
-                pass
 
 
 @dataclass(slots=True)

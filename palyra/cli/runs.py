@@ -4,14 +4,12 @@ from typing import Literal, get_args
 
 import click
 
-from palyra.cli.exits import CANCELLED, DONE, FAILED
+from palyra.cli.ending import read_code
 from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.core.commands import Forked
 from palyra.core.records import RunState
 from palyra.net.client import Client, RunView
-
-EXIT_OF = {"done": DONE, "failed": FAILED, "cancelled": CANCELLED}
 
 
 @click.group()
@@ -117,11 +115,16 @@ def cancel(options: Options, run_id: str, reason: str) -> None:
 @click.option("--attention", is_flag=True, help="Also return when it needs a person.")
 @shared_options
 def wait(options: Options, run_id: str, *, attention: bool) -> None:
-    """Wait for the end of a run; the exit code tells how it ended."""
+    """Wait for the end of a run; the exit code tells how it ended, as that of `palyra run` does."""
     until: Literal["attention", "terminal"] = "attention" if attention else "terminal"
-    run = talk(options, lambda client: client.wait_run(run_id, until=until))
+
+    async def work(client: Client) -> tuple[RunView, int]:
+        run = await client.wait_run(run_id, until=until)
+        return run, await read_code(client, run)
+
+    run, code = talk(options, work)
     _print_run(options, run)
-    raise SystemExit(EXIT_OF.get(run.state, DONE))
+    raise SystemExit(code)
 
 
 def _print_run(options: Options, run: RunView) -> None:

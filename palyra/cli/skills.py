@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.exits import FAILED, Stop
+from palyra.cli.exits import FAILED
+from palyra.cli.files import replace_file
 from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.cli.skill_files import TEMPLATES, make_folder, pack_folder, sign_file
@@ -40,7 +41,7 @@ def build(folder: Path, out: Path | None) -> None:
     """Make a package of a folder, not signed yet."""
     description, package = pack_folder(folder)
     path = out or Path(f"{description.id}-{description.version}.zip")
-    _write(path, package)
+    replace_file(path, package)
     say(f"{path}: {len(description.tools)} tools, {len(package)} bytes")
 
 
@@ -51,15 +52,8 @@ def build(folder: Path, out: Path | None) -> None:
 def sign(package: Path, key: Path, *, create: bool) -> None:
     """Sign a package as its publisher, in place."""
     signed, public_key = sign_file(package, key, may_create=create)
-    _write(package, signed)
+    replace_file(package, signed)
     say(f"{package} is signed with {public_key}")
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise Stop(f"{path}: {error.strerror}", "name a file that can be written") from None
 
 
 # --- for who runs the daemon

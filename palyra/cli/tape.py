@@ -1,11 +1,11 @@
 """`palyra tape`: what happened, and the proof that it did."""
 
 from pathlib import Path
-from typing import IO
 
 import click
 
 from palyra.cli.exits import FAILED, Stop
+from palyra.cli.files import replace_file
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.screen import print_json, print_json_line, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
@@ -61,11 +61,21 @@ def _print_event(event: TapeEvent, start_ms: int) -> None:
 
 @tape.command()
 @click.argument("run_id")
-@click.option("-o", "--output", type=click.File("w", encoding="utf-8"), default="-")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True, dir_okay=False),
+    default="-",
+    help="A file, which is replaced once the export is whole; - is standard output.",
+)
 @shared_options
-def export(options: Options, run_id: str, output: IO[str]) -> None:
+def export(options: Options, run_id: str, output: Path) -> None:
     """Write a run's tape as NDJSON that proves itself: `palyra tape verify FILE`."""
-    output.write(talk(options, lambda client: export_run(client, run_id)))
+    exported = talk(options, lambda client: export_run(client, run_id))
+    if str(output) == "-":
+        click.echo(exported.encode(), nl=False)
+    else:
+        replace_file(output, exported.encode())
 
 
 @tape.command()

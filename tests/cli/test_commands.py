@@ -8,6 +8,7 @@ import click
 import pytest
 
 from palyra.cli.main import COMMANDS, cli
+from palyra.core.events import RunDone
 from tests.cli.command import palyra, run_python
 from tests.net.fake_daemon import RUN, SESSION, Hangup, Json, Refusal, fake_daemon
 
@@ -168,7 +169,11 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("approvals", "list"): ("approval.list", {"approvals": [APPROVAL]}, "apr_1"),
     ("approvals", "show", "apr_1"): ("approval.get", APPROVAL, "write_file"),
     ("approvals", "grants"): ("approval.grants", {"grants": [GRANT]}, "git status"),
-    ("approvals", "revoke", "grt_1"): ("approval.revoke", {**GRANT, "ended_ms": 1, "ended_by": "bob"}, "ago by bob"),
+    ("approvals", "revoke", "grt_1"): (
+        "approval.revoke",
+        {**GRANT, "ended_ms": 1, "ended_by": "bob"},
+        "ago by bob",
+    ),
     ("sessions", "list"): ("session.list", {"sessions": [SESSION_RECORD]}, "daily"),
     ("tokens", "list"): ("token.list", {"tokens": [TOKEN_SHOWN]}, "laptop"),
     ("usage",): ("usage.summary", SPENT, "$0.000012 + 1 of unknown cost"),
@@ -392,17 +397,22 @@ async def test_queue_without_options_only_looks() -> None:
     assert QUEUE == json.loads(shown.out)
 
 
-@pytest.mark.parametrize(("state", "code"), [("done", 0), ("failed", 1), ("cancelled", 3)])
-async def test_wait_exits_as_the_run_ended(state: str, code: int) -> None:
-    """`runs wait` exits with the code of the run's end."""
+async def test_wait_returns_when_somebody_is_asked() -> None:
+    """`runs wait --attention` of a run that has not ended is no failure."""
     async with fake_daemon() as daemon:
-        daemon.reply_with("run.wait", {**RUN_RECORD, "state": state, "timed_out": False})
-        assert code == (await palyra("runs", "wait", RUN, url=daemon.url)).code
+        daemon.reply_with("run.wait", {**RUN_RECORD, "state": "in_progress", "timed_out": False})
+        waited = await palyra("runs", "wait", RUN, "--attention", url=daemon.url)
+    assert 0 == waited.code
 
 
 async def test_wait_asks_again_when_the_time_is_up() -> None:
     """`runs wait` goes on waiting while the daemon says only that the time is up."""
     async with fake_daemon() as daemon:
+        daemon.append(RunDone(reason="answered"))
+        daemon.answers["tape.read"] = lambda connection, _params: {
+            "events": connection.daemon.tapes[RUN].rows,
+            "head_seq": 0,
+        }
         replies = [{**RUN_RECORD, "timed_out": True}, {**RUN_RECORD, "timed_out": False}]
         daemon.answers["run.wait"] = lambda _connection, _params: replies.pop(0)
         assert 0 == (await palyra("runs", "wait", RUN, url=daemon.url)).code

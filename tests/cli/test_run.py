@@ -47,6 +47,19 @@ ASKED = ev.ApprovalRequested(
 COMPLETED = ev.ToolCompleted(call_id=CALL, status="succeeded", output="2 bytes", duration_ms=3)
 
 
+RECORD: Json = {
+    "run_id": RUN,
+    "session_id": SESSION,
+    "state": "done",
+    "principal": "owner",
+    "agent": "default",
+    "model": "scripted",
+    "created_ms": 1,
+    "head_seq": 8,
+}
+STATES = {0: "done", 4: "done", 3: "cancelled"}  # of a run, by the exit code
+
+
 def accepted() -> list[ev.Event]:
     return [
         ev.RunAccepted(principal="owner", session_id=SESSION, agent="default", model="scripted"),
@@ -94,6 +107,18 @@ def play(daemon: FakeDaemon, *events: ev.Event) -> None:
     daemon.reply_with("run.start", STARTED)
 
 
+def read_page(connection: Connection, params: Json) -> object:
+    """`tape.read`, two events a page."""
+    start = params["after_seq"] + 1
+    rows = connection.daemon.tapes[RUN].rows
+    is_last = start + 2 >= len(rows)
+    return {
+        "events": rows[start : start + 2],
+        "head_seq": len(rows) - 1,
+        "next_after_seq": None if is_last else start + 1,
+    }
+
+
 async def test_answer_is_standard_output() -> None:
     """Without a terminal standard output is the answer alone, the steps are standard error."""
     async with fake_daemon() as daemon:
@@ -132,20 +157,34 @@ async def test_json_is_the_tape() -> None:
         ([ev.RunFailed(failure_class="budget_exceeded", reason="spent", action="wait")], 5),
         ([ev.RunCancelled(reason="enough", by="owner")], 3),
         ([ev.RunDone(reason="partial")], 4),
+        ([ev.RunDone(reason="partial", cause="outcome_unknown")], 4),
         ([PROPOSED, decided("deny"), *ending()], 4),
         ([PROPOSED, REJECTED, *ending()], 4),
         ([PROPOSED, REJECTED, turn("", NAMED), PROPOSED, decided("allow"), *ending()], 0),
     ],
-    ids=["done", "failed", "spent", "cancelled", "partial", "refused", "rejected", "repaired"],
+    ids=[
+        "done",
+        "failed",
+        "spent",
+        "cancelled",
+        "partial",
+        "unknown",
+        "refused",
+        "rejected",
+        "repaired",
+    ],
 )
 async def test_exit_code_tells_the_ending(events: list[ev.Event], code: int) -> None:
     """Done 0, failed 1, cancelled 3, partial or with a refusal 4, over a budget 5.
 
-    A malformed call counts as refused unless the model tried again.
+    A malformed call counts as refused unless the model tried again.  `runs wait` says the same.
     """
     async with fake_daemon() as daemon:
         play(daemon, *events)
         assert code == (await palyra("run", "hello", url=daemon.url)).code
+        daemon.reply_with("run.wait", {**RECORD, "state": STATES.get(code, "failed")})
+        daemon.answers["tape.read"] = read_page
+        assert code == (await palyra("runs", "wait", RUN, url=daemon.url)).code
 
 
 async def test_text_comes_from_standard_input_and_options_arrive() -> None:

@@ -85,6 +85,10 @@ async def export_to(path: Path, daemon: FakeDaemon) -> None:
     assert (0, "") == (exported.code, exported.err)
 
 
+def names(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
 async def test_show_tells_every_event() -> None:
     """`tape show` prints each event of every page with its seq, time and story, escaped."""
     async with fake_daemon() as daemon:
@@ -117,6 +121,19 @@ async def test_export_proves_itself_offline(tmp_path: Path) -> None:
         verified.code,
         verified.out.splitlines()[0],
     )
+
+
+async def test_a_failed_export_leaves_the_file_alone(tmp_path: Path) -> None:
+    """Evidence of before survives an export that fails; one that succeeds replaces it."""
+    file = tmp_path / "run.ndjson"
+    file.write_text("evidence")
+    file.chmod(0o600)
+    async with fake_daemon() as daemon:
+        failed = await palyra("tape", "export", RUN, "-o", str(file), url=daemon.url)
+        assert (1, "evidence") == (failed.code, file.read_text())
+        await export_to(file, daemon)
+    assert "evidence" not in file.read_text()
+    assert (0o100600, [file.name]) == (file.stat().st_mode, names(tmp_path))
 
 
 async def test_a_key_that_only_the_file_vouches_for_is_said(tmp_path: Path) -> None:
