@@ -301,3 +301,18 @@ def test_the_budget_of_a_run_has_bounds(name: str, amount: int) -> None:
     """Numbers that nothing can count with are refused before there is a run."""
     with pytest.raises(msgspec.ValidationError, match=name):
         msgspec.convert({"text": "x", "idempotency_key": "k", "budget": {name: amount}}, RunStart)
+
+
+@pytest.mark.parametrize("origin", ["backgroud", "delegated", "compat"])
+def test_an_origin_is_one_that_a_client_may_claim(origin: str) -> None:
+    """A misspelt one would be a run that asks people; the others are the daemon's to give."""
+    with pytest.raises(msgspec.ValidationError, match="origin"):
+        msgspec.convert({"text": "x", "idempotency_key": "k", "origin": origin}, RunStart)
+
+
+async def test_a_subscription_names_kinds_that_there_are(autojump_clock: Clock) -> None:
+    """A misspelt one would wait in silence."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        error = await peer.fail("tape.subscribe", run_id=RUN, kinds=["run.dnoe"])
+        assert ("invalid_params", True) == (error["data"]["code"], "run.dnoe" in error["message"])

@@ -49,7 +49,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     budget: Amounts = Amounts()
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False
-    origin: str = "interactive"
+    origin: Literal["interactive", "background"] = "interactive"  # others are the daemon's own
     channel: ChannelName | None = None
     conversation_id: OutsideId | None = None
     sender: OutsideId | None = None

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.events import KINDS
 from palyra.core.export import ExportLine, claim
 from palyra.core.journal import ChainedRow, VerifyReport
 from palyra.core.ports import JournalStore
@@ -115,6 +116,10 @@ async def subscribe(call: Call, params: TapeSubscribe) -> Subscribed:
     if sum(given) != 1:
         raise InvalidParams("give exactly one of run_id, session_id and all", field="run_id")
     kinds = None if params.kinds is None else frozenset(params.kinds)
+    unknown = sorted((kinds or frozenset()) - KINDS.keys())
+    if unknown:
+        known = ", ".join(sorted(KINDS))
+        raise InvalidParams(f"there are no events of kind {unknown[0]!r}: {known}", field="kinds")
     wanted = Wanted(kinds, params.progress)
     if params.run_id is None:
         return await _subscribe_many(call, params, wanted)
