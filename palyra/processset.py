@@ -1,7 +1,7 @@
 """The daemon's programs: the sandbox they run in, who proves its walls, and the tools they make."""
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +26,11 @@ from palyra.tools.shell import Shell
 from palyra.tools.web.request import grant_key
 
 MAX_BACKGROUND = 256  # programs of all runs
+# What a command may write, as approvals name it; see docs/security.md.
+_WRITABLE: Mapping[Level, str] = {
+    "A": "workspace writable",
+    "B": "workspace writable but at its top; HOME and TMPDIR in a folder of the call's own",
+}
 OpenEgress = Callable[[Sequence[str], Callable[[str], None]], Egress]
 log = structlog.get_logger("palyra.sandbox")
 
@@ -73,7 +78,7 @@ def build_processset(
     )
 
     def tools_at(_level: Level) -> Sequence[Tool]:
-        around = _surroundings(
+        around = surroundings_at(
             config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted
         )
         shell = Shell(sandbox, around, host.run_blocking, config.sandbox.deadline_s)
@@ -96,7 +101,7 @@ def build_processset(
     )
 
 
-def _surroundings(
+def surroundings_at(
     section: SandboxConfig,
     workspace: Workspace,
     sandbox: Sandbox,
@@ -110,7 +115,7 @@ def _surroundings(
         workspace=workspace,
         limits=read_limits(section),
         environment=read_environment(section.environment),
-        profile=f"{sandbox.enforcement}; workspace writable; {_network(hosts)}",
+        profile=f"{sandbox.enforcement}; {_WRITABLE[sandbox.level]}; {_network(hosts)}",
         open_egress=partial(open_egress, hosts, _report_refused) if hosts else None,
         level=sandbox.level,
     )

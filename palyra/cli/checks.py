@@ -164,17 +164,25 @@ def check_openat2(_options: Options) -> Check:
     return Check(name="openat2", verdict="ok", detail="paths cannot escape the workspace")
 
 
-def check_sandbox(_options: Options) -> Check:
+def check_sandbox(options: Options) -> Check:
     """Whether what programs are run behind is installed; whether it holds, the daemon proves."""
     found = shutil.which("bwrap", path=BUBBLEWRAP_FOLDERS)
     if found is None:
+        shell = "shell at level B if the daemon can prove it" if _may_be_b(options) else "no shell"
         return Check(
             name="sandbox",
             verdict="warn",
-            detail="bubblewrap is not installed: no shell, no skills",
+            detail=f"bubblewrap is not installed: {shell}, no skills",
             remedy="apt install bubblewrap",
         )
     return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon proves the walls")
+
+
+def _may_be_b(options: Options) -> bool:
+    try:
+        return load_config(options.home, None).sandbox.min_level == "B"
+    except Stop:
+        return False
 
 
 def check_port(options: Options) -> Check:

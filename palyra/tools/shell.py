@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from palyra.core.ports import RunBlocking
-from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tools import SHARED_HOST, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.capture import FLOOD_BYTES, Capture, Captured
 from palyra.tools.catalog import AsyncTool
 from palyra.tools.command_line import find_facets
@@ -53,12 +53,13 @@ def shell_spec(
 ) -> ToolSpec:
     """A program in the sandbox, for at most `ceiling_s`."""
     network = "network to a few hosts" if "network" in capabilities else "no network"
+    top = " At the top of the workspace nothing new can be made." * (SHARED_HOST in capabilities)
     return ToolSpec(
         name="shell",
         version="1",
         description="Run a program, or a command line, in the workspace and give its output. It "
         f"runs in a sandbox with {network}; only the workspace and temporary folders can be "
-        "written. Give argv or command.",
+        f"written.{top} Give argv or command.",
         parameters={
             "type": "object",
             "properties": {
