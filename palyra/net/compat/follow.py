@@ -110,7 +110,10 @@ class Following:
         subscription.start()
 
     async def next_frames(self, within_s: float) -> list[Frame]:
-        """What came; nothing when the time was up first.  Raises Overloaded, Unavailable."""
+        """What came; nothing when the time was up first, or nothing of it is for an answer.
+
+        Raises Overloaded, Unavailable.
+        """
         with trio.move_on_after(within_s):
             await self._outbox.wait()
         if self.is_overrun:
