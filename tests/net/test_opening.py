@@ -56,6 +56,7 @@ async def test_connect_tells_who_one_is(autojump_clock: Clock) -> None:
                 "sessions:read",
                 "system:read",
                 "tools:read",
+                "usage:read",
             ],
             "granted": ["batch"],
             "declined": [{"feature": "telepathy", "reason": "unknown to this version"}],

@@ -231,6 +231,8 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "agent.create": {"name": "scout", "instructions": "Look."},
     "agent.update": {"name": "scout"},
     "agent.delete": {"name": "scout"},
+    "budget.set": {"budget_id": "day", "hard": 9},
+    "budget.delete": {"budget_id": "day"},
     "channel.set": {"channel": "chat"},
     "channel.delete": {"channel": "chat"},
     "pairing.approve": {"pairing_id": "pai_1", "code": "c"},
@@ -250,6 +252,7 @@ def test_every_mutation_is_covered() -> None:
 def effects_of(daemon: Daemon) -> list[Any]:
     """What has happened in the daemon."""
     asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
+    asked += daemon.budgets.asked
     tokens = list(daemon.store.tokens.items())
     return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
 
