@@ -12,7 +12,7 @@ from palyra.models import http_model
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.chat import CHAT
 from palyra.models.dialect import Dialect
-from palyra.models.exchange import HIDDEN, open_client
+from palyra.models.exchange import HIDDEN, REST_S, open_client
 from palyra.models.responses import RESPONSES
 from palyra.models.turn_builder import TurnBuilder
 from tests.models.model_kit import (
@@ -217,6 +217,14 @@ async def test_a_slow_provider_is_not_a_silent_one(autojump_clock: MockClock) ->
         STREAM, almost, b": ping\n\n", almost, sse(chunk(content="a")), almost, sse(*CHAT_TURN)
     )
     assert turn.text.startswith("aLet")
+
+
+async def test_a_provider_that_does_not_hang_up(autojump_clock: MockClock) -> None:
+    """The answer was whole: its end is waited for a little, and silence is no failure any more."""
+    begun_s = trio.current_time()
+    turn = await ask(STREAM, sse(*CHAT_TURN), trio.sleep_forever, stall_s=0.5)
+    assert turn.text == CHAT_EXPECTED.text
+    assert trio.current_time() - begun_s == pytest.approx(REST_S, abs=0.1)
 
 
 @pytest.mark.real

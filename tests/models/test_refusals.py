@@ -1,5 +1,6 @@
 """Why a provider did not deliver: a class for every way, from real HTTP answers."""
 
+import time
 from email.utils import formatdate
 
 import pytest
@@ -34,6 +35,8 @@ ANSWERS = [
     (refusal(400, {"error": {"message": "prompt is too long: 9"}}), "context_overflow"),
     (refusal(400, {"error": {"code": 400, "type": "exceed_context_size_error", "message":
      "the request exceeds the available context size"}}), "context_overflow"),
+    (refusal(400, {"type": "error", "error": {"type": "invalid_request_error",
+     "message": "prompt is too long: 9 tokens > 8 maximum"}}), "context_overflow"),
     (refusal(400, {"error": {"code": "content_policy_violation"}}), "content_policy"),
     (refusal(400, {"error": {"message": "Your credit balance is too low"}}), "quota"),
     (refusal(400, {"error": "what?"}), "invalid_request"),
@@ -110,6 +113,18 @@ IN_A_MINUTE = formatdate(NOW_MS / 1000 + 60, usegmt=True)
 def test_when_to_come_back_is_heard(headers: dict[str, str], expected_ms: int | None) -> None:
     """Seconds, milliseconds or an HTTP date; within bounds, and nonsense is as good as nothing."""
     assert expected_ms == http_failure(429, headers, b"", now_ms=NOW_MS).retry_after_ms
+
+
+def test_a_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever this machine stands."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        headers = {"retry-after": IN_A_MINUTE.replace("GMT", "-0000")}
+        assert 60_000 == http_failure(429, headers, b"", now_ms=NOW_MS).retry_after_ms
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def test_when_to_come_back_is_read_from_the_answer() -> None:
