@@ -302,6 +302,22 @@ async def test_each_model_is_tried_once_in_a_turn(
         await replayed(kit, run_id)
 
 
+async def test_who_takes_over_has_attempts_of_its_own(
+    autojump_clock: MockClock, store: MemoryJournal
+) -> None:
+    """Three each, counted from where the other one gave up; the pauses grow with the turn's."""
+    fleet = Fleet(TO_SPARE, "b/spare")
+    fleet["scripted"].turns = fail(times=9)
+    fleet["b/spare"].turns = fail(times=2)
+    async with fleet.running(store) as kit:
+        run_id = await kit.start()
+        assert "done" == await kit.end(run_id)
+        assert {"scripted": 3, "b/spare": 3} == fleet.asked
+        attempts = [event.attempt for event in kit.events(run_id, "turn.started")]
+        assert [1, 2, 3, 4, 5, 6] == attempts
+        await replayed(kit, run_id)
+
+
 async def test_a_later_turn_may_go_back(autojump_clock: MockClock, store: MemoryJournal) -> None:
     """Once in a turn, not once in a run."""
     fleet = Fleet(TO_SPARE, "b/spare")
