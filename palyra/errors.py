@@ -128,6 +128,10 @@ class Unavailable(PalyraError):
     retryable = True
 
 
+class DiskFull(Unavailable):
+    """There is no room for a write: everything goes on by itself once there is."""
+
+
 class ActorGone(PalyraError):
     """Nobody will answer: the actor crashed or stopped for good."""
 

@@ -1,7 +1,7 @@
 """The daemon as a process: lock, keys, log, signals, discovery, exit code.
 
 Exit codes: 0 drained and stopped, 69 the data directory or the port is taken, 70 the supervision
-tree gave up or did not get up.  A second SIGTERM or SIGINT cuts the drain short.
+tree gave up or did not get up, 75 the disk is full.  A second SIGTERM or SIGINT cuts the drain short.
 """
 
 import os
@@ -20,7 +20,7 @@ from palyra.config import Config
 from palyra.core.access import Caller
 from palyra.core.redact import Redactor
 from palyra.daemon import Daemon
-from palyra.errors import ActorGone, PalyraError, Unavailable
+from palyra.errors import ActorGone, DiskFull, PalyraError, Unavailable
 from palyra.net import stdio
 from palyra.net.discovery import DISCOVERY_NAME, Discovery, write_discovery
 from palyra.net.edge import Edge
@@ -32,6 +32,7 @@ from palyra.store.keys import KeyRing, read_operator_token
 log = structlog.get_logger("palyra.serve")
 EX_UNAVAILABLE = 69  # sysexits.h
 EX_SOFTWARE = 70
+EX_TEMPFAIL = 75
 
 OnReady = Callable[[Discovery], None]
 
@@ -47,6 +48,8 @@ async def serve(config: Config, *, ready: OnReady | None = None, is_stdio: bool 
     logs.setup(config.logging, Redactor([]))
     try:
         await _serve(config, ready, is_stdio=is_stdio)
+    except* DiskFull as group:  # to be tried again, unlike what follows
+        code = _report(group, EX_TEMPFAIL)
     except* Unavailable as group:
         code = _report(group, EX_UNAVAILABLE)
     except* (Escalated, ActorGone) as group:  # gone: what the first start needs crashed

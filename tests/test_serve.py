@@ -8,8 +8,9 @@ import pytest
 
 from palyra import daemon
 from palyra.config import load
-from palyra.core.journal import Change
-from palyra.serve import EX_SOFTWARE, serve
+from palyra.core.journal import Change, OpenReport
+from palyra.errors import DiskFull, PalyraError, Unavailable
+from palyra.serve import EX_SOFTWARE, EX_TEMPFAIL, EX_UNAVAILABLE, serve
 from palyra.store.memory_journal import MemoryJournal
 
 pytestmark = pytest.mark.real
@@ -30,3 +31,21 @@ async def test_a_journal_that_crashes_at_the_first_start(
     config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
     assert EX_SOFTWARE == await serve(config)
     assert "cannot go on" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(DiskFull("no room"), EX_TEMPFAIL), (Unavailable("owned by another"), EX_UNAVAILABLE)],
+)
+async def test_a_full_disk_is_worth_another_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: PalyraError, code: int
+) -> None:
+    """A service manager tells what goes away by itself from what does not."""
+
+    class Refusing(MemoryJournal):
+        def open(self) -> OpenReport:
+            raise error
+
+    monkeypatch.setattr(daemon, "sqlite_journal", lambda *_: Refusing())
+    config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
+    assert code == await serve(config)

@@ -5,6 +5,7 @@ system without locks) must stop the daemon, not weaken it.
 Source of the settings: https://www.sqlite.org/wal.html and /pragma.html.
 """
 
+import errno
 import os
 from collections import deque
 from collections.abc import Generator
@@ -15,13 +16,14 @@ from typing import Literal
 import apsw
 import msgspec
 
-from palyra.errors import Unavailable
+from palyra.errors import DiskFull, Unavailable
 from palyra.store.disk import Disk
 
 Synchronous = Literal["full", "normal"]
 
 # What says that storage is at fault.  So does SQLError, as every statement here has a test: the
 # schema it meets is not ours any more.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 STORAGE_ERRORS = (
     apsw.BusyError,
     apsw.CantOpenError,
@@ -49,12 +51,15 @@ def storage_errors(doing: str) -> Generator[None, None, None]:
         yield
     except apsw.BusyError as error:
         raise Unavailable(f"journal: {doing}: it is in use elsewhere") from error
+    except apsw.FullError as error:
+        raise DiskFull(f"journal: {doing}: {error}: make room on its disk") from error
     except STORAGE_ERRORS as error:
         raise Unavailable(f"journal: {doing}: {error}") from error
     except msgspec.MsgspecError as error:
         raise Unavailable(f"journal: {doing}: a record is damaged: {error}") from error
     except OSError as error:
-        raise Unavailable(f"journal: {doing}: {os.strerror(error.errno or 0)}") from error
+        kind = DiskFull if error.errno in NO_ROOM else Unavailable
+        raise kind(f"journal: {doing}: {os.strerror(error.errno or 0)}") from error
 
 
 def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connection:

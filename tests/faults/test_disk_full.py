@@ -8,7 +8,7 @@ from tests.faults.disk_full import file_limit, run_case, small_disk
 
 pytestmark = [pytest.mark.real]
 
-EX_UNAVAILABLE = 69
+EX_TEMPFAIL = 75
 
 
 def on_a_small_disk(*, is_killed: bool) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def test_full_file_system() -> None:
 
 
 def test_killed_on_a_full_file_system() -> None:
-    """A daemon that cannot write does not start, says so with 69, and starts when it can."""
+    """A daemon that cannot write does not start, says so with 75, and starts when it can."""
     figures = on_a_small_disk(is_killed=True)
-    assert EX_UNAVAILABLE == figures["start_without_space"]
+    assert EX_TEMPFAIL == figures["start_without_space"]
     assert figures["acknowledged"] > 3
 
 
