@@ -91,9 +91,14 @@ class Record:
 
     def find_next(self, kind: type[E]) -> E | None:
         """The next event of a kind, from the present step on."""
+        place = self._next_place(kind)
+        return self.events[place] if place < len(self.events) else None  # type: ignore[return-value]  # by kind
+
+    def _next_place(self, kind: type[ev.Event]) -> int:
+        """Where the next event of a kind stands; behind the last event when there is none."""
         places = self._places[kind]
         at = bisect_left(places, self.position)
-        return self.events[places[at]] if at < len(places) else None  # type: ignore[return-value]  # by kind
+        return places[at] if at < len(places) else len(self.events)
 
     def find_all(self, kind: type[E]) -> list[E]:
         """All events of a kind."""
@@ -118,10 +123,13 @@ class Record:
         """The same, from the present step on."""
         return next(iter(self.list_ahead(kind, call_id)), None)
 
-    def list_ahead(self, kind: type[E], call_id: str) -> list[E]:
-        """All of them from the present step on."""
+    def list_ahead(
+        self, kind: type[E], call_id: str, *, before: type[ev.Event] | None = None
+    ) -> list[E]:
+        """All of them from the present step on, up to the next event of the kind `before`."""
         places = self._calls[self._turn_of[self.position]].get((kind, call_id), [])
-        return [self.events[place] for place in places if place >= self.position]  # type: ignore[misc]  # by kind
+        end = len(self.events) if before is None else self._next_place(before)
+        return [self.events[place] for place in places if self.position <= place < end]  # type: ignore[misc]  # by kind
 
 
 # --- inputs --------------------------------------------------------------------------------------

@@ -162,11 +162,15 @@ class Answers:
                 return None
 
     def _is_stale(self, call: Call) -> bool:
-        """Whether the rules changed while the call waited: the tape says so, in so many words."""
+        """Whether the rules changed while the call waited: the tape says so, in so many words.
+
+        What may not start any more is denied right before a batch starts, so a denial that stands
+        behind the next start was not made yet.
+        """
         answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
         if call.phase == "asking":
             return answer is not None and answer.by == RULES_CHANGED
-        verdicts = self.record.list_ahead(ev.ToolDecided, call.call_id)
+        verdicts = self.record.list_ahead(ev.ToolDecided, call.call_id, before=ev.ToolStarted)
         return any(verdict.reason == STALE for verdict in verdicts)
 
     # --- verdicts

@@ -81,6 +81,17 @@ def too_late() -> Desk:
     return desk
 
 
+def overtaken() -> Desk:
+    """Calls that were allowed, of which the first one started before the rules changed."""
+    desk = Desk()
+    desk.propose("a", "b")
+    desk.answer()
+    desk.answer()
+    desk.version = "v2"
+    desk.hear(ended("c1"))
+    return desk
+
+
 def cancelled() -> Desk:
     """A run that ended while a call was looked at."""
     desk = Desk()
@@ -100,6 +111,7 @@ STORIES: dict[str, Callable[[], Desk]] = {
     "other rules allow": lambda: other_rules("allow"),
     "other rules deny": lambda: other_rules("deny"),
     "too late": too_late,
+    "overtaken": overtaken,
     "cancelled": cancelled,
 }
 
