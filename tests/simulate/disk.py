@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import outcome
 import trio
 
+from palyra.actors.policy_watch import LOOK_S
 from palyra.core.journal import Change, OpenReport
 from palyra.errors import ActorGone, PalyraError, Unavailable
 from tests.simulate.trace import Planted
@@ -48,6 +49,10 @@ class Disk:
             raise Planted("journal, before its commit")
         outcomes = self._durable.commit(changes)
         life.world.oracle.committed(changes, outcomes, life.refused_runs)
+        is_start = any(row.kind == "tool.started" for change in changes for row in change.rows)
+        if is_start and weather.strikes("rules change before a start"):
+            weather.files.change(life.world.chance.stream("rules"))
+            life.sees_other_rules = True
         life.effect("after commit")
         if changes and life.may_crash_journal() and weather.strikes("journal crash after commit"):
             life.note_journal_crash()
@@ -98,5 +103,8 @@ async def work(life: "Life", fault: str, fn: Callable[..., T], *args: object) ->
     await trio.lowlevel.checkpoint()
     if weather.strikes(fault):
         await trio.sleep(weather.draw_s(*SLOW_S))
+    if life.sees_other_rules:
+        life.sees_other_rules = False
+        await trio.sleep(2 * LOOK_S)
     life.require_power()
     return result.unwrap()

@@ -46,6 +46,7 @@ class Life:
         self.gone = trio.Event()  # not even a ghost is left
         self.effects_left: int | None = None  # until the power goes
         self.steps_left: int | None = None  # of the scheduler, likewise
+        self.sees_other_rules = False  # before the commit under way is told
         self.refused_runs: set[str] = set()  # a change of theirs was refused: a gap may follow
         self._journal_crashed_s = -CRASHES_APART_S
         self._shields: dict[trio.CancelScope, None] = {}

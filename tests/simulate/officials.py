@@ -1,6 +1,6 @@
 """Those who answer, those who pry, those who look after the daemon."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import trio
 
@@ -29,6 +29,8 @@ class Approver(Person):
                 await self.pause(0.1, 120)
                 if self.is_diligent:
                     await self.answer_all(client)
+                if self.rng.random() < 0.2:
+                    await self.take_back(client)
 
     async def answer_all(self, client: Client) -> None:
         try:
@@ -42,16 +44,38 @@ class Approver(Person):
         rng = self.rng
         decisions: tuple[Literal["allow", "deny"], ...] = ("allow", "allow", "deny")
         decision = rng.choice(decisions)
+        beyond = self.draw_scope(prompt)
         if rng.random() < 0.1:
             await self.answer_wrongly(client, prompt)
         try:
             for _ in range(rng.choice((1, 1, 2))):
                 outcome = await client.resolve_approval(
-                    prompt.approval_id, decision, prompt.digest, idempotency_key=self.new_key()
-                )
+                    prompt.approval_id, decision, prompt.digest, idempotency_key=self.new_key(),
+                    **beyond,
+                )  # fmt: skip
                 self.note(f"{decision} {prompt.approval_id[-4:]}: {outcome.decision}")
+                self.world.trace.counts["grants"] += outcome.won and bool(beyond)
         except IllegalState as error:
             self.note(f"comes too late: {error.message[:60]}")
+
+    def draw_scope(self, prompt: ApprovalRecord) -> dict[str, Any]:
+        """Sometimes an answer holds for more than once."""
+        scopes = [scope for scope in prompt.scopes if scope != "once"]
+        if not scopes or self.rng.random() < 0.2:
+            return {}
+        scope = self.rng.choice(scopes)
+        ends = {"ttl_ms": self.rng.choice((1_000, 60_000, 3_600_000))}
+        return {"scope": scope, **(ends if scope == "timeboxed" else {})}
+
+    async def take_back(self, client: Client) -> None:
+        """End one of the grants that hold."""
+        try:
+            live = await client.list_grants(live_only=True)
+            if live:
+                ended = await client.revoke_grant(self.rng.choice(live).grant_id)
+                self.note(f"takes back {ended.grant_id[-4:]}")
+        except TOLERATED as error:
+            self.note(f"is put off: {error.code}")
 
     async def answer_wrongly(self, client: Client, prompt: ApprovalRecord) -> None:
         """An answer to something else counts for nothing."""

@@ -19,16 +19,18 @@ from palyra.core.journal import Change
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
+    GrantRecord,
     PairingRecord,
     Receipt,
     RunRecord,
     SessionRecord,
 )
-from palyra.core.run_state import Run
+from palyra.core.run_state import RULES_CHANGED, Run
 from palyra.core.run_state import record as record_of
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
 from palyra.errors import Conflict, InvariantBroken, PalyraError
+from tests.simulate.consent import Consent
 from tests.simulate.models import SECRET
 
 if TYPE_CHECKING:
@@ -50,10 +52,37 @@ class CallFacts:
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
+        self.proposed: ev.ToolProposed | None = None
+        self.decided: ev.ToolDecided | None = None
+        self.before: TapeRow | None = None  # the row before the verdict
         self.digest = ""
         self.approval: ev.ApprovalRequested | None = None
         self.answer: ev.ApprovalResolved | None = None
         self.may_rerun = False
+
+    def repeats(self, event: ev.Event) -> bool:
+        """Whether it may not happen again; what was allowed may end before it starts."""
+        is_void = isinstance(event, ev.ToolDecided) and event.reason_code == "approval_void"
+        return event.KIND in self.kinds and not is_void
+
+    def take(self, event: ev.Event, before: TapeRow) -> None:
+        """One more; a question that ends with its rules was not asked."""
+        self.kinds.append(event.KIND)
+        match event:
+            case ev.ToolProposed():
+                self.proposed = event
+                self.digest, self.may_rerun = event.digest, event.may_rerun
+            case ev.ToolDecided():
+                self.decided, self.before = event, before
+            case ev.ApprovalRequested():
+                self.approval = event
+            case ev.ApprovalResolved(by=by) if by == RULES_CHANGED:
+                self.approval = None
+                self.kinds = [kind for kind in self.kinds if not kind.startswith("approval.")]
+            case ev.ApprovalResolved():
+                self.answer = event
+            case _:
+                pass
 
 
 class Oracle:
@@ -66,6 +95,7 @@ class Oracle:
         self.calls: dict[str, CallFacts] = {}
         self.sessions: dict[str, SessionRecord] = {}
         self.approvals: dict[str, ApprovalRecord] = {}
+        self.consent = Consent(fail, self.approvals)
         self.receipts: dict[tuple[str, str], Receipt] = {}
         self.records: dict[str, RunRecord] = {}
         self.tasks: dict[str, str] = {}  # first line of a message -> its run
@@ -126,6 +156,7 @@ class Oracle:
         run = self.runs.get(row.run_id)
         if isinstance(event, ev.RunAccepted):
             self._check_admitted(row, event)
+            self.consent.run_begins(row.run_id)
         if isinstance(event, ev.RunStarted):
             self._check_alone(row)
         if isinstance(event, ev.RunRecovered) and event.attempt > MAX_RECOVERIES:
@@ -181,22 +212,21 @@ class Oracle:
         if call_id is None:
             return
         call = self.calls.setdefault(call_id, CallFacts())
-        is_void = isinstance(event, ev.ToolDecided) and event.reason_code == "approval_void"
-        if row.kind in call.kinds and not is_void:  # what was allowed may end before it starts
+        if call.repeats(event):
             self._fail("each step of a call happens once", f"{call_id}: {row.kind}")
-        call.kinds.append(row.kind)
-        match event:
-            case ev.ToolProposed():
-                call.digest, call.may_rerun = event.digest, event.may_rerun
-            case ev.ApprovalRequested():
-                call.approval = event
-            case ev.ApprovalResolved():
-                call.answer = event
-            case ev.ToolStarted() if call.approval is not None:
-                if call.answer is None or call.answer.decision != "allow":
-                    self._fail("only what was approved starts", call_id)
-            case _:
-                pass
+        call.take(event, self.tapes[row.run_id][row.seq - 1])
+        if isinstance(event, ev.ToolStarted):
+            self._check_start(self.runs[row.run_id], call, call_id)
+
+    def _check_start(self, run: Run, call: CallFacts, call_id: str) -> None:
+        """Somebody allowed it, or the rules did."""
+        if call.approval is not None:
+            if call.answer is None or call.answer.decision != "allow":
+                self._fail("only what was approved starts", call_id)
+        elif call.proposed is None or call.decided is None or call.before is None:
+            self._fail("nothing starts that nobody allowed", call_id)
+        else:
+            self.consent.check_start(run, call.proposed, call.decided, call.before)
 
     def _record(self, record: msgspec.Struct) -> None:
         match record:
@@ -210,6 +240,8 @@ class Oracle:
                 receipt = self.receipts.setdefault((record.principal, record.key), record)
                 if receipt != record:
                     self._fail("a receipt never changes", record.key)
+            case GrantRecord():
+                self.consent.take_grant(record)
             case SessionRecord():
                 self._check_place(record)
                 self.sessions[record.session_id] = record
@@ -251,16 +283,21 @@ class Oracle:
             self._fail("nothing starts after the end", f"{call.call_id} of {call.run_id}")
         if digest_of_any(call.arguments) != facts.digest:
             self._fail("what runs is what was proposed", call.call_id)
-        if facts.approval is not None:
-            version = life.daemon.office.gate.policy_version
-            digest = execution_digest(call, version, facts.approval.covers)
-            if digest != facts.approval.digest:
-                self._fail("what runs is what was approved", call.call_id)
+        self._check_rules(call, facts, life.daemon.policy.version)
         if call.tool == "never":
             self._fail("a denial always denies", call.call_id)
         self.executions[call.call_id] += 1
         if not facts.may_rerun and self.executions[call.call_id] > 1:
             self._fail("what may not be repeated is not", call.call_id)
+
+    def _check_rules(self, call: ToolCall, facts: CallFacts, version: str) -> None:
+        """What was decided was decided under these rules, and for exactly this."""
+        if facts.decided is None or facts.decided.policy_version != version:
+            self._fail("a verdict ends with its rules", call.call_id)
+        if facts.approval is not None:
+            digest = execution_digest(call, version, facts.approval.covers)
+            if digest != facts.approval.digest:
+                self._fail("what runs is what was approved", call.call_id)
 
     def took_effect(self, call: ToolCall) -> None:
         """A tool changed the world."""

@@ -3,18 +3,21 @@
 Each is a context manager; inside, the daemon has the bug.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
 
-from palyra.actors import approvals, journal, run, tool_call
+from palyra.actors import approvals, gate, journal, run, tool_call
+from palyra.actors.grants import Grants
 from palyra.actors.hub import Hub
 from palyra.actors.journal import Ticket
+from palyra.actors.operands import Operands
 from palyra.core import run as core_run
 from palyra.core.access import Caller
+from palyra.core.gate import Allow, NeedsApproval, judge
 from palyra.core.journal import Change
 from palyra.core.redact import Redactor
 from palyra.core.run_state import Call
@@ -135,6 +138,51 @@ def crash_now_and_then() -> Plant:
     return patch.object(Hub, "publish", careless)
 
 
+def keep_old_verdicts() -> Plant:
+    """What was allowed starts, whatever the rules say by now."""
+    obstacle = tool_call._obstacle
+
+    def careless(run: Any, call: Any, effect: Any, _version: str) -> str | None:
+        return obstacle(run, call, effect, run.find_call(call.call_id).policy_version)
+
+    fresh = patch.object(Operands, "is_stale", lambda _self, _call: False)
+    return both(fresh, patch.object(tool_call, "_obstacle", careless))
+
+
+def grant_to_everybody() -> Plant:
+    """A grant of the key is enough, in whatever session it was given and for how long."""
+    return patch.object(gate, "find_grant", lambda grants, **_: next(iter(grants), None))
+
+
+def grant_for_ever() -> Plant:
+    """What is taken back is told, and goes on."""
+
+    def careless(self: Grants, grant: Any, by: str) -> Any:
+        return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)
+
+    return patch.object(Grants, "_end", careless)
+
+
+def ask_nobody() -> Plant:
+    """The rules ask, and the call goes through."""
+
+    def careless(*given: Any) -> Any:
+        verdict = judge(*given)
+        if not isinstance(verdict, NeedsApproval):
+            return verdict
+        return Allow(
+            reason_code="allowed", reason="", policies=verdict.policies, version=verdict.version
+        )
+
+    return patch.object(gate, "judge", careless)
+
+
+@contextmanager
+def both(one: Plant, other: Plant) -> Generator[None]:
+    with one, other:
+        yield
+
+
 # The bug, and the invariants of which one has to break.
 PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
     (
@@ -174,4 +222,15 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
         {"the live state is the fold of the tape", "a record is the fold of its tape"},
     ),
     (crash_now_and_then, {"nothing crashes by itself"}),
+    (keep_old_verdicts, {"a verdict ends with its rules"}),
+    (
+        grant_to_everybody,
+        {
+            "a grant holds for its key",
+            "a grant ends with its time",
+            "a grant that was ended speaks no more",
+        },
+    ),
+    (grant_for_ever, {"a grant that was ended speaks no more", "a grant ends once"}),
+    (ask_nobody, {"nothing starts that nobody allowed"}),
 ]

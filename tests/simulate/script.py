@@ -1,21 +1,23 @@
 """What people ask for: texts with directives, drawn from the seed."""
 
+from collections.abc import Sequence
 from random import Random
 
 from palyra.core.prompt import FAILURE_CLASSES
 from tests.simulate.models import SECRET
 
 TOOLS = ("peek", "peek", "mark", "mark", "again", "press", "approve_mark", "approve_again")
+ASKED_TOOLS = ("peek", "approve_mark", "approve_mark", "approve_again")  # of somebody cautious
 RARE_TOOLS = ("never", "echo", "sleep", "unknown_tool", "list_dir")
 
 
-def draw_text(rng: Random, name: str) -> str:
+def draw_text(rng: Random, name: str, tools: Sequence[str] = TOOLS) -> str:
     """A message whose first line is its name; the rest says what the model is to do."""
-    turns = ["\n".join(_draw_turn(rng, name)) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+    turns = ["\n".join(_draw_turn(rng, name, tools)) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
     return "\n".join([name, "\n/then\n".join(turns)]).rstrip()
 
 
-def _draw_turn(rng: Random, name: str) -> list[str]:
+def _draw_turn(rng: Random, name: str, tools: Sequence[str]) -> list[str]:
     lines = []
     if rng.random() < 0.3:
         lines.append(f"/delay {rng.choice((1, 20, 300, 4_000))}")
@@ -27,11 +29,11 @@ def _draw_turn(rng: Random, name: str) -> list[str]:
         times = rng.choice(("", "", " 1", " 2"))
         lines.append(f"/fail {rng.choice(FAILURE_CLASSES)}{times}")
     calls = rng.choice((0, 1, 1, 1, 2, 3, 6))
-    return [*lines, *(_draw_call(rng, f"{name}.{index}") for index in range(calls))]
+    return [*lines, *(_draw_call(rng, f"{name}.{index}", tools) for index in range(calls))]
 
 
-def _draw_call(rng: Random, name: str) -> str:
-    tool = rng.choice(RARE_TOOLS) if rng.random() < 0.1 else rng.choice(TOOLS)
+def _draw_call(rng: Random, name: str, tools: Sequence[str]) -> str:
+    tool = rng.choice(RARE_TOOLS) if rng.random() < 0.1 else rng.choice(tools)
     text = SECRET if rng.random() < 0.05 else name
     if rng.random() < 0.2:
         text = "the same"

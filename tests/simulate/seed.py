@@ -12,7 +12,8 @@ import trio
 from palyra import daemon
 from palyra.net.client import dial
 from tests.simulate.chance import scheduled_by
-from tests.simulate.standing import redactor, rules
+from tests.simulate.rules import Rules
+from tests.simulate.standing import redactor
 from tests.simulate.world import World
 
 
@@ -65,7 +66,7 @@ def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Rep
         _listening_to(world),
         patch.object(dial, "open_stream", world.network.open_stream),
         patch.object(dial, "upgrade", world.network.upgrade),
-        patch.object(daemon, "cedar_policy", rules),
+        patch.object(daemon, "cedar_policy", lambda _config: Rules(world.weather.files)),
         patch.object(daemon, "Redactor", redactor),
     ):
         trio.run(world.tell, clock=world.clock, instruments=[world.pulse])
@@ -80,7 +81,7 @@ def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Rep
         lives=world.lives,
         runs=len(world.oracle.runs),
         rows=sum(map(len, world.oracle.tapes.values())),
-        counts=dict(world.trace.counts),
+        counts={**world.trace.counts, "calls under a grant": world.oracle.consent.spoke},
         failed=None if failure is None else failure.name,
         detail="" if failure is None else failure.detail,
         tail=world.trace.whole or list(world.trace.tail),

@@ -1,4 +1,4 @@
-"""What is the same in every world: configuration, keys, rules and redactor, each made once."""
+"""What is the same in every world: configuration, keys and redactor, each made once."""
 
 import tempfile
 from collections.abc import Sequence
@@ -7,10 +7,9 @@ from pathlib import Path
 
 from palyra.config import Config, Paths
 from palyra.core.redact import Redactor
-from palyra.parts import cedar_policy
 from palyra.sections import PolicyConfig, Tools
 from palyra.store.keys import KeyRing
-from palyra.tools.policy import CedarPolicy
+from tests.simulate.rules import SETS
 
 KEYS = KeyRing(bytes(range(32)))
 OPERATOR_TOKEN = "pal_" + "operator" * 5 + "abc"
@@ -22,22 +21,11 @@ def config() -> Config:
     nowhere = Path(tempfile.gettempdir()) / "palyra-simulated"
     (nowhere / "work").mkdir(parents=True, exist_ok=True)
     paths = Paths(config_file=nowhere / "palyra.toml", data_dir=nowhere / "data")
-    rules = Path(__file__).parent / "policies"
     return Config(
         paths=paths,
-        policy=PolicyConfig(dir=str(rules)),
+        policy=PolicyConfig(dir=str(SETS / "usual")),
         tools=Tools(workspace=str(nowhere / "work")),
     )
-
-
-@cache
-def _parsed_rules() -> CedarPolicy:
-    return cedar_policy(config())
-
-
-def rules(_config: Config) -> CedarPolicy:
-    """The rules, parsed once for all lives of all worlds."""
-    return _parsed_rules()
 
 
 @cache

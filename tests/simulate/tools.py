@@ -1,11 +1,11 @@
 """Tools whose effects are counted, and the watch on what the daemon runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.daemon import Daemon
 from palyra.tools.catalog import AsyncTool, ThreadTool, Tool
 from tests.simulate.models import SECRET
@@ -66,11 +66,21 @@ def simulated_tools(life: "Life") -> list[Tool]:
         AsyncTool(_spec("peek", "read_only_safe"), act),
         AsyncTool(_spec("mark", "effect"), act),
         AsyncTool(_spec("again", "effect", is_idempotent=True), act),
-        AsyncTool(_spec("approve_mark", "effect"), act),
-        AsyncTool(_spec("approve_again", "effect", is_idempotent=True), act),
+        AsyncTool(_spec("approve_mark", "effect"), act, _whose),
+        AsyncTool(_spec("approve_again", "effect", is_idempotent=True), act, _whose),
         AsyncTool(_spec("never", "effect"), act),
         ThreadTool(_spec("press", "effect"), press),
     ]
+
+
+def _whose(arguments: Mapping[str, Any]) -> Facets:
+    """A grant is for what the same person marks."""
+    return Facets(grant_key=grant_key(arguments))
+
+
+def grant_key(arguments: Mapping[str, Any]) -> str:
+    """Who the text names, of `task ann.0.1`."""
+    return str(arguments["text"]).partition(".")[0]
 
 
 def watch_calls(life: "Life", daemon: Daemon) -> None:
@@ -79,8 +89,9 @@ def watch_calls(life: "Life", daemon: Daemon) -> None:
     execute = toolbox.execute
 
     async def watched(call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
+        if life.is_on:
+            life.world.oracle.is_executed(call, life)
         await life.reach(f"execute {call.tool} {call.call_id[-4:]}")
-        life.world.oracle.is_executed(call, life)
         output: ToolOutput = await execute(call, on_output)
         return output
 

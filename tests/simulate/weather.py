@@ -2,6 +2,7 @@
 
 from random import Random
 
+from tests.simulate.rules import Files
 from tests.simulate.trace import Trace
 
 # Fault -> the highest probability with which it strikes at one occasion.
@@ -10,6 +11,7 @@ WORST: dict[str, float] = {
     "commit refused": 0.03,
     "journal crash before commit": 0.01,
     "journal crash after commit": 0.01,
+    "rules change before a start": 0.3,
     "open refused": 0.3,
     "read slow": 0.2,
     "model stalls": 0.05,
@@ -36,6 +38,7 @@ class Weather:
         self._rates = {
             fault: worst * rng.random() for fault, worst in WORST.items() if rng.random() < LIKELY
         }
+        self.files = Files()
         self.is_calm = False
         self.disk_full_until_s = -1.0
 

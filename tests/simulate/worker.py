@@ -8,7 +8,7 @@ import trio
 from palyra.core.records import Role
 from palyra.net.client.client import Client
 from tests.simulate.people import FOR_EVER_S, TOLERATED, Person
-from tests.simulate.script import draw_text
+from tests.simulate.script import ASKED_TOOLS, TOOLS, draw_text
 from tests.simulate.trace import InvariantFailed
 from tests.simulate.view import View
 
@@ -26,6 +26,7 @@ class Worker(Person):
     def __init__(self, world: "World", name: str, role: Role, tasks: int) -> None:
         super().__init__(world, name, role)
         self.tasks = tasks
+        self.tools = self.rng.choice((TOOLS, TOOLS, ASKED_TOOLS))
         self.runs: list[str] = []
         self.replies: dict[str, Any] = {}  # by key
 
@@ -42,7 +43,7 @@ class Worker(Person):
     async def handle(self, client: Client, nursery: trio.Nursery, name: str) -> None:
         """One task: handed in, perhaps twice, then watched, steered, cancelled or forgotten."""
         options = self.draw_options()
-        text = draw_text(self.rng, name)
+        text = draw_text(self.rng, name, self.tools)
         key = self.new_key()
         started = await self.insist(lambda: client.start_run(text, idempotency_key=key, **options))
         if started is None:

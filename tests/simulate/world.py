@@ -35,6 +35,7 @@ STORY_WITHIN_S = 40 * 3_600.0
 PACES = (1, 1, 10, 60)  # of people and troubles: stories of minutes, and of half a day
 GOOD_HOUR_S, LOOK_S = 3_600.0, 1.0
 MAX_STANDSTILLS = 10
+EDITED = 0.4  # how likely somebody works on the rules
 STEPS_PER_INSTANT = 200_000  # of the scheduler, without any time passing
 NUISANCES = ("power cut", "power cut", "power cut at an effect", "power cut at a step", "restart")
 TROUBLES = (*NUISANCES, "tear everything", "disk full", "clock jump", "a good hour")
@@ -195,6 +196,7 @@ class World:
             for person in self.people:
                 crowd.start_soon(person.live, name=person.name)
             crowd.start_soon(self._go_through)
+            crowd.start_soon(self._edit_rules)
 
     def _hire(self) -> None:
         rng = self.chance.stream("story")
@@ -265,6 +267,16 @@ class World:
         if patience.cancelled_caught:
             self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.open_runs()}")
         self.is_settled = True
+
+    async def _edit_rules(self) -> None:
+        """In some stories the rules are changed again and again."""
+        rng = self.chance.stream("rules")
+        is_edited = rng.random() < EDITED
+        while is_edited and not self.is_over:
+            await trio.sleep(self.weather.draw_s(0.1, 30 * self.pace))
+            self.weather.files.change(rng)
+            self.trace.add("world", f"rules: {self.weather.files.holds}")
+            self.trace.counts["other rules"] += 1
 
     async def _suffer(self, trouble: str) -> None:
         rng, life = self.chance.stream("story"), self.life
