@@ -13,7 +13,7 @@ from palyra.cli.tape import read_bytes
 from palyra.core.skill_package import build_package, sign_package
 from palyra.core.skills import MODULE, Description, SkillRefused
 
-TEMPLATES = ("wat", "c", "assemblyscript")
+TEMPLATES = ("wat", "c", "rust", "assemblyscript")
 SOURCE = "skill.toml"
 TEXT_MODULE = "module.wat"
 _EXAMPLE_ID = 'id = "example"'

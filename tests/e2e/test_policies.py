@@ -20,6 +20,7 @@ from tests.e2e.tapes import read_whole
 pytestmark = pytest.mark.real
 
 WITHIN_S = 20
+PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-x\n+y\n*** End Patch\n"
 ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "echo": [{"text": "hi"}, {"text": 5}],
     "sleep": [{"seconds": 0}],
@@ -28,6 +29,8 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "glob": [{"pattern": "*"}],
     "search_text": [{"text": "x"}],
     "write_file": [{"path": "b.txt", "content": "x"}, {"path": ".git/config", "content": "x"}],
+    "apply_patch": [{"patch": PATCH}, {"patch": PATCH, "dry_run": True}, {"patch": "none"}],
+    "process_stop": [{"process": "proc_x"}],
     "http_fetch": [{"url": "http://169.254.169.254/"}, {"url": "https://example.org/"}],
     "shell": [{"argv": ["true"]}, {"argv": ["cat", "/home/x/.ssh/id_rsa"]}],
     "process_start": [{"argv": ["true"]}],

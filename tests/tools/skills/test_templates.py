@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,20 @@ pytestmark = pytest.mark.real
 TEMPLATES = Path(palyra.__file__).parent / "templates" / "skills"
 CLANG = next((found for name in ("clang", "clang-14") if (found := shutil.which(name))), "")
 NO_CLANG = "no C compiler for WASM: apt install clang lld wasi-libc libclang-rt-14-dev-wasm32"
+NO_RUST = "no Rust compiler for WASM: apt install rustc libstd-rust-dev-wasm32 lld"
 NO_ASC = "no AssemblyScript compiler: npm install --global assemblyscript"
+
+
+@cache
+def find_rust() -> tuple[str, str] | None:
+    """A compiler and the target it has a library for; None where there is none."""
+    for rustc in filter(None, (shutil.which("rustc"), shutil.which("rustc", path="/usr/bin"))):
+        words = [rustc, "--print", "sysroot"]
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        for target in ("wasm32-wasip1", "wasm32-wasi"):
+            if (Path(done.stdout.strip()) / "lib/rustlib" / target).is_dir():
+                return rustc, target
+    return None
 
 
 def build(tmp_path: Path, template: str, *command: str) -> bytes:
@@ -58,6 +72,19 @@ async def test_c(tmp_path: Path) -> None:
         '{"words":2,"lines":1}',
         '{"words":3,"lines":2}',
     ] == await answers(module, "count", "", "two words", ' one "two"\nthree')
+
+
+@pytest.mark.skipif(find_rust() is None, reason=NO_RUST)
+async def test_rust(tmp_path: Path) -> None:
+    """A WASI command with Rust's library finds the longest word, escapes and all."""
+    rustc, target = find_rust() or ("", "")
+    module = build(tmp_path, "rust", "make", f"RUSTC={rustc}", f"TARGET={target}")
+    assert len(module) < MAX_MODULE_BYTES
+    assert [
+        '{"word":"","letters":0}',
+        '{"word":"words","letters":5}',
+        r'{"word":"\"quo\\ted\"","letters":9}',
+    ] == await answers(module, "longest", "", "two words", ' ä "quo\\ted" 🌍\nthree')
 
 
 @pytest.mark.skipif(shutil.which("asc") is None, reason=NO_ASC)
