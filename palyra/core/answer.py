@@ -7,6 +7,7 @@ for its wording (docs/decisions/0012-judging-answers.md):
 - `cut_off`: the provider says that the turn did not end by itself;
 - `tool_markup`: the whole text is a call of a known tool, or a tool's result, written out;
 - `not_json`: JSON was asked for, and this is none;
+- `wrong_form`: it is JSON, and does not fit the schema that came with the request;
 - `contradicted`: no effect that was tried succeeded, and the text names a digest that the run has
   never seen: it is evidence of something that did not happen.
 """
@@ -17,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.answer_schema import find_mismatch
 from palyra.core.prompt import AssistantMessage, ProposedCall, ToolMessage, UserMessage
 from palyra.core.run_state import Run
 
@@ -52,6 +54,14 @@ NOT_JSON = Flaw(
 )
 
 
+def _misfit(mismatch: str) -> Flaw:
+    return Flaw(
+        "wrong_form",
+        f"the answer does not fit the schema that was asked for: {mismatch}",
+        f"Your last turn does not fit the schema: {mismatch}. Answer with JSON that does.",
+    )
+
+
 def _contradicted(digest: str) -> Flaw:
     return Flaw(
         "contradicted",
@@ -72,7 +82,7 @@ def find_flaw(run: Run, tools: Collection[str] = (), instructions: str = "") -> 
     if run.finish_reason != "stop":
         return CUT_OFF
     if run.accepted.json_mode:
-        return None if is_json(text) else NOT_JSON
+        return _find_json_flaw(run, text)
     if is_tool_markup(text, tools):
         return TOOL_MARKUP
     digest = find_invented(run, instructions)
@@ -86,6 +96,15 @@ def answer_text(run: Run) -> str:
 
 
 # --- JSON ----------------------------------------------------------------------------------------
+
+
+def _find_json_flaw(run: Run, text: str) -> Flaw | None:
+    """What is wrong with the text as the JSON that was asked for."""
+    if not is_json(text):
+        return NOT_JSON
+    schema = None if run.accepted.brief is None else run.accepted.brief.answer_schema
+    mismatch = None if schema is None else find_mismatch(schema, msgspec.json.decode(text))
+    return None if mismatch is None else _misfit(mismatch)
 
 
 def is_json(text: str) -> bool:

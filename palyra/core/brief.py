@@ -14,6 +14,7 @@ from palyra.core.prompt import DEFAULT_SAMPLING, Sampling
 from palyra.core.tools import CLIENT, ToolSpec
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
+SCHEMA_NOTE = "Answer with one JSON value that fits this JSON Schema, and nothing round it:\n"
 HEADING = "The caller of this conversation adds, as far as it agrees with what stands above:"
 
 
@@ -31,6 +32,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     instructions: str = ""
     tools: tuple[ClientTool, ...] = ()
     sampling: Sampling = DEFAULT_SAMPLING
+    answer_schema: dict[str, Any] | None = None  # what the answer, in JSON mode, must fit
 
     @property
     def is_blank(self) -> bool:
@@ -44,7 +46,10 @@ BLANK = Brief()
 def add_instructions(instructions: str, brief: Brief) -> str:
     """The agent's instructions, then the caller's."""
     said = brief.instructions.strip()
-    return f"{instructions}\n\n{HEADING}\n{said}" if said else instructions
+    told = [instructions, f"{HEADING}\n{said}"] if said else [instructions]
+    if brief.answer_schema is not None:
+        told.append(SCHEMA_NOTE + msgspec.json.encode(brief.answer_schema).decode())
+    return "\n\n".join(told)
 
 
 def client_spec(tool: ClientTool) -> ToolSpec:

@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 import openai
+import pydantic
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
@@ -182,6 +183,32 @@ def test_json_is_json(sdk: openai.OpenAI) -> None:
     assert '{"a": 1}' == said(chunks)
 
 
+class Weather(pydantic.BaseModel):
+    """What the answer is to be."""
+
+    city: str
+    degrees: int | None
+
+
+def test_an_answer_fits_its_schema(sdk: openai.OpenAI) -> None:
+    """The SDK's own types: a first answer that does not fit is sent back, the second one does."""
+    text = '/say {"city": "Oslo", "degrees": "cold"}\n/then\n/say {"city": "Oslo", "degrees": null}'
+    messages: Any = [{"role": "user", "content": text}]
+    made = sdk.chat.completions.parse(model="scripted", messages=messages, response_format=Weather)
+    assert Weather(city="Oslo", degrees=None) == made.choices[0].message.parsed
+    other = sdk.responses.parse(model="scripted", input=text, text_format=Weather)
+    assert Weather(city="Oslo", degrees=None) == other.output_parsed
+
+
+def test_an_answer_that_never_fits_says_so(sdk: openai.OpenAI) -> None:
+    """It is no whole answer, and `palyra` says why."""
+    schema: Any = {"name": "x", "schema": {"type": "object", "required": ["a"]}}
+    wanted: Any = {"type": "json_schema", "json_schema": schema}
+    made = ask(sdk, "/say {}\n/then\n/say {}", response_format=wanted)
+    assert "wrong_form" == note(made)["partial"]
+    assert "'a' is missing" in note(made)["reason"]
+
+
 def test_a_user_has_one_session(sdk: openai.OpenAI) -> None:
     """What was said in it before is there without being sent again."""
     first = ask(sdk, "/say one", user="ann")
@@ -234,7 +261,12 @@ REFUSED: list[tuple[type[openai.APIStatusError], str, dict[str, Any]]] = [
     (
         openai.BadRequestError,
         "unsupported_parameter",
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": {"pattern": "x"}},
+            }
+        },
     ),
     (openai.BadRequestError, "invalid_params", {"tools": [WEATHER, WEATHER]}),
     (openai.BadRequestError, "context_overflow", {"text": "/fail context_overflow"}),

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import trio
@@ -51,6 +51,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ClientTool, ...] = ()
     sampling: Sampling = Sampling()
     json_mode: bool = False
+    answer_schema: dict[str, Any] | None = None
     user: str | None = None  # whose conversation it is, when the caller says no more
     extension: Extension = Extension()
 
@@ -173,7 +174,12 @@ class Answer:
 def make_command(ask: Ask) -> StartRun:
     """The request as the gateway takes it: queued behind what the session does already."""
     told, extension = ask.told, ask.extension
-    brief = Brief(instructions=told.instructions, tools=ask.tools, sampling=ask.sampling)
+    brief = Brief(
+        instructions=told.instructions,
+        tools=ask.tools,
+        sampling=ask.sampling,
+        answer_schema=ask.answer_schema,
+    )
     session_id = extension.session_id
     return StartRun(
         text=told.text,

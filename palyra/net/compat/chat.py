@@ -1,6 +1,7 @@
 """`POST /v1/chat/completions`: the request as a run, the run as an answer or as chunks."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,7 @@ from palyra.net.compat.conversation import (
 )
 from palyra.net.compat.errors import Unsupported, error_body
 from palyra.net.compat.names import Target
-from palyra.net.compat.params import NO_SCHEMA, read_stop, refuse_unless_neutral, sampling_of
+from palyra.net.compat.params import read_schema, read_stop, refuse_unless_neutral, sampling_of
 from palyra.net.compat.reading import Ended, Part, Reasoning, ServerCall, Text
 
 ID_PREFIX = "chatcmpl-"
@@ -79,17 +80,18 @@ def read_chat(request: ChatRequest, target: Target, _called: Mapping[str, str]) 
             top_p=request.top_p,
             stop=read_stop(request.stop),
         ),
-        json_mode=_wants_json(request),
+        json_mode=request.response_format is not None and request.response_format.type != "text",
+        answer_schema=_schema(request),
         user=request.user,
         extension=request.palyra,
     )
 
 
-def _wants_json(request: ChatRequest) -> bool:
+def _schema(request: ChatRequest) -> dict[str, Any] | None:
     wanted = request.response_format
-    if wanted is not None and wanted.type == "json_schema":
-        raise Unsupported(NO_SCHEMA.format("response_format"), field="response_format")
-    return wanted is not None and wanted.type == "json_object"
+    if wanted is None or wanted.type != "json_schema":
+        return None
+    return read_schema((wanted.json_schema or {}).get("schema"), "response_format")
 
 
 def _tools(tools: Sequence[Tool]) -> tuple[ClientTool, ...]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from palyra.core.answer_schema import UnusableSchema, check_answer_schema
 from palyra.core.prompt import Sampling
 from palyra.errors import InvalidParams
 from palyra.net.compat.errors import Unsupported
@@ -20,6 +21,7 @@ Temperature = Annotated[float, msgspec.Meta(ge=0, le=2)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 MAX_STOPS = 4
+MAX_SCHEMA_BYTES = 16_384
 
 
 def refuse_unless_neutral(params: msgspec.Struct, neutral: Mapping[str, Iterable[Any]]) -> None:
@@ -53,7 +55,14 @@ def sampling_of(
     )
 
 
-NO_SCHEMA = (
-    "{}: answers are not checked against a schema; ask for json_object, and say in the "
-    "instructions what is to be in it"
-)
+def read_schema(schema: dict[str, Any] | None, field: str) -> dict[str, Any]:
+    """The schema that the answer is to fit.  Raises Unsupported for one that cannot be checked."""
+    if schema is None:
+        raise InvalidParams(f"{field}: missing field schema", field=field)
+    if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+        raise Unsupported(f"{field}: more than {MAX_SCHEMA_BYTES} bytes", field=field)
+    try:
+        check_answer_schema(schema)
+    except UnusableSchema as error:
+        raise Unsupported(f"{field}: {error.message}", field=field) from None
+    return schema

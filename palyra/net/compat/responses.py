@@ -22,7 +22,7 @@ from palyra.net.compat.conversation import (
 )
 from palyra.net.compat.errors import Unsupported
 from palyra.net.compat.names import Target
-from palyra.net.compat.params import NO_SCHEMA, refuse_unless_neutral, sampling_of
+from palyra.net.compat.params import read_schema, refuse_unless_neutral, sampling_of
 from palyra.net.compat.reading import Ended
 from palyra.net.compat.responses_schema import (
     FunctionTool,
@@ -40,6 +40,7 @@ from palyra.net.compat.responses_schema import (
     ResponsesRequest,
     ResponseUsage,
     Status,
+    TextFormat,
 )
 
 ID_PREFIX, RUN_PREFIX = "resp_", "run_"
@@ -75,9 +76,8 @@ def read_responses(request: ResponsesRequest, target: Target, called: Mapping[st
     Raises InvalidParams, Unsupported.
     """
     refuse_unless_neutral(request, NEUTRAL)
-    text = request.text
-    if text is not None and text.format.type == "json_schema":
-        raise Unsupported(NO_SCHEMA.format("text.format"), field="text.format")
+    wanted = TextFormat() if request.text is None else request.text.format
+    is_formed = wanted.type == "json_schema"
     tools = () if request.tool_choice == "none" else _tools(request.tools or ())
     check_tools(tools)
     return Ask(
@@ -89,7 +89,8 @@ def read_responses(request: ResponsesRequest, target: Target, called: Mapping[st
             temperature=request.temperature,
             top_p=request.top_p,
         ),
-        json_mode=text is not None and text.format.type == "json_object",
+        json_mode=wanted.type != "text",
+        answer_schema=read_schema(wanted.schema, "text.format") if is_formed else None,
         user=request.user,
         extension=request.palyra,
     )

@@ -1,0 +1,166 @@
+"""The JSON Schema an answer is to fit: what can be checked exactly, and nothing else.
+
+The part of JSON Schema 2020-12 that SDKs make from their types.  A word outside of it makes the
+schema unusable, so that no rule stands in it without being kept.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from palyra.core.schema import TYPES
+from palyra.errors import PalyraError
+
+MAX_DEPTH = 32  # of schema and value alike, references included
+_WORDS = frozenset(
+    {"$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated"}
+)
+_RULES = frozenset(
+    {
+        "type", "enum", "const", "anyOf", "$ref", "$defs", "properties", "required",
+        "additionalProperties", "items", "minItems", "maxItems", "minLength", "maxLength",
+        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    }
+)  # fmt: skip
+_BOUNDS: dict[str, Callable[[float, float], bool]] = {
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "exclusiveMinimum": operator.gt,
+    "exclusiveMaximum": operator.lt,
+}
+_LENGTHS = {"minLength": "minimum", "maxLength": "maximum"}
+_COUNTS = {"minItems": "minimum", "maxItems": "maximum"}
+_DEFS = "#/$defs/"
+
+Json = Mapping[str, Any]
+
+
+class UnusableSchema(PalyraError):
+    """The schema has a rule that is not kept here."""
+
+    code = "unusable_schema"
+
+
+def check_answer_schema(schema: object) -> None:
+    """Raises UnusableSchema unless every rule in it is one that is kept."""
+    root = schema if isinstance(schema, Mapping) else {}
+    definitions = root.get("$defs", {})
+    if not isinstance(definitions, Mapping):
+        raise UnusableSchema("$defs must be an object")
+    _check(schema, root, "the schema", 0)
+    for name, inner in definitions.items():
+        _check(inner, root, f"$defs.{name}", 0)
+
+
+def _check(schema: object, root: Json, where: str, depth: int) -> None:
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        raise UnusableSchema(f"{where}: not a schema, or deeper than {MAX_DEPTH}")
+    unknown = schema.keys() - _WORDS - _RULES
+    if unknown:
+        raise UnusableSchema(f"{where}: {min(unknown)!r} is not checked here")
+    kinds = schema.get("type", ())
+    odd = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
+    if odd:
+        raise UnusableSchema(f"{where}: no type {odd[0]!r}")
+    reference = schema.get("$ref")
+    if reference is not None and _find(root, reference) is None:
+        raise UnusableSchema(f"{where}: {reference!r} leads nowhere; only {_DEFS}NAME does")
+    for name, inner in _parts(schema):
+        _check(inner, root, f"{where}.{name}", depth + 1)
+
+
+def _parts(schema: Json) -> Iterator[tuple[str, object]]:
+    """The schemas in it."""
+    yield from schema.get("properties", {}).items()
+    yield from (("anyOf", option) for option in schema.get("anyOf", ()))
+    for word in ("items", "additionalProperties"):
+        if not isinstance(schema.get(word, True), bool):
+            yield word, schema[word]
+
+
+def _find(root: Json, reference: object) -> Json | None:
+    if not isinstance(reference, str) or not reference.startswith(_DEFS):
+        return None
+    found = root.get("$defs", {}).get(reference.removeprefix(_DEFS))
+    return found if isinstance(found, Mapping) else None
+
+
+def find_mismatch(schema: Json, value: object) -> str | None:
+    """Where the value breaks a rule of a checked schema, and which; None when it fits."""
+    return _mismatch(schema, schema, value, "the answer", 0)
+
+
+def _mismatch(schema: Json, root: Json, value: object, where: str, depth: int) -> str | None:
+    if depth > MAX_DEPTH:
+        return f"{where}: deeper than {MAX_DEPTH}"
+    target = _find(root, schema["$ref"]) if "$ref" in schema else None
+    if target is not None and (found := _mismatch(target, root, value, where, depth + 1)):
+        return found
+    options = schema.get("anyOf")
+    if options and all(_mismatch(o, root, value, where, depth + 1) for o in options):
+        return f"{where}: none of the {len(options)} forms it may have"
+    return _own(schema, value, where) or _inside(schema, root, value, where, depth)
+
+
+def _own(schema: Json, value: object, where: str) -> str | None:
+    """What is wrong with the value itself."""
+    kinds = schema.get("type")
+    wanted = [kinds] if isinstance(kinds, str) else kinds
+    if wanted and not any(TYPES[kind](value) for kind in wanted):
+        return f"{where}: must be {' or '.join(wanted)}"
+    if "enum" in schema and not any(_same(value, one) for one in schema["enum"]):
+        return f"{where}: must be one of {', '.join(map(repr, schema['enum']))}"
+    if "const" in schema and not _same(value, schema["const"]):
+        return f"{where}: must be {schema['const']!r}"
+    size, words = _measure(value)
+    for word, rule in words.items():
+        if word in schema and not _BOUNDS[rule](size, schema[word]):
+            return f"{where}: {word} is {schema[word]}"
+    return None
+
+
+def _measure(value: object) -> tuple[float, dict[str, str]]:
+    """What of a value is bounded, and by which words."""
+    match value:
+        case bool():
+            return 0, {}
+        case int() | float():
+            return value, {rule: rule for rule in _BOUNDS}
+        case str():
+            return len(value), _LENGTHS
+        case list():
+            return len(value), _COUNTS
+        case _:
+            return 0, {}
+
+
+def _same(left: object, right: object) -> bool:
+    """Equal as JSON: true is not 1."""
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _inside(schema: Json, root: Json, value: object, where: str, depth: int) -> str | None:
+    """What is wrong with what the value holds."""
+    if isinstance(value, dict):
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        if missing:
+            return f"{where}: {missing[0]!r} is missing"
+    for inner, item, place in _held(schema, value, where):
+        if inner is False:
+            return f"{place}: is not asked for"
+        if isinstance(inner, Mapping):
+            found = _mismatch(inner, root, item, place, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _held(schema: Json, value: object, where: str) -> Iterator[tuple[object, object, str]]:
+    """What the value holds, each with its schema and its place."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield schema.get("items", True), item, f"{where}[{index}]"
+    elif isinstance(value, dict):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+        for name, item in value.items():
+            yield known.get(name, rest), item, f"{where}.{name}"
