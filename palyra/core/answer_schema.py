@@ -12,6 +12,7 @@ from palyra.core.schema import TYPES
 from palyra.errors import PalyraError
 
 MAX_DEPTH = 32  # of schema and value alike, references included
+MAX_STEPS = 20_000  # of one check: as many values as a message may have, some 20 ms
 _WORDS = frozenset(
     {"$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated"}
 )
@@ -87,19 +88,28 @@ def _find(root: Json, reference: object) -> Json | None:
 
 def find_mismatch(schema: Json, value: object) -> str | None:
     """Where the value breaks a rule of a checked schema, and which; None when it fits."""
-    return _mismatch(schema, schema, value, "the answer", 0)
+    return _mismatch(schema, _Walk(schema), value, "the answer", 0)
 
 
-def _mismatch(schema: Json, root: Json, value: object, where: str, depth: int) -> str | None:
-    if depth > MAX_DEPTH:
-        return f"{where}: deeper than {MAX_DEPTH}"
-    target = _find(root, schema["$ref"]) if "$ref" in schema else None
-    if target is not None and (found := _mismatch(target, root, value, where, depth + 1)):
+class _Walk:
+    """A schema while a value is checked: choices inside choices must not take for ever."""
+
+    def __init__(self, root: Json) -> None:
+        self.root = root
+        self.steps = 0
+
+
+def _mismatch(schema: Json, walk: _Walk, value: object, where: str, depth: int) -> str | None:
+    walk.steps += 1
+    if depth > MAX_DEPTH or walk.steps > MAX_STEPS:
+        return f"{where}: deeper than {MAX_DEPTH}, or more than {MAX_STEPS} values and choices"
+    target = _find(walk.root, schema["$ref"]) if "$ref" in schema else None
+    if target is not None and (found := _mismatch(target, walk, value, where, depth + 1)):
         return found
     options = schema.get("anyOf")
-    if options and all(_mismatch(o, root, value, where, depth + 1) for o in options):
+    if options and all(_mismatch(o, walk, value, where, depth + 1) for o in options):
         return f"{where}: none of the {len(options)} forms it may have"
-    return _own(schema, value, where) or _inside(schema, root, value, where, depth)
+    return _own(schema, value, where) or _inside(schema, walk, value, where, depth)
 
 
 def _own(schema: Json, value: object, where: str) -> str | None:
@@ -139,7 +149,7 @@ def _same(left: object, right: object) -> bool:
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
-def _inside(schema: Json, root: Json, value: object, where: str, depth: int) -> str | None:
+def _inside(schema: Json, walk: _Walk, value: object, where: str, depth: int) -> str | None:
     """What is wrong with what the value holds."""
     if isinstance(value, dict):
         missing = [name for name in schema.get("required", ()) if name not in value]
@@ -149,7 +159,7 @@ def _inside(schema: Json, root: Json, value: object, where: str, depth: int) -> 
         if inner is False:
             return f"{place}: is not asked for"
         if isinstance(inner, Mapping):
-            found = _mismatch(inner, root, item, place, depth + 1)
+            found = _mismatch(inner, walk, item, place, depth + 1)
             if found is not None:
                 return found
     return None

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.answer_schema import UnusableSchema, check_answer_schema, find_mismatch
+from palyra.core import answer_schema
+from palyra.core.answer_schema import (
+    MAX_STEPS,
+    UnusableSchema,
+    check_answer_schema,
+    find_mismatch,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "ab", 0.5]),
@@ -82,6 +88,20 @@ def test_a_circle_has_an_end() -> None:
     assert find_mismatch(schema, value) is not None
     circle = {"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "#/$defs/x"}}}
     assert find_mismatch(circle, 1) is not None
+
+
+def test_choices_inside_choices_have_an_end() -> None:
+    """A small schema cannot make a small answer take for ever."""
+    again: dict[str, Any] = {"items": {"$ref": "#/$defs/x"}}
+    inner = {"anyOf": [{"type": "null"}, again, again, again], "type": ["array", "null"]}
+    schema = {"$ref": "#/$defs/x", "$defs": {"x": inner}}
+    check_answer_schema(schema)
+    value: Any = {"no": "list"}
+    for _ in range(14):  # 3^14 ways to look at it
+        value = [value]
+    walk = answer_schema._Walk(schema)
+    assert answer_schema._mismatch(schema, walk, value, "the answer", 0) is not None
+    assert walk.steps < 2 * MAX_STEPS
 
 
 def test_the_place_is_named() -> None:
