@@ -228,6 +228,18 @@ async def test_a_provider_that_does_not_hang_up(autojump_clock: MockClock) -> No
 
 
 @pytest.mark.real
+async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key would go through somebody who was not named to us."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with asked_over_sockets(STREAM, sse(*CHAT_TURN)) as (served, model):
+        assert (await model.stream(REQUEST, ignore)).text == CHAT_EXPECTED.text
+    assert 1 == len(served.heads)
+
+
+@pytest.mark.real
 async def test_a_cancelled_turn_leaves_the_provider() -> None:
     """The connection is closed at once."""
     left = trio.Event()
