@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.breaker import OPEN_MS
 from palyra.core.prompt import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
@@ -90,6 +91,23 @@ async def test_two_calls_a_key(autojump_clock: MockClock) -> None:
         for _ in range(4):
             nursery.start_soon(model.stream, REQUEST, ignore)
     assert trio.current_time() == pytest.approx(2)
+
+
+async def test_what_nobody_waits_for_comes_last(autojump_clock: MockClock) -> None:
+    """A turn in the background, however early it came."""
+    inner, order = Inner(), list[str]()
+    model = GuardedModel(inner, Guard("p", "env:KEY", Leases(1, 1), now_ms))
+
+    async def ask(run_id: str) -> None:
+        changes = {"run_id": run_id, "is_background": run_id == "background"}
+        await model.stream(msgspec.structs.replace(REQUEST, **changes), ignore)
+        order.append(run_id)
+
+    async with trio.open_nursery() as nursery:
+        for run_id in ("first", "background", "foreground"):
+            nursery.start_soon(ask, run_id)
+            await wait_all_tasks_blocked()
+    assert ["first", "foreground", "background"] == order
 
 
 def test_models_are_made_by_name() -> None:
