@@ -59,4 +59,4 @@ async def test_waiters_that_leave_leave_no_trace(seed: int, autojump_clock: Mock
     async with trio.open_nursery() as nursery:
         for _ in range(40):
             nursery.start_soon(come_and_go)
-    assert (3, 0, 0) == (most, leases.held, leases.waiting)
+    assert (3, 0, 0, {}) == (most, leases.held, leases.waiting, leases._held)
