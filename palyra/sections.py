@@ -289,7 +289,8 @@ class BudgetConfig(Section, frozen=True, kw_only=True):
     soft: Annotated[_Amount, _doc("From here on somebody is told; 0: never.")] = 0
     hard: Annotated[_Amount, _doc("From here on the action counts; 0: never.")] = 0
     action: Annotated[
-        Literal["warn", "ask", "block"], _doc("What happens at hard: a warning, a question, the end.")
+        Literal["warn", "ask", "block"],
+        _doc("What happens at hard: a warning, a question, the end."),
     ] = "block"
 
 
