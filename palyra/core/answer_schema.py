@@ -23,6 +23,20 @@ _RULES = frozenset(
         "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     }
 )  # fmt: skip
+_NUMBER, _COUNT = (int, float), (int,)
+_SHAPES: dict[str, tuple[type, ...]] = {
+    "type": (str, list),
+    "enum": (list,),
+    "anyOf": (list,),
+    "$ref": (str,),
+    "$defs": (dict,),
+    "properties": (dict,),
+    "required": (list,),
+    "additionalProperties": (bool, dict),
+    "items": (bool, dict),
+    **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength"), _COUNT),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
+}
 _BOUNDS: dict[str, Callable[[float, float], bool]] = {
     "minimum": operator.ge,
     "maximum": operator.le,
@@ -45,11 +59,8 @@ class UnusableSchema(PalyraError):
 def check_answer_schema(schema: object) -> None:
     """Raises UnusableSchema unless every rule in it is one that is kept."""
     root = schema if isinstance(schema, Mapping) else {}
-    definitions = root.get("$defs", {})
-    if not isinstance(definitions, Mapping):
-        raise UnusableSchema("$defs must be an object")
     _check(schema, root, "the schema", 0)
-    for name, inner in definitions.items():
+    for name, inner in root.get("$defs", {}).items():
         _check(inner, root, f"$defs.{name}", 0)
 
 
@@ -59,15 +70,28 @@ def _check(schema: object, root: Json, where: str, depth: int) -> None:
     unknown = schema.keys() - _WORDS - _RULES
     if unknown:
         raise UnusableSchema(f"{where}: {min(unknown)!r} is not checked here")
-    kinds = schema.get("type", ())
-    odd = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
-    if odd:
-        raise UnusableSchema(f"{where}: no type {odd[0]!r}")
+    _check_words(schema, where)
     reference = schema.get("$ref")
     if reference is not None and _find(root, reference) is None:
         raise UnusableSchema(f"{where}: {reference!r} leads nowhere; only {_DEFS}NAME does")
     for name, inner in _parts(schema):
         _check(inner, root, f"{where}.{name}", depth + 1)
+
+
+def _check_words(schema: Json, where: str) -> None:
+    """Raises UnusableSchema for a rule that is no rule."""
+    for word, shapes in _SHAPES.items():
+        if word not in schema:
+            continue
+        value = schema[word]
+        if not isinstance(value, shapes) or (isinstance(value, bool) and bool not in shapes):
+            raise UnusableSchema(f"{where}: {word} has no form that it may have")
+    if not all(isinstance(name, str) for name in schema.get("required", ())):
+        raise UnusableSchema(f"{where}: required must name members")
+    kinds = schema.get("type", ())
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if not isinstance(kind, str) or kind not in TYPES:
+            raise UnusableSchema(f"{where}: no type {kind!r}")
 
 
 def _parts(schema: Json) -> Iterator[tuple[str, object]]:
@@ -82,7 +106,10 @@ def _parts(schema: Json) -> Iterator[tuple[str, object]]:
 def _find(root: Json, reference: object) -> Json | None:
     if not isinstance(reference, str) or not reference.startswith(_DEFS):
         return None
-    found = root.get("$defs", {}).get(reference.removeprefix(_DEFS))
+    definitions = root.get("$defs")
+    if not isinstance(definitions, Mapping):
+        return None
+    found = definitions.get(reference.removeprefix(_DEFS))
     return found if isinstance(found, Mapping) else None
 
 

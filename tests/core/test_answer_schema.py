@@ -59,11 +59,35 @@ def test_it_says_what_the_reference_says(schema: dict[str, Any], value: Any) -> 
     assert expected == (find_mismatch(whole, value) is None)
 
 
+WORDS = ["type", "enum", "anyOf", "$ref", "$defs", "properties", "required", "items", "minimum"]
+NONSENSE = st.recursive(
+    JSON | st.sampled_from(["#/$defs/a", "string"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from([*WORDS, "maxLength", "a"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(NONSENSE, JSON)
+def test_nonsense_is_refused_or_harmless(schema: Any, value: Any) -> None:
+    """What a stranger writes never breaks the run that is to be judged by it."""
+    try:
+        check_answer_schema(schema)
+    except UnusableSchema:
+        return
+    find_mismatch(schema, value)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         7,
         {"pattern": "^a"},
+        {"required": [["a"]]},
+        {"minimum": True},
+        {"properties": []},
         {"type": "text"},
         {"$ref": "https://example.com/x"},
         {"$ref": "#/$defs/none"},
