@@ -16,6 +16,7 @@ from palyra.core.run_steps import CallModel, TurnBroke, TurnFinished
 from palyra.core.step import Step
 from palyra.errors import TooLarge
 
+PATIENCE_MS = 20_000  # longer a provider is not waited for when another model may take over
 MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
 ACTIONS = {  # what somebody can do about a failure, where it is not the provider that needs a look
     "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
@@ -119,7 +120,8 @@ def _find_way_on(
     may_retry = failure_class in RETRYABLE and tried <= setting.limits.model_retries
     changed = None
     if failure_class in FAILS_OVER:
-        changed = setting.change_route(run, failure_class, may_retry)
+        is_soon = (heard.retry_after_ms or 0) <= PATIENCE_MS
+        changed = setting.change_route(run, failure_class, may_retry and is_soon)
     return changed or ("again" if may_retry else None)
 
 

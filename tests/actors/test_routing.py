@@ -266,6 +266,21 @@ async def test_a_provider_that_is_left_alone_is_not_waited_for(
         assert "closed" == fleet.guards["scripted"].standing.breaker
 
 
+@pytest.mark.parametrize(("after_ms", "asked"), [(20_000, 3), (20_001, 1)])
+async def test_a_provider_that_wants_a_long_pause_is_not_waited_for(
+    after_ms: int, asked: int, autojump_clock: MockClock, store: MemoryJournal
+) -> None:
+    """While another model may take over; alone it is waited for as long as it says."""
+    for table, times in ((TO_SPARE, asked), (RouteTable(), 3)):
+        fleet = Fleet(table, "b/spare")
+        busy = [ModelFailure("rate_limited", "slow down", after_ms) for _ in range(9)]
+        fleet["scripted"].turns = list(busy)
+        async with fleet.running(store) as kit:
+            run_id = await kit.start()
+            await kit.end(run_id)
+            assert times == fleet.asked["scripted"]
+
+
 async def test_nothing_is_asked_again_after_a_first_piece(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
