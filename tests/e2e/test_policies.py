@@ -29,7 +29,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "glob": [{"pattern": "*"}],
     "search_text": [{"text": "x"}],
     "write_file": [{"path": "b.txt", "content": "x"}, {"path": ".git/config", "content": "x"}],
-    "apply_patch": [{"patch": PATCH}, {"patch": PATCH, "dry_run": True}, {"patch": "none"}],
+    "apply_patch": [{"patch": PATCH}, {"patch": PATCH, "dry_run": True}],
     "process_stop": [{"process": "proc_x"}],
     "http_fetch": [{"url": "http://169.254.169.254/"}, {"url": "https://example.org/"}],
     "shell": [{"argv": ["true"]}, {"argv": ["cat", "/home/x/.ssh/id_rsa"]}],
@@ -118,11 +118,11 @@ async def test_a_broken_file_changes_nothing_and_is_said_everywhere(
         with trio.fail_after(WITHIN_S):
             while not (status := await client.status()).problems:  # noqa: ASYNC110 - no news of it
                 await trio.sleep(LOOK_S / 4)
-        assert "all: unexpected end of input" in status.problems[0]
+        assert "all.cedar:1: unexpected end of input" in status.problems[0]
         assert (await client.explain_policy("echo", {"text": "x"})).version == version
         assert await happened(client, "write_file", {"path": "c.txt", "content": "x"}) == "allow"
     doctor = await palyra("doctor", home=daemon.home)
-    assert (doctor.code, "user policies: all:" in doctor.out) == (1, True)
+    assert (doctor.code, "all.cedar:1: unexpected end" in " ".join(doctor.out.split())) == (1, True)
     assert "the last good ones stay" in daemon.said
 
 
