@@ -108,7 +108,7 @@ async def test_show_as_json_is_complete() -> None:
         shown = await palyra("tape", "show", RUN, "--json", "--after", "0", url=daemon.url)
     lines = [msgspec.json.decode(line) for line in shown.out.splitlines()]
     assert [1, 2] == [line["seq"] for line in lines]
-    assert {"text": "a\x1bb"} == lines[0]["data"]
+    assert {"text": "a\x1bb", "calls": []} == lines[0]["data"]
 
 
 async def test_export_proves_itself_offline(tmp_path: Path) -> None:

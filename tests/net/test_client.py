@@ -175,7 +175,7 @@ async def test_event_is_decoded() -> None:
     assert said("hello") == known.event
     assert SESSION == known.session_id
     assert None is unknown.event
-    assert b'{"text":"from the future"}' == unknown.data
+    assert b'{"text":"from the future","calls":[]}' == unknown.data
 
 
 async def test_progress_is_passed_on_unless_declined() -> None:
