@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.pictures import PICTURE_TOKENS, Picture
-from palyra.core.records import Usage
+from palyra.core.records import Charge, Usage
 from palyra.core.tokens import estimate_tokens
 from palyra.core.trust import Trust
 from palyra.errors import PalyraError
@@ -138,6 +138,12 @@ class ModelTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_usd_micros: int = 0
     is_unpriced: bool = False  # nobody knows what it cost
     trace_ref: str | None = None
+
+    @property
+    def charge(self) -> Charge:
+        """What it took."""
+        cost = None if self.is_unpriced else self.cost_usd_micros
+        return Charge(usage=self.usage, cost_usd_micros=cost)
 
 
 class ModelFailure(PalyraError):

@@ -204,6 +204,7 @@ def _turn_ended(step: Step, heard: TurnFinished | TurnBroke) -> None:
         failure_class="malformed",
         detail=unfit,
         had_output=True,
+        charge=heard.result.charge,
     )
     turn_broke(step, broke)
 

@@ -76,6 +76,16 @@ def test_what_a_broken_call_took_all_the_same() -> None:
     )
 
 
+def test_an_answer_that_is_no_turn_was_paid_for_all_the_same() -> None:
+    """Two calls with one id are malformed; what they took stands in the ledger."""
+    world = begun()
+    result = turn("allow", "allow")
+    twice = msgspec.structs.replace(result, calls=(result.calls[0],) * 2, cost_usd_micros=5)
+    world.hear(TurnFinished(turn=1, attempt=1, result=twice))
+    assert [(1, 1, "failed", 3, 5)] == told(world)
+    assert (5, 3) == (world.run.cost_usd_micros, world.run.usage.input_tokens + 2)
+
+
 @pytest.mark.parametrize(
     "end",
     [
