@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from palyra.actors import histories
 from palyra.core.commands import StartRun
 from palyra.core.prompt import AssistantMessage, ToolMessage, UserMessage
 from palyra.store.memory_journal import MemoryJournal
@@ -48,6 +49,18 @@ def seen(kit: Kit, request: int = -1) -> list[str]:
             case _:
                 lines.append("daemon")
     return lines
+
+
+async def test_what_is_kept_in_memory_is_bounded(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the bound all is forgotten and read again: what the model sees is the same."""
+    monkeypatch.setattr(histories, "MAX_KNOWN_TOKENS", 1)
+    async with running(store) as kit:
+        for text in ("one", "two", "three", "four"):
+            await talk(kit, text)
+            assert len(kit.office.histories._known) <= 1
+        assert ["user: one", "user: two", "user: three", "user: four"] == seen(kit)[::2]
 
 
 async def test_a_session_remembers(store: MemoryJournal, autojump_clock: MockClock) -> None:

@@ -119,6 +119,7 @@ def test_models_of_a_provider_share_its_guard() -> None:
         ([ModelProvider(name="mine")], "needs a base_url"),
         ([ModelProvider(name="mine", base_url="ftp://x")], "needs a base_url"),
         ([ModelProvider(name="x", base_url="http://user:pass@x/v1")], "a key belongs into `key`"),
+        ([ModelProvider(name="x", base_url="http://:pass@x/v1")], "a key belongs into `key`"),
         ([ModelProvider(name="x", base_url="http://x/v1?key=sk")], "a key belongs into `key`"),
         ([ModelProvider(name="x", base_url="http://x/v1#k")], "a key belongs into `key`"),
     ],
