@@ -37,7 +37,10 @@ def write_cases(path: Path, cases: Sequence[dict[str, Any]]) -> Path:
 
 
 def mixed_cases(count: int) -> list[dict[str, Any]]:
-    """Runs that answer at once, take a while, ask a person, and belong together."""
+    """Runs that answer at once, take a while, ask a person, and belong together.
+
+    Nothing is expected of those that write: killed in the middle of it, they end as partial.
+    """
     texts = [
         '/call echo {"text": "x"}',
         '/call sleep {"seconds": 0.05}\n/then\n/say slept',
@@ -47,7 +50,8 @@ def mixed_cases(count: int) -> list[dict[str, Any]]:
     for number in range(count):
         text = texts[number % len(texts)]
         case = {"id": f"c{number}", "text": text % number if "%d" in text else text}
-        cases.append({**case, "approval": "allow", "expect": {"reason": "answered"}})
+        expected = {} if "%d" in text else {"expect": {"reason": "answered"}}
+        cases.append({**case, **expected, "approval": "allow"})
         if number % 10 == 0:
             cases[-1]["session"] = "shared"
     return cases
@@ -95,7 +99,7 @@ def check_complete(out: Path, cases: int, runs: Sequence[str]) -> None:
     assert sorted(f"c{number}" for number in range(cases)) == sorted(one.id for one in results)
     assert sorted(runs) == sorted(str(one.run_id) for one in results)
     assert {"done"} == {one.state for one in results}
-    assert {True} == {one.met for one in results}
+    assert False not in {one.met for one in results}
     for one in results:
         assert one.run_id is not None
         tape = out / "tapes" / f"{one.run_id}.ndjson"
