@@ -116,8 +116,9 @@ async def test_the_oldest_runs_go_first(store: MemoryJournal, autojump_clock: Mo
 
 
 async def test_a_reset_forgets(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """What was said before it no longer counts."""
+    """What was said before it no longer counts, though it is still in memory."""
     async with running(store) as kit:
+        await talk(kit, "zero")
         await talk(kit, "one")
         session = await kit.gateway.resolve_session(OPERATOR, key="k", session_id=None)
         await kit.gateway.reset_session(OPERATOR, session.session_id)
