@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from palyra.core import events as ev
 from palyra.core.branch import CHUNK_BYTES, Branch
+from palyra.core.branch import given as given_branch
 from palyra.core.fold import fold
 from palyra.core.fork import find_point, make_branch
 from palyra.core.prompt import AssistantMessage, Message, ToolMessage, UserMessage
@@ -211,3 +212,10 @@ def test_whatever_happened_a_fork_is_paired(choices: list[int], where: int) -> N
     results = [message.call_id for message in branch.messages if isinstance(message, ToolMessage)]
     assert called == results
     assert fold("run_2", tape_of(fork(branch))).transcript[:-1] == branch.messages
+
+
+def test_a_conversation_that_a_caller_tells_comes_from_no_run() -> None:
+    """It is inherited all the same, whole and in order."""
+    messages: tuple[Message, ...] = (UserMessage("hello"), AssistantMessage("hi"))
+    (event,) = given_branch(messages).events()
+    assert ("", -1, messages) == (event.run_id, event.at_seq, event.messages)

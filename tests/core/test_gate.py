@@ -58,6 +58,17 @@ def test_a_call_that_takes_a_secret_has_that_capability(own: tuple[str, ...]) ->
     assert own == plain.spec.capabilities
 
 
+def test_a_call_that_only_looks_is_judged_as_one() -> None:
+    """Though its tool writes: this call changes nothing."""
+    spec = a_spec(tool_class="path_scoped", risk="high", capabilities=("fs.write",))
+    looking = Facets(only_reads=True)
+    checked = admit(a_call(), a_catalogue(spec), lambda _spec, _arguments: looking)
+    assert isinstance(checked, Admitted)
+    found = checked.spec
+    expected = ("read_only_safe", "low", ("fs.read",))
+    assert expected == (found.tool_class, found.risk, found.capabilities)
+
+
 def test_a_malformed_proposal_is_refused() -> None:
     """What intake refuses is refused, with a hint."""
     refused = admit(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.core.secret_reference import SecretReference, parse_reference
+from palyra.core.secret_reference import SecretReference, is_reference, parse_reference
 from palyra.errors import InvalidParams
 
 
@@ -19,6 +19,7 @@ from palyra.errors import InvalidParams
 )
 def test_a_reference(text: str, kind: str, name: str) -> None:
     """Kind and name; written out it is what it was."""
+    assert is_reference(text)
     found = parse_reference(text)
     assert (kind, name, text) == (found.kind, found.name, found.text)
     assert SecretReference(found.kind, found.name) == found
@@ -35,3 +36,8 @@ def test_what_is_none_is_refused_unseen(text: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         parse_reference(text)
     assert "hunter2" not in caught.value.message
+
+
+def test_a_secret_itself_has_not_the_form_of_a_reference() -> None:
+    """Nor has nothing at all."""
+    assert [False, False] == [is_reference("ghp_hunter2hunter2"), is_reference("")]
