@@ -89,10 +89,7 @@ def build_toolset(
     )
     sandbox = programs.sandbox
     skillset = build_skillset(config, host, toolbox, sandbox, webset.doors())
-    services = [*programs.services, *skillset.services]
-    if not host.is_closed:
-        sweeping = partial(keep_swept, workspace, host.run_blocking)
-        services.append(ChildSpec("sweep", sweeping))
+    services = [*programs.services, *skillset.services, *_sweeping(workspace, host)]
     problems = [programs.problems, skillset.problems]
     if sandbox is not None:
         servers = build_mcpset(
@@ -116,3 +113,9 @@ def build_toolset(
         problems=lambda: tuple(problem for find in problems for problem in find()),
         settled=programs.settled,
     )
+
+
+def _sweeping(workspace: Workspace, host: Host) -> list[ChildSpec]:
+    if host.is_closed:
+        return []
+    return [ChildSpec("sweep", partial(keep_swept, workspace, host.run_blocking))]

@@ -97,7 +97,7 @@ async def test_a_jail_that_cannot_be_built_is_no_proof() -> None:
 def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Try nothing else, so that what is tried first does not hide it."""
 
-    def some(bait: Bait) -> Mapping[str, tuple[Call, ...]]:
+    def some(bait: Bait, _level: str) -> Mapping[str, tuple[Call, ...]]:
         return {name: calls for name, calls in probes(bait).items() if name in names}
 
     monkeypatch.setattr(self_test, "probes", some)
