@@ -132,6 +132,10 @@ class DiskFull(Unavailable):
     """There is no room for a write: everything goes on by itself once there is."""
 
 
+class Unreachable(Unavailable):
+    """Only a client's: nobody answers, or the connection was lost.  The daemon never says it."""
+
+
 class ActorGone(PalyraError):
     """Nobody will answer: the actor crashed or stopped for good."""
 

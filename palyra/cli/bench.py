@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from functools import partial
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palyra.cli.exits import DONE, FAILED, INTERRUPTED, PARTIAL, Stop, stop_for
+from palyra.cli.exits import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
 from palyra.cli.screen import print_json, print_table, say
-from palyra.cli.shell import Options, first_error, shared_options
+from palyra.cli.shell import Options, shared_options, verdict
 from palyra.cli.tape import find_key, is_signed
 from palyra.errors import PalyraError
 
@@ -28,6 +29,15 @@ APPROVALS = ("allow", "deny", "ask")
 SHOW_EVERY_S = 0.2
 RESULTS = click.Path(path_type=Path, exists=True, file_okay=False)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+def _some_time(
+    _context: click.Context, _option: click.Parameter, value: float | None
+) -> float | None:
+    """A length of time: of all numbers "nan" alone is neither below nor above another."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter(f"{value} is no number of seconds.")
+    return value
 
 
 @click.group()
@@ -65,6 +75,7 @@ def bench() -> None:
     "--deadline",
     "deadline_s",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_some_time,
     help="Seconds; then it stops as with Ctrl-C.",
 )
 @click.option("--own", "is_own", is_flag=True, help="A daemon of its own, even if one runs.")
@@ -99,10 +110,8 @@ def run_trio(work: Any) -> Any:  # noqa: ANN401 - an async function and its resu
     results: list[Any] = []
     try:
         results.append(trio.run(work))
-    except* KeyboardInterrupt:
-        raise Stop("interrupted", code=INTERRUPTED) from None
-    except* PalyraError as group:
-        raise stop_for(first_error(group)) from None
+    except* (KeyboardInterrupt, PalyraError, OSError) as group:
+        raise verdict(group) from None
     return results[0]
 
 

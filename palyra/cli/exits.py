@@ -1,9 +1,14 @@
-"""Exit codes, and what a person is told when a command cannot do its work."""
+"""Exit codes, and what a person or a program is told when a command cannot do its work."""
 
+import os
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, Any
 
 import click
+import msgspec
 
 from palyra import errors
 from palyra.cli.screen import safe
@@ -40,9 +45,14 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
     ),
     (errors.Forbidden, NO_PERMISSION, "use a token with that scope (`palyra tokens create`)"),
     (
-        errors.Unavailable,
+        errors.Unreachable,
         NO_DAEMON,
         "see `palyra status`; where no daemon runs, start one with `palyra up`",
+    ),
+    (
+        errors.Unavailable,
+        FAILED,
+        "`palyra doctor` looks for the cause; the daemon's log says more",
     ),
     (errors.NotFound, FAILED, "look for the right id with the `list` command"),
     (errors.InvalidParams, USAGE, ""),  # the command's own help
@@ -53,12 +63,37 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
 )
 
 
+# What a program is told of an error that no daemon and no library gave a code.
+USAGE_KIND = "usage"
+KINDS = {USAGE: USAGE_KIND, INTERRUPTED: "interrupted"}
+FAILED_KIND = "failed"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error as `--json` prints it; `kind` is a code of the protocol, or one of those above."""
+
+    kind: str
+    message: str
+    field: str | None = None
+    remedy: str | None = None
+
+
 class Stop(click.ClickException):
     """Ends the command: one line that says what, one that says what to do, and an exit code."""
 
-    def __init__(self, what: str, remedy: str | None = None, *, code: int = FAILED) -> None:
+    def __init__(
+        self,
+        what: str,
+        remedy: str | None = None,
+        *,
+        code: int = FAILED,
+        kind: str | None = None,
+        field: str | None = None,
+    ) -> None:
         super().__init__(what)
         self.remedy = remedy
+        self.kind = kind or KINDS.get(code, FAILED_KIND)
+        self.field = field
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
@@ -69,16 +104,82 @@ class Stop(click.ClickException):
             click.echo(f"{click.style('remedy:', bold=True)} {safe(self.remedy)}", file=out)
 
 
-def _own_help() -> str:
+def _own_help(context: click.Context | None = None) -> str:
     """What shows how the command is called that is running."""
-    context = click.get_current_context(silent=True)
+    context = context or click.get_current_context(silent=True)
     return f"`{context.command_path if context else 'palyra'} --help` shows what it takes"
 
 
-def stop_for(error: PalyraError) -> Stop:
-    """The error as a person should see it; a remedy in its own words is not said twice."""
-    for kind, code, remedy in REMEDIES:
+def stop_for(error: PalyraError, *, code: int | None = None) -> Stop:
+    """The error as a person should see it; a remedy in its own words is not said twice.
+
+    `code` is the exit code instead of the one that the class has.
+    """
+    for kind, usual, remedy in REMEDIES:
         if isinstance(error, kind):
             said = None if "`palyra " in error.message else remedy or _own_help()
-            return Stop(error.message, said, code=code)
-    return Stop(error.message)
+            return Stop(error.message, said, code=code or usual, kind=error.code, field=error.field)
+    return Stop(error.message, kind=error.code, field=error.field)
+
+
+# --- the end of the program ----------------------------------------------------------------------
+
+
+def find_exit_code(command: Callable[[], object], *, as_json: bool) -> int:
+    """The exit code of the program after `command`; what went wrong has been told."""
+    try:
+        code = command()
+    except click.ClickException as error:
+        tell(error, as_json=as_json)
+        return error.exit_code
+    except click.Abort as abort:  # click's word for Ctrl-C, and for an end of input at a question
+        return _abort(is_interrupt=not isinstance(abort.__cause__, EOFError), as_json=as_json)
+    except KeyboardInterrupt:  # click was at its end already
+        return _abort(is_interrupt=True, as_json=as_json)
+    except OSError as error:
+        where = error.filename or "the output"
+        tell(Stop(f"{where}: {error.strerror or error}", kind="io_error"), as_json=as_json)
+        _give_up_output()
+        return FAILED
+    return code if isinstance(code, int) else DONE
+
+
+def tell(error: click.ClickException, *, as_json: bool) -> None:
+    """Print to standard error what is wrong; for programs as one JSON object."""
+    with suppress(OSError):  # nobody reads it
+        if as_json:
+            click.echo(safe(msgspec.json.encode({"error": _problem(error)}).decode()), err=True)
+        else:
+            error.show()
+
+
+def _problem(error: click.ClickException) -> Problem:
+    message = error.format_message()
+    if isinstance(error, Stop):
+        return Problem(kind=error.kind, message=message, field=error.field, remedy=error.remedy)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    parameter = error.param if isinstance(error, click.BadParameter) else None
+    return Problem(
+        kind=USAGE_KIND,
+        message=message,
+        field=parameter.name if parameter else None,
+        remedy=_own_help(context),
+    )
+
+
+def _abort(*, is_interrupt: bool, as_json: bool) -> int:
+    if not is_interrupt:
+        tell(Stop("the input has ended"), as_json=as_json)
+        return FAILED
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more may not kill what ends already
+    tell(Stop("interrupted", code=INTERRUPTED), as_json=as_json)
+    return INTERRUPTED
+
+
+def _give_up_output() -> None:
+    """What waits to be written to a full device is not tried again at the end of the process."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -4,12 +4,16 @@ Each noun is a module that is imported when it is used, so that help and complet
 """
 
 import importlib
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from palyra import __version__
-from palyra.cli.exits import EXPLAINED
+from palyra.cli.exits import EXPLAINED, find_exit_code
 from palyra.cli.shell import Options
 
 # Name -> module and the line in the list of commands (a test compares it with the command's own).
@@ -48,6 +52,14 @@ class LazyGroup(click.Group):
 
     table = COMMANDS
 
+    def main(self, args: Sequence[str] | None = None, **more: Any) -> Any:  # type: ignore[override]  # noqa: ANN401 - click's, by name
+        """Run the command line; the program ends here, with a code that says how."""
+        if not more.pop("standalone_mode", True):
+            return super().main(args, standalone_mode=False, **more)
+        given = list(sys.argv[1:] if args is None else args)
+        command = partial(super().main, given, standalone_mode=False, **more)
+        sys.exit(find_exit_code(command, as_json=_wants_json(given)))
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.table)
 
@@ -66,6 +78,12 @@ class LazyGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section(self.epilog or ""):
             formatter.write_dl([(str(code), text) for code, text in EXPLAINED.items()])
+
+
+def _wants_json(given: Sequence[str]) -> bool:
+    """Whether errors are for a program; asked before anything is known to be well-formed."""
+    own = given[: given.index("--")] if "--" in given else given
+    return "--json" in own
 
 
 @click.group(

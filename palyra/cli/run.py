@@ -12,7 +12,7 @@ import click
 import trio
 
 from palyra.cli.ending import Ending
-from palyra.cli.exits import CANCELLED, INTERRUPTED, Stop
+from palyra.cli.exits import CANCELLED, INTERRUPTED, USAGE, Stop
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.question import Desk, find_terminal
 from palyra.cli.screen import print_json, print_json_line, safe, say
@@ -145,9 +145,10 @@ def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str 
     """Send TEXT (- reads standard input) and watch what comes of it.
 
     Tool calls that need approval are asked about here; without a terminal the run waits for
-    another client to answer (`palyra approvals`).  Ctrl-C cancels the run.
+    another client to answer (`palyra approvals`).  Ctrl-C cancels the run, a second one does not
+    wait for that.  SIGTERM ends only this command: the run goes on (`palyra runs cancel`).
     """
-    words = sys.stdin.read() if text == "-" else text
+    words = _read_input() if text == "-" else text
     start: RunOptions = {"approval_mode": "deny"} if deny else {}
     start.update({key: value for key, value in wanted.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
     if detach:
@@ -165,6 +166,18 @@ def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str 
             raise
         _cancel(options, ending)
     raise SystemExit(ending.code)
+
+
+def _read_input() -> str:
+    """All of standard input.  Raises Stop for what is no text."""
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise Stop(
+            f"standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}",
+            "convert it first, for example with iconv",
+            code=USAGE,
+        ) from None
 
 
 async def _watch(

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.exits import stop_for
+from palyra.cli.exits import NO_DAEMON, stop_for
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Command, Options
 from palyra.config import Config
-from palyra.errors import PalyraError
+from palyra.errors import PalyraError, Unavailable
 from palyra.net.discovery import Discovery
 
 _OPTIONS = (
@@ -58,7 +58,9 @@ def run_daemon(
     try:
         return trio.run(partial(serve_daemon, config, ready=ready, is_stdio=is_stdio))
     except PalyraError as error:
-        raise stop_for(error) from None
+        # A service manager need not try again what the machine does not allow.
+        code = NO_DAEMON if isinstance(error, Unavailable) else None
+        raise stop_for(error, code=code) from None
 
 
 @click.command()

@@ -17,6 +17,7 @@ def load_config(
     try:
         return load(file, home=home, overrides=given)
     except InvalidParams as error:
-        raise Stop(
-            error.message, "`palyra config schema` says what is allowed", code=USAGE
-        ) from None
+        remedy = "`palyra config schema` says what is allowed"
+        if error.field is None:  # it is about the file, not about what stands in it
+            remedy = "mend the file, or name another one with --config"
+        raise Stop(error.message, remedy, code=USAGE, kind=error.code, field=error.field) from None

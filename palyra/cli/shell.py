@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from palyra.net.client import Client
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 Command = Callable[..., Any]
 
 PATIENCE_S = 20.0  # a restart of the daemon fits in; longer and a person wants to know
@@ -72,10 +73,8 @@ def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
         # At checkpoints only: raised in the middle of a destructor Ctrl-C would be lost.
         talk_on = partial(trio.run, restrict_keyboard_interrupt_to_checkpoints=True)
         results.append(talk_on(_talk, options, work))
-    except* KeyboardInterrupt:
-        raise Stop("interrupted", code=INTERRUPTED) from None
-    except* PalyraError as group:
-        raise stop_for(first_error(group)) from None
+    except* (KeyboardInterrupt, PalyraError, OSError) as group:
+        raise verdict(group) from None
     return results[0]
 
 
@@ -88,7 +87,19 @@ async def _talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
         return await work(client)
 
 
-def first_error(group: BaseExceptionGroup[PalyraError]) -> PalyraError:
+def verdict(group: BaseExceptionGroup[BaseException]) -> Exception:
+    """The one error that the command ends with; Ctrl-C before all others."""
+    if group.subgroup(KeyboardInterrupt) is not None:
+        return Stop("interrupted", code=INTERRUPTED)
+    expected = group.subgroup(PalyraError)
+    if expected is not None:
+        return stop_for(first_error(expected))
+    output = group.subgroup(OSError)  # what concerns the daemon has a class of its own
+    assert output is not None  # noqa: S101 - there was nothing else to be caught
+    return first_error(output)
+
+
+def first_error(group: BaseExceptionGroup[E]) -> E:
     """The first error in the group that is no group itself."""
     inner = group.exceptions[0]
     return first_error(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from palyra.config import find_paths
-from palyra.errors import InvalidParams, Unauthenticated, Unavailable
+from palyra.errors import InvalidParams, Unauthenticated, Unreachable
 
 TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - the name of a variable, not a token
 DISCOVERY_NAME = "daemon.json"
@@ -74,9 +74,9 @@ def get_discovery(home: Path) -> Discovery:
     """The running daemon of this home.  Raises Unavailable with what to do about it."""
     found = find_discovery(home)
     if found is None:
-        raise Unavailable(f"no daemon has announced itself in {home}: start one with `palyra up`")
+        raise Unreachable(f"no daemon has announced itself in {home}: start one with `palyra up`")
     if not found.is_alive:
-        raise Unavailable(
+        raise Unreachable(
             f"the daemon announced in {home} (pid {found.pid}) is gone: start one with `palyra up`"
         )
     return found

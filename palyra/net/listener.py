@@ -6,6 +6,7 @@ Restart: transient; a crash opens the same port again, `Binding.close` ends it f
 """
 
 import errno
+import socket
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -71,8 +72,7 @@ class Binding:
             listeners = await trio.open_tcp_listeners(self.port, host=self.host)
         except OSError as error:
             raise Unavailable(
-                f"cannot listen on {self.host}:{self.port}: {error}; "
-                "another daemon may be running, or choose a port with --port"
+                f"cannot listen on {self.host}:{self.port}: {error}; {_remedy(error)}"
             ) from error
         if self.port == 0:
             for surplus in listeners[1:]:
@@ -87,6 +87,14 @@ class Binding:
 
     async def wait_closed(self) -> None:
         await self._closed.wait()
+
+
+def _remedy(error: OSError) -> str:
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return "name an address of this machine with --host"
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return "choose a port from 1024 on with --port"
+    return "another daemon may be running, or choose a port with --port"
 
 
 async def listen(

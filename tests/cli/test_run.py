@@ -402,6 +402,52 @@ async def test_interrupt_cancels_the_run() -> None:
     )
 
 
+async def test_a_second_interrupt_does_not_wait() -> None:
+    """Ctrl-C while the run is being cancelled ends the command with 130, not by a signal."""
+
+    async def script(person: Person, process: ForkedProcess) -> None:
+        await daemon.watched.wait()
+        await person.see(RUN)
+        process.send_signal(signal.SIGINT)
+        with trio.fail_after(WITHIN_S):
+            await asked.wait()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        await person.see("interrupted")
+
+    async with fake_daemon() as daemon:
+        play(daemon)
+        daemon.reply_with("run.cancel", {"state": "cancelled", "applied_seq": 3})
+        asked = daemon.swallow("run.cancel")
+        code, screen = await at_terminal(daemon, script)
+    assert 130 == code
+    assert "Traceback" not in screen
+
+
+async def test_a_message_over_the_limit_ends() -> None:
+    """What the daemon cannot take ends the command, and is not sent."""
+    async with fake_daemon() as daemon:
+        done = await palyra("run", "-", "--detach", "--json", url=daemon.url, stdin=b"a" * 2**20)
+    error = msgspec.json.decode(done.err)["error"]
+    assert (1, "", "too_large") == (done.code, done.out, error["kind"])
+    assert "run.start" not in daemon.methods()
+
+
+async def test_what_is_no_text_is_said() -> None:
+    """Bytes that are no UTF-8 are wrong usage, from a pipe or on the command line."""
+    piped = await palyra("run", "-", stdin=b"ab\xff")
+    assert (2, "error: standard input is not UTF-8: byte 2 is 0xff") == (
+        piped.code,
+        piped.err.splitlines()[0],
+    )
+    async with fake_daemon() as daemon:
+        given = await palyra("run", "\udcff", url=daemon.url)
+    assert (2, "error: run.start: a text holds \\udcff") == (
+        given.code,
+        given.err.partition(",")[0],
+    )
+
+
 async def test_an_answer_in_pieces_is_shown_without_a_seam() -> None:
     """A turn that goes on with the last one's text goes on in its line."""
 

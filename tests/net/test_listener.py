@@ -1,6 +1,7 @@
 """The listener and its connections: one port, a child per socket, nobody hurts a neighbour."""
 
 import errno
+import socket
 
 import pytest
 import trio
@@ -182,6 +183,18 @@ async def test_full_descriptor_table_is_waited_out(autojump_clock: MockClock) ->
     errnos = [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ECONNABORTED]
     assert (4, 1) == await accept_after(errnos)
     assert pytest.approx(0.4, abs=0.05) == autojump_clock.current_time() - began
+
+
+async def test_an_address_of_elsewhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no address of this machine has another remedy than a port that is taken."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(trio, "open_tcp_listeners", refuse)
+    with pytest.raises(Unavailable, match=r"999\.1\.1\.1:7.*with --host") as caught:
+        await Binding("999.1.1.1", 7).open()
+    assert "another daemon" not in str(caught.value)
 
 
 async def test_other_accept_errors_crash_the_listener() -> None:

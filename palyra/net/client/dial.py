@@ -9,7 +9,7 @@ import trio
 import trio_websocket
 import wsproto.utilities
 
-from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unavailable
+from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unreachable
 from palyra.net import closing
 from palyra.net.client.link import Greeting, Link, LinkLost, OnNotice
 from palyra.net.client.socket import open_stream, upgrade
@@ -44,9 +44,9 @@ async def run_link(
     except* trio_websocket.ConnectionRejected as group:
         failure = _refusal(endpoint, _first(group))
     except* trio.TooSlowError:
-        failure = Unavailable(f"{endpoint.ws_url} did not answer within {OPEN_WITHIN_S:.0f} s")
+        failure = Unreachable(f"{endpoint.ws_url} did not answer within {OPEN_WITHIN_S:.0f} s")
     except* (OSError, LinkLost) as group:
-        failure = Unavailable(f"{endpoint.ws_url} is not reachable: {_first(group)}")
+        failure = Unreachable(f"{endpoint.ws_url} is not reachable: {_first(group)}")
     except* FOREIGN as group:
         failure = ProtocolError(f"{endpoint.ws_url} is no Palyra daemon: {_first(group)}")
     except* PalyraError as group:
@@ -99,7 +99,7 @@ def _refusal(endpoint: Endpoint, error: BaseException) -> PalyraError:
         return Unauthenticated(f"{endpoint.ws_url} refused the token")
     if status == HTTPStatus.FORBIDDEN:
         return Forbidden(f"{endpoint.ws_url} refused this host name or origin (HTTP 403)")
-    return Unavailable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
+    return Unreachable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

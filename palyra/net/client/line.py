@@ -14,7 +14,14 @@ import msgspec
 import trio
 
 from palyra.core.backoff import Backoff, compute_delay_s
-from palyra.errors import Forbidden, Overloaded, PalyraError, Unauthenticated, Unavailable
+from palyra.errors import (
+    Forbidden,
+    Overloaded,
+    PalyraError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
 from palyra.net.client.dial import run_link
 from palyra.net.client.feed import EventFrame, Feed, Opened, Progress
 from palyra.net.client.link import Greeting, Link, LinkLost, OnResult, decode
@@ -95,7 +102,7 @@ class Line:
                 return await link.request(method, params, on_result)
             except LinkLost:
                 if "idempotency_key" not in params:
-                    raise Unavailable(
+                    raise Unreachable(
                         f"the connection was lost during {method}: it may or may not have happened"
                     ) from None
 
@@ -126,7 +133,7 @@ class Line:
         """Say goodbye; whoever still waits gets Unavailable."""
         if self._link is not None:
             await self._link.close()
-        self._give_up(Unavailable("this client was closed"))
+        self._give_up(Unreachable("this client was closed"))
 
     async def _serve_link(self, task_status: trio.TaskStatus[None]) -> PalyraError:
         """Why the link ended or never came up."""
@@ -143,7 +150,7 @@ class Line:
             return error
         finally:
             self._take_down()
-        return Unavailable("the connection was lost")
+        return Unreachable("the connection was lost")
 
     def _put_up(self, link: Link) -> None:
         self._link, self._down_since_s = link, None
@@ -164,7 +171,7 @@ class Line:
             return
         down_s = trio.current_time() - (self._down_since_s or trio.current_time())
         if down_s > self._terms.patience_s:
-            self._give_up(Unavailable(f"no daemon for {down_s:.0f} s: {error.message}"))
+            self._give_up(Unreachable(f"no daemon for {down_s:.0f} s: {error.message}"))
 
     def _give_up(self, error: PalyraError) -> None:
         self._failure = self._failure or error

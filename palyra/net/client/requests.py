@@ -3,7 +3,7 @@
 import secrets
 from typing import Any, TypeVar
 
-from palyra.errors import Unavailable
+from palyra.errors import Unreachable
 from palyra.net.client.frames import Hello, Welcome
 from palyra.net.client.line import Line
 from palyra.net.client.link import Link, decode
@@ -43,7 +43,7 @@ class Requests:
     @property
     def _present(self) -> Link:
         if self._line.link is None:
-            raise Unavailable("there is no connection at this moment")
+            raise Unreachable("there is no connection at this moment")
         return self._line.link
 
     async def _ask(self, method: str, params: dict[str, Any], kind: type[T]) -> T:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import trio
 import trio_websocket
 
-from palyra.errors import Unavailable
+from palyra.errors import Unreachable
 
 SUBPROTOCOL = "palyra.v1"
 MAX_MESSAGE_BYTES = 16_777_216  # a page of tape is 2 MiB before its JSON is escaped
@@ -79,4 +79,4 @@ async def upgrade(
             max_message_size=MAX_MESSAGE_BYTES,
             receive_buffer_size=RECEIVE_BYTES,
         )
-    raise Unavailable(f"{ws_url} hung up during the WebSocket upgrade")
+    raise Unreachable(f"{ws_url} hung up during the WebSocket upgrade")
