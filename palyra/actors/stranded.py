@@ -23,6 +23,7 @@ async def give_up(office: Office, record: RunRecord, cancel: Cancel) -> None:
     """
     stranded = office.directory.stranded
     why = stranded.pop(record.run_id)  # a second caller waits for the end instead
+    has_ended = False
     try:
         asked = await office.journal.read(
             lambda store: store.list_approvals(
@@ -30,9 +31,10 @@ async def give_up(office: Office, record: RunRecord, cancel: Cancel) -> None:
             )
         )
         await office.journal.append(_ending(office, record, cancel, why, asked)).wait()
-    except BaseException:
-        stranded[record.run_id] = why
-        raise
+        has_ended = True
+    finally:
+        if not has_ended:
+            stranded[record.run_id] = why
 
 
 def _ending(

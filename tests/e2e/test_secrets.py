@@ -113,7 +113,6 @@ async def feed(wire: Wire, daemon: DaemonProcess) -> list[str]:
         started = await wire.call(
             "run.start",
             text=text,
-            origin=hidden("aws"),
             attachments=[{"note": text, "client_secret": CANARIES["aws"][::-1]}],
             subscribe=True,
         )
@@ -143,6 +142,7 @@ async def fumble(wire: Wire) -> None:
         await wire.refused("ping", **{hidden(name): 1})
         await wire.refused("run.start", text="x", queue_mode=hidden(name))
         await wire.refused("run.start", text="x", model=hidden(name))
+        await wire.refused("run.start", text="x", origin=hidden(name))
         await wire.refused("run.start", text="x", session_id=hidden(name))
 
 
