@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from palyra.cli.exits import FAILED, Stop
-from palyra.cli.screen import age, due, print_json, print_table, say
+from palyra.cli.screen import age, due, print_json, print_table, say, without_empty
 from palyra.cli.shell import Command, Options, shared_options, talk
 from palyra.core.commands import Resolved
 from palyra.core.display import render_json, visible
@@ -200,9 +200,10 @@ def print_approval(approval: ApprovalRecord) -> None:
     print_table(("WHAT", "VALUE"), rows, empty="")
     say("arguments, exactly as they would be used:", bold=True)
     say(render_json(msgspec.json.decode(approval.arguments)))
-    if approval.inspection is not None:
+    met = without_empty(approval.inspection)
+    if met:
         say("what it would meet, and must still meet when it runs:", bold=True)
-        say(render_json(approval.inspection))
+        say(render_json(met))
 
 
 def _wider(approval: ApprovalRecord) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import Literal
 import click
 import trio
 
-from palyra.cli.screen import say
+from palyra.cli.screen import say, without_empty
 from palyra.core.display import render_json, visible
 from palyra.core.events import ApprovalRequested, ApprovalResolved
 from palyra.core.grants import describe_key
@@ -113,9 +113,10 @@ def _show(asked: ApprovalRequested) -> None:
     say("  arguments, exactly as they would be used:", err=True)
     for line in render_json(asked.arguments).splitlines():
         say(f"    {line}", err=True)
-    if asked.inspection is not None:
+    met = without_empty(asked.inspection)
+    if met:
         say("  what it would meet, and must still meet when it runs:", err=True)
-        for line in render_json(asked.inspection).splitlines():
+        for line in render_json(met).splitlines():
             say(f"    {line}", err=True)
     if asked.covers:
         say(f"  the answer is for {len(asked.covers)} identical calls of this turn", err=True)

@@ -52,6 +52,13 @@ def say(
     click.echo(click.style(safe(text), fg=fg, bold=bold, dim=dim), err=err)
 
 
+def without_empty(found: object) -> object:
+    """An object without the members that say nothing."""
+    if not isinstance(found, dict):
+        return found
+    return {name: value for name, value in found.items() if value}
+
+
 def print_json(value: object) -> None:
     """Print as indented JSON; what steers a terminal becomes an escape, which JSON reads back."""
     say(msgspec.json.format(msgspec.json.encode(value)).decode())

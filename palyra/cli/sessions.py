@@ -1,16 +1,22 @@
 """`palyra sessions`: conversations."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, get_args
 
 import click
 
+from palyra.cli.exits import Stop
 from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.commands import Queue
+from palyra.core.ids import is_id
 from palyra.core.records import QueueMode, SessionRecord
 
 if TYPE_CHECKING:
-    from palyra.net.client import QueueChange
+    from palyra.core.commands import Queue
+    from palyra.net.client import Client, QueueChange
+
+PAGE_ROWS = 500
 
 
 @click.group()
@@ -49,12 +55,16 @@ def _row(session: SessionRecord) -> tuple[object, ...]:
 
 
 @sessions.command()
-@click.argument("session_id")
+@click.argument("name", metavar="ID | KEY")
 @shared_options
-def show(options: Options, session_id: str) -> None:
+def show(options: Options, name: str) -> None:
     """Show one session and what waits in it."""
-    session = talk(options, lambda client: client.get_session(session_id))
-    queue = talk(options, lambda client: client.queue(session_id))
+
+    async def work(client: Client) -> tuple[SessionRecord, Queue]:
+        session_id = await _find_id(client, name)
+        return await client.get_session(session_id), await client.queue(session_id)
+
+    session, queue = talk(options, work)
     if options.as_json:
         print_json({"session": session, "queue": queue})
         return
@@ -62,6 +72,25 @@ def show(options: Options, session_id: str) -> None:
         ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"), [_row(session)], empty=""
     )
     _print_queue(queue)
+
+
+async def _find_id(client: Client, name: str) -> str:
+    """The session of that id, or of the caller that has this key.  Raises Stop."""
+    if is_id(name, "ses"):
+        return name
+    principal, cursor = client.welcome.principal, None
+    while True:
+        page = await client.list_sessions(cursor=cursor, limit=PAGE_ROWS)
+        for session in page.sessions:
+            if (session.principal, session.key) == (principal, name):
+                return session.session_id
+        cursor = page.next_cursor
+        if cursor is None:
+            raise Stop(
+                f"{principal} has no session with the key or the id {name!r}",
+                "`palyra sessions list` shows both",
+                kind="not_found",
+            )
 
 
 def _print_queue(queue: Queue) -> None:
@@ -73,32 +102,39 @@ def _print_queue(queue: Queue) -> None:
 
 
 @sessions.command()
-@click.argument("session_id")
+@click.argument("name", metavar="ID | KEY")
 @click.option("--mode", type=click.Choice(get_args(QueueMode)), help="Of messages that name none.")
-@click.option("--pause/--resume", "paused", default=None, help="Whether anything leaves the queue.")
+@click.option("--pause", is_flag=True, help="Nothing leaves the queue any more.")
+@click.option("--resume", is_flag=True, help="It goes on.")
 @click.option("--drop", multiple=True, metavar="RUN_ID", help="End a waiting run unstarted.")
 @click.option("--first", "order", multiple=True, metavar="RUN_ID", help="Goes before the others.")
 @shared_options
 def queue(
     options: Options,
-    session_id: str,
+    name: str,
     *,
     mode: QueueMode | None,
-    paused: bool | None,
-    drop: tuple[str, ...],
-    order: tuple[str, ...],
+    pause: bool,
+    resume: bool,
+    **named: tuple[str, ...],
 ) -> None:
     """Show what waits in a session, or change it: mode, pause, drop, order."""
+    if pause and resume:
+        raise click.UsageError("--pause and --resume are opposites: give one of them")
     change: QueueChange = {}
     if mode is not None:
         change["mode"] = mode
-    if paused is not None:
-        change["paused"] = paused
-    if drop:
-        change["drop"] = drop
-    if order:
-        change["order"] = order
-    found = talk(options, lambda client: client.queue(session_id, **change))
+    if pause or resume:
+        change["paused"] = pause
+    if named["drop"]:
+        change["drop"] = named["drop"]
+    if named["order"]:
+        change["order"] = named["order"]
+
+    async def work(client: Client) -> Queue:
+        return await client.queue(await _find_id(client, name), **change)
+
+    found = talk(options, work)
     if options.as_json:
         print_json(found)
     else:
@@ -106,20 +142,28 @@ def queue(
 
 
 @sessions.command()
-@click.argument("session_id")
+@click.argument("name", metavar="ID | KEY")
 @shared_options
-def archive(options: Options, session_id: str) -> None:
+def archive(options: Options, name: str) -> None:
     """Put a session away."""
-    session = talk(options, lambda client: client.archive_session(session_id))
+
+    async def work(client: Client) -> SessionRecord:
+        return await client.archive_session(await _find_id(client, name))
+
+    session = talk(options, work)
     _print_change(options, session, "is archived")
 
 
 @sessions.command()
-@click.argument("session_id")
+@click.argument("name", metavar="ID | KEY")
 @shared_options
-def reset(options: Options, session_id: str) -> None:
+def reset(options: Options, name: str) -> None:
     """Begin a session anew: its history and grants no longer count."""
-    session = talk(options, lambda client: client.reset_session(session_id))
+
+    async def work(client: Client) -> SessionRecord:
+        return await client.reset_session(await _find_id(client, name))
+
+    session = talk(options, work)
     _print_change(options, session, f"begins anew, epoch {session.epoch}")
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from palyra.core.prompt import FAILURE_CLASSES, FailureClass
 
-MAX_TOKENS = 1_000_000
+MAX_TOKENS = 100_000  # the turn is one event, which has its bound
 MAX_DELAY_MS = 3_600_000
 MAX_DEPTH = 64  # of arguments: deeper ones would exhaust whoever encodes them later
 

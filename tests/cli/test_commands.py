@@ -262,6 +262,19 @@ async def test_approval_shows_what_it_would_meet_and_hold_for() -> None:
     assert "2 identical calls" in shown.out
 
 
+async def test_what_says_nothing_is_not_shown() -> None:
+    """Of a look that found no program, for a tool that runs none, nothing is shown of programs."""
+    seen = {"binary": "", "cwd": "", "environment": {}, "operands": {"a.txt": "ab"}, "profile": ""}
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", {**APPROVAL, "inspection": seen})
+        shown = await palyra("approvals", "show", "apr_1", url=daemon.url)
+        daemon.reply_with("approval.get", {**APPROVAL, "inspection": {**seen, "operands": {}}})
+        nothing = await palyra("approvals", "show", "apr_1", url=daemon.url)
+    assert "a.txt" in shown.out
+    assert "binary" not in shown.out
+    assert "would meet" not in nothing.out
+
+
 async def test_approval_shows_its_deadline() -> None:
     """A pending question says until when it can be answered; a settled one who answered."""
     open_ms = time.time_ns() // 1_000_000 + 600_500
@@ -413,6 +426,23 @@ async def test_queue_is_changed_in_one_request() -> None:
     assert (0, True) == (done.code, "paused" in done.out)
 
 
+async def test_a_session_goes_by_its_key_too() -> None:
+    """Where an id is wanted the caller's key does as well; another's key is nobody's."""
+    other = {**SESSION_RECORD, "session_id": "ses_other", "principal": "ann"}
+    async with fake_daemon() as daemon:
+        pages = {
+            None: {"sessions": [other], "next_cursor": "ses_other"},
+            "ses_other": {"sessions": [SESSION_RECORD]},
+        }
+        daemon.answers["session.list"] = lambda _connection, params: pages[params.get("cursor")]
+        daemon.reply_with("session.archive", SESSION_RECORD)
+        found = await palyra("sessions", "archive", "daily", url=daemon.url)
+        missing = await palyra("sessions", "archive", "cliq", "--json", url=daemon.url)
+    archived = [params for method, params in daemon.requests if method == "session.archive"]
+    assert (0, [SESSION]) == (found.code, [params["session_id"] for params in archived])
+    assert (1, "not_found") == (missing.code, json.loads(missing.err)["error"]["kind"])
+
+
 async def test_queue_without_options_only_looks() -> None:
     """`sessions queue` alone changes nothing; --json shows the reply."""
     async with fake_daemon() as daemon:
@@ -549,6 +579,7 @@ async def test_budgets_are_listed_with_their_accounts() -> None:
         ("runs", "list", "--limit", "0"),
         ("policy", "explain", "echo", "[1]"),
         ("usage", "--since", "soon"),
+        ("sessions", "queue", SESSION, "--pause", "--resume"),
     ],
 )
 async def test_wrong_usage_exits_2(arguments: tuple[str, ...]) -> None:
