@@ -14,7 +14,7 @@ from palyra.core.secret_rules import CONTEXT_BYTES
 
 # Longer than any key, token or password in use except the largest key files, which match early.
 HELD_LIMIT_BYTES = 8192
-_AFTER_SECRET = b"]"  # what a marker ends with, and so no boundary: a stream agrees with the whole
+AFTER_SECRET = b"]"  # what a marker ends with
 
 
 class HoldBack:
@@ -59,7 +59,8 @@ class HoldBack:
             yield self._buffer[self._out : span.start]
             yield span.marker
             is_cut = span.end == len(self._buffer)
-            self._restart(_AFTER_SECRET + self._buffer[span.end :], first=len(_AFTER_SECRET))
+            self._restart(AFTER_SECRET + self._buffer[span.end :])
+            self._out = len(AFTER_SECRET)
             # Only past the limit does a secret that still grows get here: the rest is dropped.
             self._tail = compile_bytes(span.rule.tail) if is_cut and span.rule.tail else None
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from palyra.core.encoded_rules import encoded_rules
-from palyra.core.hold_back import HoldBack
+from palyra.core.hold_back import AFTER_SECRET, HoldBack
 from palyra.core.known_secrets import known_rules
 from palyra.core.scanner import Scanner, compile_bytes
 from palyra.core.secret_keys import may_be_secret, names_secret
@@ -143,11 +143,16 @@ def _fixed_scanners() -> tuple[Scanner, ...]:
 
 
 def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
+    """What follows a secret is looked at as it will stand: behind the end of a marker."""
+    shown: bytes | bytearray = data
     done = 0
-    while (span := scanner.find(data, done)) is not None:
+    while (span := scanner.find(shown, max(0, done - 1), floor=done)) is not None:
         yield data[done : span.start]
         yield span.marker
         done = span.end
+        if isinstance(shown, bytes):
+            shown = bytearray(data)
+        shown[done - 1 : done] = AFTER_SECRET
     yield data[done:]
 
 

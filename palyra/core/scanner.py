@@ -32,7 +32,7 @@ class Span(NamedTuple):
 class Expression(Protocol):
     """The part of a compiled RE2 expression that is used here; the package has no types."""
 
-    def search(self, text: bytes, pos: int = 0) -> "Match | None": ...
+    def search(self, text: bytes | bytearray, pos: int = 0) -> "Match | None": ...
     def match(self, text: bytes, pos: int = 0) -> "Match | None": ...
     def finditer(self, text: bytes) -> "Iterator[Match]": ...
 
@@ -73,7 +73,7 @@ class Scanner:
         viable = "|".join(rule.viable for rule in rules)
         self._viable = compile_bytes(rf"(?:{viable})\z")
 
-    def find(self, data: bytes, pos: int = 0, floor: int = 0) -> Span | None:
+    def find(self, data: bytes | bytearray, pos: int = 0, floor: int = 0) -> Span | None:
         """The leftmost secret that is accepted and starts at `floor` or later."""
         while (match := self._any.search(data, pos)) is not None:
             span = self._span(data, *match.span())
@@ -87,8 +87,8 @@ class Scanner:
         match = self._viable.search(data, pos)
         return len(data) if match is None else match.span()[0]
 
-    def _span(self, data: bytes, at: int, end: int) -> Span:
-        found = data[at:end]
+    def _span(self, data: bytes | bytearray, at: int, end: int) -> Span:
+        found = bytes(data[at:end])
         which = self._which.Match(found)
         if not which:
             return Span(at, at, end, _UNKNOWN)
@@ -103,12 +103,12 @@ class Scanner:
         return Span(at, at + boundary + margins[0], end - margins[1], rule)
 
 
-def _is_secret(data: bytes, span: Span) -> bool:
+def _is_secret(data: bytes | bytearray, span: Span) -> bool:
     """The rule's last word, on what it found and on what stands before it."""
     needs = span.rule.needs
     if needs and not any(byte in data[span.at : span.end] for byte in needs):
         return False
     context = max(0, span.at - CONTEXT_BYTES)
-    return span.rule.accepts(data[span.start : span.end]) and not span.rule.spares(
-        data[context : span.start]
+    return span.rule.accepts(bytes(data[span.start : span.end])) and not span.rule.spares(
+        bytes(data[context : span.start])
     )
