@@ -13,8 +13,8 @@ from palyra.core import events as ev
 from palyra.core.prompt import FinishReason, ProposedCall
 from palyra.core.records import Usage
 from palyra.net.client import Progress
-from tests.cli.command import WITHIN_S, palyra, start_palyra
-from tests.forked import ForkedProcess
+from tests.cli.command import WITHIN_S, environment, palyra, start_palyra
+from tests.forked import ForkedProcess, Setting, reading_pipe
 from tests.net.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
 
 pytestmark = pytest.mark.real
@@ -431,6 +431,22 @@ async def test_a_message_over_the_limit_ends() -> None:
     error = msgspec.json.decode(done.err)["error"]
     assert (1, "", "too_large") == (done.code, done.out, error["kind"])
     assert "run.start" not in daemon.methods()
+
+
+async def test_a_full_output_is_said() -> None:
+    """An answer that cannot be written ends the command with the reason, not with a traceback."""
+    full, null = os.open("/dev/full", os.O_WRONLY), os.open(os.devnull, os.O_RDONLY)
+    async with fake_daemon() as daemon:
+        play(daemon, *ending())
+        with reading_pipe() as (err, err_end):
+            setting = Setting(environment(url=daemon.url), (null, full, err_end))
+            process = ForkedProcess(("run", "hello", "--json"), setting)
+        os.close(full)
+        os.close(null)
+        with process.until_killed(), err, trio.fail_after(WITHIN_S):
+            code = await process.ended()
+            said = err.read()
+    assert (1, "io_error") == (code, msgspec.json.decode(said)["error"]["kind"])
 
 
 async def test_what_is_no_text_is_said() -> None:
