@@ -99,8 +99,7 @@ class Sandbox:
         """
         if tried is None:
             await self._judged.wait()
-            if self.closed_for:
-                raise SandboxFailure(f"no program can be run: {self.closed_for}")
+            self._check(self.level)
         level = tried or self.level
         spawn = self._jailer.spawn if level == "A" else self._jailer.spawn_shared
         pid, pipes, traces = await self._thread.call(spawn, command)
@@ -109,6 +108,9 @@ class Sandbox:
         self._running.add(child)
         try:
             await self._prepare(child, command, traces)
+            if tried is None:
+                self._check(level)  # the walls may have been judged anew meanwhile
+            child.begin()
             with await _attach(child, command):
                 yield child
         finally:
@@ -120,8 +122,14 @@ class Sandbox:
                     await self._thread.call(self._jailer.clear, traces)  # noqa: ASYNC102 - a thread hop
                     child.restored = tuple(traces.restored)
 
+    def _check(self, level: Level) -> None:
+        """Raise SandboxFailure unless commands may begin at that level."""
+        if self.closed_for or level != self.level:
+            why = self.closed_for or f"level {level} does not hold any more"
+            raise SandboxFailure(f"no program can be run: {why}")
+
     async def _prepare(self, child: Child, command: Command, traces: Traces) -> None:
-        """Wait until the jail stands, limit it as a whole, and let the command begin."""
+        """Wait until the jail stands, and limit it as a whole."""
         info: dict[str, Any] = {}
         # Not cancelled: as long as its first process is not known, not all of it can be killed.
         with trio.move_on_after(START_S, shield=True):
@@ -134,7 +142,6 @@ class Sandbox:
             self._jailer.limit, child.pid, child.init_pid, command.limits, traces
         )
         child.group = traces.group
-        child.begin()
 
 
 async def _attach(child: Child, command: Command) -> AbstractContextManager[object]:

@@ -10,14 +10,23 @@ import os
 import socket
 import subprocess
 from collections.abc import Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from tests.tools.sandbox.jails import PYTHON, needs_bubblewrap, open_sandbox, python, run_json
+from palyra.tools.sandbox.child import Child
+from palyra.tools.sandbox.command import SandboxFailure
+from tests.tools.sandbox.jails import (
+    PYTHON,
+    needs_bubblewrap,
+    open_sandbox,
+    python,
+    run,
+    run_json,
+)
 
 pytestmark = [pytest.mark.real, needs_bubblewrap]
 PROGRAM = Path(__file__).with_name("break_out.py").read_text("utf-8")
@@ -201,3 +210,29 @@ def try_outside(where: dict[str, Any]) -> dict[str, str]:
     )
     found: dict[str, str] = json.loads(done.stdout)
     return found
+
+
+@pytest.mark.parametrize("problem", ["a probe got out", ""], ids=["it leaks", "nothing is found"])
+async def test_walls_that_leak_while_a_jail_is_built_let_nothing_begin(
+    monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    """The jail stands, the command has not begun, and the judgement comes; the control begins."""
+    begun: list[Child] = []
+    begin = Child.begin
+
+    def note(child: Child) -> None:
+        begun.append(child)
+        begin(child)
+
+    monkeypatch.setattr(Child, "begin", note)
+    async with open_sandbox() as sandbox:
+        limit = sandbox._jailer.limit
+
+        def judge_meanwhile(*args: Any) -> None:
+            limit(*args)
+            sandbox.judge("A", problem)
+
+        monkeypatch.setattr(sandbox._jailer, "limit", judge_meanwhile)
+        with pytest.raises(SandboxFailure, match=problem) if problem else nullcontext():
+            assert "begun\n" == (await run(sandbox, python("print('begun')")))[0]
+    assert bool(problem) is not bool(begun)
