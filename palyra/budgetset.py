@@ -35,8 +35,10 @@ class UsageFile:
     def __init__(self, config: Config) -> None:
         self.problems: tuple[str, ...] = ()
         self._path = config.paths.config_file
-        self._usage = config.usage
+        self._in_force = config.usage
+        self._is_confirmed = True
         self._stamp = self._look()
+        self._read = (config.usage, self._stamp)
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
@@ -50,17 +52,25 @@ class UsageFile:
         stamp = self._look()
         if stamp == self._stamp:
             return None
-        self._stamp = stamp
         try:
             config = load(self._path)
             found = Configured(read_prices(config), tuple(read_budgets(config)))
         except InvalidParams as error:
             self.problems = (f"configuration: {error.message}",)
+            self._stamp = stamp
             return None
         self.problems = ()
-        has_changed = config.usage != self._usage
-        self._usage = config.usage
-        return found if has_changed else None
+        if self._is_confirmed and config.usage == self._in_force:
+            self._stamp = stamp
+            return None
+        self._is_confirmed = False
+        self._read = (config.usage, stamp)
+        return found
+
+    def confirm(self) -> None:
+        """What `refresh` said last is in force."""
+        self._in_force, self._stamp = self._read
+        self._is_confirmed = True
 
 
 def read_prices(config: Config) -> Prices:

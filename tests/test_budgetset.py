@@ -72,6 +72,8 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
         path.write_text(text, encoding="utf-8")
         os.utime(path, ns=(number, number))  # a clock may tick more slowly than this test
         found = source.refresh()
+        if found is not None:
+            source.confirm()
         return None if found is None else len(found.budgets), len(source.problems)
 
     assert None is source.refresh()
@@ -82,3 +84,17 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert (0, 0) == look(PRICE, 5)
     path.unlink()
     assert (None, 1) == (source.refresh(), len(source.problems))
+
+
+def test_what_is_not_confirmed_is_found_again(tmp_path: Path) -> None:
+    """Even when the file is as it was at first: some of what it said may hold."""
+    path = tmp_path / "palyra.toml"
+    source = UsageFile(written(tmp_path, PRICE))
+    path.write_text(PRICE + BUDGET, encoding="utf-8")
+    found = source.refresh()
+    assert found is not None
+    assert found.budgets == getattr(source.refresh(), "budgets", None)
+    path.write_text(PRICE, encoding="utf-8")
+    assert () == getattr(source.refresh(), "budgets", None)
+    source.confirm()
+    assert None is source.refresh()

@@ -175,7 +175,7 @@ class BudgetDesk:
         """Other prices and budgets of the configuration hold from now on.
 
         One that is gone from it gives way to the one of its name that was set, if there is one.
-        Raises Unavailable.  Cancellation: some of them may hold already.
+        Raises Unavailable.  After that or a cancellation some of them may hold already: ask again.
         """
         async with self._turn:
             self._budgets.prices = prices
@@ -183,15 +183,15 @@ class BudgetDesk:
             wanted = {budget.budget_id: budget for budget in budgets}
             for budget in wanted.values():
                 if configured.get(budget.budget_id) != budget:
-                    configured[budget.budget_id] = budget
                     await self.enforce(budget)
+                    configured[budget.budget_id] = budget
             for budget_id in configured.keys() - wanted.keys():
-                del configured[budget_id]
                 stored = await self._find(budget_id)
                 if stored is None or stored.deleted_ms is not None:
                     self._budgets.lift(budget_id)
                 else:
                     await self.enforce(stored)
+                del configured[budget_id]
 
     def _check_changeable(self, budget_id: str) -> None:
         if budget_id in self._budgets.configured:

@@ -16,6 +16,7 @@ from palyra.actors.child import ChildSpec
 from palyra.core.ports import RunBlocking
 from palyra.core.prices import Prices
 from palyra.core.records import BudgetRecord
+from palyra.errors import Unavailable
 
 log = structlog.get_logger("palyra.budgets")
 LOOK_S = 1.0  # between looks at the file: one stat
@@ -36,7 +37,10 @@ class UsageSource(Protocol):
         """What is wrong with it now."""
 
     def refresh(self) -> Configured | None:
-        """What it says if that has changed; blocks."""
+        """What it says, unless just that is in force; blocks."""
+
+    def confirm(self) -> None:
+        """What `refresh` said last is in force."""
 
 
 async def usage_watch(
@@ -46,8 +50,12 @@ async def usage_watch(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Look every second, for ever.  Cancellation: whatever is in force stays in force."""
+    """Look every second, for ever.  Cancellation: whatever is in force stays in force.
+
+    What cannot be put in force now, with a full disk, is tried again at each look.
+    """
     task_status.started()
+    is_late = False
     while True:
         before = source.problems
         found = await run_blocking(source.refresh)
@@ -55,9 +63,23 @@ async def usage_watch(
             for problem in source.problems:
                 log.critical("prices and budgets stay as they were", problem=problem)
         if found is not None:
-            await desk.reconfigure(found.prices, found.budgets)
-            log.info("other prices and budgets are in force", budgets=len(found.budgets))
+            is_late = not await _put_in_force(source, desk, found, is_late=is_late)
         await trio.sleep(LOOK_S)
+
+
+async def _put_in_force(
+    source: UsageSource, desk: BudgetDesk, found: Configured, *, is_late: bool
+) -> bool:
+    """Whether that worked; what did not is said once."""
+    try:
+        await desk.reconfigure(found.prices, found.budgets)
+    except Unavailable as error:
+        if not is_late:
+            log.critical("prices and budgets do not hold yet", problem=error.message)
+        return False
+    source.confirm()
+    log.info("other prices and budgets are in force", budgets=len(found.budgets))
+    return True
 
 
 def child_spec(source: UsageSource, desk: BudgetDesk, run_blocking: RunBlocking) -> ChildSpec:

@@ -3,13 +3,17 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Never
 
+import pytest
 import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from palyra.actors.usage_watch import LOOK_S, Configured, usage_watch
+from palyra.core.journal import Change
 from palyra.core.prices import Price, Prices
+from palyra.errors import DiskFull
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.office_kit import OPERATOR, Kit, inline_blocking, running
 from tests.actors.test_budget_desk import accounts, desk
@@ -28,8 +32,10 @@ class FakeFile:
 
     def refresh(self) -> Configured | None:
         self.problems = self.finds
-        found, self.next = self.next, None
-        return found
+        return self.next
+
+    def confirm(self) -> None:
+        self.next = None
 
 
 @asynccontextmanager
@@ -68,6 +74,53 @@ async def test_other_prices_and_budgets_hold_at_once(
             assert [("both", "", 1_000)] == await accounts(kit)
             assert "done" == await kit.end(await kit.start())
             assert [0, 1_000] == [line.cost_usd_micros for line in lines(kit)]
+
+
+async def test_what_cannot_be_put_in_force_is_tried_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A full disk keeps the new limit away only for as long as it is full."""
+    async with running(store, make_budgets=having(budget())) as kit:
+        answering(kit)
+        await kit.end(await kit.start())
+        commit = kit.journal.commit
+
+        async def refuse(_change: Change) -> None:
+            await trio.lowlevel.checkpoint()
+            raise DiskFull("there is no room")
+
+        with capture_logs() as logged:
+            async with watching(kit) as file:
+                kit.journal.commit = refuse  # type: ignore[assignment,method-assign]  # a full disk
+                file.next = Configured(Prices(), (budget(hard=1_000), budget(budget_id="c")))
+                await wait_look()
+                await wait_look()
+                assert 10_000 == kit.office.budgets.in_force["b"].hard
+                kit.journal.commit = commit  # type: ignore[method-assign]  # there is room again
+                await wait_look()
+        assert [("b", "", 1_000), ("c", "", 1_000)] == await accounts(kit)
+        assert "failed" == await kit.end(await kit.start())
+        assert 1 == sum(entry["log_level"] == "critical" for entry in logged)
+
+
+async def test_a_budget_that_is_gone_is_let_go_once_that_works(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Until then it is the configuration's, and holds."""
+    async with running(store, make_budgets=having(budget())) as kit:
+        find = kit.journal.find
+
+        async def refuse(_query: object) -> Never:
+            await trio.lowlevel.checkpoint()
+            raise DiskFull("there is no room")
+
+        kit.journal.find = refuse  # type: ignore[assignment,method-assign]  # a broken disk
+        with pytest.raises(DiskFull):
+            await desk(kit).reconfigure(Prices(), ())
+        kit.journal.find = find  # type: ignore[method-assign]  # it works again
+        assert ["b"] == list(kit.office.budgets.in_force)
+        await desk(kit).reconfigure(Prices(), ())
+        assert [] == list(kit.office.budgets.in_force)
 
 
 async def test_a_broken_file_changes_nothing_and_is_said_once(
