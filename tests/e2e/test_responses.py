@@ -8,6 +8,7 @@ import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
 from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.people import make_token
 from tests.e2e.tapes import check_tape, read_whole
 
 pytestmark = pytest.mark.real
@@ -132,6 +133,22 @@ def test_what_cannot_be_followed_is_refused(sdk: openai.OpenAI) -> None:
     assert "input[0].call_id" == orphan.value.param
     with pytest.raises(openai.BadRequestError):
         sdk.responses.delete(ask(sdk, "/say x").id)
+
+
+async def test_another_ones_response_cannot_be_followed(
+    daemon: DaemonProcess, sdk: openai.OpenAI
+) -> None:
+    """Also for an operator, who may look at it: its words would be in a session of the operator's."""
+    async with daemon.connect() as client:
+        token = await make_token(client, "client", "bob")
+    bob = sdk.with_options(api_key=token)
+    first = ask(bob, "/say mine")
+    last = ask(bob, "/say mine, too", previous_response_id=first.id)
+    assert "mine" == sdk.responses.retrieve(first.id).output_text
+    for made in (first, last):
+        with pytest.raises(openai.NotFoundError) as refused:
+            ask(sdk, "/say yours", previous_response_id=made.id)
+        assert "previous_response_id" == refused.value.param
 
 
 async def test_a_failed_run_is_a_failed_response(daemon: DaemonProcess, sdk: openai.OpenAI) -> None:

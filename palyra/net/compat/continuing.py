@@ -24,13 +24,20 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_past(services: Services, caller: Caller, run_id: str | None) -> Past:
-    """What the request follows.  Raises NotFound, IllegalState for a run that has not ended."""
+    """What the request follows.
+
+    Raises NotFound, also for somebody else's run whoever asks, as a fork does; IllegalState for a
+    run that has not ended.
+    """
     if run_id is None:
         return Past()
+    unknown = NotFound("no response of that id", field="previous_response_id")
     try:
         record = (await services.gateway.get_run(caller, run_id)).record
     except NotFound:
-        raise NotFound("no response of that id", field="previous_response_id") from None
+        raise unknown from None
+    if record.principal != caller.principal:
+        raise unknown
     if not record.is_terminal:
         raise IllegalState("that response is not complete yet", field="previous_response_id")
     messages = await services.gateway.read_conversation(caller, run_id)
