@@ -55,6 +55,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None  # whose conversation it is, when the caller says no more
     extension: Extension = Extension()
 
+    @property
+    def agent(self) -> str | None:
+        """Who answers; None is the default agent."""
+        return self.extension.agent or self.target.agent
+
 
 @asynccontextmanager
 async def answering(
@@ -185,7 +190,7 @@ def make_command(ask: Ask) -> StartRun:
         text=told.text,
         session_id=session_id,
         session_key=None if session_id else session_key(ask),
-        agent=extension.agent or ask.target.agent,
+        agent=ask.agent,
         model=ask.target.model,
         queue_mode="followup",
         approval_mode=extension.approval_mode or "ask",
@@ -203,7 +208,7 @@ def session_key(ask: Ask) -> str | None:
     """One session for each user of each agent; without a user every request has its own."""
     if ask.extension.session_key is not None:
         return ask.extension.session_key
-    return f"{ORIGIN}:{ask.target.agent or ''}:{ask.user}" if ask.user else None
+    return f"{ORIGIN}:{ask.agent or ''}:{ask.user}" if ask.user else None
 
 
 def check_tools(tools: tuple[ClientTool, ...]) -> None:
