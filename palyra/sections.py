@@ -147,7 +147,8 @@ class McpServer(Section, frozen=True, kw_only=True):
     ] = "none"
     folders: Annotated[tuple[str, ...], _doc("Further folders the jail shows, read-only.")] = ()
     hosts: Annotated[
-        tuple[str, ...], _doc("Hosts it reaches from the jail, as host or host:port; none: no network.")
+        tuple[str, ...],
+        _doc("Hosts it reaches from the jail, as host or host:port; none: no network."),
     ] = ()
     risk: Annotated[
         Literal["low", "medium", "high", "critical"], _doc("The least risk of its tools.")

@@ -67,9 +67,7 @@ def end_failed(
     """Something broke; `action` says what somebody can do about it."""
     _close_all(step, reason)
     step.add(
-        ev.RunFailed(
-            failure_class=failure_class, reason=reason, action=action, abandoned=abandoned
-        )
+        ev.RunFailed(failure_class=failure_class, reason=reason, action=action, abandoned=abandoned)
     )
 
 

@@ -131,9 +131,7 @@ def neutralise(text: str) -> str:
 def find_fences(text: str) -> Iterator[tuple[int, int]]:
     """Where something begins that a reader may take for a fence: the characters of its sign."""
     return (
-        opening.span()
-        for opening in _OPENING.finditer(text)
-        if reads_as_fence(text, opening.end())
+        opening.span() for opening in _OPENING.finditer(text) if reads_as_fence(text, opening.end())
     )
 
 

@@ -368,7 +368,10 @@ def test_an_answer_after_an_unknown_outcome_is_no_whole_one() -> None:
     """The model's words are the answer, and the end says what nobody knows; a read leaves none."""
     world = begun("allow:effect")
     world.hear(Resume())
-    assert world.hear(TurnFinished(turn=2, attempt=1, result=turn(text="it is done")))[-2:] == ["message.completed", "run.done"]
+    assert world.hear(TurnFinished(turn=2, attempt=1, result=turn(text="it is done")))[-2:] == [
+        "message.completed",
+        "run.done",
+    ]
     (done,) = world.drafts("run.done")
     assert ("partial", "outcome_unknown") == (done.reason, done.cause)
     assert done.missing.startswith("it is unknown whether this took effect: ")

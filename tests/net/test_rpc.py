@@ -281,7 +281,11 @@ class Example(Params, frozen=True, kw_only=True):
         ({"name": "a", "inner": {"sizes": 1}}, "inner.sizes", 'unknown field "inner.sizes"'),
         ({}, "name", 'missing field "name"'),
         ({"name": 5}, "name", "name: expected a text, got 5"),
-        ({"name": "a", "inner": {"size": "x"}}, "inner.size", 'inner.size: expected a whole number, got "x"'),
+        (
+            {"name": "a", "inner": {"size": "x"}},
+            "inner.size",
+            'inner.size: expected a whole number, got "x"',
+        ),
         ({"name": "a", "inner": 3}, "inner", "inner: expected an object, got 3"),
         ({"name": "a", "token": "s3cret"}, "token", "token: expected a whole number"),
         ({"name": "a", "x`y": 1}, "x`y", 'unknown field "x`y"'),
