@@ -9,11 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 from palyra.actors.feed import Feed, Frame
+from palyra.core.events import TurnCompleted
 from palyra.core.journal import TapePage
 from palyra.core.tape import TapeRow
 from palyra.errors import InvariantBroken
 from palyra.net.outbox import Outbox, Piece
 from palyra.net.wire import TapeCommitted, TapeReset, encode_event, encode_notice, end_event
+
+MOST_HELD = 256  # deltas that come between a run's beginning and the reply that names it
 
 
 class Follower(Protocol):
@@ -40,7 +43,9 @@ class Follower(Protocol):
 class Lane:
     """What one subscription has had of one run."""
 
-    __slots__ = ("_ending", "_follower", "_is_live", "_outbox", "_told", "feed", "next_seq")
+    __slots__ = (
+        "_ending", "_follower", "_held", "_is_live", "_outbox", "_told", "feed", "next_seq",
+    )  # fmt: skip
 
     def __init__(self, follower: Follower, feed: Feed, next_seq: int) -> None:
         self.feed = feed
@@ -48,6 +53,7 @@ class Lane:
         self._follower = follower
         self._outbox = follower.outbox
         self._is_live = False
+        self._held: list[Piece] | None = None  # deltas for a reader that may not be sent to yet
         self._told = -1  # the committed seq in the last frame written
         self._ending = end_event(follower.subscription_id, self._told)
         feed.lanes[self] = None
@@ -71,8 +77,12 @@ class Lane:
 
     def offer_progress(self, piece: Piece) -> None:
         """Pass on a delta, once the reader is up to date."""
-        if self._is_live and self._follower.wants_progress:
+        if not self._follower.wants_progress:
+            return
+        if self._is_live:
             self._outbox.put_progress(piece)
+        elif self._held is not None and len(self._held) < MOST_HELD:
+            self._held.append(piece)
 
     def tell_committed(self) -> None:
         """Let an idle reader know; says nothing if a frame does it first."""
@@ -85,9 +95,14 @@ class Lane:
 
     # --- catching up ---
 
+    def hold(self) -> None:
+        """Keep deltas until the first try to join: the reply that lets it begin is on its way."""
+        self._held = []
+
     def join(self) -> bool:
         """Go live if the feed's tail reaches back to the cursor; False: read the tape first."""
         rows = self.feed.find_rows(self.next_seq)
+        held, self._held = self._held, None
         if rows is None:
             return False
         committed = self.feed.committed
@@ -95,6 +110,9 @@ class Lane:
         self._follower.joined(self)
         self._put(_encode(row for row in rows if row.seq > committed))
         self._is_live = True
+        if held and not any(row.kind == TurnCompleted.KIND for row in rows):  # which has it all
+            for piece in held:
+                self._outbox.put_progress(piece)
         return True
 
     def replay(self, page: TapePage) -> None:

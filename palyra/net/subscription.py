@@ -25,6 +25,7 @@ from palyra.net.wire import TapeCaughtUp, encode_notice
 
 PAGE_ROWS = 512  # encoding a page takes the loop for about a millisecond
 PAGE_BYTES = 262_144
+NOTHING_YET = -1  # head of a tape that is about to begin
 _NO_SEQ = -1  # a stream of many runs has no single one
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
@@ -81,6 +82,7 @@ class Subscription:
         """Follow that run; nothing is sent before `start`."""
         lane = self._lanes[feed.run_id] = Lane(self, feed, next_seq)
         if not self._is_started:
+            lane.hold()
             self._awaited.add(lane)
         elif not lane.join():
             self.fall_behind(lane)

@@ -1,6 +1,6 @@
 """The daemon as connections see it, in memory: publishing and committing is up to the test."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
@@ -84,6 +84,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
         self.gate = trio.Event()  # effects wait for it
         self.gate.set()
         self.wake = trio.Event()  # ends `wait_run`
+        self.on_start: Callable[[str], None] | None = None  # while a run with that id is begun
 
     async def _effect(self, name: str, receipt: ReceiptKey | None, result: msgspec.Struct) -> None:
         await self.gate.wait()
@@ -102,6 +103,9 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
         self, caller: Caller, command: StartRun, receipt: ReceiptKey | None = None
     ) -> Started:
         run_id = f"run_{len(self.effects) + 1}"
+        if command.run_id is not None and self.on_start is not None:
+            run_id = command.run_id
+            self.on_start(run_id)
         started = Started(run_id=run_id, session_id="ses_1", seq=1, disposition="started")
         await self._effect(f"start {command.text}", receipt, started)
         self.store.runs[run_id] = run_record(run_id, principal=caller.principal)

@@ -8,8 +8,9 @@ import trio.testing
 
 from palyra.actors.feed import Feed, Frame
 from palyra.core.journal import TapePage
-from palyra.errors import InvariantBroken
+from palyra.errors import InvariantBroken, Unavailable
 from palyra.net.lane import Lane
+from palyra.net.limits import Limits
 from palyra.net.outbox import Outbox
 from tests.net.fake_services import RUN, Daemon, open_daemon, row
 from tests.net.fake_store import run_record
@@ -270,6 +271,44 @@ async def test_start_with_subscribe_shows_the_run_whole(autojump_clock: Clock) -
         await peer.read_all()
         assert [0, 1, ("caught_up", 1), 2] == outline(peer)
         assert {result["subscription"]} == {event["subscription"] for event in peer.events()}
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["under way", "complete"])
+async def test_what_a_run_streams_before_its_reply_is_not_lost(
+    autojump_clock: Clock, *, is_over: bool
+) -> None:
+    """Its model may answer before the acceptance is committed; a whole turn says it all itself."""
+    async with open_daemon() as daemon:
+
+        def stream(run_id: str) -> None:
+            daemon.publish(row(0, run_id), row(1, run_id))
+            daemon.hub.progress(run_id=run_id, item="t1", order=0, kind="text", delta="hi")
+            if is_over:
+                daemon.publish(row(2, run_id, kind="turn.completed"))
+
+        daemon.gateway.on_start = stream
+        peer = await daemon.connect()
+        await peer.call("run.start", text="hi", subscribe=True)
+        await peer.read_all()
+        deltas = [event["delta"] for event in peer.events("progress")]
+        assert ([] if is_over else ["hi"]) == deltas
+        assert [0, 1, *([2] if is_over else [])] == [
+            seq for seq in outline(peer) if isinstance(seq, int)
+        ]
+
+
+async def test_a_start_that_is_refused_leaves_no_subscription(autojump_clock: Clock) -> None:
+    """A client may try as often as it likes."""
+    async with open_daemon(Limits(max_subscriptions=1)) as daemon:
+
+        def refuse(run_id: str) -> None:
+            raise Unavailable(f"no {run_id} today")
+
+        daemon.gateway.on_start = refuse
+        peer = await daemon.connect()
+        for _ in range(3):
+            error = await peer.fail("run.start", text="hi", subscribe=True)
+            assert "unavailable" == error["data"]["code"]
 
 
 async def test_start_without_subscribe_shows_nothing(autojump_clock: Clock) -> None:

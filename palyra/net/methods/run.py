@@ -9,6 +9,7 @@ from palyra.core.events import ApprovalMode, Budget
 from palyra.core.journal import RunFilter
 from palyra.core.records import QueueMode, RunPhase, RunState, Usage
 from palyra.core.replay_report import ReplayReport
+from palyra.errors import PalyraError
 from palyra.net.methods.method import (
     AgentName,
     Call,
@@ -21,7 +22,7 @@ from palyra.net.methods.method import (
     Result,
 )
 from palyra.net.params import Params
-from palyra.net.subscription import Wanted
+from palyra.net.subscription import NOTHING_YET, Subscription, Wanted
 
 MAX_WAIT_MS = 120_000
 WEEK_MS = 604_800_000
@@ -159,7 +160,45 @@ class Runs(Result, frozen=True, kw_only=True):
 
 
 async def start(call: Call, params: RunStart) -> StartedRun:
-    command = StartRun(
+    command = _command(params)
+    if not params.subscribe:
+        return _started(await _start(call, command))
+    # Followed before it begins, so that nothing it streams is missed.
+    run_id = call.services.new_id("run")
+    call.services.hub.get_feed(run_id).note_head(NOTHING_YET)
+    subscription = _watch(call, run_id)
+    try:
+        started = await _start(call, msgspec.structs.replace(command, run_id=run_id))
+    except PalyraError:
+        call.subscriptions.close(subscription.subscription_id)
+        raise
+    if started.run_id != run_id:  # what the key has started before, or took the message
+        call.subscriptions.close(subscription.subscription_id)
+        subscription = _watch(call, started.run_id)
+    call.then(subscription.start)
+    return _started(started, subscription.subscription_id)
+
+
+async def _start(call: Call, command: StartRun) -> Started:
+    return await call.once(
+        Started,
+        lambda: call.services.gateway.start_run(call.caller, command, call.key),
+        is_kept_by_effect=True,
+    )
+
+
+def _started(started: Started, subscription: str | None = None) -> StartedRun:
+    return StartedRun(**msgspec.structs.asdict(started), subscription=subscription)
+
+
+def _watch(call: Call, run_id: str) -> Subscription:
+    """The caller's own run, from its first event on; to be started."""
+    subscription, _ = call.subscriptions.open_run(run_id, 0, Wanted())
+    return subscription
+
+
+def _command(params: RunStart) -> StartRun:
+    return StartRun(
         text=params.text,
         session_id=params.session_id,
         session_key=params.session_key,
@@ -175,20 +214,6 @@ async def start(call: Call, params: RunStart) -> StartedRun:
         conversation_id=params.conversation_id,
         sender=params.sender,
     )
-    started = await call.once(
-        Started,
-        lambda: call.services.gateway.start_run(call.caller, command, call.key),
-        is_kept_by_effect=True,
-    )
-    subscription = _watch(call, started.run_id) if params.subscribe else None
-    return StartedRun(**msgspec.structs.asdict(started), subscription=subscription)
-
-
-def _watch(call: Call, run_id: str) -> str:
-    """The caller's own run, from its first event on."""
-    subscription, _ = call.subscriptions.open_run(run_id, 0, Wanted())
-    call.then(subscription.start)
-    return subscription.subscription_id
 
 
 async def fork(call: Call, params: RunFork) -> Forked:
