@@ -76,13 +76,15 @@ async def answering(
     """
     services = sources.services
     async with open_following(services, caller) as following:
-        started = await _start(services, caller, make_command(ask), key, following)
-        answer = Answer(started, following, Reading(json_mode=ask.json_mode))
-        try:
-            yield answer
+        run_id, reading = services.new_id("run"), Reading(json_mode=ask.json_mode)
+        command = msgspec.structs.replace(make_command(ask), run_id=run_id)
+        try:  # from before the start, which may have been promised when its client leaves
+            started = await _start(services, caller, command, key, following)
+            run_id = started.run_id
+            yield Answer(started, following, reading)
         finally:
-            if ask.extension.cancel_on_disconnect and is_gone() and answer.reading.ended is None:
-                await _cancel(services, caller, started.run_id)
+            if ask.extension.cancel_on_disconnect and is_gone() and reading.ended is None:
+                await _cancel(services, caller, run_id)
 
 
 @asynccontextmanager
@@ -106,9 +108,8 @@ async def _start(
     following: Following,
 ) -> Started:
     """The run, followed before it began, or the one that was begun with the same key."""
-    run_id = services.new_id("run")
-    command = msgspec.structs.replace(command, run_id=run_id)
-    following.await_run(run_id)
+    assert command.run_id is not None  # noqa: S101 - its id is chosen with the request
+    following.await_run(command.run_id)
 
     async def start() -> Started:
         return await services.gateway.start_run(caller, command, key)
@@ -116,7 +117,7 @@ async def _start(
     if key is None:
         return await start()
     started = await services.receipts.once(key, Started, start, is_kept_by_effect=True)
-    if started.run_id != run_id:
+    if started.run_id != command.run_id:
         following.follow(started.run_id)
     return started
 

@@ -1,10 +1,22 @@
-"""From a request to a command."""
+"""From a request to a run."""
+
+from collections.abc import Callable
 
 import pytest
+import trio
+import trio.testing
 
-from palyra.net.compat.asking import Ask, Extension, make_command, session_key
+from palyra.core.access import Caller
+from palyra.core.commands import ReceiptKey, Started, StartRun
+from palyra.net.compat.asking import Ask, Extension, answering, make_command, session_key
 from palyra.net.compat.conversation import Told
 from palyra.net.compat.names import Target
+from palyra.net.compat.sources import CompatSources
+from tests.net.fake_services import Daemon, open_daemon
+from tests.net.fake_store import run_record
+
+ANN = Caller(principal="ann", role="operator", token_id="tok_ann")
+KEY = ReceiptKey(principal="ann", key="once", body_sha256="0")
 
 
 @pytest.mark.parametrize(
@@ -23,3 +35,37 @@ def test_a_user_has_a_session_with_each_agent(
     ask = Ask(told=Told(text="x"), target=target, user="ann", extension=Extension(agent=named))
     assert agent == make_command(ask).agent
     assert f"compat:{agent or ''}:ann" == session_key(ask)
+
+
+def promise_slowly(daemon: Daemon) -> Callable[..., object]:
+    """A start that takes its time over a run that is there already."""
+
+    async def start_run(
+        caller: Caller, command: StartRun, _receipt: ReceiptKey | None = None
+    ) -> Started:
+        assert command.run_id is not None
+        daemon.store.runs[command.run_id] = run_record(command.run_id, principal=caller.principal)
+        await trio.sleep_forever()
+        raise AssertionError("nobody wakes it")
+
+    return start_run
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_who_leaves_at_the_start_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+    key: ReceiptKey | None,
+    is_wanted: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Who asked for that: the run may be promised although its start was never answered."""
+    extension = Extension(cancel_on_disconnect=is_wanted)
+    ask = Ask(told=Told(text="x"), target=Target(None, "scripted"), extension=extension)
+    async with open_daemon() as daemon:
+        monkeypatch.setattr(daemon.gateway, "start_run", promise_slowly(daemon))
+        sources = CompatSources(services=daemon.services, models={})
+        with trio.move_on_after(1):
+            async with answering(sources, ANN, ask, key, lambda: True):
+                raise AssertionError("it never began")
+        assert ["cancel the client has left"] * is_wanted == daemon.gateway.effects
