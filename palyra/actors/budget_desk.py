@@ -19,7 +19,7 @@ from palyra.core.journal import Change, UsageFilter, UsageSum
 from palyra.core.ports import NowMs
 from palyra.core.prices import DAY_MS, Prices
 from palyra.core.records import BudgetRecord, Record
-from palyra.core.spendings import read_sums
+from palyra.core.spendings import open_accounts, read_sums
 from palyra.errors import IllegalState, NotFound, TooLarge
 
 MAX_BUDGETS = 1_000
@@ -162,14 +162,16 @@ class BudgetDesk:
         now_ms = self._now_ms()
         with self._budgets.noting() as noted:
             await self._journal.commit(Change(records=records))
-            sums, fresh = await self._journal.read(
+            accounts, fresh = await self._journal.read(
                 lambda store: (
-                    read_sums(store, budget, now_ms, until_ms=now_ms),
+                    open_accounts(
+                        budget, read_sums(store, budget, now_ms, until_ms=now_ms), now_ms
+                    ),
                     store.list_usage(UsageFilter(since_ms=now_ms), limit=MAX_FRESH),
                 )
             )
             lines = {(each.run_id, each.turn, each.attempt): each for each in (*fresh, *noted)}
-            self._budgets.enforce(budget, sums, lines.values())
+            self._budgets.enforce(budget, accounts, lines.values())
 
     async def reconfigure(self, prices: Prices, budgets: Sequence[BudgetRecord]) -> None:
         """Other prices and budgets of the configuration hold from now on.

@@ -9,7 +9,7 @@ Restart: what is spent is read anew from the ledger before any run goes on; noth
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 
 import msgspec
@@ -30,7 +30,6 @@ from palyra.core.budgets import (
     judge,
 )
 from palyra.core.events import BudgetExceeded
-from palyra.core.journal import UsageSum
 from palyra.core.ports import JournalStore, NowMs
 from palyra.core.prices import Prices
 from palyra.core.prompt import ModelRequest, ModelTurn
@@ -44,11 +43,12 @@ from palyra.core.records import (
     UsageRecord,
 )
 from palyra.core.run_state import Run
-from palyra.core.spendings import amount_of_sum, read_sums, run_budgets
+from palyra.core.spendings import open_accounts, read_sums, run_budgets
 
 log = structlog.get_logger("palyra.budgets")
 
 SWEEP_AT = 10_000  # accounts; beyond it those that hold nothing are forgotten
+SWEEP_STEP = 100  # of them are looked at whenever a run ends
 
 
 class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +66,10 @@ class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spendings(msgspec.Struct, frozen=True):
-    """What the journal knows: budgets that were set, and what counts against each budget."""
+    """What the journal knows: budgets that were set, and what was spent of all of them."""
 
     budgets: tuple[BudgetRecord, ...]
-    sums: Mapping[str, Sequence[UsageSum]]
+    accounts: dict[Key, Account]
 
 
 class Budgets:
@@ -97,6 +97,7 @@ class Budgets:
         self._in_force = dict(self.configured)
         self._accounts: dict[Key, Account] = {}
         self._of_runs: dict[str, dict[Key, Account]] = defaultdict(dict)
+        self._unswept: list[Key] = []
         self._freed: trio.Event | None = None  # something reserved was given back
         self._notes: list[list[UsageRecord]] = []  # see `noting`
 
@@ -106,38 +107,25 @@ class Budgets:
         """Budgets that were set and what was spent, from the journal; blocks."""
         found = {budget.budget_id: budget for budget in store.list_budgets()} | self.configured
         now_ms = self.now_ms()
-        sums = {name: read_sums(store, budget, now_ms) for name, budget in found.items()}
-        return Spendings(tuple(found.values()), sums)
+        accounts: dict[Key, Account] = {}
+        for budget in found.values():
+            accounts |= open_accounts(budget, read_sums(store, budget, now_ms), now_ms)
+        return Spendings(tuple(found.values()), accounts)
 
     def put(self, found: Spendings) -> None:
         """These are in force, and so much is spent; forget what was known before."""
-        self._accounts.clear()
+        self._accounts = found.accounts
         self._of_runs.clear()
         self._in_force = {budget.budget_id: budget for budget in found.budgets}
-        for budget in found.budgets:
-            self.load(budget, found.sums[budget.budget_id])
 
-    def load(
-        self, budget: BudgetRecord, sums: Iterable[UsageSum], lines: Iterable[UsageRecord] = ()
-    ) -> None:
-        """The accounts of one budget, with what the ledger says was spent, and since."""
-        for each in sorted(sums, key=lambda each: each.last_ms):
-            subject = "" if budget.scope == "global" else each.key
-            self._add(
-                budget, Key(budget.budget_id, subject), amount_of_sum(budget, each), each.last_ms
-            )
-        for line in lines:
-            payer = Payer(line.principal, line.agent, line.session_id, line.run_id)
-            key = None if budget.window == "run" else find_key(budget, payer)
-            if key is not None:
-                self._add(budget, key, amount_of(budget, line), line.at_ms)
-        now_ms = self.now_ms()
-        for key, account in self._accounts.items():
-            if key.budget_id == budget.budget_id:
-                account.pass_level(now_ms)  # told already, before the restart
-
-    def _add(self, budget: BudgetRecord, key: Key, amount: int, at_ms: int) -> None:
-        self._accounts.setdefault(key, Account(budget, key.subject)).add(amount, at_ms)
+    def _add(self, budget: BudgetRecord, line: UsageRecord) -> None:
+        """A call that ended while the ledger was read; nobody is told of it."""
+        payer = Payer(line.principal, line.agent, line.session_id, line.run_id)
+        key = None if budget.window == "run" else find_key(budget, payer)
+        if key is not None:
+            account = self._accounts.setdefault(key, Account(budget, key.subject))
+            account.add(amount_of(budget, line), line.at_ms)
+            account.pass_level(self.now_ms())
 
     # --- a call begins
 
@@ -198,7 +186,6 @@ class Budgets:
             return self._run_account(budget, key, run)
         account = self._accounts.get(key)
         if account is None:
-            self._sweep()
             account = self._accounts[key] = Account(budget, key.subject)
         return account
 
@@ -216,14 +203,17 @@ class Budgets:
         return account
 
     def _sweep(self) -> None:
-        """Forget accounts that hold nothing, when there are many."""
-        if len(self._accounts) >= SWEEP_AT:
-            now_ms = self.now_ms()
-            self._accounts = {
-                key: account
-                for key, account in self._accounts.items()
-                if account.reserved or account.spent(now_ms)
-            }
+        """Of many accounts look at some, in turn, and forget those that hold nothing."""
+        if len(self._accounts) < SWEEP_AT:
+            return
+        if not self._unswept:
+            self._unswept = list(self._accounts)
+        now_ms = self.now_ms()
+        for key in self._unswept[-SWEEP_STEP:]:
+            account = self._accounts.get(key)
+            if account is not None and not account.reserved and not account.spent(now_ms):
+                del self._accounts[key]
+        del self._unswept[-SWEEP_STEP:]
 
     # --- a call ends
 
@@ -283,6 +273,7 @@ class Budgets:
         """A run's actor has ended: nothing of it is reserved, and its own accounts are forgotten."""
         self.release(run)
         self._of_runs.pop(run.run_id, None)
+        self._sweep()  # not where accounts are looked up: a call about to begin keeps all of its own
 
     def _wake(self) -> None:
         if self._freed is not None:
@@ -313,9 +304,12 @@ class Budgets:
             self._notes.remove(noted)
 
     def enforce(
-        self, budget: BudgetRecord, sums: Iterable[UsageSum], lines: Iterable[UsageRecord] = ()
+        self,
+        budget: BudgetRecord,
+        accounts: Mapping[Key, Account],
+        lines: Iterable[UsageRecord] = (),
     ) -> None:
-        """From now on it holds, with what was spent; a budget of that id holds no more.
+        """From now on it holds, with its accounts and lines since; one of that id holds no more.
 
         What is reserved stays reserved when only limits or action have changed.
         """
@@ -327,7 +321,9 @@ class Budgets:
                     account.budget = budget
         else:
             self._forget(budget.budget_id)
-            self.load(budget, sums, lines)
+            self._accounts.update(accounts)
+            for line in lines:
+                self._add(budget, line)
         self._wake()
 
     def lift(self, budget_id: str) -> None:

@@ -1,8 +1,10 @@
 """What was spent so far: sums of the ledger for a budget's accounts, and a run's own limits."""
 
+from collections.abc import Iterable
+
 import msgspec
 
-from palyra.core.budgets import GRAINS, RUN_BUDGET, window_start
+from palyra.core.budgets import GRAINS, RUN_BUDGET, Account, Key, window_start
 from palyra.core.events import RunAccepted
 from palyra.core.journal import UsageBy, UsageFilter, UsageSum
 from palyra.core.ports import Ledger
@@ -60,6 +62,20 @@ def read_sums(
         wanted = msgspec.structs.replace(wanted, **{_FIELD[budget.scope]: budget.subject})
     grain_ms = max(1, (budget.window_ms or 0) // GRAINS) if is_sliding else None
     return store.sum_usage(wanted, _BY[budget.scope], grain_ms=grain_ms, limit=MOST_GROUPS)
+
+
+def open_accounts(
+    budget: BudgetRecord, sums: Iterable[UsageSum], now_ms: int
+) -> dict[Key, Account]:
+    """The budget's accounts with what the ledger says; nobody needs to be told of that again."""
+    found: dict[Key, Account] = {}
+    for each in sorted(sums, key=lambda each: each.last_ms):
+        key = Key(budget.budget_id, "" if budget.scope == "global" else each.key)
+        account = found.setdefault(key, Account(budget, key.subject))
+        account.add(amount_of_sum(budget, each), each.last_ms)
+    for account in found.values():
+        account.pass_level(now_ms)
+    return found
 
 
 def amount_of_sum(budget: BudgetRecord, each: UsageSum) -> int:

@@ -10,14 +10,15 @@ from trio.testing import MockClock
 
 from palyra.actors.budget_desk import BudgetDesk
 from palyra.core.access import Caller
+from palyra.core.budgets import Account
 from palyra.core.commands import ReceiptKey, UsageWanted
 from palyra.core.journal import UsageFilter
 from palyra.core.ports import JournalStore
 from palyra.core.records import BudgetRecord
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.store.memory_journal import MemoryJournal
-from tests.actors.office_kit import OPERATOR, OTHER, STRANGER, Kit, now_ms, running
-from tests.actors.test_budgets import answering, budget, having, lines, reserved, store
+from tests.actors.office_kit import OPERATOR, OTHER, STRANGER, InlineJournal, Kit, now_ms, running
+from tests.actors.test_budgets import MINUTE_S, answering, budget, having, lines, reserved, store
 from tests.actors.test_runs import settle
 
 __all__ = ["store"]  # a fixture
@@ -127,6 +128,39 @@ async def test_a_budget_set_while_calls_end_counts_each_of_them_once(
         for run_id in run_ids:
             await kit.end(run_id)
         assert ([("b", "", 3_000)], 3) == (await accounts(kit), len(lines(kit)))
+
+
+async def test_the_ledger_is_added_up_where_it_is_read(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the reader's thread, at the start and for a new budget: there may be many subjects."""
+    async with running(store) as kit:
+        answering(kit)
+        await kit.end(await kit.start())
+    looks: list[bool] = [False]
+    added: list[bool] = []
+    add, read = Account.add, InlineJournal.read
+
+    def noted(account: Account, amount: int, at_ms: int) -> None:
+        added.append(looks[-1])
+        add(account, amount, at_ms)
+
+    async def looking(journal: InlineJournal, query: Callable[[JournalStore], Any]) -> Any:
+        def look(given: JournalStore) -> Any:
+            looks.append(True)
+            found = query(given)
+            looks.append(False)
+            return found
+
+        return await read(journal, look)
+
+    monkeypatch.setattr(Account, "add", noted)
+    monkeypatch.setattr(InlineJournal, "read", looking)
+    async with running(store, make_budgets=having(budget())) as kit:
+        await trio.sleep(MINUTE_S)  # a line of this very millisecond is added here
+        await desk(kit).set(OPERATOR, budget(budget_id="c"))
+        assert [("b", "", 1_000), ("c", "", 1_000)] == await accounts(kit)
+        assert [True, True] == added
 
 
 async def test_another_limit_keeps_what_is_reserved(

@@ -14,7 +14,7 @@ from palyra.core import events as ev
 from palyra.core.journal import RunFilter, UsageFilter
 from palyra.core.prices import Price, Prices
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
-from palyra.core.records import BudgetRecord, Usage, UsageRecord
+from palyra.core.records import BudgetRecord, BudgetScope, Usage, UsageRecord
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.office_kit import OPERATOR, OTHER, Kit, call, now_ms, running, say
 from tests.actors.test_runs import answer, prompt_of, reach, settle, store
@@ -299,6 +299,44 @@ async def test_a_day_rolls_at_midnight(store: MemoryJournal, autojump_clock: Moc
         assert ["done", "failed"] == [await kit.end(await kit.start()) for _ in range(2)]
         await trio.sleep(86_400 - trio.current_time() % 86_400)
         assert ["done", "failed"] == [await kit.end(await kit.start()) for _ in range(2)]
+
+
+# --- many accounts -------------------------------------------------------------------------------
+
+
+async def test_among_many_accounts_a_call_keeps_all_of_its_own(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None that it is about to reserve in is swept away as empty."""
+    monkeypatch.setattr("palyra.actors.budgets.SWEEP_AT", 1)
+    scopes: list[BudgetScope] = ["global", "principal", "agent"]
+    made = having(*(budget(budget_id=scope, scope=scope) for scope in scopes))
+    async with running(store, make_budgets=made) as kit:
+        answering(kit)
+        run_id = await kit.start()
+        await settle()
+        assert [True] * 3 == [each.reserved > 0 for each in kit.office.budgets.accounts]
+        assert "done" == await kit.end(run_id)
+        assert [1_000] * 3 == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
+
+
+@pytest.mark.parametrize(("many", "left"), [(1, 1), (100, 6)])
+async def test_accounts_that_hold_nothing_are_forgotten_when_there_are_many(
+    store: MemoryJournal,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    many: int,
+    left: int,
+) -> None:
+    """Those of a window that is over, at the end of a run."""
+    monkeypatch.setattr("palyra.actors.budgets.SWEEP_AT", many)
+    async with running(store, make_budgets=having(budget(scope="run", window="hour"))) as kit:
+        answering(kit)
+        await end_all(kit, [await kit.start() for _ in range(5)])
+        await trio.sleep(60 * MINUTE_S)
+        await kit.end(await kit.start())
+        await settle()
+        assert left == len(kit.office.budgets.accounts)
 
 
 # --- who is told ---------------------------------------------------------------------------------

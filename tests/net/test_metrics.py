@@ -13,6 +13,7 @@ from palyra.core.journal import UsageSum
 from palyra.core.prices import Prices
 from palyra.core.records import BudgetRecord
 from palyra.core.routing import Standing
+from palyra.core.spendings import open_accounts
 from palyra.net import wire
 from palyra.net.metrics import (
     Reading,
@@ -95,7 +96,7 @@ def test_budget_readings_name_no_one() -> None:
     for n in range(3):
         budget = BudgetRecord(budget_id=f"b{n}", scope="agent", **limit)  # type: ignore[arg-type]
         sums = [UsageSum(key=f"agent {n}", input_tokens=4, last_ms=5)]
-        budgets.enforce(budget, sums)
+        budgets.enforce(budget, open_accounts(budget, sums, 1_000))
     budgets.refusals["agent"] += 2
     found = list(read_budgets(budgets))
     assert len(list(read_budgets(Budgets(Hub(wire), lambda: 0, prices=prices)))) == len(found)
