@@ -7,6 +7,7 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
+from palyra.core import events as ev
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
 from tests.e2e.tapes import check_tape, read_whole
@@ -20,6 +21,10 @@ WEATHER: Any = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     "strict": False,
 }
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
+    "rkJggg=="
+)
 ASK_WEATHER = '/say let me see\n/call weather {"city": "Oslo"}\n/then\n/say it rains'
 
 
@@ -201,6 +206,23 @@ def test_chat_that_is_sent_again_is_not_there_twice(sdk: openai.OpenAI) -> None:
     )
     assert other.usage is not None
     assert sizes[1] == pytest.approx(other.usage.prompt_tokens, abs=2)
+
+
+async def test_a_picture_that_is_sent_again_is_not_there_twice(
+    daemon: DaemonProcess, sdk: openai.OpenAI
+) -> None:
+    """The session shows it with the message it came with."""
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
+    look = {"type": "text", "text": "/say seen"}
+    messages: Any = [{"role": "user", "content": [look, picture]}]
+    for number in range(2):
+        made = sdk.chat.completions.create(model="scripted", messages=messages, user="look")
+        messages.append({"role": "assistant", "content": made.choices[0].message.content})
+        messages.append({"role": "user", "content": f"/say {number}"})
+    async with daemon.connect() as client:
+        tape = await read_whole(client, note(made)["run_id"])
+    (asked,) = [item.event for item in tape if isinstance(item.event, ev.MessageReceived)]
+    assert ("/say 0", ()) == (asked.text, asked.attachments)
 
 
 async def test_such_runs_replay(daemon: DaemonProcess, sdk: openai.OpenAI) -> None:

@@ -197,7 +197,7 @@ def make_command(ask: Ask) -> StartRun:
         approval_mode=extension.approval_mode or "ask",
         json_mode=ask.json_mode,
         budget=Budget(**msgspec.structs.asdict(extension.budget)),
-        attachments=told.attachments,
+        attachments=told.pictures,
         origin=ORIGIN,
         branch=told.branch,
         results=told.results if told.is_continued else (),

@@ -1,11 +1,13 @@
 """A conversation as a request tells it, brought into the form of a run.
 
 The last message of the user is the run's text.  What stands before it is the conversation the run
-goes on from; its pictures are shown with the text.  System and developer messages become the caller's instructions, in order.  Results
-of the client's tools are a stranger's words: fenced, and looked through for orders.
+goes on from; its pictures are shown with the text.  System and developer messages become the
+caller's instructions, in order.  Results of the client's tools are a stranger's words: fenced, and
+looked through for orders.
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -28,7 +30,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[Message, ...] = ()
     results: tuple[ToolMessage, ...] = ()  # that the conversation ends with
     text: str = ""
-    attachments: tuple[Attachment, ...] = ()
+    attachments: tuple[Attachment, ...] = ()  # of the last message
+    shown_before: tuple[Attachment, ...] = ()  # with the messages before it
     is_continued: bool = False  # the session holds what came before
 
     @property
@@ -39,6 +42,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
         messages = (*self.before, *self.results)
         return given(messages) if messages else None
 
+    @property
+    def pictures(self) -> tuple[Attachment, ...]:
+        """What is shown with the text, the newest: nothing again that the session has kept."""
+        before = () if self.is_continued else self.shown_before
+        return (*before, *self.attachments)[-MAX_PICTURES:]
+
 
 class Conversation:
     """Put together message by message."""
@@ -47,7 +56,7 @@ class Conversation:
         """`called`: the tools of calls that were made earlier, by the call's id."""
         self._instructions: list[str] = []
         self._messages: list[Message] = []
-        self._attachments: tuple[Attachment, ...] = ()  # of all messages, the newest
+        self._shown: list[tuple[Attachment, ...]] = []  # with each message of the user
         self._tools = dict(called)
 
     def add_system(self, text: str) -> None:
@@ -58,7 +67,7 @@ class Conversation:
     def add_user(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         """A person's words."""
         self._messages.append(UserMessage(text))
-        self._attachments = (*self._attachments, *attachments)[-MAX_PICTURES:]
+        self._shown.append(attachments)
 
     def add_assistant(self, text: str, calls: tuple[ProposedCall, ...] = ()) -> None:
         """The model's words, and what it called."""
@@ -87,18 +96,19 @@ class Conversation:
 
     def finish(self, field: str) -> Told:
         """The whole.  Raises InvalidParams unless a word of the user, or results, come last."""
-        messages = list(self._messages)
+        messages, shown = list(self._messages), list(self._shown)
         text = ""
+        attachments: tuple[Attachment, ...] = ()
         if messages and isinstance(word := messages[-1], UserMessage):
-            text = word.text
+            text, attachments = word.text, shown.pop()
             messages.pop()
-            if not (text.strip() or self._attachments):
+            if not (text.strip() or attachments):
                 raise InvalidParams(f"{field}: the last message of the user is empty", field=field)
         results: list[ToolMessage] = []
         while messages and isinstance(last := messages[-1], ToolMessage):
             results.insert(0, last)
             messages.pop()
-        if not (text or results or self._attachments):
+        if not (text or results or attachments):
             raise InvalidParams(
                 f"{field}: a message of the user, or a tool's result, must come last", field=field
             )
@@ -107,7 +117,8 @@ class Conversation:
             before=tuple(messages),
             results=tuple(results),
             text=text,
-            attachments=self._attachments,
+            attachments=attachments,
+            shown_before=tuple(chain.from_iterable(shown)),
         )
 
 

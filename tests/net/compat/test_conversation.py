@@ -1,5 +1,6 @@
 """A conversation as a request tells it."""
 
+import msgspec
 import pytest
 
 from palyra.core.pictures import MAX_PICTURES
@@ -101,12 +102,27 @@ def test_somebody_has_to_have_the_last_word(roles: str) -> None:
 
 
 def test_pictures_go_with_the_last_word() -> None:
-    """The newest, as many as a message may have."""
+    """The newest, as many as a message may have; its own alone where a session has the others."""
     made = Conversation()
     for number in range(MAX_PICTURES + 2):
         made.add_user("look", (picture("image/png", str(number)),))
-    shown = made.finish("messages").attachments
-    assert [str(number) for number in range(2, MAX_PICTURES + 2)] == [p["data"] for p in shown]
+    told = made.finish("messages")
+    numbers = [str(number) for number in range(2, MAX_PICTURES + 2)]
+    assert numbers == [p["data"] for p in told.pictures]
+    held = msgspec.structs.replace(told, before=(), is_continued=True)
+    assert numbers[-1:] == [p["data"] for p in held.pictures]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_picture_of_before_is_no_last_word(role: str) -> None:
+    """It belongs to the message it came with."""
+    made = Conversation()
+    made.add_user("look", (picture("image/png", "1"),))
+    made.add_assistant("I see.")
+    if role == "user":
+        made.add_user(" ")
+    with pytest.raises(InvalidParams):
+        made.finish("messages")
 
 
 def test_only_what_is_in_the_request_is_shown() -> None:
