@@ -15,7 +15,7 @@ from tests.simulate.seed import simulate
 
 ROOT = Path(__file__).parents[2]
 SEEDS_A_TEST = 10
-SEEDS = 150  # any number in `make simulate`
+SEEDS = 300  # any number in `make simulate`
 PLANT_WITHIN_SEEDS = 60
 DIGESTS = """
 import json
