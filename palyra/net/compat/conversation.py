@@ -17,10 +17,12 @@ from palyra.core.branch import Branch, given
 from palyra.core.injections import find_injections
 from palyra.core.pictures import IMAGE, MAX_PICTURES
 from palyra.core.prompt import AssistantMessage, Message, ProposedCall, ToolMessage, UserMessage
-from palyra.errors import InvalidParams
+from palyra.errors import InvalidParams, TooLarge
 from palyra.net.compat.errors import Unsupported
 
 Attachment = dict[str, Any]
+# Of the messages before the last one, as JSON: a session encodes and redacts them in one step.
+MAX_BEFORE_BYTES = 1_048_576
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +97,11 @@ class Conversation:
         self._messages.append(result)
 
     def finish(self, field: str) -> Told:
-        """The whole.  Raises InvalidParams unless a word of the user, or results, come last."""
+        """The whole.
+
+        Raises InvalidParams unless a word of the user, or results, come last; TooLarge for more
+        before them than a run takes.
+        """
         messages, shown = list(self._messages), list(self._shown)
         text = ""
         attachments: tuple[Attachment, ...] = ()
@@ -112,6 +118,7 @@ class Conversation:
             raise InvalidParams(
                 f"{field}: a message of the user, or a tool's result, must come last", field=field
             )
+        _check_size((*messages, *results), field)
         return Told(
             instructions="\n\n".join(self._instructions),
             before=tuple(messages),
@@ -119,6 +126,16 @@ class Conversation:
             text=text,
             attachments=attachments,
             shown_before=tuple(chain.from_iterable(shown)),
+        )
+
+
+def _check_size(messages: tuple[Message, ...], field: str) -> None:
+    size = sum(len(msgspec.json.encode(message)) for message in messages)
+    if size > MAX_BEFORE_BYTES:
+        raise TooLarge(
+            f"{field}: {size} bytes of conversation before the last message, the limit is "
+            f"{MAX_BEFORE_BYTES}: leave out the oldest, or send what is new in a session",
+            field=field,
         )
 
 

@@ -4,7 +4,6 @@ Owns: the request rates of tokens.  Every request meets the checks of Host and O
 comes here (`net.app`).
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from palyra.actors.blocking import run_sync
 from palyra.core.access import Caller
-from palyra.core.commands import ReceiptKey
 from palyra.errors import (
     InvalidParams,
     InvariantBroken,
@@ -43,6 +41,7 @@ from palyra.net.compat.errors import (
 )
 from palyra.net.compat.exchange import Exchange, Gone
 from palyra.net.compat.follow import token_holds
+from palyra.net.compat.headers import find_key, with_headers
 from palyra.net.compat.messages import (
     MessageStream,
     message_error,
@@ -63,7 +62,6 @@ from palyra.net.compat.responses_stream import ResponseStream
 from palyra.net.compat.serving import INLINE_BYTES, Api, Asked, serve
 from palyra.net.compat.sources import CompatSources
 from palyra.net.limits import TokenBucket
-from palyra.net.methods.method import MAX_KEY_CHARS
 from palyra.net.params import Params, convert_params
 from palyra.net.upgrade import find_bearer
 
@@ -105,21 +103,28 @@ RESPONSES = Api(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Visit:
     """One authenticated request."""
 
     sources: CompatSources
     caller: Caller
     exchange: Exchange
-    body: bytes
     rest: str = ""  # what the path names
+    body: bytes = b""  # until it is decoded: a run may be long
+    size_bytes: int = 0  # of the body
+
+    async def read(self) -> None:
+        """Read the body.  Raises TooLarge, TooSlow, Gone."""
+        self.body = await self.exchange.read_body(MAX_BODY_BYTES)
+        self.size_bytes = len(self.body)
 
     async def decode(self, kind: type[P]) -> P:
-        """The body.  Raises BadMessage, InvalidParams."""
-        if len(self.body) <= INLINE_BYTES:
-            return _decode(self.body, kind)
-        return await run_sync(_decode, self.body, kind)
+        """The body, once.  Raises BadMessage, InvalidParams."""
+        body, self.body = self.body, b""
+        if len(body) <= INLINE_BYTES:
+            return _decode(body, kind)
+        return await run_sync(_decode, body, kind)
 
 
 Handler = Callable[[Visit], Awaitable[None]]
@@ -160,12 +165,13 @@ class Router:
         self._check_rate(caller, 1)
         handler, rest = _route(exchange)
         with self._place(caller):
-            body = await exchange.read_body(MAX_BODY_BYTES)
-            self._check_rate(caller, len(body) // UNIT_BYTES)
+            visit = Visit(self._sources, caller, exchange, rest)
+            await visit.read()
+            self._check_rate(caller, visit.size_bytes // UNIT_BYTES)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_end_with_client, exchange, nursery.cancel_scope)
                 async with token_holds(services, caller):
-                    await handler(Visit(self._sources, caller, exchange, body, rest))
+                    await handler(visit)
                 nursery.cancel_scope.cancel("answered")
 
     @contextmanager
@@ -267,9 +273,11 @@ async def _keep(_visit: Visit) -> None:  # noqa: RUF029 - as all handlers
 
 async def _ask(api: Api[Any], visit: Visit) -> None:
     exchange = visit.exchange
-    request = _with_headers(await visit.decode(api.request), exchange)
-    key = _receipt_key(visit, request)
-    await serve(api, Asked(visit.sources, visit.caller, exchange, request, key, len(visit.body)))
+    request = with_headers(await visit.decode(api.request), exchange)
+    size, redact = visit.size_bytes, visit.sources.services.redact
+    key = await find_key(exchange, visit.caller, request, size, redact)
+    asked = Asked(visit.sources, visit.caller, exchange, request, key, size)
+    await serve(api, asked)
 
 
 async def _models(visit: Visit) -> None:
@@ -287,39 +295,6 @@ def _decode(body: bytes, kind: type[P]) -> P:
     if not isinstance(value, dict):
         raise InvalidParams(f"the body must be a JSON object, not {rpc.show(value)}")
     return convert_params(kind, value)
-
-
-def _with_headers(request: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any request
-    """The request with what its headers say of its run; its own member wins."""
-    changes: dict[str, Any] = {}
-    said = request.palyra
-    mode = exchange.header(b"x-palyra-approval-mode")
-    if mode is not None and said.approval_mode is None:
-        if mode not in {"ask", "deny"}:
-            raise InvalidParams("x-palyra-approval-mode: ask or deny", field="approval_mode")
-        changes["approval_mode"] = mode
-    cancel = exchange.header(b"x-palyra-cancel-on-disconnect")
-    if cancel is not None and said.cancel_on_disconnect is None:
-        changes["cancel_on_disconnect"] = cancel.lower() in {"true", "1"}
-    if not changes:
-        return request
-    return msgspec.structs.replace(request, palyra=msgspec.structs.replace(said, **changes))
-
-
-def _receipt_key(visit: Visit, request: Params) -> ReceiptKey | None:
-    key = visit.exchange.header(b"idempotency-key")
-    if key is None:
-        return None
-    if not 0 < len(key) <= MAX_KEY_CHARS or visit.sources.services.redact(key.encode())[1]:
-        raise InvalidParams(
-            f"Idempotency-Key: 1 to {MAX_KEY_CHARS} characters, and no secret",
-            field="idempotency_key",
-        )
-    asked = [visit.exchange.path, msgspec.to_builtins(request)]
-    text = msgspec.json.encode(asked, order="deterministic")
-    return ReceiptKey(
-        principal=visit.caller.principal, key=key, body_sha256=hashlib.sha256(text).hexdigest()
-    )
 
 
 # --- routes --------------------------------------------------------------------------------------

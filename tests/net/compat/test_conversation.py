@@ -5,8 +5,9 @@ import pytest
 
 from palyra.core.pictures import MAX_PICTURES
 from palyra.core.prompt import AssistantMessage, ProposedCall, ToolMessage, UserMessage
-from palyra.errors import InvalidParams
+from palyra.errors import InvalidParams, TooLarge
 from palyra.net.compat.conversation import (
+    MAX_BEFORE_BYTES,
     Conversation,
     arguments_text,
     parse_arguments,
@@ -123,6 +124,27 @@ def test_a_picture_of_before_is_no_last_word(role: str) -> None:
         made.add_user(" ")
     with pytest.raises(InvalidParams):
         made.finish("messages")
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_what_was_said_before_has_a_limit(role: str) -> None:
+    """In bytes, of messages and results together; the refusal says what to do."""
+    text = "ü" * (MAX_BEFORE_BYTES // 5)  # in two bytes each
+
+    def tell(times: int) -> Conversation:
+        made = Conversation({"c1": "weather"})
+        for _ in range(times):
+            if role == "user":
+                made.add_user(text)
+            else:
+                made.add_result("c1", text, "f")
+        made.add_user("go on")
+        return made
+
+    assert tell(2).finish("messages").branch
+    with pytest.raises(TooLarge) as refused:
+        tell(3).finish("messages")
+    assert ("messages", True) == (refused.value.field, str(MAX_BEFORE_BYTES) in str(refused.value))
 
 
 def test_only_what_is_in_the_request_is_shown() -> None:

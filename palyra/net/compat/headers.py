@@ -1,0 +1,60 @@
+"""What the headers of a request say of its run."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from palyra.actors.blocking import run_sync
+from palyra.core.access import Caller
+from palyra.core.commands import ReceiptKey
+from palyra.errors import InvalidParams
+from palyra.net.compat.exchange import Exchange
+from palyra.net.compat.serving import INLINE_BYTES
+from palyra.net.methods.method import MAX_KEY_CHARS
+from palyra.net.params import Params
+from palyra.net.rpc import Redact
+
+
+def with_headers(request: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any request
+    """The request with what its headers say of its run; its own member wins."""
+    changes: dict[str, Any] = {}
+    said = request.palyra
+    mode = exchange.header(b"x-palyra-approval-mode")
+    if mode is not None and said.approval_mode is None:
+        if mode not in {"ask", "deny"}:
+            raise InvalidParams("x-palyra-approval-mode: ask or deny", field="approval_mode")
+        changes["approval_mode"] = mode
+    cancel = exchange.header(b"x-palyra-cancel-on-disconnect")
+    if cancel is not None and said.cancel_on_disconnect is None:
+        changes["cancel_on_disconnect"] = cancel.lower() in {"true", "1"}
+    if not changes:
+        return request
+    return msgspec.structs.replace(request, palyra=msgspec.structs.replace(said, **changes))
+
+
+async def find_key(
+    exchange: Exchange, caller: Caller, request: Params, size_bytes: int, redact: Redact
+) -> ReceiptKey | None:
+    """The idempotency key with the digest of what is asked for, whose body had that size.
+
+    Raises InvalidParams.
+    """
+    key = exchange.header(b"idempotency-key")
+    if key is None:
+        return None
+    if not 0 < len(key) <= MAX_KEY_CHARS or redact(key.encode())[1]:
+        raise InvalidParams(
+            f"Idempotency-Key: 1 to {MAX_KEY_CHARS} characters, and no secret",
+            field="idempotency_key",
+        )
+    if size_bytes <= INLINE_BYTES:
+        digest = _digest(exchange.path, request)
+    else:
+        digest = await run_sync(_digest, exchange.path, request)
+    return ReceiptKey(principal=caller.principal, key=key, body_sha256=digest)
+
+
+def _digest(path: str, request: Params) -> str:
+    text = msgspec.json.encode([path, msgspec.to_builtins(request)], order="deterministic")
+    return hashlib.sha256(text).hexdigest()

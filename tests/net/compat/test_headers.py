@@ -1,0 +1,66 @@
+"""What the headers of a request say of its run, and what becomes of its body."""
+
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.access import Caller
+from palyra.core.redact import Redactor
+from palyra.net.compat import headers
+from palyra.net.compat.chat_schema import ChatRequest
+from palyra.net.compat.exchange import Exchange
+from palyra.net.compat.router import Visit
+from palyra.net.compat.serving import INLINE_BYTES
+from palyra.net.compat.sources import CompatSources
+from tests.net.fake_services import open_daemon
+
+ANN = Caller(principal="ann", role="operator", token_id="tok_ann")
+
+
+def exchange(body: bytes = b"", **said: str) -> Exchange:
+    """A request with those headers."""
+    told = [(name.replace("_", "-").encode(), value.encode()) for name, value in said.items()]
+    scope: Any = {"method": "POST", "path": "/v1/x", "raw_path": b"/v1/x", "headers": told}
+
+    async def receive() -> Any:  # noqa: RUF029 - as ASGI has it
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(_event: Any) -> None:  # noqa: RUF029 - as ASGI has it
+        raise AssertionError("nothing is answered")
+
+    return Exchange(scope, receive, send)
+
+
+@pytest.mark.parametrize("text", ["hello", "x" * INLINE_BYTES])
+async def test_a_large_request_is_digested_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """The loop is not held up; the digest is the same wherever it is made."""
+    seen: list[int] = []
+    digest = headers._digest
+
+    def note(path: str, request: Any) -> str:
+        seen.append(threading.get_ident())
+        return digest(path, request)
+
+    monkeypatch.setattr(headers, "_digest", note)
+    message = {"role": "user", "content": text}
+    body = msgspec.json.encode({"model": "m", "messages": [message]})
+    request = msgspec.json.decode(body, type=ChatRequest)
+    asked = exchange(idempotency_key="once")
+    key = await headers.find_key(asked, ANN, request, len(body), Redactor([]).redact_bytes)
+    assert key is not None
+    assert digest("/v1/x", request) == key.body_sha256
+    assert (len(body) <= INLINE_BYTES) == (seen == [threading.get_ident()])
+
+
+async def test_a_body_is_let_go_once_it_is_read() -> None:
+    """Its run may be long; what it cost is still known."""
+    body = b'{"model": "m", "messages": []}'
+    async with open_daemon() as daemon:
+        visit = Visit(CompatSources(services=daemon.services, models={}), ANN, exchange(body))
+        await visit.read()
+        assert "m" == (await visit.decode(ChatRequest)).model
+    assert (b"", len(body)) == (visit.body, visit.size_bytes)
