@@ -31,16 +31,17 @@ from palyra.actors.histories import Histories
 from palyra.actors.journal_report import report_opened
 from palyra.actors.loop_lag import LoopLag
 from palyra.actors.office import Office
+from palyra.actors.paid_embeddings import FreeEmbeddings, PaidEmbeddings
 from palyra.actors.recovery import recovery
 from palyra.actors.sessions import Sessions
 from palyra.actors.supervisor import Supervisor
 from palyra.budgetset import UsageFile, build_budgets
 from palyra.config import Config
 from palyra.core.fence import fence_key
-from palyra.core.ports import JournalStore, LanguageModel
+from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
 from palyra.core.redact import Redactor
 from palyra.errors import InvariantBroken
-from palyra.modelset import build_modelset, build_router
+from palyra.modelset import EMBEDDED, build_modelset, build_router
 from palyra.net import wire
 from palyra.net.asyncapi import asyncapi_document
 from palyra.net.compat.sources import CompatSources
@@ -231,7 +232,7 @@ class Daemon:
             state=lambda: self.state,
             is_writable=lambda: self.journal.is_writable,
             problems=self._problems,
-            compat=CompatSources(self.services, self.office.models, self.embeddings),
+            compat=CompatSources(self.services, self.office.models, self._embedding()),
             authenticate=self.services.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
             asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),
@@ -249,6 +250,12 @@ class Daemon:
         )
         edge = Edge(settings, self.serve_transport, LateHttp(sources), tally)
         return edge
+
+    def _embedding(self) -> EmbeddingService:
+        """The embedded model costs nothing; a provider's may."""
+        if self.config.models.embeddings == EMBEDDED:
+            return FreeEmbeddings(self.embeddings)
+        return PaidEmbeddings(self.embeddings, self.office.budgets, self.journal, self.host.new_id)
 
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
         """Serve one client to its end; see `net.connection`."""

@@ -9,7 +9,7 @@ Restart: what is spent is read anew from the ledger before any run goes on; noth
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 
 import msgspec
@@ -138,24 +138,42 @@ class Budgets:
         hold the rest of an account: each of them ends, and leaves what it did not take.
         Cancellation: nothing is reserved.
         """
-        while accounts := self.find(run.run):  # they may change while it waits
+        most = Usage(
+            input_tokens=meter.input_tokens, output_tokens=self._most_output(request, provider)
+        )
+        refusal = await self._reserve(
+            meter, most, lambda: self.find(run.run), lambda: run.run.lifted
+        )
+        if refusal is None:
+            return None
+        return refusal.event(
+            self.now_ms(), turn=request.turn, attempt=request.attempt, model=request.model
+        )
+
+    async def admit_payer(self, payer: Payer, meter: Meter) -> Refusal | None:
+        """Like `admit`, for a call outside of runs, which nobody can be asked about."""
+        most = Usage(input_tokens=meter.input_tokens)
+        return await self._reserve(meter, most, lambda: self._find_of(payer), frozenset)
+
+    async def _reserve(
+        self,
+        meter: Meter,
+        most: Usage,
+        find: Callable[[], list[Account]],
+        lifted: Callable[[], Collection[str]],
+    ) -> Refusal | None:
+        while accounts := find():  # they may change while it waits
             now_ms = self.now_ms()
-            most = Usage(
-                input_tokens=meter.input_tokens,
-                output_tokens=self._most_output(request, provider),
-            )
-            cost = self.prices.cost(request.model, most, now_ms)
-            lifted = run.run.lifted
-            strict = (each for each in accounts if each.budget.budget_id not in lifted)
+            cost = self.prices.cost(meter.model, most, now_ms)
+            let_go = lifted()
+            strict = (each for each in accounts if each.budget.budget_id not in let_go)
             obstacle = judge(strict, cost, now_ms)
             if obstacle is None:
                 meter.hold(accounts, most.input_tokens + most.output_tokens, cost or 0)
                 break
             if isinstance(obstacle, Refusal):
                 self.refusals[obstacle.account.budget.scope] += 1
-                return obstacle.event(
-                    now_ms, turn=request.turn, attempt=request.attempt, model=request.model
-                )
+                return obstacle
             await self._wait_freed()
         meter.is_sent = True
         return None
@@ -181,8 +199,16 @@ class Budgets:
         keys = ((budget, find_key(budget, payer)) for budget in budgets)
         return [self._account(budget, key, run) for budget, key in keys if key is not None]
 
-    def _account(self, budget: BudgetRecord, key: Key, run: Run) -> Account:
-        if budget.window == "run":
+    def _find_of(self, payer: Payer) -> list[Account]:
+        """The accounts of a call outside of runs."""
+        budgets = [
+            each for each in self._in_force.values() if "run" not in {each.scope, each.window}
+        ]
+        keys = ((budget, find_key(budget, payer)) for budget in budgets)
+        return [self._account(budget, key) for budget, key in keys if key is not None]
+
+    def _account(self, budget: BudgetRecord, key: Key, run: Run | None = None) -> Account:
+        if run is not None and budget.window == "run":
             return self._run_account(budget, key, run)
         account = self._accounts.get(key)
         if account is None:
@@ -249,9 +275,18 @@ class Budgets:
     def settle(self, run: RunHandle, line: UsageRecord) -> None:
         """Put the call's line into its accounts, instead of what was reserved for it."""
         self.release(run)
+        self._charge(self.find(run.run), line)
+
+    def settle_payer(self, payer: Payer, meter: Meter, line: UsageRecord) -> None:
+        """Like `settle`, for a call outside of runs."""
+        meter.give_back()
+        self._charge(self._find_of(payer), line)
+        self._wake()
+        self._sweep()
+
+    def _charge(self, accounts: list[Account], line: UsageRecord) -> None:
         for noted in self._notes:
             noted.append(line)
-        accounts = self.find(run.run)
         if not accounts:
             return
         for account in accounts:

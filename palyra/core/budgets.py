@@ -27,7 +27,7 @@ Level = Literal["soft", "hard"]
 
 
 class Payer(NamedTuple):
-    """Whose call it is."""
+    """Whose call it is; an embedding has no agent, no session, and an id instead of a run's."""
 
     principal: str
     agent: str
@@ -61,7 +61,7 @@ def subject_of(budget: BudgetRecord, payer: Payer) -> str:
 def find_key(budget: BudgetRecord, payer: Payer) -> Key | None:
     """The account that the payer's calls count against; None when the budget is for others."""
     subject = subject_of(budget, payer)
-    if budget.subject not in {"*", subject}:
+    if budget.subject not in {"*", subject} or not (subject or budget.scope == "global"):
         return None
     return Key(budget.budget_id, subject, payer.run_id if budget.window == "run" else "")
 

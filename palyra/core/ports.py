@@ -176,6 +176,20 @@ class EmbeddingModel(Protocol):
         """
 
 
+class EmbeddingService(Protocol):
+    """The model of embeddings, for clients."""
+
+    name: str
+
+    async def embed(
+        self, principal: str, texts: Sequence[str], *, dimensions: int | None = None
+    ) -> Embeddings:
+        """As the model does, on the principal's account.
+
+        Raises also Rejected when a budget does not allow it.
+        """
+
+
 class Toolbox(Protocol):
     """All tools of the daemon."""
 

@@ -155,5 +155,6 @@ class ModelFailure(PalyraError):
         self, failure_class: FailureClass, detail: str, retry_after_ms: int | None = None
     ) -> None:
         super().__init__(detail)
+        self.usage = Usage()  # of the parts that were delivered before it failed
         self.failure_class: FailureClass = failure_class
         self.retry_after_ms = retry_after_ms  # when the provider said to come back

@@ -70,6 +70,8 @@ def open_accounts(
     """The budget's accounts with what the ledger says; nobody needs to be told of that again."""
     found: dict[Key, Account] = {}
     for each in sorted(sums, key=lambda each: each.last_ms):
+        if not each.key and budget.scope != "global":
+            continue  # an embedding: nobody of that scope
         key = Key(budget.budget_id, "" if budget.scope == "global" else each.key)
         account = found.setdefault(key, Account(budget, key.subject))
         account.add(amount_of_sum(budget, each), each.last_ms)

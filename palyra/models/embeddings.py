@@ -67,7 +67,14 @@ class HttpEmbeddings:
         Raises InvalidParams, ModelFailure.  Cancellation: the connection is closed.
         """
         check_texts(texts, dimensions)
-        parts = [await self._ask(batch, dimensions) for batch in batches(texts)]
+        parts: list[Embeddings] = []
+        for batch in batches(texts):
+            try:
+                parts.append(await self._ask(batch, dimensions))
+            except ModelFailure as failure:
+                if parts:
+                    failure.usage = _sum([part.usage for part in parts])
+                raise
         vectors = tuple(vector for part in parts for vector in part.vectors)
         if len({len(vector) for vector in vectors}) > 1:
             raise ModelFailure("malformed", "the vectors differ in length")

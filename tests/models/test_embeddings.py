@@ -64,6 +64,17 @@ async def test_many_texts_are_several_requests() -> None:
     assert "dimensions" not in served.bodies[0]
 
 
+async def test_a_failure_tells_what_was_delivered_before_it() -> None:
+    """Whoever pays for texts pays for those of the requests that went well."""
+    texts = [f"text {number}" for number in range(BATCH_TEXTS + 1)]
+    first = answer(*([1] for _ in range(BATCH_TEXTS)), usage={"prompt_tokens": 64})
+    for answers, told in (([first, refusal(503, b"")], 64), ([refusal(503, b"")], 0)):
+        async with asked(*answers) as (_, model):
+            with pytest.raises(ModelFailure) as caught:
+                await model.embed(texts)
+        assert told == caught.value.usage.input_tokens
+
+
 @pytest.mark.parametrize(
     "sizes", [[1], [BATCH_CHARS], [BATCH_CHARS + 1], [BATCH_CHARS, 1], [1] * 200, [70_000] * 7]
 )

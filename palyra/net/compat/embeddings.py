@@ -56,7 +56,7 @@ class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
 async def embed(
     sources: CompatSources, caller: Caller, request: EmbeddingsRequest
 ) -> EmbeddingList:
-    """The vectors.  Raises ModelNotFound, InvalidParams, ModelFailure."""
+    """The vectors.  Raises ModelNotFound, Rejected, ModelFailure, Unavailable."""
     caller.require(SCOPE)
     model = sources.embeddings
     if model is None or request.model != model.name:
@@ -69,7 +69,9 @@ async def embed(
         raise Unsupported(
             "input: texts, not tokens: their numbers mean nothing here", field="input"
         )
-    made = await model.embed([str(text) for text in texts], dimensions=request.dimensions)
+    made = await model.embed(
+        caller.principal, [str(text) for text in texts], dimensions=request.dimensions
+    )
     return _list(made, request)
 
 

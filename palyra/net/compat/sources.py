@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from palyra.core.ports import EmbeddingModel, LanguageModel
+from palyra.core.ports import EmbeddingService, LanguageModel
 from palyra.net.services import Services
 
 
@@ -13,4 +13,4 @@ class CompatSources:
 
     services: Services
     models: Mapping[str, LanguageModel]
-    embeddings: EmbeddingModel | None = None
+    embeddings: EmbeddingService | None = None
