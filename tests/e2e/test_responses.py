@@ -60,6 +60,13 @@ def test_a_response_is_a_run(sdk: openai.OpenAI) -> None:
     assert (made.id, "hello", made.usage) == (again.id, again.output_text, again.usage)
 
 
+def test_json_is_fetched_again_as_it_was_answered(sdk: openai.OpenAI) -> None:
+    """Without the turns that were none."""
+    text = '/say no json\n/then\n/say {"a": 1}'
+    made = ask(sdk, text, text={"format": {"type": "json_object"}})
+    assert '{"a": 1}' == made.output_text == sdk.responses.retrieve(made.id).output_text
+
+
 def test_events_are_typed_and_in_order(sdk: openai.OpenAI) -> None:
     """From created to completed, each with its number; deltas make the text."""
     events = stream(sdk, '/say one\n/call read_file {"path": "none"}\n/then\n/say two')

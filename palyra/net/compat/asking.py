@@ -76,7 +76,7 @@ async def answering(
     """
     services = sources.services
     async with open_following(services, caller) as following:
-        run_id, reading = services.new_id("run"), Reading(json_mode=ask.json_mode)
+        run_id, reading = services.new_id("run"), Reading()
         command = msgspec.structs.replace(make_command(ask), run_id=run_id)
         try:  # from before the start, which may have been promised when its client leaves
             started = await _start(services, caller, command, key, following)

@@ -66,18 +66,17 @@ Part = Text | Reasoning | ServerCall | Ended
 class Reading:
     """What is known of a run so far, and what follows from each frame."""
 
-    def __init__(self, *, json_mode: bool = False) -> None:
+    def __init__(self) -> None:
         self.created_ms = 0
         self.text = ""
         self.reasoning = ""
         self.server_calls: dict[str, ServerCall] = {}
         self.usage = Usage()
         self.ended: Ended | None = None
-        self._json_mode = json_mode
+        self._json_mode = False
         self._turn = ""  # the item its pieces come with
         self._streamed = ""  # of the turn
         self._answer = ""  # the text of the last turn, with what it goes on from
-        self._own: set[str] = set()  # calls of the client
         self._finish_reason = ""
         self._calls: tuple[ProposedCall, ...] = ()
         self._is_paused = False  # the next text begins another paragraph
@@ -159,8 +158,7 @@ class Reading:
 
     def _proposed(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.ToolProposed)
-        if event.executor == CLIENT:
-            self._own.add(event.call_id)
+        if event.executor == CLIENT:  # told with the end, unless a person is asked about it
             return
         yield self._note(
             ServerCall(
@@ -208,7 +206,7 @@ class Reading:
         **changes: Any,  # noqa: ANN401 - fields of ServerCall
     ) -> Iterator[Part]:
         known = self.server_calls.get(call_id)
-        if known is None or call_id in self._own:
+        if known is None:
             return
         call = self._note(msgspec.structs.replace(known, **changes))
         if is_news:
@@ -217,7 +215,8 @@ class Reading:
     # --- the beginning and the end
 
     def _accepted(self, frame: TapeEvent) -> Iterator[Part]:
-        self.created_ms = frame.at_ms
+        event = msgspec.json.decode(frame.data, type=ev.RunAccepted)
+        self.created_ms, self._json_mode = frame.at_ms, event.json_mode
         return iter(())
 
     def _done(self, frame: TapeEvent) -> Iterator[Part]:

@@ -19,8 +19,8 @@ CALL = ProposedCall(call_id="c1", tool="weather", arguments={})
 class Play:
     """Feeds a reading; each event is committed at once unless told otherwise."""
 
-    def __init__(self, *, json_mode: bool = False) -> None:
-        self.reading = Reading(json_mode=json_mode)
+    def __init__(self) -> None:
+        self.reading = Reading()
         self.seq = 0
 
     def hear(self, *events: ev.Event, committed: int | None = None) -> list[Part]:
@@ -103,8 +103,11 @@ def test_a_partial_answer_is_told_once() -> None:
 
 def test_in_json_mode_only_the_answer_counts() -> None:
     """What was found to be none never leaves."""
-    play = Play(json_mode=True)
-    play.hear(started(1))
+    play = Play()
+    promise = ev.RunAccepted(
+        principal="ann", session_id="ses_1", agent="default", model="m", json_mode=True
+    )
+    play.hear(promise, started(1))
     assert [] == play.stream("no js")
     parts = play.hear(
         completed(1, "no json"), started(2), completed(2, "{}"), ev.MessageCompleted(text="{}")
@@ -156,26 +159,28 @@ def attested(status: str) -> ev.ToolAttested:
     return ev.ToolAttested(call_id="c1", attestation={"status": status}, digest="", signature="")
 
 
+ASKED = ev.ApprovalRequested(
+    approval_id="apr_1",
+    call_id="c1",
+    tool="weather",
+    risk="low",
+    summary="",
+    arguments={},
+    digest="",
+    scopes=("once",),
+    expires_ms=9,
+    policy_reason="",
+)
+ALLOWED = ev.ApprovalResolved(
+    approval_id="apr_1", call_id="c1", decision="allow", scope="once", by="ann", reason=""
+)
+
+
 def test_calls_of_the_daemon_are_told_as_they_change() -> None:
     """Proposed, asked about, and what came of it."""
     play = Play()
-    ask = ev.ApprovalRequested(
-        approval_id="apr_1",
-        call_id="c1",
-        tool="weather",
-        risk="low",
-        summary="",
-        arguments={},
-        digest="",
-        scopes=("once",),
-        expires_ms=9,
-        policy_reason="",
-    )
-    answer = ev.ApprovalResolved(
-        approval_id="apr_1", call_id="c1", decision="allow", scope="once", by="ann", reason=""
-    )
     ended = ev.ToolCompleted(call_id="c1", status="failed", output="", error="no")
-    parts = play.hear(proposed("thread"), ask, answer, ended, attested("failed"))
+    parts = play.hear(proposed("thread"), ASKED, ALLOWED, ended, attested("failed"))
     calls = [part for part in parts if isinstance(part, ServerCall)]
     assert ["proposed", "awaiting_approval", "allowed", "failed"] == [c.status for c in calls]
     assert ("apr_1", 9) == (calls[1].approval_id, calls[1].expires_ms)
@@ -194,6 +199,15 @@ def test_calls_of_the_client_are_its_answer() -> None:
         ev.RunDone(reason="answered"),
     )
     assert [Ended(finish="tool_calls", calls=(CALL,))] == parts
+
+
+def test_a_question_about_a_call_of_the_client_is_told() -> None:
+    """Somebody has to know what the request waits for, and what came of it."""
+    play = Play()
+    parts = play.hear(proposed(CLIENT), ASKED, ALLOWED, attested("handed_over"))
+    calls = [part for part in parts if isinstance(part, ServerCall)]
+    assert ["awaiting_approval", "allowed", "handed_over"] == [c.status for c in calls]
+    assert [calls[-1]] == list(play.reading.server_calls.values())
 
 
 def test_ends_without_an_answer() -> None:
