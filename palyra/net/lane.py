@@ -71,8 +71,12 @@ class Lane:
         self._follower.fall_behind(self)
 
     def rewind(self, seq: int) -> None:
-        """Tell a reader that saw rows from `seq` on that they are void."""
+        """Tell a reader that saw rows from `seq` on that they are void.
+
+        Those that still wait would be told as committed once others have their numbers.
+        """
         if self._is_live and self.next_seq > seq:
+            self._outbox.withdraw(self, seq)
             self._reset("truncated", seq)
 
     def offer_progress(self, piece: Piece) -> None:

@@ -109,6 +109,13 @@ class Outbox:
             self._shed()
         self._work.set()
 
+    def withdraw(self, ending: Ending, seq: int) -> None:
+        """Forget the events of that lane from `seq` on that wait: they never came to be."""
+        kept = [(frame, of) for frame, of in self._queue if of is not ending or frame.seq < seq]
+        if len(kept) < len(self._queue):
+            self._queue = deque(kept)
+            self._queued_bytes = sum(len(frame.body) + ENTRY_BYTES for frame, _ in kept)
+
     def put_progress(self, piece: Piece) -> None:
         """Queue a delta or merge it into one that waits; dropped when half the limit is used."""
         is_repeated = piece is self._last_piece  # two subscriptions of one connection saw it

@@ -151,9 +151,26 @@ async def test_failed_commit_resets_who_saw_it(autojump_clock: Clock) -> None:
         peer = await daemon.connect()
         await peer.call("tape.subscribe", run_id=RUN)
         daemon.publish(row(1, text="lost"), row(2, text="lost"))
+        await peer.read_all()
         daemon.publish(row(1, text="kept"))
         await peer.read_all()
         assert [0, ("caught_up", 0), 1, 2, ("truncated", 1), 1] == outline(peer)
+
+
+async def test_rows_that_wait_when_they_become_void_are_not_told(autojump_clock: Clock) -> None:
+    """Written later, they would be called committed: others have their numbers by then."""
+    async with open_daemon() as daemon:
+        fill(daemon, 1)
+        peer = await daemon.connect()
+        await peer.call("tape.subscribe", run_id=RUN)
+        await peer.read_all()
+        daemon.publish(row(1, text="lost"), row(2, text="lost"))
+        daemon.publish(row(1, text="kept"))
+        daemon.commit(row(1, text="kept"))
+        await peer.read_all()
+        assert [0, ("caught_up", 0), ("truncated", 1), 1] == outline(peer)
+        last = peer.events()[-1]
+        assert ("kept", 1) == (last["data"]["text"], last["committed"])
         assert "kept" == peer.events()[-1]["data"]["text"]
 
 
