@@ -120,8 +120,9 @@ def test_errors_have_the_shape_of_the_api(sdk: anthropic.Anthropic) -> None:
         ask(sdk.with_options(api_key="pal_wrong"), "hello")
     with pytest.raises(anthropic.BadRequestError):
         ask(sdk, "hello", "prefill")
-    with pytest.raises(anthropic.BadRequestError):
-        ask(sdk, "hello", tools=[WEATHER], tool_choice={"type": "any"})
+    for choice in ({"type": "any"}, {"type": "auto", "disable_parallel_tool_use": True}):
+        with pytest.raises(anthropic.BadRequestError):
+            ask(sdk, "hello", tools=[WEATHER], tool_choice=choice)
 
 
 def test_embeddings_are_numbers_or_bytes(other: openai.OpenAI) -> None:

@@ -15,6 +15,8 @@ from palyra.net.methods.method import MAX_KEY_CHARS
 from palyra.net.params import Params
 from palyra.net.rpc import Redact
 
+_SWITCH = {"true": True, "1": True, "false": False, "0": False}
+
 
 def with_headers(request: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any request
     """The request with what its headers say of its run; its own member wins."""
@@ -27,7 +29,11 @@ def with_headers(request: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any
         changes["approval_mode"] = mode
     cancel = exchange.header(b"x-palyra-cancel-on-disconnect")
     if cancel is not None and said.cancel_on_disconnect is None:
-        changes["cancel_on_disconnect"] = cancel.lower() in {"true", "1"}
+        if (wanted := _SWITCH.get(cancel.lower())) is None:
+            raise InvalidParams(
+                "x-palyra-cancel-on-disconnect: true or false", field="cancel_on_disconnect"
+            )
+        changes["cancel_on_disconnect"] = wanted
     if not changes:
         return request
     return msgspec.structs.replace(request, palyra=msgspec.structs.replace(said, **changes))

@@ -49,14 +49,7 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
     refuse_unless_neutral(request, NEUTRAL)
     if request.output_config is not None and "format" in request.output_config:
         raise Unsupported("output_config.format: answers are not checked", field="output_config")
-    choice = "auto" if request.tool_choice is None else request.tool_choice.type
-    if choice not in {"auto", "none"}:
-        raise Unsupported("tool_choice: no run can be made to call a tool", field="tool_choice")
-    tools = tuple(
-        ClientTool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
-        for tool in request.tools or ()
-        if choice == "auto"
-    )
+    tools = () if _choice(request) == "none" else _tools(request)
     check_tools(tools)
     conversation = Conversation()
     conversation.add_system(_text(request.system or "", "system"))
@@ -74,6 +67,27 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
         ),
         user=None if request.metadata is None else request.metadata.user_id,
         extension=request.palyra,
+    )
+
+
+def _choice(request: MessagesRequest) -> str:
+    choice = request.tool_choice
+    if choice is None:
+        return "auto"
+    if choice.type not in {"auto", "none"}:
+        raise Unsupported("tool_choice: no run can be made to call a tool", field="tool_choice")
+    if choice.disable_parallel_tool_use:
+        raise Unsupported(
+            "tool_choice.disable_parallel_tool_use: a turn may call several tools",
+            field="tool_choice.disable_parallel_tool_use",
+        )
+    return choice.type
+
+
+def _tools(request: MessagesRequest) -> tuple[ClientTool, ...]:
+    return tuple(
+        ClientTool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
+        for tool in request.tools or ()
     )
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from palyra.core.access import Caller
 from palyra.core.redact import Redactor
+from palyra.errors import InvalidParams
 from palyra.net.compat import headers
+from palyra.net.compat.asking import Extension
 from palyra.net.compat.chat_schema import ChatRequest
 from palyra.net.compat.exchange import Exchange
 from palyra.net.compat.router import Visit
@@ -31,6 +33,27 @@ def exchange(body: bytes = b"", **said: str) -> Exchange:
         raise AssertionError("nothing is answered")
 
     return Exchange(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [("true", True), ("TRUE", True), ("1", True), ("false", False), ("0", False)],
+)
+def test_a_switch_is_on_or_off(word: str, wanted: bool) -> None:  # noqa: FBT001 - a case
+    """The member of the request wins over it."""
+    asked = exchange(x_palyra_cancel_on_disconnect=word)
+    request = ChatRequest(model="m", messages=())
+    assert wanted == headers.with_headers(request, asked).palyra.cancel_on_disconnect
+    said = msgspec.structs.replace(request, palyra=Extension(cancel_on_disconnect=not wanted))
+    assert said == headers.with_headers(said, asked)
+
+
+@pytest.mark.parametrize("word", ["yes", "on", "", "truthy"])
+def test_another_word_switches_nothing(word: str) -> None:
+    """It is refused: a run that is not cancelled costs, one that is may be missed."""
+    asked = exchange(x_palyra_cancel_on_disconnect=word)
+    with pytest.raises(InvalidParams):
+        headers.with_headers(ChatRequest(model="m", messages=()), asked)
 
 
 @pytest.mark.parametrize("text", ["hello", "x" * INLINE_BYTES])
