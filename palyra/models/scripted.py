@@ -9,6 +9,7 @@ messages after the last user message, and the attempt), so a recovered or replay
 exactly where it stopped.  A steered message is a user message and begins anew.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from string import ascii_lowercase
 from typing import NamedTuple, assert_never
@@ -50,6 +51,7 @@ from palyra.models.scripts import ScriptBook
 
 _EXCERPT_CHARS = 200  # of a message or a tool's output in an answer of our own
 _WORDS = ascii_lowercase  # one letter each: 100 000 words still fit into one event
+_WORD = re.compile(r"\s*\S+|\s+")
 _WORDS_PER_PIECE = 256  # about 0.3 ms of deltas between two checkpoints
 _NO_SCRIPTS = ScriptBook()
 
@@ -74,16 +76,18 @@ class Scripted:
         await trio.lowlevel.checkpoint()
         place = find_place(request.messages)
         steps, finish_reason = self._find_turn(request.agent, place)
-        player = _Player(on_delta, request.attempt)
+        player = _Player(on_delta, request.attempt, request.sampling.max_output_tokens)
         for step in steps:
             await player.play(step)
-        if not (player.text or player.calls):
+        if not (player.text or player.calls or player.is_full):
             await player.play(Say(closing_answer(place, json_mode=request.json_mode)))
         calls = tuple(
             ProposedCall(call_id=self._new_id("call"), tool=call.tool, arguments=call.arguments)
             for call in player.calls
         )
         text = "".join(player.text)
+        if player.is_full:
+            finish_reason = "length"
         return ModelTurn(
             text=text,
             calls=calls,
@@ -146,18 +150,24 @@ def find_place(messages: Sequence[Message]) -> Place:
 
 
 class _Player:
-    """One turn under way."""
+    """One turn under way; nothing is played behind the word at which it is full."""
 
-    __slots__ = ("_attempt", "_delay_s", "_on_delta", "calls", "text")
+    __slots__ = ("_attempt", "_delay_s", "_on_delta", "_room", "calls", "is_full", "text")
 
-    def __init__(self, on_delta: Callable[[Delta], None], attempt: int) -> None:
+    def __init__(
+        self, on_delta: Callable[[Delta], None], attempt: int, max_tokens: int | None
+    ) -> None:
         self._on_delta = on_delta
         self._attempt = attempt
         self._delay_s = 0.0
+        self._room = max_tokens  # tokens of text; None is no limit
+        self.is_full = False
         self.text: list[str] = []
         self.calls: list[Call] = []
 
     async def play(self, step: Step) -> None:
+        if self.is_full:
+            return
         match step:
             case Say():
                 await self._say(step)
@@ -178,14 +188,30 @@ class _Player:
             await trio.sleep(self._delay_s)
 
     async def _say(self, step: Say) -> None:
-        if step.text:
+        text = step.text if step.kind == "reasoning" else self._fit(step.text)
+        if text:
             await self._pause()
-            self._on_delta(Delta(step.kind, step.text))
+            self._on_delta(Delta(step.kind, text))
             if step.kind == "text":
-                self.text.append(step.text)
+                self.text.append(text)
+
+    def _fit(self, text: str) -> str:
+        """As many whole words of the text as there is room for."""
+        if self._room is None:
+            return text
+        kept: list[str] = []
+        for word in _WORD.findall(text):
+            self._room -= estimate_tokens(word)
+            if self._room < 0:
+                self.is_full = True
+                break
+            kept.append(word)
+        return "".join(kept)
 
     async def _say_words(self, count: int) -> None:
         for index in range(count):
+            if self.is_full:
+                return
             word = _WORDS[index % len(_WORDS)]
             await self._say(Say(f" {word}" if self.text else word))
             if index % _WORDS_PER_PIECE == _WORDS_PER_PIECE - 1:

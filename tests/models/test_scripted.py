@@ -19,6 +19,7 @@ from palyra.core.prompt import (
     ModelRequest,
     ModelTurn,
     ProposedCall,
+    Sampling,
     ToolMessage,
     UserMessage,
 )
@@ -373,3 +374,24 @@ async def test_turn_without_delay_takes_one_checkpoint() -> None:
     await play(ask(UserMessage('/say a\n/call echo {"text": "a"}\n/say b')))
     trio.lowlevel.remove_instrument(steps)
     assert 1 == steps.taken
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "said", "finish"),
+    [
+        ("/tokens 5", 3, "a b c", "length"),
+        ("/tokens 5", 5, "a b c d e", "stop"),
+        ("/say one two six\n/call t {}", 2, "one two", "length"),
+        ("/say interminably\n/say on", 1, "", "length"),
+        ("hi", 2, "You", "length"),
+    ],
+)
+async def test_an_answer_is_as_long_as_the_caller_wants(
+    text: str, limit: int, said: str, finish: str
+) -> None:
+    """In whole words; what the script has behind them is not played."""
+    sampling = Sampling(max_output_tokens=limit)
+    turn, deltas = await play(ask(UserMessage(text), sampling=sampling))
+    assert (said, finish, ()) == (turn.text, turn.finish_reason, turn.calls)
+    assert said == "".join(deltas)
+    assert turn.usage.output_tokens <= limit
