@@ -189,7 +189,13 @@ async def test_a_response_under_way_can_be_cancelled(
     async with daemon.connect() as client:
         started = await client.start_run("/delay 3600000\n/say never")
         name = started.run_id.replace("run_", "resp_")
-        assert "in_progress" == sdk.responses.retrieve(name).status
+        shown = sdk.responses.retrieve(name)
+        assert ("in_progress", "scripted", []) == (shown.status, shown.model, shown.output)
+        run = await client.get_run(started.run_id)
+        assert run.created_ms // 1000 == shown.created_at
+        assert {"run_id": run.run_id, "session_id": run.session_id} == {
+            name: note(shown)[name] for name in ("run_id", "session_id")
+        }
         assert "cancelled" == sdk.responses.cancel(name).status
         assert "cancelled" == (await client.get_run(started.run_id)).state
 

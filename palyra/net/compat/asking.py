@@ -91,7 +91,7 @@ async def answering(
 async def find_answer(
     services: Services, caller: Caller, record: RunRecord
 ) -> AsyncGenerator["Answer"]:
-    """A run of before, as its request saw it."""
+    """A run that has ended, as its request saw it."""
     async with open_following(services, caller) as following:
         following.follow(record.run_id)
         started = Started(

@@ -7,7 +7,7 @@ import msgspec
 
 from palyra.core.brief import ClientTool
 from palyra.core.prompt import ProposedCall
-from palyra.core.records import Usage
+from palyra.core.records import RunRecord, Usage
 from palyra.errors import InvalidParams
 from palyra.net.compat.asking import Answer, Ask, check_tools
 from palyra.net.compat.chat import run_note
@@ -203,6 +203,18 @@ def with_request(response: Response, request: ResponsesRequest) -> Response:
         tool_choice=request.tool_choice or "auto",
         metadata=request.metadata or {},
         user=request.user,
+    )
+
+
+def response_under_way(record: RunRecord) -> Response:
+    """What is known of a run that has not ended: nothing of its answer."""
+    return Response(
+        id=response_id(record.run_id),
+        created_at=record.created_ms // 1000,
+        model=record.model,
+        status="in_progress",
+        output=[],
+        palyra=RunNote(run_id=record.run_id, session_id=record.session_id),
     )
 
 

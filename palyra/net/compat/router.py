@@ -54,6 +54,7 @@ from palyra.net.compat.openapi import MessageErrorAnswer, Route, StreamEvent, re
 from palyra.net.compat.responses import (
     build_response,
     read_responses,
+    response_under_way,
     run_id_of,
     whole_response,
 )
@@ -261,9 +262,11 @@ async def _cancel(visit: Visit) -> None:
 async def _show(visit: Visit, run_id: str) -> None:
     services = visit.sources.services
     record = (await services.gateway.get_run(visit.caller, run_id)).record
+    if not record.is_terminal:
+        await visit.exchange.respond(HTTPStatus.OK, response_under_way(record))
+        return
     async with find_answer(services, visit.caller, record) as answer:
-        ended = await answer.read_end() if record.is_terminal else None
-        response = build_response(record.model, answer, ended)
+        response = build_response(record.model, answer, await answer.read_end())
         await visit.exchange.respond(HTTPStatus.OK, response)
 
 
