@@ -51,7 +51,7 @@ def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelse
     )
     return Modelset(
         providers.catalogue(fixed),
-        embedded if wanted == EMBEDDED else providers.embeddings(wanted),
+        embedded if wanted == EMBEDDED else providers.embeddings(wanted, host.run_blocking),
         [ChildSpec("models", providers.keep_open)],
         providers.look,
         tuple(each.name for each in config.models.providers),

@@ -14,6 +14,7 @@ MAX_TEXTS = 2_048  # of one request
 MAX_TEXT_CHARS = 65_536
 MAX_ALL_CHARS = 2_097_152  # of all texts of a request
 MAX_DIMENSIONS = 8_192
+MAX_NUMBERS = 3_145_728  # of one answer: 2 048 vectors of 1 536; about 100 MB in memory
 
 Vector = tuple[float, ...]
 
@@ -41,6 +42,19 @@ def check_texts(texts: Sequence[str], dimensions: int | None) -> None:
         raise InvalidParams(
             f"{dimensions} dimensions; there may be 1 to {MAX_DIMENSIONS}", field="dimensions"
         )
+    if dimensions is not None and (why := too_many(len(texts), dimensions)):
+        raise _refused(why)
+
+
+def too_many(texts: int, dimensions: int) -> str:
+    """Why so many vectors of that length are more than one answer holds; "" when they are not."""
+    if texts * dimensions <= MAX_NUMBERS:
+        return ""
+    most = MAX_NUMBERS // dimensions
+    return (
+        f"{texts} texts of {dimensions} dimensions are {texts * dimensions} numbers and "
+        f"{MAX_NUMBERS} are the most; send at most {most} texts at once"
+    )
 
 
 def _refused(why: str) -> InvalidParams:

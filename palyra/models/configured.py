@@ -7,7 +7,7 @@ import httpx
 import trio
 
 from palyra.core.ids import NewId
-from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
+from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs, RunBlocking
 from palyra.core.routing import Standing
 from palyra.core.secret_reference import parse_reference
 from palyra.errors import InvalidParams
@@ -59,7 +59,7 @@ class Providers:
         found = self._providers.get(provider)
         return Standing(provider=provider) if found is None else found.standing
 
-    def embeddings(self, name: str) -> EmbeddingModel:
+    def embeddings(self, name: str, run_blocking: RunBlocking) -> EmbeddingModel:
         """The model of embeddings called PROVIDER/NAME.
 
         Raises InvalidParams for one that no provider has.
@@ -74,7 +74,7 @@ class Providers:
                 + (f", and {known}" if known else ""),
                 field="models.embeddings",
             )
-        return found.make_embeddings(model)
+        return found.make_embeddings(model, run_blocking)
 
     async def keep_open(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -149,7 +149,7 @@ class _Provider:
         )
         return GuardedModel(inner, self._guard)
 
-    def make_embeddings(self, model: str) -> EmbeddingModel:
+    def make_embeddings(self, model: str, run_blocking: RunBlocking) -> EmbeddingModel:
         """Its model of embeddings of that name, whether it exists or not."""
         inner = HttpEmbeddings(
             f"{self._given.name}/{model}",
@@ -157,6 +157,7 @@ class _Provider:
             self._client,
             self._find_key,
             now_ms=self._now_ms,
+            run_blocking=run_blocking,
         )
         return GuardedEmbeddings(inner, self._guard)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import httpx
 import msgspec
 
-from palyra.core.embeddings import Embeddings, Vector, check_texts
-from palyra.core.ports import NowMs
+from palyra.core.embeddings import Embeddings, Vector, check_texts, too_many
+from palyra.core.ports import NowMs, RunBlocking
 from palyra.core.prompt import ModelFailure
 from palyra.core.records import Usage
 from palyra.core.tokens import estimate_tokens
@@ -36,12 +36,13 @@ class _Usage(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    data: list[_Item] = []
+    data: list[msgspec.Raw] = []  # each an item
     usage: _Usage | None = None
     error: msgspec.Raw = NO_JSON
 
 
 _ANSWER = msgspec.json.Decoder(_Answer)
+_ITEM = msgspec.json.Decoder(_Item)
 
 
 class HttpEmbeddings:
@@ -55,8 +56,10 @@ class HttpEmbeddings:
         find_key: FindKey,
         *,
         now_ms: NowMs,
+        run_blocking: RunBlocking,
     ) -> None:
         self.name = name
+        self._run_blocking = run_blocking
         self.provider = endpoint.provider
         self._model = endpoint.model
         self._exchange = Exchange(endpoint, client, find_key, now_ms)
@@ -71,6 +74,7 @@ class HttpEmbeddings:
         for batch in batches(texts):
             try:
                 parts.append(await self._ask(batch, dimensions))
+                _check_size(len(texts), parts[-1])
             except ModelFailure as failure:
                 if parts:
                     failure.usage = _sum([part.usage for part in parts])
@@ -85,12 +89,12 @@ class HttpEmbeddings:
         if dimensions is not None:
             body["dimensions"] = dimensions
         async with self._exchange.post(PATH, body, JSON) as take_next:
-            answer = _decode(await _read(take_next))
-        vectors = _in_order(answer.data, len(texts))
+            data = await _read(take_next)
+            usage, vectors = await self._run_blocking(_decode, data, len(texts))
         if dimensions is not None and any(len(vector) != dimensions for vector in vectors):
             found = len(vectors[0])
             raise ModelFailure("invalid_request", f"{dimensions} dimensions asked, {found} given")
-        return Embeddings(vectors=vectors, usage=_usage(answer.usage, texts))
+        return Embeddings(vectors=vectors, usage=_usage(usage, texts))
 
 
 def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -104,6 +108,12 @@ def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     yield texts[start:]
 
 
+def _check_size(texts: int, part: Embeddings) -> None:
+    """Raises ModelFailure when so many texts become more numbers than one answer holds."""
+    if why := too_many(texts, len(part.vectors[0])):
+        raise ModelFailure("invalid_request", why)
+
+
 async def _read(take_next: TakeNext) -> bytes:
     pieces: list[bytes] = []
     size = 0
@@ -115,14 +125,16 @@ async def _read(take_next: TakeNext) -> bytes:
     return b"".join(pieces)
 
 
-def _decode(data: bytes) -> _Answer:
+def _decode(data: bytes, count: int) -> tuple[_Usage | None, tuple[Vector, ...]]:
+    """Usage and vectors of so many texts; blocks, and lets others run between two vectors."""
     try:
         answer = _ANSWER.decode(data)
+        items = [_ITEM.decode(each) for each in answer.data]
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise ModelFailure("malformed", f"the vectors cannot be read: {error}") from None
     if bytes(answer.error) != b"null":
         raise stream_failure(bytes(answer.error))
-    return answer
+    return answer.usage, _in_order(items, count)
 
 
 def _in_order(items: list[_Item], count: int) -> tuple[Vector, ...]:

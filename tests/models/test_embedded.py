@@ -11,6 +11,7 @@ from palyra.actors.blocking import run_sync
 from palyra.core.embeddings import (
     MAX_ALL_CHARS,
     MAX_DIMENSIONS,
+    MAX_NUMBERS,
     MAX_TEXT_CHARS,
     MAX_TEXTS,
     check_texts,
@@ -78,6 +79,7 @@ async def test_texts_come_back_in_order_with_an_estimate() -> None:
         (["a", " \n"], None, "text 1 is empty"),
         (["x" * (MAX_TEXT_CHARS + 1)], None, "text 0 has"),
         (["x" * MAX_TEXT_CHARS] * (MAX_ALL_CHARS // MAX_TEXT_CHARS + 1), None, "in all"),
+        (["a"] * 2_000, 1_573, "2000 texts of 1573 dimensions .* at most 1999 texts"),
         (["a"], 0, "0 dimensions"),
         (["a"], MAX_DIMENSIONS + 1, "dimensions"),
     ],
@@ -88,5 +90,6 @@ async def test_what_cannot_be_embedded_is_refused(
     """With the bound; what is just inside passes."""
     with pytest.raises(InvalidParams, match=named):
         await EmbeddedEmbeddings(run_sync).embed(texts, dimensions=dimensions)
-    check_texts(["a"] * MAX_TEXTS, MAX_DIMENSIONS)
+    check_texts(["a"] * MAX_TEXTS, MAX_NUMBERS // MAX_TEXTS)
+    check_texts(["a"], MAX_DIMENSIONS)
     check_texts(["x" * MAX_TEXT_CHARS] * (MAX_ALL_CHARS // MAX_TEXT_CHARS), 1)

@@ -1,6 +1,7 @@
 """Embeddings of a provider: batches, order by index, every malformed answer, guards."""
 
 import json
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.core.embeddings import Embeddings, Vector
+from palyra.actors.blocking import run_sync
+from palyra.core.embeddings import MAX_NUMBERS, MAX_TEXTS, Embeddings, Vector
 from palyra.core.prompt import ModelFailure
 from palyra.core.records import Usage
 from palyra.errors import InvalidParams
+from palyra.models import embeddings
 from palyra.models.embeddings import BATCH_CHARS, BATCH_TEXTS, HttpEmbeddings, batches
 from palyra.models.guarded import Guard, GuardedEmbeddings
 from palyra.models.leases import Leases
@@ -32,7 +35,9 @@ async def asked(*answers: bytes) -> AsyncGenerator[tuple[Provider, HttpEmbedding
     """A provider that answers so, one after the other, and a model in front of it."""
     served = Provider(url="http://provider.test/v1", answers=[[each] for each in answers])
     async with memory_client(MemoryBackend(served)) as client:
-        made = HttpEmbeddings("p/e", endpoint(served.url), client, find_key, now_ms=lambda: 0)
+        made = HttpEmbeddings(
+            "p/e", endpoint(served.url), client, find_key, now_ms=lambda: 0, run_blocking=run_sync
+        )
         yield served, made
 
 
@@ -73,6 +78,37 @@ async def test_a_failure_tells_what_was_delivered_before_it() -> None:
             with pytest.raises(ModelFailure) as caught:
                 await model.embed(texts)
         assert told == caught.value.usage.input_tokens
+
+
+async def test_more_numbers_than_one_answer_holds_are_not_asked_for() -> None:
+    """Once the first answer shows how long the model's vectors are; that one is paid for."""
+    texts = ["text"] * MAX_TEXTS
+    long = [1] * (MAX_NUMBERS // MAX_TEXTS + 1)
+    first = answer(*([long] * BATCH_TEXTS), usage={"prompt_tokens": 64})
+    async with asked(first, first) as (served, model):
+        with pytest.raises(ModelFailure, match="2048 texts of 1537 dimensions") as caught:
+            await model.embed(texts)
+    assert ("invalid_request", 64) == (
+        caught.value.failure_class,
+        caught.value.usage.input_tokens,
+    )
+    assert 1 == len(served.bodies)
+
+
+async def test_answers_are_decoded_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Millions of numbers are not read on the event loop, whoever else waits."""
+    threads: list[int] = []
+    decode = embeddings._decode
+
+    def noted(data: bytes, count: int) -> Any:
+        threads.append(threading.get_ident())
+        return decode(data, count)
+
+    monkeypatch.setattr(embeddings, "_decode", noted)
+    async with asked(answer([1.0])) as (_, model):
+        await model.embed(["one"])
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from palyra.actors.blocking import run_sync
 from palyra.core.access import Caller
 from palyra.core.embeddings import MAX_DIMENSIONS, Embeddings, Vector
 from palyra.net.compat.errors import ModelNotFound, Unsupported
@@ -53,10 +54,8 @@ class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
 
-async def embed(
-    sources: CompatSources, caller: Caller, request: EmbeddingsRequest
-) -> EmbeddingList:
-    """The vectors.  Raises ModelNotFound, Rejected, ModelFailure, Unavailable."""
+async def embed(sources: CompatSources, caller: Caller, request: EmbeddingsRequest) -> bytes:
+    """The vectors, an `EmbeddingList` as JSON.  Raises ModelNotFound, Rejected, ModelFailure, Unavailable."""
     caller.require(SCOPE)
     model = sources.embeddings
     if model is None or request.model != model.name:
@@ -72,20 +71,19 @@ async def embed(
     made = await model.embed(
         caller.principal, [str(text) for text in texts], dimensions=request.dimensions
     )
-    return _list(made, request)
+    return await run_sync(_encode, made, request)
 
 
-def _list(made: Embeddings, request: EmbeddingsRequest) -> EmbeddingList:
-    encode = _base64 if request.encoding_format == "base64" else list
+def _encode(made: Embeddings, request: EmbeddingsRequest) -> bytes:
+    """Blocks, and lets others run between two vectors."""
+    spell = _base64 if request.encoding_format == "base64" else list
     tokens = made.usage.input_tokens
-    return EmbeddingList(
-        data=[
-            Embedding(embedding=encode(vector), index=index)
-            for index, vector in enumerate(made.vectors)
-        ],
-        model=request.model,
-        usage=EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens),
-    )
+    items: list[Any] = [
+        msgspec.Raw(msgspec.json.encode(Embedding(embedding=spell(vector), index=index)))
+        for index, vector in enumerate(made.vectors)
+    ]
+    usage = EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens)
+    return msgspec.json.encode(EmbeddingList(data=items, model=request.model, usage=usage))
 
 
 def _base64(vector: Vector) -> str:
