@@ -14,6 +14,8 @@ from palyra.core.display import describe_call, visible
 from palyra.core.prompt import AssistantMessage, Message, ProposedCall, ToolMessage
 from palyra.core.run_state import Run, transcript_with_results
 
+# Causes with which the answer is the model's own all the same, and no partial answer of ours.
+OWN_WORDS = frozenset({"max_tokens", "outcome_unknown"})
 MAX_LISTED = 20  # calls in each list; more are counted
 _DETAIL_CHARS = 160  # of what a tool said
 _SAYS = {

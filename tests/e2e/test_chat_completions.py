@@ -206,7 +206,12 @@ def test_an_answer_that_never_fits_says_so(sdk: openai.OpenAI) -> None:
     wanted: Any = {"type": "json_schema", "json_schema": schema}
     made = ask(sdk, "/say {}\n/then\n/say {}", response_format=wanted)
     assert "wrong_form" == note(made)["partial"]
+    message = made.choices[0].message
+    assert (None, note(made)["reason"]) == (message.content, message.refusal)
     assert "'a' is missing" in note(made)["reason"]
+    chunks = stream(sdk, "/say {}\n/then\n/say {}", response_format=wanted)
+    refusals = [c.choices[0].delta.refusal for c in chunks if c.choices[0].delta.refusal]
+    assert ("", [message.refusal]) == (said(chunks), refusals)
 
 
 def test_a_user_has_one_session(sdk: openai.OpenAI) -> None:

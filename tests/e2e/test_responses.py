@@ -259,3 +259,24 @@ async def test_such_runs_replay(daemon: DaemonProcess, sdk: openai.OpenAI) -> No
         assert "done" == (await client.wait_run(forked.run_id)).state
         tape = await read_whole(client, note(made[1])["run_id"])
     check_tape(tape)
+
+
+def test_no_answer_is_a_refusal(sdk: openai.OpenAI) -> None:
+    """What the daemon says of the run does not stand as the model's words; a stream agrees."""
+    asked, text = "/say no\n/then\n/say json", {"format": {"type": "json_object"}}
+    made = ask(sdk, asked, text=text)
+    assert made.incomplete_details is not None
+    assert ("incomplete", note(made)["partial"]) == (made.status, made.incomplete_details.reason)
+    (item,) = made.output
+    assert item.type == "message"
+    assert [("refusal", note(made)["reason"])] == [
+        (part.type, part.refusal) for part in item.content if part.type == "refusal"
+    ]
+    assert not made.output_text
+    *events, last = stream(sdk, asked, text=text)
+    assert "response.incomplete" == last.type
+    refused = [event.delta for event in events if event.type == "response.refusal.delta"]
+    assert [note(made)["reason"]] == refused
+    assert [part.model_dump() for part in item.content] == [
+        part.model_dump() for part in last.response.output[0].content
+    ]

@@ -171,7 +171,8 @@ def whole_chat(request: ChatRequest, answer: Answer, ended: Ended) -> ChatComple
     calls = [_answered_call(call) for call in ended.calls]
     message = AnsweredMessage(
         role="assistant",
-        content=reading.text or (None if calls else ""),
+        content=None if ended.refusal else reading.text or (None if calls else ""),
+        refusal=ended.refusal or None,
         tool_calls=calls or msgspec.UNSET,
         reasoning_content=reading.reasoning or msgspec.UNSET,
     )
@@ -246,6 +247,8 @@ class ChatStream:
     def _end(self, ended: Ended) -> bytes:
         calls = [_answered_call(call, index) for index, call in enumerate(ended.calls)]
         said = self._chunk(ChunkDelta(tool_calls=calls)) if calls else b""
+        if ended.refusal:
+            said += self._chunk(ChunkDelta(refusal=ended.refusal))
         note = ChunkNote(**msgspec.structs.asdict(run_note(self._answer, ended)))
         last = self._encode([ChunkChoice(delta=ChunkDelta(), finish_reason=ended.finish)], note)
         usage = b""

@@ -247,6 +247,7 @@ class ChunkDelta(Answered, frozen=True, kw_only=True):
 
     role: Literal["assistant"] | msgspec.UnsetType = msgspec.UNSET
     content: str | msgspec.UnsetType = msgspec.UNSET
+    refusal: str | msgspec.UnsetType = msgspec.UNSET
     reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
     tool_calls: list[AnsweredCall] | msgspec.UnsetType = msgspec.UNSET
 

@@ -21,6 +21,7 @@ from palyra.net.compat.messages_schema import (
     MessageAnswer,
     MessagesRequest,
     MessageUsage,
+    StopDetails,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -174,10 +175,19 @@ def whole_message(request: MessagesRequest, answer: Answer, ended: Ended) -> Mes
         id=ID_PREFIX + answer.run_id,
         model=request.model,
         content=content,
-        stop_reason=_STOP[ended.finish],
+        stop_reason=_stop_reason(ended),
+        stop_details=_stop_details(ended),
         usage=_usage(reading.usage),
         palyra=run_note(answer, ended),
     )
+
+
+def _stop_reason(ended: Ended) -> StopReason:
+    return "refusal" if ended.refusal else _STOP[ended.finish]
+
+
+def _stop_details(ended: Ended) -> StopDetails | None:
+    return StopDetails(explanation=ended.refusal) if ended.refusal else None
 
 
 def _tool_use(call: ProposedCall) -> ToolUseBlock:
@@ -244,7 +254,11 @@ class MessageStream:
 
     def _end(self, ended: Ended) -> bytes:
         calls = b"".join(self._call(_tool_use(call)) for call in ended.calls)
-        delta = {"stop_reason": _STOP[ended.finish], "stop_sequence": None}
+        delta = {
+            "stop_reason": _stop_reason(ended),
+            "stop_sequence": None,
+            "stop_details": _stop_details(ended),
+        }
         note = run_note(self._answer, ended)
         usage = _usage(self._answer.reading.usage)
         last = _event("message_delta", delta=delta, usage=usage, palyra=note)

@@ -124,6 +124,13 @@ class ToolUseBlock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal"]
 
 
+class StopDetails(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
+    """Why there is no answer in the model's own words."""
+
+    explanation: str
+    category: None = None
+
+
 class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of all turns of the run."""
 
@@ -143,3 +150,4 @@ class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
     stop_sequence: str | None = None
+    stop_details: StopDetails | None = None

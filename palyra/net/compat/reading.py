@@ -3,7 +3,8 @@
 The text of an answer is everything the model says in the run: the turns before a tool's call, too,
 with a blank line between two turns.  It must be passed on as it comes, before anybody can know
 whether the turn will end in a call; so the whole answer and the stream say the same.  In JSON mode
-only the answer itself counts, once it was found to be JSON.
+only the answer itself counts, once it was found to be JSON.  What the daemon itself says of a run
+without an answer is none of the model's words: such an end is a refusal.
 
 What streamed is checked against what the tape has: a turn whose pieces are not its beginning ends
 the answer with an error, for a piece that was shown cannot be taken back.
@@ -16,6 +17,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.continuation import BREAK
+from palyra.core.partial import OWN_WORDS
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
 from palyra.core.tools import CLIENT, HANDED_OVER
@@ -58,6 +60,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     failure_class: str = ""  # with it there is no answer
     reason: str = ""
     partial: str = ""  # why the answer is none as a whole
+    refusal: str = ""  # in place of an answer: nothing of what the model said is one
 
 
 Part = Text | Reasoning | ServerCall | Ended
@@ -79,6 +82,7 @@ class Reading:
         self._answer = ""  # the text of the last turn, with what it goes on from
         self._finish_reason = ""
         self._calls: tuple[ProposedCall, ...] = ()
+        self._held = ""  # the answer, until the run's end tells whether it is one
         self._is_paused = False  # the next text begins another paragraph
         self._last: tuple[int, Ended] | None = None  # not committed yet
 
@@ -146,8 +150,8 @@ class Reading:
     def _message_completed(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.MessageCompleted)
         self._calls = event.calls
-        if self._json_mode:
-            yield from self._say(event.text, is_final=True)
+        if self._json_mode or not self.text.strip():
+            self._held = event.text if self._json_mode else event.text.removeprefix(self._answer)
         elif event.text.startswith(self._answer):
             yield from self._say(event.text[len(self._answer) :])
         else:  # of a run that ends with less than an answer
@@ -221,6 +225,10 @@ class Reading:
 
     def _done(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.RunDone)
+        is_own = not event.cause or event.cause in OWN_WORDS
+        refusal = "" if is_own or not self._held else event.missing
+        if not refusal:
+            yield from self._say(self._held, is_final=True)
         self._last = (
             frame.seq,
             Ended(
@@ -228,9 +236,9 @@ class Reading:
                 calls=self._calls,
                 reason=event.missing,
                 partial=event.cause,
+                refusal=refusal,
             ),
         )
-        return iter(())
 
     def _find_finish(self, event: ev.RunDone) -> Finish:
         if self._calls:

@@ -33,6 +33,7 @@ from palyra.net.compat.responses_schema import (
     OutputItem,
     OutputMessage,
     OutputReasoning,
+    OutputRefusal,
     OutputText,
     ReasoningText,
     Response,
@@ -245,14 +246,14 @@ def build_response(model: str, answer: Answer, ended: Ended | None) -> Response:
 def _status(ended: Ended) -> Status:
     if ended.failure_class:
         return "cancelled" if ended.failure_class == "run_cancelled" else "failed"
-    return "incomplete" if ended.finish in {"length", "content_filter"} else "completed"
+    return "incomplete" if ended.partial else "completed"
 
 
 def _incomplete(ended: Ended | None) -> Incomplete | None:
-    if ended is None or ended.failure_class or ended.finish not in {"length", "content_filter"}:
+    if ended is None or ended.failure_class or not ended.partial:
         return None
-    is_cut = ended.finish == "length"
-    return Incomplete(reason="max_output_tokens" if is_cut else "content_filter")
+    known = {"length": "max_output_tokens", "content_filter": "content_filter"}
+    return Incomplete(reason=known.get(ended.finish, ended.partial))
 
 
 def _output(answer: Answer, ended: Ended | None) -> Sequence[OutputItem]:
@@ -261,7 +262,8 @@ def _output(answer: Answer, ended: Ended | None) -> Sequence[OutputItem]:
     if reading.reasoning:
         items.append(_reasoning_item(answer.run_id, reading.reasoning))
     if reading.text or not calls:
-        items.append(_message_item(answer.run_id, reading.text))
+        refusal = "" if ended is None else ended.refusal
+        items.append(_message_item(answer.run_id, reading.text, refusal))
     return [*items, *map(_call_item, calls)]
 
 
@@ -269,8 +271,12 @@ def _reasoning_item(run_id: str, text: str) -> OutputReasoning:
     return OutputReasoning(id=item_name("rs", run_id), content=[ReasoningText(text=text)])
 
 
-def _message_item(run_id: str, text: str) -> OutputMessage:
-    content = [OutputText(text=text)]
+def _message_item(run_id: str, text: str, refusal: str) -> OutputMessage:
+    content: list[OutputText | OutputRefusal] = []
+    if text or not refusal:
+        content.append(OutputText(text=text))
+    if refusal:
+        content.append(OutputRefusal(refusal=refusal))
     return OutputMessage(id=item_name("msg", run_id), content=content, status="completed")
 
 

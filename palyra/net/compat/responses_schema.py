@@ -115,11 +115,17 @@ class OutputText(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     logprobs: list[Any] = []
 
 
+class OutputRefusal(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
+    """Why there is no answer in the model's own words."""
+
+    refusal: str
+
+
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
     """What the model said."""
 
     id: str
-    content: list[OutputText]
+    content: list[OutputText | OutputRefusal]
     status: Literal["in_progress", "completed", "incomplete"]
     role: Literal["assistant"] = "assistant"
 
@@ -186,7 +192,7 @@ class ResponseError(msgspec.Struct, frozen=True, kw_only=True):
 class Incomplete(msgspec.Struct, frozen=True, kw_only=True):
     """Why the answer is not whole."""
 
-    reason: Literal["max_output_tokens", "content_filter"]
+    reason: str  # `max_output_tokens`, `content_filter`, or what `palyra.partial` says
 
 
 Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]

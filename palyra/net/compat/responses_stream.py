@@ -15,6 +15,7 @@ from palyra.net.compat.responses_schema import (
     OutputItem,
     OutputMessage,
     OutputReasoning,
+    OutputRefusal,
     OutputText,
     Response,
     ResponsesRequest,
@@ -92,7 +93,9 @@ class ResponseStream:
     def _end(self, ended: Ended) -> bytes:
         """What is open is closed, calls follow, then the whole response."""
         answer, pieces = self._answer, []
-        if not ended.calls and item_name("msg", answer.run_id) not in self._open:
+        if ended.refusal:
+            pieces.append(self._refuse(ended.refusal))
+        elif not ended.calls and item_name("msg", answer.run_id) not in self._open:
             pieces.append(self._say(""))
         response = self._response(ended)
         for item in response.output:
@@ -108,11 +111,27 @@ class ResponseStream:
         name = "response.incomplete" if response.status == "incomplete" else "response.completed"
         return b"".join([*pieces, self._event(name, response=response)])
 
+    def _refuse(self, reason: str) -> bytes:
+        """Behind what was said already, if anything was."""
+        item_id = item_name("msg", self._answer.run_id)
+        begun, index = b"", int(item_id in self._open)
+        if not index:
+            begun = self._add(item_id, OutputMessage(id=item_id, content=[], status="in_progress"))
+        place = {**self._place(item_id), "content_index": index}
+        added = self._event("response.content_part.added", **place, part=OutputRefusal(refusal=""))
+        return begun + added + self._event("response.refusal.delta", **place, delta=reason)
+
     def _close_message(self, item: OutputMessage) -> bytes:
-        place, part = self._place(item.id), item.content[0]
-        return self._event(
-            "response.output_text.done", **place, content_index=0, text=part.text, logprobs=[]
-        ) + self._event("response.content_part.done", **place, content_index=0, part=part)
+        pieces: list[bytes] = []
+        for index, part in enumerate(item.content):
+            place = {**self._place(item.id), "content_index": index}
+            if isinstance(part, OutputText):
+                name, told = "output_text", {"text": part.text, "logprobs": []}
+            else:
+                name, told = "refusal", {"refusal": part.refusal}
+            said = self._event(f"response.{name}.done", **place, **told)
+            pieces.append(said + self._event("response.content_part.done", **place, part=part))
+        return b"".join(pieces)
 
     def _call(self, item: OutputCall) -> bytes:
         empty = msgspec.structs.replace(item, arguments="", status="in_progress")

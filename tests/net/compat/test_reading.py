@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core import events as ev
+from palyra.core.partial import OWN_WORDS
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
 from palyra.core.tools import CLIENT
@@ -112,7 +113,47 @@ def test_in_json_mode_only_the_answer_counts() -> None:
     parts = play.hear(
         completed(1, "no json"), started(2), completed(2, "{}"), ev.MessageCompleted(text="{}")
     )
-    assert [Text("{}")] == parts
+    parts += play.hear(ev.RunDone(reason="answered"))
+    assert [Text("{}"), Ended(finish="stop")] == parts
+
+
+@pytest.mark.parametrize("json_mode", [True, False])
+def test_what_the_daemon_says_of_a_run_is_no_answer(*, json_mode: bool) -> None:
+    """Neither as JSON nor as prose: it is a refusal, with the reason."""
+    play = Play()
+    promise = ev.RunAccepted(
+        principal="ann", session_id="ses_1", agent="default", model="m", json_mode=json_mode
+    )
+    parts = play.hear(
+        promise,
+        started(1),
+        completed(1, "no json" if json_mode else ""),
+        ev.MessageCompleted(text='{"partial":true}' if json_mode else "This run ended."),
+        ev.RunDone(reason="partial", cause="x", missing="it is none"),
+    )
+    wanted = Ended(finish="stop", partial="x", reason="it is none", refusal="it is none")
+    assert ([wanted], "") == (parts, play.reading.text)
+
+
+@pytest.mark.parametrize("said_before", ["", "\n", "{"])
+@pytest.mark.parametrize("json_mode", [True, False])
+def test_the_models_own_words_are_no_refusal(said_before: str, *, json_mode: bool) -> None:
+    """Also when they end where the caller wanted, or a call's outcome is unknown."""
+    for cause in OWN_WORDS:
+        play = Play()
+        promise = ev.RunAccepted(
+            principal="ann", session_id="ses_1", agent="default", model="m", json_mode=json_mode
+        )
+        parts = play.hear(
+            promise,
+            started(1),
+            completed(1, said_before, finish="length"),
+            ev.MessageCompleted(text=said_before),
+            ev.RunDone(reason="partial", cause=cause, missing="why"),
+        )
+        assert said_before == said(parts)
+        assert isinstance(parts[-1], Ended)
+        assert not parts[-1].refusal
 
 
 def test_lost_pieces_end_the_answer() -> None:
