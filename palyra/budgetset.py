@@ -21,11 +21,6 @@ def build_budgets(config: Config, hub: HubHandle, host: Host) -> Budgets:
         prices=read_prices(config),
         configured=read_budgets(config),
         reserve_tokens=config.usage.reserve_tokens,
-        max_tokens={
-            provider.name: provider.max_tokens
-            for provider in config.models.providers
-            if provider.max_tokens
-        },
     )
 
 

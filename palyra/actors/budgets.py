@@ -83,9 +83,8 @@ class Budgets:
         prices: Prices,
         configured: Iterable[BudgetRecord] = (),
         reserve_tokens: int = 8_192,
-        max_tokens: Mapping[str, int] | None = None,
     ) -> None:
-        """`max_tokens`: of one answer, by provider, where that is limited."""
+        """`reserve_tokens`: for an answer that its request does not limit."""
         self.prices = prices
         self.configured = {budget.budget_id: budget for budget in configured}
         self.refusals: Counter[BudgetScope] = Counter()  # since the start
@@ -93,7 +92,6 @@ class Budgets:
         self._hub = hub
         self.now_ms = now_ms
         self._reserve_tokens = reserve_tokens
-        self._max_tokens = dict(max_tokens or {})
         self._in_force = dict(self.configured)
         self._accounts: dict[Key, Account] = {}
         self._of_runs: dict[str, dict[Key, Account]] = defaultdict(dict)
@@ -130,16 +128,16 @@ class Budgets:
     # --- a call begins
 
     async def admit(
-        self, run: RunHandle, meter: Meter, request: ModelRequest, provider: str
+        self, run: RunHandle, meter: Meter, request: ModelRequest, most_output: int
     ) -> BudgetExceeded | None:
-        """Reserve what the call may take, or say which budget does not allow it.
+        """Reserve what the call may take (`LanguageModel.most_output`), or say which budget does not allow it.
 
         Without a budget that applies there is nothing to wait for.  Waits while calls under way
         hold the rest of an account: each of them ends, and leaves what it did not take.
         Cancellation: nothing is reserved.
         """
         most = Usage(
-            input_tokens=meter.input_tokens, output_tokens=self._most_output(request, provider)
+            input_tokens=meter.input_tokens, output_tokens=most_output or self._reserve_tokens
         )
         refusal = await self._reserve(
             meter, most, lambda: self.find(run.run), lambda: run.run.lifted
@@ -177,11 +175,6 @@ class Budgets:
             await self._wait_freed()
         meter.is_sent = True
         return None
-
-    def _most_output(self, request: ModelRequest, provider: str) -> int:
-        """What the answer may have, as far as anybody limits it."""
-        limits = (request.sampling.max_output_tokens, self._max_tokens.get(provider))
-        return min((limit for limit in limits if limit), default=self._reserve_tokens)
 
     async def _wait_freed(self) -> None:
         if self._freed is None:

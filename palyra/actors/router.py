@@ -28,7 +28,6 @@ from palyra.errors import InvalidParams
 Look = Callable[[str], Standing]  # at a provider
 Price = Callable[[str, int, int], int | None]  # model, tokens of input and output: micro-dollars
 Measure = Callable[[Run], Demand]
-DEFAULT_OUTPUT_TOKENS = 4_096
 MILLION = 1_000_000
 _SAID = ("vision", "json", "tools", "window", "tier")  # of a model, by its route
 
@@ -43,7 +42,7 @@ class Router:
         *,
         look: Look | None = None,
         price: Price = lambda _model, _input, _output: None,
-        output_tokens: int = DEFAULT_OUTPUT_TOKENS,
+        output_tokens: int = 0,
         providers: Sequence[str] = (),
         default: str = "",
     ) -> None:

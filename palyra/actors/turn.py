@@ -41,7 +41,7 @@ async def ask_model(
     request, budgets, meter = effect.request, office.budgets, run.meter
     assert meter is not None  # noqa: S101 - dispatched with it
     turn, attempt = request.turn, request.attempt
-    exceeded = await budgets.admit(run, meter, request, model.provider)
+    exceeded = await budgets.admit(run, meter, request, model.most_output(request))
     if exceeded is not None:
         room = office.approvals.count(run.run.accepted.principal) < MAX_PENDING_PER_PRINCIPAL
         asked = office.new_id("apr") if room else ""

@@ -161,6 +161,9 @@ class LanguageModel(Protocol):
         Raises ModelFailure.  Cancellation: the request is abandoned, nothing else changes.
         """
 
+    def most_output(self, request: ModelRequest) -> int:
+        """The tokens that the request lets its answer have; 0: as many as the model likes."""
+
 
 class EmbeddingModel(Protocol):
     """One model of embeddings."""

@@ -262,4 +262,6 @@ def _text(text: str) -> Body:
     return {"type": "text", "text": text if text.strip() else _NOTHING}
 
 
-ANTHROPIC = Dialect("/messages", anthropic_headers, anthropic_body, AnthropicReader)
+ANTHROPIC = Dialect(
+    "/messages", anthropic_headers, anthropic_body, AnthropicReader, DEFAULT_MAX_TOKENS
+)

@@ -75,3 +75,8 @@ class Dialect:
     headers: Callable[[str], dict[str, str]]  # authentication and version, of a key or ""
     body: Callable[[ModelRequest, str, Names, int], Body]  # model, spellings, most tokens (0: any)
     reader: Callable[[TurnBuilder], Reader]
+    default_tokens: int = 0  # of an answer nobody limits; 0: as many as the model likes
+
+    def most_tokens(self, request: ModelRequest, configured: int) -> int:
+        """What the body says of the answer's length; 0: nothing."""
+        return most_tokens(request, configured) or self.default_tokens

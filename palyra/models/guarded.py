@@ -95,6 +95,10 @@ class GuardedModel:
         self._inner = inner
         self._guard = guard
 
+    def most_output(self, request: ModelRequest) -> int:
+        """The inner model's."""
+        return self._inner.most_output(request)
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         """The inner model's turn, once there is a lease.
 

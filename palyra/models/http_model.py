@@ -35,6 +35,10 @@ class HttpModel:
         self._exchange = Exchange(endpoint, client, find_key, now_ms)
         self._new_id = new_id
 
+    def most_output(self, request: ModelRequest) -> int:
+        """As its body says it."""
+        return self._endpoint.dialect.most_tokens(request, self._endpoint.max_tokens)
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         """The finished turn; deltas are handed over as they arrive.
 

@@ -68,6 +68,10 @@ class Scripted:
         self._prefix: tuple[object, object] = ("", ())  # the instructions and tools last measured
         self._prefix_tokens = 0
 
+    def most_output(self, request: ModelRequest) -> int:  # noqa: PLR6301 - the port
+        """It stops there, too."""
+        return request.sampling.max_output_tokens or 0
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         """The turn that is due.  Raises ModelFailure when that is what the script says.
 

@@ -82,6 +82,9 @@ class Script:
 
     name = provider = "scripted"
 
+    def most_output(self, request: ModelRequest) -> int:
+        return request.sampling.max_output_tokens or 0
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         rng = random.Random(f"{request.messages[0].text} {request.turn} {request.attempt}")  # type: ignore[union-attr]  # the user's
         await trio.sleep(rng.random() * LIFE_S / 8)

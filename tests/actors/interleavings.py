@@ -65,6 +65,9 @@ class MoodyModel:
         self.rng = rng
         self.crashed: set[str] = set()  # more would have the run left alone (`MAX_LOST`)
 
+    def most_output(self, request: ModelRequest) -> int:
+        return request.sampling.max_output_tokens or 0
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:  # noqa: ARG002 - the port
         await trio.sleep(self.rng.choice((0, 0.001, 0.2, 2)))
         fate = self.rng.random()

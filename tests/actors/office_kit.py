@@ -166,6 +166,9 @@ class Model:
         self.turns: list[Any] = []  # ModelTurn, exception, or trio.Event to wait for first
         self.requests: list[ModelRequest] = []
 
+    def most_output(self, request: ModelRequest) -> int:
+        return request.sampling.max_output_tokens or 0
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         self.requests.append(request)
         await trio.lowlevel.checkpoint()

@@ -98,6 +98,19 @@ async def test_a_hundred_runs_stay_within_one_reservation(
         assert (refused, 0) == (kit.office.budgets.refusals["global"], reserved(kit))
 
 
+async def test_what_the_request_lets_the_answer_have_is_reserved(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Not what is set aside for answers that nobody limits."""
+    async with running(store, make_budgets=having(budget(), reserve=100_000)) as kit:
+        answering(kit)
+        kit.model.most_output = lambda request: 50  # type: ignore[method-assign]  # noqa: ARG005 - the port
+        run_id = await kit.start()
+        await settle()
+        (assembled,) = kit.events(run_id, "context.assembled")
+        assert assembled.input_tokens + 50 == reserved(kit)
+
+
 async def test_without_a_limit_all_of_them_answer(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

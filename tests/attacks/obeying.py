@@ -46,6 +46,9 @@ class Obeying:
         self._reads_descriptions = reads_descriptions
         self._keeps_to_fences = keeps_to_fences
 
+    def most_output(self, request: ModelRequest) -> int:
+        return request.sampling.max_output_tokens or 0
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         """Call whatever was ordered since it last spoke."""
         await trio.lowlevel.checkpoint()

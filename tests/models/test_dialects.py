@@ -136,8 +136,17 @@ def test_the_smaller_limit_counts(name: str, key: str) -> None:
     for configured, wanted, expected in ((9, None, 9), (9, 7, 7), (7, 9, 7), (0, 9, 9)):
         sampling = Sampling(max_output_tokens=wanted)
         found = body(ALL[name], configured, sampling=sampling)
-        assert expected == found[key]
+        request = msgspec.structs.replace(REQUEST, sampling=sampling)
+        assert expected == found[key] == ALL[name].most_tokens(request, configured)
         assert 1 == sum("max" in each for each in found)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_limit_that_nobody_gave_is_told_as_it_is_sent(name: str) -> None:
+    """Budgets reserve what the request says: one API wants a limit, the others have none."""
+    found = body(ALL[name])
+    sent = {value for key, value in found.items() if "max" in key} or {0}
+    assert {ALL[name].most_tokens(REQUEST, 0)} == sent
 
 
 def test_openai_has_a_dialect_of_its_own() -> None:

@@ -27,6 +27,9 @@ class Inner:
         self.plan: list[FailureClass | None] = []
         self.asked = 0
 
+    def most_output(self, request: ModelRequest) -> int:
+        return request.sampling.max_output_tokens or 0
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:  # noqa: ARG002 - as models have them
         self.asked += 1
         await trio.sleep_until(trio.current_time() + 1)

@@ -36,6 +36,9 @@ class SimulatedModel:
         self._rng = life.world.chance.stream("model")
         self._scripted = Scripted(life.world.new_id)
 
+    def most_output(self, request: ModelRequest) -> int:
+        return request.sampling.max_output_tokens or 0
+
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         life = self._life
         weather = life.world.weather
