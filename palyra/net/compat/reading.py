@@ -84,23 +84,30 @@ class Reading:
         self._calls: tuple[ProposedCall, ...] = ()
         self._held = ""  # the answer, until the run's end tells whether it is one
         self._is_paused = False  # the next text begins another paragraph
-        self._last: tuple[int, Ended] | None = None  # not committed yet
+        self._promised: list[tuple[int, Part]] = []  # in order, each until its seq is committed
 
     def take(self, frame: Frame) -> Iterator[Part]:
         """What the frame tells.  Raises Unavailable for a stream that cannot be right."""
-        committed = -1
+        seq, committed = -1, -1
+        parts: Iterator[Part] = iter(())
         match frame:
             case Streamed():
-                yield from self._take_piece(frame)
+                parts = self._take_piece(frame)
             case Committed():
                 committed = frame.committed
             case TapeEvent():
-                yield from _HEARD[frame.kind](self, frame)
-                committed = frame.committed
-        if self._last is not None and self._last[0] <= committed:
-            _, self.ended = self._last
-            self._last = None
-            yield self.ended
+                parts = _HEARD[frame.kind](self, frame)
+                seq, committed = frame.seq, frame.committed
+        for part in parts:
+            if self._promised:  # nothing overtakes them
+                self._promised.append((seq, part))
+            else:
+                yield part
+        while self._promised and self._promised[0][0] <= committed:
+            _, part = self._promised.pop(0)
+            if isinstance(part, Ended):
+                self.ended = part
+            yield part
 
     # --- text
 
@@ -177,12 +184,15 @@ class Reading:
             self._note(
                 ServerCall(id=call_id, tool=event.tool, arguments=event.arguments, status="asked")
             )
-        yield from self._change(
+        question = self._change(
             call_id,
             status="awaiting_approval",
             approval_id=event.approval_id,
             expires_ms=event.expires_ms,
         )
+        # Who is told of a question must find it.
+        self._promised += [(frame.seq, part) for part in question]
+        return iter(())
 
     def _answered(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.ApprovalResolved)
@@ -229,16 +239,14 @@ class Reading:
         refusal = "" if is_own or not self._held else event.missing
         if not refusal:
             yield from self._say(self._held, is_final=True)
-        self._last = (
-            frame.seq,
-            Ended(
-                finish=self._find_finish(event),
-                calls=self._calls,
-                reason=event.missing,
-                partial=event.cause,
-                refusal=refusal,
-            ),
+        ended = Ended(
+            finish=self._find_finish(event),
+            calls=self._calls,
+            reason=event.missing,
+            partial=event.cause,
+            refusal=refusal,
         )
+        self._promised.append((frame.seq, ended))
 
     def _find_finish(self, event: ev.RunDone) -> Finish:
         if self._calls:
@@ -250,16 +258,15 @@ class Reading:
     def _failed(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.RunFailed)
         reason = f"{event.reason}: {event.action}" if event.action else event.reason
-        self._last = (
-            frame.seq,
-            Ended(finish="stop", failure_class=event.failure_class, reason=reason),
-        )
+        ended = Ended(finish="stop", failure_class=event.failure_class, reason=reason)
+        self._promised.append((frame.seq, ended))
         return iter(())
 
     def _cancelled(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.RunCancelled)
         reason = f"the run was cancelled by {event.by}" + (f": {event.reason}" * bool(event.reason))
-        self._last = frame.seq, Ended(finish="stop", failure_class="run_cancelled", reason=reason)
+        ended = Ended(finish="stop", failure_class="run_cancelled", reason=reason)
+        self._promised.append((frame.seq, ended))
         return iter(())
 
 

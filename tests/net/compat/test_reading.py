@@ -242,6 +242,16 @@ def test_calls_of_the_client_are_its_answer() -> None:
     assert [Ended(finish="tool_calls", calls=(CALL,))] == parts
 
 
+def test_a_question_waits_for_its_commit() -> None:
+    """Who is told of it finds it; what follows keeps its place behind it."""
+    play = Play()
+    assert 1 == len(play.hear(proposed("thread")))
+    assert [] == play.hear(ASKED, ALLOWED, committed=0)
+    told = [*play.take(Committed(1)), *play.take(Committed(2))]
+    statuses = [part.status for part in told if isinstance(part, ServerCall)]
+    assert ["awaiting_approval", "allowed"] == statuses
+
+
 def test_a_question_about_a_call_of_the_client_is_told() -> None:
     """Somebody has to know what the request waits for, and what came of it."""
     play = Play()
