@@ -22,7 +22,7 @@ from palyra.actors.run_handle import RunHandle
 from palyra.core.budgets import (
     Account,
     Key,
-    Level,
+    Mark,
     Payer,
     Refusal,
     amount_of,
@@ -59,7 +59,7 @@ class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
     subject: str  # "" for everybody
     metric: BudgetMetric
     window: BudgetWindow
-    level: Level
+    level: Mark
     spent: int
     limit: int
     rolls_ms: int | None = None
@@ -123,7 +123,7 @@ class Budgets:
         if key is not None:
             account = self._accounts.setdefault(key, Account(budget, key.subject))
             account.add(amount_of(budget, line), line.at_ms)
-            account.pass_level(self.now_ms())
+            account.pass_mark(self.now_ms())
 
     # --- a call begins
 
@@ -218,7 +218,7 @@ class Budgets:
             is_tokens = budget.metric == "tokens"
             spent = usage.input_tokens + usage.output_tokens if is_tokens else run.cost_usd_micros
             account.add(spent, self.now_ms())
-            account.pass_level(self.now_ms())
+            account.pass_mark(self.now_ms())
         return account
 
     def _sweep(self) -> None:
@@ -284,9 +284,9 @@ class Budgets:
             return
         for account in accounts:
             account.add(amount_of(account.budget, line), line.at_ms)
-            level = account.pass_level(line.at_ms)
-            if level is not None:
-                self._alert(account, level, line.at_ms)
+            mark = account.pass_mark(line.at_ms)
+            if mark is not None:
+                self._alert(account, mark, line.at_ms)
         self._wake()
 
     def release(self, run: RunHandle) -> None:
@@ -367,17 +367,17 @@ class Budgets:
 
     # --- telling
 
-    def _alert(self, account: Account, level: Level, at_ms: int) -> None:
+    def _alert(self, account: Account, mark: Mark, at_ms: int) -> None:
         """A limit is passed: a word to the log and to whoever watches, once in each window."""
         budget = account.budget
-        limit = budget.soft if level == "soft" else budget.hard
+        limit = budget.soft if mark == "soft" else budget.hard
         warned = BudgetWarned(
             budget_id=budget.budget_id,
             scope=budget.scope,
             subject=account.subject,
             metric=budget.metric,
             window=budget.window,
-            level=level,
+            level=mark,
             spent=account.spent(at_ms),
             limit=limit or 0,
             rolls_ms=account.rolls_ms(at_ms),

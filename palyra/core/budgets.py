@@ -23,7 +23,7 @@ MAX_SLIDING_MS = 366 * DAY_MS
 GRAINS = 1_000  # of a sliding window: calls closer together leave it together, the last one counts
 RUN_BUDGET = "run.budget"  # the id of what `run.start` gave a run to spend
 
-Level = Literal["soft", "hard"]
+Mark = Literal["soft", "hard"]
 
 
 class Payer(NamedTuple):
@@ -132,7 +132,7 @@ def amount_of(budget: BudgetRecord, record: UsageRecord) -> int:
 class Account:
     """What one subject of a budget has spent in its window, and what is reserved."""
 
-    __slots__ = ("_entries", "_level", "_spent", "_start_ms", "budget", "reserved", "subject")
+    __slots__ = ("_entries", "_mark", "_spent", "_start_ms", "budget", "reserved", "subject")
 
     def __init__(self, budget: BudgetRecord, subject: str) -> None:
         self.budget = budget
@@ -141,7 +141,7 @@ class Account:
         self._entries: deque[tuple[int, int]] = deque()  # of a sliding window: at_ms, amount
         self._spent = 0
         self._start_ms = 0
-        self._level: Level | None = None  # somebody was told of
+        self._mark: Mark | None = None  # somebody was told of
 
     def spent(self, now_ms: int) -> int:
         """In the window that holds now."""
@@ -174,18 +174,18 @@ class Account:
             amount += before
         self._entries.append((at_ms, amount))
 
-    def pass_level(self, now_ms: int) -> Level | None:
+    def pass_mark(self, now_ms: int) -> Mark | None:
         """The limit that has been passed and that nobody was told of in this window."""
         spent, budget = self.spent(now_ms), self.budget
-        level: Level | None = None
+        mark: Mark | None = None
         if budget.hard is not None and spent >= budget.hard:
-            level = "hard"
+            mark = "hard"
         elif budget.soft is not None and spent >= budget.soft:
-            level = "soft"
-        if level is not None and level in {self._level, "soft"} and self._level is not None:
+            mark = "soft"
+        if mark is not None and mark in {self._mark, "soft"} and self._mark is not None:
             return None  # told already, in this window
-        self._level = level
-        return level
+        self._mark = mark
+        return mark
 
     def _roll(self, now_ms: int) -> None:
         """Leave out what is not in the window any more."""
@@ -199,7 +199,7 @@ class Account:
         else:
             self._spent = 0
         if self._spent < (self.budget.soft or self.budget.hard or 0):
-            self._level = None
+            self._mark = None
 
 
 class Wait(NamedTuple):

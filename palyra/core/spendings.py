@@ -76,7 +76,7 @@ def open_accounts(
         account = found.setdefault(key, Account(budget, key.subject))
         account.add(amount_of_sum(budget, each), each.last_ms)
     for account in found.values():
-        account.pass_level(now_ms)
+        account.pass_mark(now_ms)
     return found
 
 

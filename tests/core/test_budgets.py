@@ -139,7 +139,7 @@ def test_each_limit_is_told_once_in_a_window() -> None:
     told = []
     for at_ms in (NOON, NOON + 1, NOON + 2, NOON + 3, NOON + DAY_MS, NOON + DAY_MS + 1):
         kept.add(4 if at_ms < NOON + DAY_MS else 5, at_ms)
-        told.append(kept.pass_level(at_ms))
+        told.append(kept.pass_mark(at_ms))
     assert [None, "hard", None, None, "soft", "hard"] == told
 
 
@@ -149,7 +149,7 @@ def test_soft_before_hard() -> None:
     told = []
     for n in range(5):
         kept.add(1, NOON + n)
-        told.append(kept.pass_level(NOON + n))
+        told.append(kept.pass_mark(NOON + n))
     assert [None, "soft", None, "hard", None] == told
 
 
