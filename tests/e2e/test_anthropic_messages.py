@@ -148,3 +148,32 @@ def test_what_cannot_be_embedded_is_refused(other: openai.OpenAI) -> None:
     for asked in ("", [], [1, 2, 3]):
         with pytest.raises(openai.BadRequestError):
             other.embeddings.create(model=name, input=asked)
+
+
+def test_an_answer_goes_back_as_the_sdk_dumps_it(sdk: anthropic.Anthropic) -> None:
+    """With a null for every member that its types have and this one does not."""
+    made = ask(sdk, ASK_WEATHER, tools=[WEATHER])
+    dumped = [block.model_dump() for block in made.content]
+    assert any(value is None for block in dumped for value in block.values())
+    (call,) = [block for block in made.content if block.type == "tool_use"]
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "rain"}
+    last = ask(sdk, ASK_WEATHER, dumped, [result], tools=[WEATHER])
+    assert ["it rains"] == [block.text for block in last.content if block.type == "text"]
+
+
+def test_the_sdks_own_tool_runner(sdk: anthropic.Anthropic) -> None:
+    """It asks for a thread first, hears that there is none, and tells the conversation itself."""
+
+    @anthropic.beta_tool
+    def weather(city: str) -> str:
+        """What the sky does."""
+        return f"rain in {city}"
+
+    messages: Any = [{"role": "user", "content": ASK_WEATHER}]
+    runner = sdk.beta.messages.tool_runner(
+        model="scripted", max_tokens=1000, messages=messages, tools=[weather]
+    )
+    said = [block.text for made in runner for block in made.content if block.type == "text"]
+    assert ["let me see", "it rains"] == said
+    with pytest.raises(anthropic.BadRequestError, match="thread"):
+        ask(sdk, "/say x", extra_body={"thread": {"type": "create"}})

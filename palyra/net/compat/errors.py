@@ -62,6 +62,10 @@ class Unsupported(Rejected):
     code = "unsupported_parameter"
 
 
+class NoThreads(Unsupported):
+    """A conversation that the server is to hold; the SDK's tool runner then tells it whole."""
+
+
 class WrongMethod(Rejected):
     """The path is there, for another method."""
 

@@ -14,7 +14,7 @@ from palyra.net.compat.asking import Answer, Ask, check_tools
 from palyra.net.compat.chat import run_note
 from palyra.net.compat.chat_schema import RunNote
 from palyra.net.compat.conversation import Attachment, Conversation, picture
-from palyra.net.compat.errors import Unsupported, code_of, error_body
+from palyra.net.compat.errors import NoThreads, Unsupported, code_of, error_body
 from palyra.net.compat.messages_schema import (
     Block,
     InputMessage,
@@ -48,6 +48,12 @@ _OVERLOADED = frozenset({"overloaded", "draining", "unavailable"})
 def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str, str]) -> Ask:
     """What is asked.  Raises InvalidParams, Unsupported."""
     refuse_unless_neutral(request, NEUTRAL)
+    if request.thread is not None:
+        raise NoThreads(
+            "thread: send the whole conversation, or what is new to the session of a "
+            "metadata.user_id",
+            field="thread",
+        )
     if request.output_config is not None and "format" in request.output_config:
         raise Unsupported("output_config.format: answers are not checked", field="output_config")
     tools = () if _choice(request) == "none" else _tools(request)
@@ -199,12 +205,14 @@ def _usage(usage: Usage) -> MessageUsage:
 
 
 def message_error(error: PalyraError) -> dict[str, Any]:
-    """The error in Anthropic's shape, with our typed code."""
+    """The error in Anthropic's shape, with our typed code; `details` are what its SDK acts on."""
     told = error_body(error)
     kind = _TYPES.get(told["type"], told["type"])
     if code_of(error) in _OVERLOADED:
         kind = "overloaded_error"
     told = {"type": kind, "message": told["message"], "code": told["code"], "param": told["param"]}
+    if isinstance(error, NoThreads):
+        told["details"] = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
     return {"type": "error", "error": told}
 
 

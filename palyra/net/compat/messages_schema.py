@@ -94,6 +94,7 @@ class MessagesRequest(Params, frozen=True, kw_only=True):
     mcp_servers: tuple[Any, ...] | None = None
     output_config: dict[str, Any] | None = None
     cache_control: dict[str, Any] | None = None
+    thread: Any = None
     palyra: Extension = Extension()
 
 

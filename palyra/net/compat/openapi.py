@@ -24,6 +24,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     code: str
     param: str | None
     palyra: dict[str, str] = {}
+    details: dict[str, Any] = {}  # in Anthropic's shape: what its SDK acts on
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):

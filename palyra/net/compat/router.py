@@ -50,6 +50,7 @@ from palyra.net.compat.messages import (
 )
 from palyra.net.compat.messages_schema import MessageAnswer, MessagesRequest
 from palyra.net.compat.names import ModelCard, ModelList, find_card, list_cards
+from palyra.net.compat.nulls import without_unknown_nulls
 from palyra.net.compat.openapi import MessageErrorAnswer, Route, StreamEvent, render_openapi
 from palyra.net.compat.responses import (
     build_response,
@@ -297,7 +298,13 @@ def _decode(body: bytes, kind: type[P]) -> P:
     value = rpc.read_json(body)
     if not isinstance(value, dict):
         raise InvalidParams(f"the body must be a JSON object, not {rpc.show(value)}")
-    return convert_params(kind, value)
+    try:
+        return convert_params(kind, value)
+    except InvalidParams as error:
+        pruned = without_unknown_nulls(kind, value)
+        if pruned == value:
+            raise error from None
+    return convert_params(kind, msgspec.convert(pruned, dict[str, Any]))
 
 
 # --- routes --------------------------------------------------------------------------------------
