@@ -280,3 +280,43 @@ def test_no_answer_is_a_refusal(sdk: openai.OpenAI) -> None:
     assert [part.model_dump() for part in item.content] == [
         part.model_dump() for part in last.response.output[0].content
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"session_key": "x"}, "palyra.session_key"),
+        ({"session_id": "ses_other"}, "palyra.session_id"),
+        ({"session_id": "ses_other", "session_key": "x"}, "palyra.session_key"),
+    ],
+)
+def test_a_session_has_one_name(sdk: openai.OpenAI, more: Any, field: str) -> None:
+    """A second one is refused, and not passed over; `user` is a label beside it."""
+    first = ask(sdk, "/say one", user="ann")
+    after = ask(sdk, "/say two", previous_response_id=first.id, user="bob")
+    assert note(first)["session_id"] == note(after)["session_id"]
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(sdk, "x", previous_response_id=after.id, extra_body={"palyra": more})
+    assert field == refused.value.param
+
+
+async def test_a_conversation_told_twice_is_there_once(
+    daemon: DaemonProcess, sdk: openai.OpenAI
+) -> None:
+    """By the id of the response, and in the request."""
+    first = ask(sdk, "/say one")
+    ask(sdk, "/say aside", previous_response_id=first.id)
+    whole: Any = [
+        {"role": "user", "content": "/say one"},
+        {"role": "assistant", "content": "one"},
+        {"role": "user", "content": "/say two"},
+    ]
+    branch = ask(sdk, whole, previous_response_id=first.id)
+    last = ask(sdk, whole, previous_response_id=ask(sdk, "/say one").id)
+    assert branch.usage is not None
+    assert last.usage is not None
+    assert branch.usage.input_tokens == last.usage.input_tokens
+    async with daemon.connect() as client:
+        tape = await read_whole(client, note(branch)["run_id"])
+    (inherited,) = [e.event for e in tape if isinstance(e.event, ev.ConversationInherited)]
+    assert 2 == len(inherited.messages)

@@ -10,7 +10,7 @@ from palyra.core.continuation import goes_on_from, open_calls
 from palyra.core.journal import RunFilter
 from palyra.core.prompt import Message
 from palyra.core.records import RunRecord
-from palyra.errors import IllegalState, NotFound
+from palyra.errors import IllegalState, InvalidParams, NotFound
 from palyra.net.compat.asking import Ask, session_key
 from palyra.net.services import Services
 
@@ -44,19 +44,39 @@ async def read_past(services: Services, caller: Caller, run_id: str | None) -> P
     return Past(record=record, messages=messages, called=open_calls(messages))
 
 
+def check_one_session(ask: Ask, past: Past) -> None:
+    """Raises InvalidParams when two sessions are named; `user` gives way to whatever names one."""
+    said = ask.extension
+    if said.session_id is not None and said.session_key is not None:
+        raise InvalidParams(
+            "palyra: session_id and session_key both name a session; say one of them",
+            field="palyra.session_key",
+        )
+    if past.record is None:
+        return
+    if said.session_key is not None or said.session_id not in {None, past.record.session_id}:
+        name = "session_id" if said.session_key is None else "session_key"
+        raise InvalidParams(
+            f"previous_response_id names the session already; leave out palyra.{name}",
+            field=f"palyra.{name}",
+        )
+
+
 async def settle(services: Services, caller: Caller, ask: Ask, past: Past) -> Ask:
     """The request with only what its session does not hold yet.
 
     What follows a run that is not its session's last begins a session of its own, with all that
-    was said up to there.
+    was said up to there.  Raises InvalidParams when two sessions are named.
     """
+    check_one_session(ask, past)
     told = ask.told
     if past.record is not None:
         last = await _last_run(services, caller, past.record.session_id)
         is_last = last is not None and last.run_id == past.record.run_id
-        if is_last and not told.before:
+        is_whole = goes_on_from(past.messages, told.before, told.results)
+        if is_last and (is_whole or not told.before):
             return _in_session(ask, past.record.session_id, is_new=True)
-        before = (*past.messages, *told.before)
+        before = past.messages if is_whole else (*past.messages, *told.before)
         given = msgspec.structs.replace(ask, told=msgspec.structs.replace(told, before=before))
         return _in_session(given, past.record.session_id if is_last else None)
     if not told.before and not told.results:
