@@ -246,3 +246,13 @@ async def test_a_person_can_allow_what_a_request_waits_for(daemon: DaemonProcess
     assert (200, ["succeeded"]) == (status, [c["status"] for c in answer["palyra"]["tool_calls"]])
     status, answer = await ask(daemon, asked, "x-palyra-approval-mode: deny")
     assert (200, ["denied"]) == (status, [c["status"] for c in answer["palyra"]["tool_calls"]])
+
+
+async def test_a_path_that_is_none_is_an_error_of_the_api(daemon: DaemonProcess) -> None:
+    """SDKs read the reason where all errors have it."""
+    async with dial(daemon) as peer:
+        await peer.send(render(daemon, b"{}", "Connection: close", path="/v1/completions"))
+        head, _, text = (await peer.read_to_end()).partition(b"\r\n\r\n")
+    error = json.loads(text)["error"]
+    assert (404, "not_found") == (int(head.split()[1]), error["code"])
+    assert "/v1/completions" in error["message"]

@@ -23,6 +23,7 @@ STATUSES: dict[str, HTTPStatus] = {
     "illegal_state": HTTPStatus.CONFLICT,
     "run_cancelled": HTTPStatus.CONFLICT,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "unsupported_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
     "overloaded": HTTPStatus.SERVICE_UNAVAILABLE,
     "draining": HTTPStatus.SERVICE_UNAVAILABLE,
@@ -64,6 +65,12 @@ class Unsupported(Rejected):
 
 class NoThreads(Unsupported):
     """A conversation that the server is to hold; the SDK's tool runner then tells it whole."""
+
+
+class Encoded(Rejected):
+    """A body that would have to be unpacked before anybody knows how large it is."""
+
+    code = "unsupported_encoding"
 
 
 class WrongMethod(Rejected):

@@ -13,6 +13,7 @@ import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from palyra.errors import PalyraError, TooLarge, TooSlow
+from palyra.net.compat.errors import Encoded
 from palyra.net.sniff import Head
 
 BODY_TIMEOUT_S = 30.0
@@ -52,7 +53,10 @@ class Exchange:
         return None
 
     async def read_body(self, max_bytes: int) -> bytes:
-        """The whole body.  Raises TooLarge, TooSlow, Gone."""
+        """The whole body.  Raises Encoded, TooLarge, TooSlow, Gone."""
+        encoding = self.header(b"content-encoding")
+        if any(self.head.values(b"content-encoding")) and encoding != "identity":
+            raise Encoded("Content-Encoding: send the body as it is", field="content-encoding")
         announced = self.header(b"content-length") or ""
         if announced.isdigit() and int(announced) > max_bytes:
             raise TooLarge(f"the body has {announced} bytes, the limit is {max_bytes}")

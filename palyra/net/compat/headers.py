@@ -62,5 +62,9 @@ async def find_key(
 
 
 def _digest(path: str, request: Params) -> str:
-    text = msgspec.json.encode([path, msgspec.to_builtins(request)], order="deterministic")
+    """Of what is asked for, not of how the answer is to come."""
+    asked = msgspec.to_builtins(request)
+    for name in ("stream", "stream_options"):
+        asked.pop(name, None)
+    text = msgspec.json.encode([path, asked], order="deterministic")
     return hashlib.sha256(text).hexdigest()

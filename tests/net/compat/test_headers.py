@@ -12,6 +12,7 @@ from palyra.errors import InvalidParams
 from palyra.net.compat import headers
 from palyra.net.compat.asking import Extension
 from palyra.net.compat.chat_schema import ChatRequest
+from palyra.net.compat.errors import Encoded
 from palyra.net.compat.exchange import Exchange
 from palyra.net.compat.router import Visit
 from palyra.net.compat.serving import INLINE_BYTES
@@ -87,3 +88,23 @@ async def test_a_body_is_let_go_once_it_is_read() -> None:
         await visit.read()
         assert "m" == (await visit.decode(ChatRequest)).model
     assert (b"", len(body)) == (visit.body, visit.size_bytes)
+
+
+async def test_the_same_request_may_be_streamed() -> None:
+    """How the answer comes is no part of what is asked for."""
+    asked = exchange(idempotency_key="k")
+    request = ChatRequest(model="m", messages=())
+    streamed = msgspec.structs.replace(request, stream=True)
+    other = msgspec.structs.replace(request, seed=1)
+    keys = [
+        await headers.find_key(asked, ANN, each, 1, Redactor([]).redact_bytes)
+        for each in (request, streamed, other)
+    ]
+    assert keys[0] == keys[1] != keys[2]
+
+
+async def test_a_packed_body_is_not_read() -> None:
+    """Nobody could tell how large it is."""
+    with pytest.raises(Encoded):
+        await exchange(b"x", content_encoding="gzip").read_body(9)
+    assert b"x" == await exchange(b"x", content_encoding="identity").read_body(9)
