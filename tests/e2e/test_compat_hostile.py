@@ -256,3 +256,13 @@ async def test_a_path_that_is_none_is_an_error_of_the_api(daemon: DaemonProcess)
     error = json.loads(text)["error"]
     assert (404, "not_found") == (int(head.split()[1]), error["code"])
     assert "/v1/completions" in error["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/asyncapi.json", "/v1/ws"])
+async def test_the_daemons_own_protocol_is_beside_it(daemon: DaemonProcess, path: str) -> None:
+    """Those paths are no part of these APIs."""
+    async with dial(daemon) as peer:
+        request = render(daemon, b"", "Connection: close", path=path).replace(b"POST", b"GET", 1)
+        await peer.send(request)
+        head = await peer.read_until(b"\r\n\r\n")
+    assert b" 404 " not in head

@@ -10,12 +10,19 @@ from typing import Annotated, Any
 import msgspec
 
 from palyra.core.answer_schema import UnusableSchema, check_answer_schema
+from palyra.core.explain import WORDS
 from palyra.core.prompt import Sampling
 from palyra.errors import InvalidParams
 from palyra.net.compat.errors import Unsupported
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-ToolName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+ToolName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        extra={WORDS: "1 to 64 letters, digits and _ . -"},
+    ),
+]
 
 Temperature = Annotated[float, msgspec.Meta(ge=0, le=2)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

@@ -65,13 +65,14 @@ from palyra.net.compat.serving import INLINE_BYTES, Api, Asked, serve
 from palyra.net.compat.sources import CompatSources
 from palyra.net.limits import TokenBucket
 from palyra.net.params import Params, convert_params
-from palyra.net.upgrade import find_bearer
+from palyra.net.upgrade import WEBSOCKET_PATH, find_bearer
 
 log = structlog.get_logger("palyra.http")
 P = TypeVar("P", bound=Params)
 
 READ_SCOPE = "system:read"
 PREFIX = "/v1/"
+OTHERS = frozenset({WEBSOCKET_PATH.decode(), "/v1/asyncapi.json"})  # the daemon's own protocol
 MESSAGES_PATH = "/v1/messages"  # its errors have a shape of their own
 MAX_BODY_BYTES = 16_777_216  # pictures are in it as base64
 MAX_TOKENS_KNOWN = 1_024  # whose rates are remembered
@@ -144,7 +145,7 @@ class Router:
     @staticmethod
     def knows(path: str) -> bool:
         """Whether it answers that path: also one that is none, but would be of these APIs."""
-        return path.startswith(PREFIX)
+        return path.startswith(PREFIX) and path not in OTHERS
 
     async def __call__(
         self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
