@@ -266,3 +266,12 @@ async def test_the_daemons_own_protocol_is_beside_it(daemon: DaemonProcess, path
         await peer.send(request)
         head = await peer.read_until(b"\r\n\r\n")
     assert b" 404 " not in head
+
+
+async def test_what_is_too_large_is_named(daemon: DaemonProcess) -> None:
+    """By the member of the request, not by what the tape calls it."""
+    messages = [{"role": "user", "content": "x" * 300_000}]
+    status, answer = await ask(daemon, json.dumps({**HELLO, "messages": messages}).encode())
+    assert (413, "too_large") == (status, answer["error"]["code"])
+    assert "the last message of the user: 300" in answer["error"]["message"]
+    assert "message.received" not in answer["error"]["message"]

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import msgspec
 import trio
 
+from palyra.core import events as ev
 from palyra.core.access import Caller
 from palyra.core.brief import Brief, ClientTool
 from palyra.core.commands import ReceiptKey, Started, StartRun
 from palyra.core.events import ApprovalMode, Budget
 from palyra.core.prompt import Sampling
 from palyra.core.records import RunRecord
-from palyra.errors import InvalidParams, PalyraError
+from palyra.errors import InvalidParams, PalyraError, TooLarge
 from palyra.net.compat.conversation import Told
 from palyra.net.compat.errors import RunEnded
 from palyra.net.compat.follow import Following, open_following
@@ -28,6 +29,12 @@ from palyra.net.services import Services
 ORIGIN = "compat"
 HEARTBEAT_S = 15.0  # proxies cut a connection that is silent for 30 to 60 s
 CANCEL_S = 5.0  # for a run whose client has left
+# What of a request becomes which event of the tape.
+_MEMBERS = {
+    ev.MessageReceived.KIND: "the last message of the user",
+    ev.RunAccepted.KIND: "the instructions, tools and schema of the answer together",
+    ev.ConversationInherited.KIND: "the conversation before the last message",
+}
 MAX_TOOLS = 128
 MAX_TOOL_BYTES = 16_384  # of a tool's description and schema
 
@@ -112,7 +119,10 @@ async def _start(
     following.await_run(command.run_id)
 
     async def start() -> Started:
-        return await services.gateway.start_run(caller, command, key)
+        try:
+            return await services.gateway.start_run(caller, command, key)
+        except TooLarge as refused:
+            raise _in_words(refused) from None
 
     if key is None:
         return await start()
@@ -120,6 +130,13 @@ async def _start(
     if started.run_id != command.run_id:
         following.follow(started.run_id)
     return started
+
+
+def _in_words(refused: TooLarge) -> TooLarge:
+    """What of the request is too large; the tape's own names say nothing to its sender."""
+    kind, has, rest = refused.message.partition(" has ")
+    member = _MEMBERS.get(kind)
+    return TooLarge(f"{member}: {rest}", field=refused.field) if member and has else refused
 
 
 async def _cancel(services: Services, caller: Caller, run_id: str) -> None:

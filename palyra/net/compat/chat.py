@@ -191,6 +191,7 @@ def run_note(answer: Answer, ended: Ended) -> RunNote:
     return RunNote(
         run_id=answer.run_id,
         session_id=answer.session_id,
+        model=answer.reading.model,
         tool_calls=list(answer.reading.server_calls.values()),
         partial=ended.partial,
         reason=ended.reason,

@@ -170,6 +170,7 @@ class RunNote(Answered, frozen=True, kw_only=True):
 
     run_id: str
     session_id: str
+    model: str = ""  # that spoke last, by its whole name
     tool_calls: list[ServerCall] = []
     partial: str = ""  # why the answer is not whole
     reason: str = ""
@@ -180,6 +181,7 @@ class ChunkNote(Answered, frozen=True, kw_only=True):
 
     run_id: str = ""
     session_id: str = ""
+    model: str = ""
     tool_calls: list[ServerCall] = []
     partial: str = ""
     reason: str = ""

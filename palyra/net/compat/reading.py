@@ -71,6 +71,7 @@ class Reading:
 
     def __init__(self) -> None:
         self.created_ms = 0
+        self.model = ""  # of the last turn
         self.text = ""
         self.reasoning = ""
         self.server_calls: dict[str, ServerCall] = {}
@@ -135,6 +136,7 @@ class Reading:
         if self._streamed:
             raise Unavailable("a turn was begun anew; ask for the run by its id")
         self._turn, self._streamed = f"turn:{event.turn}", ""
+        self.model = event.model
         if not event.continues:
             self._answer, self._is_paused = "", bool(self.text)
         return iter(())

@@ -67,6 +67,7 @@ def test_what_did_not_stream_follows_with_the_turn() -> None:
         play.reading.usage.input_tokens,
         play.reading.usage.output_tokens,
     )
+    assert "m" == play.reading.model
 
 
 def test_the_end_waits_for_its_commit() -> None:
