@@ -16,7 +16,7 @@ from palyra.errors import InvariantBroken
 from palyra.net.outbox import Outbox, Piece
 from palyra.net.wire import TapeCommitted, TapeReset, encode_event, encode_notice, end_event
 
-MOST_HELD = 256  # deltas that come between a run's beginning and the reply that names it
+MOST_HELD = 4_096  # deltas that come between a run's beginning and the reply that names it
 
 
 class Follower(Protocol):
@@ -85,8 +85,10 @@ class Lane:
             return
         if self._is_live:
             self._outbox.put_progress(piece)
-        elif self._held is not None and len(self._held) < MOST_HELD:
+        elif self._held is not None:
             self._held.append(piece)
+            if len(self._held) > MOST_HELD:
+                self._held = None  # all or nothing: what is streamed has no gap
 
     def tell_committed(self) -> None:
         """Let an idle reader know; says nothing if a frame does it first."""

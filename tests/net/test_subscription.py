@@ -9,6 +9,7 @@ import trio.testing
 from palyra.actors.feed import Feed, Frame
 from palyra.core.journal import TapePage
 from palyra.errors import InvariantBroken, Unavailable
+from palyra.net import lane as lane_module
 from palyra.net.lane import Lane
 from palyra.net.limits import Limits
 from palyra.net.outbox import Outbox
@@ -312,6 +313,34 @@ async def test_what_a_run_streams_before_its_reply_is_not_lost(
         assert [0, 1, *([2] if is_over else [])] == [
             seq for seq in outline(peer) if isinstance(seq, int)
         ]
+
+
+async def test_more_deltas_than_are_held_are_all_left_out(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is streamed is a piece of the text without a gap."""
+    monkeypatch.setattr(lane_module, "MOST_HELD", 2)
+    async with open_daemon() as daemon:
+
+        def say(run_id: str, order: int) -> None:
+            daemon.hub.progress(
+                run_id=run_id, item="t1", order=order, kind="text", delta=str(order)
+            )
+
+        def stream(run_id: str) -> None:
+            begun.append(run_id)
+            daemon.publish(row(0, run_id))
+            for order in range(3):
+                say(run_id, order)
+
+        begun: list[str] = []
+        daemon.gateway.on_start = stream
+        peer = await daemon.connect()
+        await peer.call("run.start", text="hi", subscribe=True)
+        await peer.read_all()
+        say(begun[0], 3)
+        await peer.read_all()
+        assert ["3"] == [event["delta"] for event in peer.events("progress")]
 
 
 async def test_a_start_that_is_refused_leaves_no_subscription(autojump_clock: Clock) -> None:
