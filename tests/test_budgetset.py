@@ -53,7 +53,7 @@ def test_budgets_are_read(tmp_path: Path) -> None:
     [
         (BUDGET + BUDGET, "two are called 'day'"),
         ('[[usage.budgets]]\nid = "a"\n', "limits nothing"),
-        ('[[usage.budgets]]\nid = "a"\nhard = 1\nwindow = "sliding"\n', "needs window_ms"),
+        ('[[usage.budgets]]\nid = "a"\nhard = 1\nwindow = "sliding"\n', "needs its length"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, text: str, said: str) -> None:

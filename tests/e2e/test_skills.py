@@ -38,7 +38,9 @@ def skilled(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess
     base = tmp_path_factory.mktemp("skilled")
     (base / "policies").mkdir()
     (base / "policies" / "skills.cedar").write_text(ALLOW)
-    with running(base, PALYRA_POLICY__DIR=str(base / "policies")) as process:
+    rules = str(base / "policies")
+    # The tests ask again and again whether a tool is there yet.
+    with running(base, PALYRA_POLICY__DIR=rules, PALYRA_SERVER__REQUESTS_PER_S="100000") as process:
         yield process
 
 

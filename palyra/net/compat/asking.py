@@ -91,7 +91,7 @@ async def answering(
             yield Answer(started, following, reading)
         finally:
             if ask.extension.cancel_on_disconnect and is_gone() and reading.ended is None:
-                await _cancel(services, caller, run_id)
+                await _cancel(services, caller, run_id)  # noqa: ASYNC102 - it shields itself, briefly
 
 
 @asynccontextmanager
