@@ -75,7 +75,10 @@ def check_budget(budget: BudgetRecord) -> None:
             "soft", f"soft = {budget.soft} is above hard = {budget.hard}: nobody is told"
         )
     if (budget.window == "sliding") != (budget.window_ms is not None):
-        raise _refused("window_ms", "a sliding window needs its length (window_ms; --length), and no other takes it")
+        raise _refused(
+            "window_ms",
+            "a sliding window needs its length (window_ms; --length), and no other takes it",
+        )
     if budget.window_ms is not None and not MIN_SLIDING_MS <= budget.window_ms <= MAX_SLIDING_MS:
         raise _refused(
             "window_ms",
