@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.net.compat.asking import Extension
-from palyra.net.compat.params import Count, Name, Share, Temperature, ToolName
+from palyra.net.compat.params import Count, Name, Request, Share, Temperature, ToolName
 from palyra.net.compat.reading import Finish, ServerCall
 from palyra.net.params import Params
 
@@ -117,12 +117,10 @@ class StreamOptions(Params, frozen=True, kw_only=True):
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(Params, frozen=True, kw_only=True):
+class ChatRequest(Request, frozen=True, kw_only=True):
     """`POST /v1/chat/completions`."""
 
-    model: Name
     messages: tuple[ChatMessage, ...]
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_completion_tokens: Count | None = None
     max_tokens: Count | None = None

@@ -9,7 +9,7 @@ import msgspec
 
 from palyra.net.compat.asking import Extension
 from palyra.net.compat.chat_schema import RunNote
-from palyra.net.compat.params import Count, Name, Share, ToolName
+from palyra.net.compat.params import Count, Name, Request, Share, ToolName
 from palyra.net.params import Params
 
 
@@ -73,14 +73,12 @@ class Metadata(Params, frozen=True, kw_only=True):
     user_id: Name | None = None
 
 
-class MessagesRequest(Params, frozen=True, kw_only=True):
+class MessagesRequest(Request, frozen=True, kw_only=True):
     """`POST /v1/messages`."""
 
-    model: Name
     messages: tuple[InputMessage, ...]
     max_tokens: Count
     system: str | tuple[Block, ...] | None = None
-    stream: bool | None = None
     temperature: Share | None = None
     top_p: Share | None = None
     top_k: int | None = None

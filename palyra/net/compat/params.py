@@ -14,6 +14,7 @@ from palyra.core.explain import WORDS
 from palyra.core.prompt import Sampling
 from palyra.errors import InvalidParams
 from palyra.net.compat.errors import Unsupported
+from palyra.net.params import Params
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 ToolName = Annotated[
@@ -29,6 +30,13 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 MAX_STOPS = 4
 MAX_SCHEMA_BYTES = 16_384
+
+
+class Request(Params, frozen=True, kw_only=True):
+    """What every request to a model says."""
+
+    model: Name
+    stream: bool | None = None
 
 
 def refuse_unless_neutral(params: msgspec.Struct, neutral: Mapping[str, Iterable[Any]]) -> None:

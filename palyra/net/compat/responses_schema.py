@@ -9,7 +9,7 @@ import msgspec
 
 from palyra.net.compat.asking import Extension
 from palyra.net.compat.chat_schema import RunNote
-from palyra.net.compat.params import Count, Name, Share, Temperature, ToolName
+from palyra.net.compat.params import Count, Name, Request, Share, Temperature, ToolName
 from palyra.net.params import Params
 
 
@@ -70,14 +70,12 @@ class TextOptions(Params, frozen=True, kw_only=True):
     verbosity: str | None = None
 
 
-class ResponsesRequest(Params, frozen=True, kw_only=True):
+class ResponsesRequest(Request, frozen=True, kw_only=True):
     """`POST /v1/responses`."""
 
-    model: Name
     input: str | tuple[InputItem, ...]
     instructions: str | None = None
     previous_response_id: Name | None = None
-    stream: bool | None = None
     max_output_tokens: Count | None = None
     temperature: Temperature | None = None
     top_p: Share | None = None

@@ -80,24 +80,18 @@ UNIT_BYTES = 16_384  # a request costs one more of its rate per started unit, as
 
 CHAT = Api(
     request=ChatRequest,
-    model_of=lambda request: request.model,
-    is_stream=lambda request: bool(request.stream),
     read=read_chat,
     whole=whole_chat,
     stream=ChatStream,
 )
 MESSAGES = Api(
     request=MessagesRequest,
-    model_of=lambda request: request.model,
-    is_stream=lambda request: bool(request.stream),
     read=read_messages,
     whole=whole_message,
     stream=MessageStream,
 )
 RESPONSES = Api(
     request=ResponsesRequest,
-    model_of=lambda request: request.model,
-    is_stream=lambda request: bool(request.stream),
     read=read_responses,
     whole=whole_response,
     stream=ResponseStream,

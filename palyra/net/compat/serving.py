@@ -15,11 +15,11 @@ from palyra.net.compat.asking import Answer, Ask, answering
 from palyra.net.compat.continuing import read_past, settle
 from palyra.net.compat.exchange import Exchange
 from palyra.net.compat.names import Target, find_target
+from palyra.net.compat.params import Request
 from palyra.net.compat.reading import Ended, Part
 from palyra.net.compat.sources import CompatSources
-from palyra.net.params import Params
 
-R = TypeVar("R", bound=Params)
+R = TypeVar("R", bound=Request)
 INLINE_BYTES = 16_384  # of a body: about a millisecond of reading; more goes to a thread
 
 
@@ -36,8 +36,6 @@ class Api(Generic[R]):
     """One API that asks a model."""
 
     request: type[R]
-    model_of: Callable[[R], str]
-    is_stream: Callable[[R], bool]
     read: Callable[[R, Target, Mapping[str, str]], Ask]
     whole: Callable[[R, Answer, Ended], Any]
     stream: Callable[[R, Answer], Stream]
@@ -62,7 +60,7 @@ async def serve(api: Api[R], asked: Asked[R]) -> None:
     Cancellation: the run goes on, unless the client has left and asked for its end.
     """
     request = asked.request
-    target = await find_target(asked.sources, asked.caller, api.model_of(request))
+    target = await find_target(asked.sources, asked.caller, request.model)
     services, caller = asked.sources.services, asked.caller
     past = await read_past(services, caller, api.previous(request))
     read = partial(api.read, request, target, past.called)
@@ -73,7 +71,7 @@ async def serve(api: Api[R], asked: Asked[R]) -> None:
     async with follow as answer:
         exchange.headers["x-palyra-run-id"] = answer.run_id
         exchange.headers["x-palyra-session-id"] = answer.session_id
-        if api.is_stream(request):
+        if request.stream:
             await _stream(exchange, answer, api.stream(request, answer))
         else:
             ended = await answer.wait()
