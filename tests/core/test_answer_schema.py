@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from palyra.core import answer_schema
 from palyra.core.answer_schema import (
+    MAX_DEPTH,
     MAX_STEPS,
     UnusableSchema,
     check_answer_schema,
@@ -132,3 +133,18 @@ def test_the_place_is_named() -> None:
     """So that a model can mend it."""
     schema = {"properties": {"a": {"items": {"type": "integer"}}}}
     assert find_mismatch(schema, {"a": [1, "x"]}) == "the answer.a[1]: must be integer"
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A schema with so many others inside."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"items": schema}
+    return schema
+
+
+def test_a_schema_has_a_bound_of_depth() -> None:
+    """The deepest that is taken, and one more."""
+    check_answer_schema(nested(MAX_DEPTH))
+    with pytest.raises(UnusableSchema, match="deeper"):
+        check_answer_schema(nested(MAX_DEPTH + 1))

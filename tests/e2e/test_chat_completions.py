@@ -238,10 +238,10 @@ def test_the_same_key_is_the_same_run(sdk: openai.OpenAI) -> None:
 
 def test_models_are_agents_and_models(sdk: openai.OpenAI) -> None:
     """Everything in the list can be asked for by itself, and used."""
-    names = [card.id for card in sdk.models.list()]
-    assert {"agent/default", "scripted"} <= set(names)
-    for name in names:
-        assert name == sdk.models.retrieve(name).id
+    cards = list(sdk.models.list())
+    assert {"agent/default", "scripted"} <= {card.id for card in cards}
+    for card in cards:
+        assert card == sdk.models.retrieve(card.id)
     messages: Any = [{"role": "user", "content": "/say hello"}]
     for name in ("agent/default", "default", "scripted"):
         answer = sdk.chat.completions.create(model=name, messages=messages)
