@@ -149,3 +149,13 @@ async def test_a_queued_run_is_queued_after_a_restart_too(
         kit.model.turns = [trio.Event()]
         await wait_all_tasks_blocked(0.0001)
         assert (await kit.gateway.get_run(OPERATOR, queued)).phase == "queued"
+
+
+async def test_a_model_that_is_not_there_is_refused_before_there_is_a_run(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """With its name and those there are."""
+    async with running(store) as kit:
+        with pytest.raises(InvalidParams, match="no model 'none/such'; known: "):
+            await kit.start(model="none/such")
+        assert {} == kit.directory.runs
