@@ -1,5 +1,6 @@
 """What the documents name exists: files, links, methods, notifications, event kinds, codes."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -18,13 +19,28 @@ PAGES = [
 ]
 # A path as the documents write one: in backticks, from the root of the checkout.
 NAMED = re.compile(
-    r"`((?:palyra|tests|bench|docs)/[\w/.*-]*|(?:core|actors|net|store|tools|models)/[\w/.]+\.py)`"
+    r"`((?:palyra|tests|bench|docs)/[\w/.*-]*|(?:core|actors|net|store|tools|models)/[\w/.]+\.py)(?:::[\w\[\]., -]+)?`"
 )
+# A test as the documents write one; parameters in brackets are left out.
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def find_named(page: Path) -> list[str]:
     return NAMED.findall(page.read_text(encoding="utf-8"))
+
+
+def find_missing_tests(page: Path) -> list[str]:
+    """Tests that the page names and nobody has written."""
+    named = NAMED_TEST.findall(page.read_text(encoding="utf-8"))
+    return [f"{file}::{test}" for file, test in named if test not in list_tests(ROOT / file)]
+
+
+@functools.cache
+def list_tests(file: Path) -> frozenset[str]:
+    return frozenset(
+        re.findall(r"(?m)^(?:async )?def (test_\w+)", file.read_text(encoding="utf-8"))
+    )
 
 
 def does_exist(name: str) -> bool:
@@ -36,6 +52,12 @@ def does_exist(name: str) -> bool:
 def test_named_files_exist(page: Path) -> None:
     """Every file, folder and pattern of the checkout that a page names is there."""
     assert [] == [name for name in find_named(page) if not does_exist(name)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_tests_exist(page: Path) -> None:
+    """Every test that a page names is there."""
+    assert [] == find_missing_tests(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -51,6 +73,14 @@ def test_missing_files_are_noticed(tmp_path: Path) -> None:
     page.write_text("`core/run.py`, `tests/core/test_run.py`, `core/runs.py`", encoding="utf-8")
     found = [name for name in find_named(page) if not does_exist(name)]
     assert ["core/runs.py"] == found
+
+
+def test_missing_tests_are_noticed(tmp_path: Path) -> None:
+    """A page that names a test which nobody has written is found out."""
+    page = tmp_path / "page.md"
+    there = "tests/test_docs_facts.py::test_missing_tests_are_noticed"
+    page.write_text(f"`{there}`, `{there}_not`", encoding="utf-8")
+    assert [f"{there}_not"] == find_missing_tests(page)
 
 
 def test_protocol_page_names_everything_there_is() -> None:
