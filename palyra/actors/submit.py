@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from palyra.actors.approvals import receipt_for
+from palyra.actors.fork import share_artifacts
 from palyra.actors.journal import Ticket
 from palyra.actors.office import Office
 from palyra.actors.pictures import keep_pictures
@@ -61,6 +62,7 @@ async def _place(
         session = await sessions.reach(caller, command)
         try:
             kept = await keep_pictures(office, session.session_id, command)
+            await share_artifacts(office, session.session_id, command.branch)
             return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
         except ActorGone:
             if office.directory.sessions.get(session.session_id) is session:

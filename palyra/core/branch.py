@@ -18,6 +18,8 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
     at_seq: int
     link: str  # of that event in the journal's chain, hex
     messages: tuple[Message, ...]
+    session_id: str = ""  # of that run
+    artifacts: tuple[str, ...] = ()  # that hold whole outputs of calls in the messages
 
     @property
     def is_given(self) -> bool:

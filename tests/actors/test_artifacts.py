@@ -8,12 +8,13 @@ import pytest
 from trio.testing import MockClock
 
 from palyra.core.artifacts import MAX_ARTIFACT_BYTES, NAME_CHARS, Artifact
+from palyra.core.commands import Forked
 from palyra.core.prompt import ToolMessage
 from palyra.core.tools import ToolCall, ToolOutput
 from palyra.errors import Unavailable
 from palyra.store.memory_journal import MemoryJournal
 from palyra.tools.catalog import InlineTool
-from tests.actors.office_kit import OTHER, SECRET, Kit, call, running, say, spec
+from tests.actors.office_kit import OPERATOR, OTHER, SECRET, Kit, call, running, say, spec
 
 LINES = "".join(f"{number:05}: {'é' * (number % 53)}\n" for number in range(4_000))
 
@@ -168,3 +169,88 @@ async def test_a_damaged_artifact_is_said(
         monkeypatch.setattr(kit.artifacts, "find", damaged)
         (page,) = await play(kit, ("artifact_read", {"artifact": "0" * 16}))
         assert "damaged on the disk" in page.error
+
+
+async def test_a_fork_reads_what_it_inherited_and_nothing_else(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Of the run's outputs those before its place; neither later ones nor those of other runs."""
+    async with running(store) as kit:
+        (other,) = await play(kit, ("flood", {"text": "other\n times 3000"}), session_key="s")
+        kit.model.turns = [
+            call(("flood", {"text": "lines"})),
+            call(("flood", {"text": "later\n times 3000"})),
+            say("done"),
+        ]
+        run_id = await kit.start(session_key="s")
+        assert await kit.end(run_id) == "done"
+        before, later = kit.events(run_id, "tool.completed")
+        at_seq = next(row.seq for row in kit.rows(run_id) if row.kind == "tool.attested")
+        forked = await fork(kit, run_id, at_seq)
+        assert ["succeeded", "failed", "failed"] == await reading(
+            kit, forked, before.artifact, later.artifact, other.artifact
+        )
+        # And so does a fork of the fork, which inherited them from it.
+        again = await fork(kit, forked.run_id, kit.rows(forked.run_id)[-1].seq)
+        assert ["succeeded", "failed"] == await reading(kit, again, before.artifact, later.artifact)
+        # From before there was anything: nothing.
+        early = await fork(kit, run_id, 1)
+        assert ["failed"] == await reading(kit, early, before.artifact)
+
+
+async def test_a_page_in_a_fork_is_as_trusted_and_as_whole(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It is the same artifact, and its owner reads it over the wire in the new session, too."""
+    async with running(store) as kit:
+        run_id = await end_with(kit, ("flood", {"text": "lines"}))
+        (cut,) = kit.events(run_id, "tool.completed")
+        forked = await fork(kit, run_id, kit.rows(run_id)[-1].seq)
+        found = kit.artifacts.find(forked.session_id, cut.artifact)
+        assert found is not None
+        artifact, data = found
+        assert LINES.encode() == data
+        assert (cut.call_id, run_id, "external_untrusted") == (
+            artifact.call_id, artifact.run_id, artifact.trust,
+        )  # fmt: skip
+
+
+async def test_a_fork_whose_outputs_are_gone_is_still_a_fork(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not kept any more, or no room for more: the conversation is there, its whole outputs are not."""
+
+    def full(_artifact: Artifact, _data: bytes) -> None:
+        raise Unavailable("no space left on device")
+
+    async with running(store) as kit:
+        run_id = await end_with(kit, ("flood", {"text": "lines"}))
+        (cut,) = kit.events(run_id, "tool.completed")
+        monkeypatch.setattr(kit.artifacts, "put", full)
+        head_seq = kit.rows(run_id)[-1].seq
+        assert ["failed"] == await reading(kit, await fork(kit, run_id, head_seq), cut.artifact)
+        kit.artifacts._held.clear()
+        assert ["failed"] == await reading(kit, await fork(kit, run_id, head_seq), cut.artifact)
+
+
+async def end_with(kit: Kit, made: tuple[str, Any]) -> str:
+    """A run of one call; its id."""
+    kit.model.turns = [call(made), say("done")]
+    run_id = await kit.start(session_key="s")
+    assert await kit.end(run_id) == "done"
+    return run_id
+
+
+async def fork(kit: Kit, run_id: str, at_seq: int) -> Forked:
+    """The fork, at its end."""
+    kit.model.turns = [say("forked")]
+    forked = await kit.gateway.fork_run(OPERATOR, run_id, at_seq, "go on")
+    assert await kit.end(forked.run_id) == "done"
+    return forked
+
+
+async def reading(kit: Kit, forked: Forked, *names: str) -> list[str]:
+    """What becomes of reading each of them in the fork's session."""
+    asked = [("artifact_read", {"artifact": name}) for name in names]
+    pages = await play(kit, *asked, session_id=forked.session_id)
+    return [page.status for page in pages]
