@@ -85,6 +85,7 @@ async def execute_call(
     """
     await ticket.wait()
     spec = office.gate.find_spec(call.tool)
+    started_s = trio.current_time()
     ended: CallEnded | None = None
     if spec is None:
         ended = _not_run(office, call, "failed", f"{call.tool} is not available any more")
@@ -94,7 +95,8 @@ async def execute_call(
         if ended is None:
             text = f"{call.tool} was stopped at its deadline of {spec.deadline_s:g} s"
             ended = _not_run(office, call, "timed_out", text)
-    await run.report(ended)
+    took_ms = round((trio.current_time() - started_s) * 1000)
+    await run.report(msgspec.structs.replace(ended, took_ms=took_ms))
 
 
 async def _run_gated(

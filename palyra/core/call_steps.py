@@ -168,7 +168,7 @@ def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
             output=ended.output,
             truncated=ended.is_truncated,
             error=ended.error,
-            duration_ms=max(0, step.now_ms - call.started_ms),
+            duration_ms=ended.took_ms,
             artifact=ended.artifact,
             trust=ended.trust,
             findings=ended.findings,
@@ -205,6 +205,7 @@ def attest(
     if call is None:
         raise InvariantBroken(f"{call_id} is not a call of the current turn")
     recorded = sha256_hex(call.output.encode())
+    started_ms = call.started_ms or step.now_ms
     document = Attestation(
         call_id=call_id,
         tool=call.tool,
@@ -216,8 +217,8 @@ def attest(
         enforcement=ended.enforcement if ended is not None else call.enforcement,
         policy_hash=call.policy_version,
         approval_id=call.approval_id,
-        started_ms=call.started_ms or step.now_ms,
-        finished_ms=step.now_ms,
+        started_ms=started_ms,
+        finished_ms=max(started_ms, step.now_ms) if ended is None else started_ms + ended.took_ms,
         prev=step.run.attestation_head,
     )
     sealed = seal_attestation(document, step.setting.sign)

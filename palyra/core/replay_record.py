@@ -219,6 +219,7 @@ def _read_outcome(record: Record, _run: Run, event: ev.ToolCompleted) -> CallEnd
         status=event.status,
         output=event.output,
         raw_sha256=str(document.get("raw_output_sha256", "")),
+        took_ms=event.duration_ms,
         error=event.error,
         is_truncated=event.truncated,
         executor=str(document.get("executor", "")),

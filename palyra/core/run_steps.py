@@ -101,6 +101,7 @@ class CallEnded(_Data, frozen=True, kw_only=True):
     status: OutcomeStatus
     output: str
     raw_sha256: str  # of the output before redaction and excerpt
+    took_ms: int = 0  # since it was started; measured, so that no jump of the wall clock is in it
     error: str | None = None
     is_truncated: bool = False
     executor: str = "none"

@@ -172,6 +172,17 @@ async def test_a_secret_stands_nowhere_on_the_tape(
         assert all(SECRET.encode() not in row.data for row in kit.rows(run_id))
 
 
+async def test_what_a_tool_took_is_on_the_tape(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The duration of a call is that of its tool."""
+    async with running(store) as kit:
+        kit.model.turns = [call(("sleep", {"seconds": 3})), say("done")]
+        run_id = await kit.start()
+        await kit.end(run_id)
+        assert [event.duration_ms for event in kit.events(run_id, "tool.completed")] == [3_000]
+
+
 async def test_a_tool_that_overruns_its_deadline_is_stopped(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

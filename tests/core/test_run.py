@@ -99,6 +99,20 @@ def test_a_plain_answer_is_one_turn_and_the_end() -> None:
     assert (world.run.state, world.run.reason) == ("done", "answered")
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 3_600_000])
+def test_how_long_a_call_took_is_measured(jump_ms: int) -> None:
+    """The wall clock jumps while a tool runs: its duration is the measured one, also attested."""
+    world = begun("allow")
+    (call,) = world.run.calls
+    setting = world.setting
+    world.setting = msgspec.structs.replace(setting, now_ms=lambda: setting.now_ms() + jump_ms)
+    world.hear(msgspec.structs.replace(ended(call.call_id), took_ms=40))
+    events = {kind: msgspec.json.decode(data) for kind, _, data in world.tape}
+    attested = events["tool.attested"]["attestation"]
+    assert events["tool.completed"]["duration_ms"] == 40
+    assert attested["finished_ms"] - attested["started_ms"] == 40
+
+
 def test_an_allowed_call_runs_and_its_result_reaches_the_next_turn() -> None:
     """Proposed < decided < started < completed < attested, then the next turn sees the output."""
     world = begun()

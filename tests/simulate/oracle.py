@@ -47,6 +47,11 @@ def _is_probe(change: Change) -> bool:
     )
 
 
+def took_ms(event: ev.ToolAttested) -> int:
+    """How long a call took, as it was signed."""
+    return int(event.attestation["finished_ms"]) - int(event.attestation["started_ms"])
+
+
 class CallFacts:
     """What the tape says of one call."""
 
@@ -215,6 +220,8 @@ class Oracle:
         if call.repeats(event):
             self._fail("each step of a call happens once", f"{call_id}: {row.kind}")
         call.take(event, self.tapes[row.run_id][row.seq - 1])
+        if isinstance(event, ev.ToolAttested) and took_ms(event) < 0:
+            self._fail("no call ends before it starts", f"{call_id}: {took_ms(event)} ms")
         if isinstance(event, ev.ToolStarted):
             self._check_start(self.runs[row.run_id], call, call_id)
 
