@@ -16,7 +16,7 @@ from palyra.core.grants import MAX_LIVE
 from palyra.core.journal import Change
 from palyra.core.ports import JournalStore, NowMs
 from palyra.core.records import GrantRecord
-from palyra.errors import NotFound, Overloaded
+from palyra.errors import Conflict, NotFound, Overloaded
 
 RESET = "session.reset"
 _LOADED = 100_000  # far more than principals times MAX_LIVE of any real daemon
@@ -101,14 +101,21 @@ class Grants:
         It holds no more from the moment this is called, even if the commit should fail.
         """
         caller.require("approvals:write")
-        found = await self._journal.find(lambda store: store.find_grant(grant_id))
-        if found is None or not caller.sees(found.principal):
-            raise NotFound(f"no grant {grant_id!r}", field="grant_id")
+        found = await self._find_seen(caller, grant_id)
         if not found.is_live(self._now_ms()):
             return found
         ended = self._end(found, caller.principal)
-        await self._journal.commit(Change(records=(ended,)))
+        try:
+            await self._journal.commit(Change(records=(ended,)))
+        except Conflict:  # somebody else's end was under way
+            return await self._find_seen(caller, grant_id)
         return ended
+
+    async def _find_seen(self, caller: Caller, grant_id: str) -> GrantRecord:
+        found = await self._journal.find(lambda store: store.find_grant(grant_id))
+        if found is None or not caller.sees(found.principal):
+            raise NotFound(f"no grant {grant_id!r}", field="grant_id")
+        return found
 
 
 def _key(grant: GrantRecord) -> _Key:

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from palyra.core.access import Caller
 from palyra.core.grants import MAX_LIVE
 from palyra.core.records import GrantRecord
 from palyra.errors import Forbidden, InvalidParams, NotFound, Overloaded
@@ -138,6 +139,25 @@ async def test_a_revoked_grant_holds_no_more(
         assert await grants.list_seen(OPERATOR, live_only=True, limit=9) == []
         assert await grants.list_seen(OPERATOR, live_only=False, limit=9) == [ended]
         assert await count_asked(kit, await ask(kit, session_id=session_id)) == 1
+
+
+async def test_two_may_end_a_grant_at_once(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """The first end stands, and whoever came second is told of it."""
+    async with running(store) as kit:
+        await grant(kit, scope="session")
+        grants, ended = kit.office.grants, list[GrantRecord]()
+        (live,) = await grants.list_seen(OPERATOR, live_only=True, limit=9)
+
+        async def revoke(caller: Caller) -> None:
+            ended.append(await grants.revoke(caller, live.grant_id))
+
+        kit.journal.hold = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(revoke, OPERATOR)
+            nursery.start_soon(revoke, OTHER)
+            await wait_all_tasks_blocked()
+            kit.journal.release()
+        assert ended == [ended[0]] * 2
 
 
 async def test_who_may_look_at_grants_and_end_them(
