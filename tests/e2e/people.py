@@ -4,11 +4,22 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import msgspec
+import trio
 
 from palyra.core import events as ev
 from palyra.core.records import ApprovalRecord, Role
 from palyra.net.client import Client, Subscription, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.wire import WITHIN_S
+
+LOOK_S = 0.02
+
+
+async def wait_tool(client: Client, name: str) -> None:
+    """Return when there is that tool; those that start programs are there once walls are proved."""
+    with trio.fail_after(WITHIN_S):
+        while name not in {tool.name for tool in (await client.list_tools()).tools}:  # noqa: ASYNC110 - another process
+            await trio.sleep(LOOK_S)
 
 
 def write_call(path: str, content: str = "written") -> str:

@@ -2,7 +2,7 @@
 
 Clients start runs of every kind and cancel each at a random moment over a socket, while somebody
 answers what is asked.  Every run has one terminal event; what a file tool did is what the tape
-says; nothing is left in the daemon.  Prints sums as JSON, with the 99th percentile of the time from
+says; nothing is left in the daemon, and no process of a program once its cancel is answered.  Prints sums as JSON, with the 99th percentile of the time from
 request to reply (which is for `tests/e2e/test_cancel.py` to judge); the exit code is 1 when a rule
 was broken.
 """
@@ -16,18 +16,32 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import trio
 
 from palyra.core import events as ev
 from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.people import wait_tool
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 from tests.faults.effects import Renames
 from tests.faults.load import FOLDER, RULES, Ledger, Recipes, answer_prompts
+from tests.tools.sandbox.jails import find_alive
 
 CANCELLERS = 8
 LIFE_S = 0.06  # how long most runs take that nobody cancels
+PROGRAMS = 0.2  # of the runs start one that nobody but a cancel ends
+PROGRAM_LIFE_S = 0.3  # within this its jail, and what it starts in there, have begun
+PERMIT_SHELL = """
+permit (principal, action, resource == Tool::"shell");
+"""
+STUBBORN = "setsid sh -c 'trap \"\" TERM; sleep 600; : {0}' & sleep 600; : {0}"
+
+
+def call_line(tool: str, **arguments: object) -> str:
+    """A line that makes the scripted model call a tool."""
+    return f"/call {tool} {json.dumps(arguments)}"
 
 
 class Cancels:
@@ -37,7 +51,7 @@ class Cancels:
         self.daemon = DaemonProcess(base, PALYRA_SERVER__REQUESTS_PER_S="100000")
         policies = self.daemon.home / "policies"
         policies.mkdir(parents=True, mode=0o700)
-        (policies / "load.cedar").write_text(RULES, encoding="utf-8")
+        (policies / "load.cedar").write_text(RULES + PERMIT_SHELL, "utf-8")
         self.folder = self.daemon.workspace / FOLDER
         self.folder.mkdir()
         self.rng = random.Random(seed)
@@ -46,10 +60,13 @@ class Cancels:
         self.taken_s: list[float] = []
         self.tapes: list[list[TapeEvent]] = []
         self.left = 0
+        self.survivors: list[str] = []
 
     async def play(self, instants: int) -> None:
         """So many cancels; every tape."""
         self.left = instants
+        async with self.daemon.connect() as client:
+            await wait_tool(client, "shell")
         async with self.daemon.connect() as client, trio.open_nursery() as nursery:
             nursery.start_soon(answer_prompts, client, Ledger(), self.rng)
             async with trio.open_nursery() as cancellers:
@@ -62,6 +79,9 @@ class Cancels:
         """One run after the other."""
         while self.left > 0:
             self.left -= 1
+            if self.rng.random() < PROGRAMS:
+                await self.cancel_program(client)
+                continue
             order = self.recipes.order()
             started = await client.start_run(order.text, session_key=order.session_key)
             await trio.sleep(self.rng.random() ** 2 * LIFE_S)
@@ -70,6 +90,20 @@ class Cancels:
             self.taken_s.append(trio.current_time() - began_s)
             self.counts[f"ended {cancelled.state}"] += 1
             self.tapes.append(await read_whole(client, started.run_id))
+
+    async def cancel_program(self, client: Client) -> None:
+        """A run whose program starts others and ends of nothing else."""
+        marker = uuid4().hex
+        started = await client.start_run(call_line("shell", command=STUBBORN.format(marker)))
+        await trio.sleep(self.rng.random() * PROGRAM_LIFE_S)
+        self.counts["programs alive before"] += bool(find_alive(marker))
+        began_s = trio.current_time()
+        cancelled = await client.cancel(started.run_id, "enough")
+        self.taken_s.append(trio.current_time() - began_s)
+        if find_alive(marker):
+            self.survivors.append(started.run_id)
+        self.counts[f"program {cancelled.state}"] += 1
+        self.tapes.append(await read_whole(client, started.run_id))
 
     async def look_for_leftovers(self) -> None:
         """What the daemon still has although every run has ended."""
@@ -88,6 +122,7 @@ class Cancels:
         for name in ("prompts left", "actors left", "open runs left"):
             if self.counts[name]:
                 yield f"{name}: {self.counts[name]}"
+        yield from (f"{run_id}: its program outlived the cancel" for run_id in self.survivors)
         for tape in self.tapes:
             try:
                 check_tape(tape)

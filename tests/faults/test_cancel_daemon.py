@@ -3,8 +3,9 @@
 import pytest
 
 from tests.faults.cancel_daemon import cancel_many
+from tests.tools.sandbox.jails import needs_bubblewrap
 
-pytestmark = [pytest.mark.real]
+pytestmark = [pytest.mark.real, needs_bubblewrap]
 
 
 def test_cancels_at_random_instants() -> None:
@@ -12,6 +13,7 @@ def test_cancels_at_random_instants() -> None:
     found = cancel_many(60, seed=1)
     assert [] == found["problems"], found
     assert found["ended cancelled"] > 15
+    assert found["programs alive before"] > 1
 
 
 @pytest.mark.slow
@@ -20,3 +22,4 @@ def test_hundreds_of_cancels() -> None:
     found = cancel_many(500, seed=2)
     assert [] == found["problems"], found
     assert found["ended cancelled"] > 150
+    assert found["programs alive before"] > 50
