@@ -4,28 +4,38 @@ Pure.  A call is a list of words (`argv`), run as it is, or a line for `/bin/sh`
 """
 
 import posixpath
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from palyra.core.tools import Facets, ToolFailure
 
 SHELL = "/bin/sh"
-_MAX_PATHS = 64  # of a call, shown to the rules
+_SHELLS = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh"})
 # A grant for these would be one for any program at all: they run what they are told.
-_RUNNERS = frozenset({
-    "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "nice", "nohup", "setsid",
-    "timeout", "time", "xargs", "find", "parallel", "watch", "script", "stdbuf", "chroot", "unshare",
-    "python", "python3", "pypy3", "node", "deno", "bun", "perl", "ruby", "php", "lua", "awk", "gawk",
-    "sed", "ed", "vi", "vim", "emacs", "gdb", "strace", "tclsh", "java", "ssh", "sudo", "su", "doas",
-})  # fmt: skip
+_RUNNERS = _SHELLS | {
+    "fish", "busybox", "env", "nice", "ionice", "nohup", "setsid", "timeout", "time", "xargs", "find",
+    "parallel", "watch", "script", "expect", "unbuffer", "stdbuf", "chroot", "unshare", "nsenter",
+    "setarch", "linux32", "linux64", "i386", "x86_64", "flock", "taskset", "chrt", "prlimit", "choom",
+    "setpriv", "capsh", "runuser", "runcon", "run-parts", "start-stop-daemon", "ld.so",
+    "npx", "bunx", "uv", "uvx", "pipx",
+    "python", "pypy", "node", "nodejs", "deno", "bun", "perl", "ruby", "php", "lua", "awk", "gawk",
+    "mawk", "nawk", "sed", "ed", "vi", "vim", "emacs", "gdb", "strace", "tclsh", "java", "ssh", "sudo",
+    "su", "doas",
+}  # fmt: skip
 # Programs of many purposes: a grant is for one of them.
-_WITH_SUBCOMMAND = frozenset({"git", "npm", "pip", "pip3", "cargo", "docker"})
+_WITH_SUBCOMMAND = frozenset({"git", "npm", "pip", "cargo", "docker"})
 # The word after these is a program text: it is run as it was approved.
-INTERPRETERS = frozenset({
-    "sh", "bash", "dash", "zsh", "ksh", "python", "python3", "node", "perl", "ruby", "php", "lua",
+_INTERPRETERS = _SHELLS | {"python", "node", "nodejs", "perl", "ruby", "php", "lua"}
+_FOLDERS = frozenset({
+    "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
 })  # fmt: skip
+_TAKES_LINE = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_VERSION = re.compile(r"[0-9.]+$")  # python3.11 is python
+_FIRST_WORD = re.compile(r"[A-Za-z]*")  # and so are python3-dbg and perl5.36-x86_64-linux-gnu
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class CommandLine:
     """One call."""
 
     argv: tuple[str, ...]  # what is executed
-    words: tuple[str, ...]  # what it consists of; of a line, as far as it can be told
+    words: tuple[str, ...]  # all it names; of a line for a shell, as far as it can be told
     is_line: bool
     cwd: str  # relative to the workspace
 
@@ -52,13 +62,13 @@ def read_command(arguments: Mapping[str, Any]) -> CommandLine:
     if argv is not None:
         if not argv[0] or not all(map(_is_word, argv)):
             raise ToolFailure("argv: the first word names a program; words are text without NUL")
-        return CommandLine(tuple(argv), tuple(argv), is_line=False, cwd=cwd)
+        return CommandLine(tuple(argv), _all_words(argv), is_line=False, cwd=cwd)
     line = str(line)
     if not _is_word(line) or not line.strip():
         raise ToolFailure(
             'command: give a line for /bin/sh, such as "ls -l", not empty, without NUL'
         )
-    return CommandLine((SHELL, "-c", line), tuple(_split(line)), is_line=True, cwd=cwd)
+    return CommandLine((SHELL, "-c", line), _all_words(_split(line)), is_line=True, cwd=cwd)
 
 
 def find_facets(arguments: Mapping[str, Any]) -> Facets:
@@ -69,7 +79,7 @@ def find_facets(arguments: Mapping[str, Any]) -> Facets:
         return Facets()
     subcommand = _find_subcommand(call)
     return Facets(
-        paths=tuple(dict.fromkeys([call.cwd, *_paths(call.words)]))[:_MAX_PATHS],
+        paths=tuple(dict.fromkeys([call.cwd, *_paths(call.words)])),
         executable=call.name,
         subcommand=subcommand,
         grant_key=_grant_key(call, subcommand),
@@ -81,7 +91,7 @@ def find_scripts(call: CommandLine) -> tuple[str, ...]:
     words = call.words
     found = [words[0]] if words and "/" in words[0] else []
     for at, word in enumerate(words):
-        if posixpath.basename(word) in INTERPRETERS | {".", "source"}:
+        if word in {".", "source"} or _plain_name(word) in _INTERPRETERS:
             found += [next_word for next_word in words[at + 1 :] if not next_word.startswith("-")][
                 :1
             ]
@@ -90,28 +100,52 @@ def find_scripts(call: CommandLine) -> tuple[str, ...]:
 
 def _grant_key(call: CommandLine, subcommand: str) -> str:
     """By program; none for what anybody may have changed by then, or what runs anything."""
-    if call.is_line or call.name in _RUNNERS or not _is_of_system(call.argv[0]):
+    if call.is_line or _is_runner(call.name) or not _is_of_system(call.argv[0]):
         return ""
-    if call.name in _WITH_SUBCOMMAND:
+    if _plain_name(call.name) in _WITH_SUBCOMMAND:
         return f"{call.argv[0]} {subcommand}" if subcommand else ""
     return call.argv[0]
 
 
+def _is_runner(name: str) -> bool:
+    return not _RUNNERS.isdisjoint({name, _plain_name(name), _FIRST_WORD.match(name)[0]})  # type: ignore[index]  # it matches anything
+
+
+def _plain_name(program: str) -> str:
+    """Its name without folder and version."""
+    return _VERSION.sub("", posixpath.basename(program))
+
+
 def _is_of_system(program: str) -> bool:
-    return "/" not in program or program.startswith(("/usr/", "/bin/", "/sbin/"))
+    """Whether it lies where only the system puts programs; `/usr/../x` may lie anywhere."""
+    folder, _, name = program.rpartition("/")
+    return program == name or folder in _FOLDERS
 
 
 def _find_subcommand(call: CommandLine) -> str:
     """The first word that is no option; none after an option that may change what is run."""
-    if call.is_line or call.name not in _WITH_SUBCOMMAND or len(call.argv) < 2:  # noqa: PLR2004 - program and subcommand
+    has_one = not call.is_line and _plain_name(call.name) in _WITH_SUBCOMMAND
+    if not has_one or len(call.argv) < 2:  # noqa: PLR2004 - program and subcommand
         return ""
     return "" if call.argv[1].startswith("-") else call.argv[1]
 
 
+def named_by(words: Sequence[str]) -> list[str]:
+    """Every word that may name a file, also behind an equals sign."""
+    return [part for word in words for part in (word, word.partition("=")[2]) if part]
+
+
 def _paths(words: Sequence[str]) -> list[str]:
-    """Every word that may be a path within the workspace, also behind an equals sign."""
-    found = [part for word in words for part in (word, word.partition("=")[2])]
-    return [part for part in found if part and not part.startswith(("-", "/"))]
+    """Every word that may be a path within the workspace."""
+    return [word for word in named_by(words) if not word.startswith(("-", "/"))]
+
+
+def _all_words(words: Sequence[str]) -> tuple[str, ...]:
+    """These, and those of a line that a shell among them is given: `bash -c "cat x"`."""
+    if _SHELLS.isdisjoint(map(_plain_name, words)):
+        return tuple(words)
+    lines = [line for option, line in pairwise(words) if _TAKES_LINE.fullmatch(option)]
+    return (*words, *(word for line in lines for word in _split(line)))
 
 
 def _is_word(text: str) -> bool:

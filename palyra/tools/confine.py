@@ -92,6 +92,15 @@ class Workspace:
                 fd = None
             yield fd
 
+    def look(self, path: str) -> os.stat_result | None:
+        """What is there, not opened and no link followed; None for what cannot be looked at."""
+        folder, _, name = path.rpartition("/")
+        if normal_path(path) != path or is_private(path):
+            return None
+        with suppress(OSError), _closing(self._open(folder, _PLACE)) as fd:
+            return os.stat(name or ".", dir_fd=fd, follow_symlinks=False)
+        return None
+
     def read_link(self, path: str) -> str | None:
         """What a link says, wherever it leads; None for what is none, or cannot be looked at."""
         folder, _, name = path.rpartition("/")

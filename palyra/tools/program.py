@@ -5,21 +5,24 @@ All functions block; they are called from a thread.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+import stat
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from palyra.core.display import visible
 from palyra.core.paths import MAX_PATH_BYTES, normal_path
 from palyra.core.tools import SHARED_HOST, Inspection, ToolCall, ToolFailure
-from palyra.tools.command_line import CommandLine, find_scripts, read_command
+from palyra.tools.command_line import CommandLine, find_scripts, named_by, read_command
 from palyra.tools.confine import Workspace, refusal
 from palyra.tools.sandbox.bubblewrap import PATH, environment_of
 from palyra.tools.sandbox.command import Command, Egress, Level, Limits
 
-MAX_OPERANDS = 64
+MAX_OPERANDS = 256  # files that one call names; more than a prompt shows
 MAX_SCRIPT_BYTES = 4_194_304
 MAX_HASHED_BYTES = 16_777_216  # a larger operand is known by its size and time
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_STEPS = MAX_PATH_BYTES  # names on the way of one word; only a maze of links needs more
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/nix/store/")
 
@@ -51,7 +54,7 @@ def inspect_program(around: Surroundings, call: ToolCall) -> Inspection:
         binary=_real(around.workspace, binary),
         cwd=command.cwd,
         environment=environment_of(command),
-        operands=dict(_operands(around.workspace, line)),
+        operands=_operands(around.workspace, line),
         profile=around.profile,
     )
 
@@ -62,13 +65,12 @@ def build_command(around: Surroundings, call: ToolCall) -> Command:
     Raises ToolFailure when a script is not what it was.
     """
     line = read_command(call.arguments)
-    approved = (
-        call.inspection.operands if call.inspection else dict(_operands(around.workspace, line))
-    )
+    seen = call.inspection
+    approved = _operands(around.workspace, line) if seen is None else seen.operands
     sealed: dict[str, bytes] = {}
-    for word in find_scripts(line)[:MAX_OPERANDS]:
+    for word in find_scripts(line):
         path = _below(around.workspace, _reach(around.workspace, line.cwd, word))
-        if path is not None and path in approved:
+        if path is not None and _SHA256.fullmatch(approved.get(path, "")):
             content = _read(around.workspace, path)
             if hashlib.sha256(content).hexdigest() != approved[path]:
                 raise ToolFailure(f"{visible(path)} was changed meanwhile: propose the call again")
@@ -138,22 +140,39 @@ def _command(
     )
 
 
-def _operands(workspace: Workspace, line: CommandLine) -> Iterator[tuple[str, str]]:
-    """Every word that names a file of the workspace, with what it holds; SHA-256, hex."""
-    for word in line.words[:MAX_OPERANDS]:
+def _operands(workspace: Workspace, line: CommandLine) -> dict[str, str]:
+    """Every file of the workspace that a word names, with what it holds.
+
+    Raises ToolFailure for more than MAX_OPERANDS: what was not looked at is not approved.
+    """
+    found: dict[str, str] = {}
+    for word in named_by(line.words):
         path = _below(workspace, _reach(workspace, line.cwd, word))
-        if path is not None:
-            with suppress(ToolFailure):
-                yield path, _digest(workspace, path)
+        content = None if path is None or path in found else _content(workspace, path)
+        if path is not None and content is not None:
+            found[path] = content
+        if len(found) > MAX_OPERANDS:
+            raise ToolFailure(f"the call names more than {MAX_OPERANDS} files: make it several")
+    return found
 
 
-def _digest(workspace: Workspace, path: str) -> str:
-    with workspace.open_file(path) as fd:
-        found = os.fstat(fd)
-        if found.st_size > MAX_HASHED_BYTES:
-            return f"{found.st_size} bytes of {found.st_mtime_ns}"
-        with open(fd, "rb", closefd=False) as file:
+def _content(workspace: Workspace, path: str) -> str | None:
+    """What tells one content of a file from any other; None for what is no file.
+
+    Its SHA-256, hex; of one that is too large, or has a second name and may not be opened, size
+    and change time, which no program can set back.
+    """
+    found = workspace.look(path)
+    if found is None or not stat.S_ISREG(found.st_mode):
+        return None
+    if found.st_size <= MAX_HASHED_BYTES:
+        with (
+            suppress(ToolFailure),
+            workspace.open_file(path) as fd,
+            open(fd, "rb", closefd=False) as file,
+        ):
             return hashlib.file_digest(file, "sha256").hexdigest()
+    return f"{found.st_size} bytes of {found.st_ino}, changed at {found.st_ctime_ns} ns"
 
 
 def _read(workspace: Workspace, path: str) -> bytes:

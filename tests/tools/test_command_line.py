@@ -44,6 +44,16 @@ def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
         (["/usr/bin/python3", "x.py"], ""),
         (["env", "rm"], ""),
         (["xargs", "rm"], ""),
+        (["/usr/bin/python3.11", "x.py"], ""),  # by any of its names
+        (["perl5.36-x86_64-linux-gnu"], ""),
+        (["mawk", "1"], ""),
+        (["/usr/bin/ld.so", "/bin/sh"], ""),
+        (["pip3.11", "install"], "pip3.11 install"),
+        (["/usr/../home/alice/work/run.sh"], ""),  # begins like a system folder, lies anywhere
+        (["/usr/bin/../../home/alice/work/run.sh"], ""),
+        (["/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "/bin/sh"], ""),
+        (["/usr/bin/bash/"], ""),
+        (["/usr/bin/./make"], ""),
     ],
 )
 def test_grants_are_narrow(argv: list[str], key: str) -> None:
@@ -65,12 +75,27 @@ def test_paths_are_shown_to_the_rules() -> None:
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        {"argv": ["bash", "-c", "cat .env"]},
+        {"argv": ["env", "/bin/sh", "-ec", "cat <.env"]},
+        {"command": "bash -lc 'cat .env'"},
+        {"argv": ["cat", *(f"f{n}" for n in range(200)), ".env"]},
+    ],
+)
+def test_no_path_is_out_of_the_rules_sight(arguments: dict[str, object]) -> None:
+    """Neither in a line for a shell among the words, nor behind many others."""
+    assert ".env" in find_facets(arguments).paths
+
+
+@pytest.mark.parametrize(
     ("arguments", "scripts"),
     [
         ({"argv": ["./run.sh", "x"]}, ("./run.sh",)),
         ({"argv": ["python3", "-u", "tool.py", "x"]}, ("tool.py",)),
         ({"argv": ["/usr/bin/bash", "x.sh"]}, ("/usr/bin/bash", "x.sh")),
         ({"command": "cd part && sh x.sh > out; . ./env.sh"}, ("x.sh", "./env.sh")),
+        ({"argv": ["/usr/bin/python3.11", "x.py"]}, ("/usr/bin/python3.11", "x.py")),
         ({"argv": ["make", "all"]}, ()),
     ],
 )

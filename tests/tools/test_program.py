@@ -1,0 +1,77 @@
+"""What a person approves beside a command's words: the content of every file they name."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.core.tools import Inspection, ToolCall, ToolFailure
+from palyra.tools import program
+from palyra.tools.confine import Workspace
+from palyra.tools.program import Surroundings, build_command, inspect_program
+from palyra.tools.sandbox.command import Limits
+
+
+def look(root: Path, **arguments: object) -> Inspection:
+    """What a call of these arguments would meet."""
+    around = Surroundings(Workspace(root), Limits(), {}, "A: profile")
+    call = ToolCall(
+        call_id="call", run_id="run", session_id="ses", principal="alice", tool="shell",
+        tool_version="1", arguments=arguments,
+    )  # fmt: skip
+    build_command(around, call)  # no script of these is in the way
+    return inspect_program(around, call)
+
+
+NAMING: dict[str, dict[str, Any]] = {
+    "word": {"argv": ["cat", "x"]},
+    "value": {"argv": ["cat", "--config=x"]},
+    "line within": {"argv": ["bash", "-c", "cd . && cat x"]},
+    "behind many": {"argv": ["cat", *["-n"] * 200, "x"]},
+    "line": {"command": "echo; cat x"},
+    "script": {"argv": ["sh", "x"]},
+}
+
+
+@pytest.mark.parametrize("naming", sorted(NAMING))
+@pytest.mark.parametrize("kind", ["plain", "second name", "large"])
+def test_another_content_is_another_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, naming: str, kind: str
+) -> None:
+    """Of whatever file a call names, however it does; times that a program sets hide nothing."""
+    if kind == "large":
+        monkeypatch.setattr(program, "MAX_HASHED_BYTES", 2)
+    file = tmp_path / "x"
+    file.write_text("one", "utf-8")
+    if kind == "second name":
+        (tmp_path / "y").hardlink_to(file)
+    before = look(tmp_path, **NAMING[naming])
+    assert before.operands.keys() == {"x"}
+    assert before == look(tmp_path, **NAMING[naming])
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    file.write_text("two", "utf-8")
+    os.utime(file, ns=times)
+    assert before != look(tmp_path, **NAMING[naming])
+
+
+def test_what_appears_later_is_another_call(tmp_path: Path) -> None:
+    """A name behind which there was nothing, a folder, or a place for secrets that nobody reads."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / ".env").touch()
+    before = look(tmp_path, argv=["cat", "x", "d", ".env"])
+    assert before.operands == {}
+    (tmp_path / "x").touch()
+    assert before != look(tmp_path, argv=["cat", "x", "d", ".env"])
+
+
+def test_more_files_than_anybody_looks_at_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not looked at could be changed behind an approval."""
+    monkeypatch.setattr(program, "MAX_OPERANDS", 2)
+    for name in "abc":
+        (tmp_path / name).touch()
+    look(tmp_path, argv=["cat", "a", "b", "a"])
+    with pytest.raises(ToolFailure, match="more than 2 files"):
+        look(tmp_path, argv=["cat", "a", "b", "c"])
