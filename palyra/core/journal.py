@@ -10,7 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from palyra.core.records import PairingState, Record, RunState
+from palyra.core.records import (
+    IncidentDomain,
+    IncidentRecord,
+    IncidentState,
+    PairingState,
+    Record,
+    RunState,
+)
 from palyra.core.tape import TapeRow
 
 
@@ -55,6 +62,15 @@ class PairingFilter(msgspec.Struct, frozen=True, kw_only=True):
     principal: str | None = None
     channel: str | None = None
     state: PairingState | None = None
+    before: str | None = None
+    limit: int = 100
+
+
+class IncidentFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which incidents to list, newest first; `before` is the id of the last one seen."""
+
+    states: tuple[IncidentState, ...] = ()
+    domain: IncidentDomain | None = None
     before: str | None = None
     limit: int = 100
 
@@ -121,3 +137,4 @@ class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
     head_position: int
     verification: VerifyReport
     notes: tuple[str, ...] = ()  # repaired without loss, worth a log line (a torn last root line)
+    incidents: tuple[IncidentRecord, ...] = ()  # that are not resolved, oldest first

@@ -12,6 +12,7 @@ from palyra.core.embeddings import Embeddings
 from palyra.core.journal import (
     ChainedRow,
     Change,
+    IncidentFilter,
     OpenReport,
     PairingFilter,
     RunFilter,
@@ -29,6 +30,7 @@ from palyra.core.records import (
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -87,7 +89,14 @@ class Ledger(Protocol):
     def list_budgets(self) -> list[BudgetRecord]: ...
 
 
-class JournalStore(Registry, Ledger, Protocol):
+class IncidentBook(Protocol):
+    """What was found to be wrong: all that is not resolved, and the newest of what is."""
+
+    def find_incident(self, incident_id: str) -> IncidentRecord | None: ...
+    def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]: ...
+
+
+class JournalStore(Registry, Ledger, IncidentBook, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read

@@ -1,7 +1,8 @@
 """Records: one row per thing, written in the transaction of the events they follow from.
 
 A record is a projection (a fold of the tape gives it again) or, for sessions, receipts, tokens,
-agents, channels, pairings and grants, a small durable fact of its own.  The wire shows them as they are.
+agents, channels, pairings, grants and incidents, a small durable fact of its own.  The wire shows
+them as they are.
 """
 
 from typing import Any, Literal
@@ -310,6 +311,33 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     by: str = ""  # who set or deleted it
 
 
+IncidentDomain = Literal[
+    "run", "task", "approval", "provider", "store", "memory", "tool_runtime", "edge"
+]
+IncidentSeverity = Literal["warning", "error", "critical"]
+IncidentState = Literal["open", "remediating", "resolved", "escalated"]
+
+
+class IncidentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something that was found to be wrong, until it is resolved; see `core.incident`."""
+
+    incident_id: str
+    domain: IncidentDomain
+    key: str  # while this is not resolved, an alarm with the same one is counted here
+    severity: IncidentSeverity  # the worst so far
+    summary: str
+    evidence: dict[str, str | int] = {}  # of the last time
+    state: IncidentState = "open"
+    count: int = 1
+    attempts: int = 0  # to do something about it
+    resolves_itself: bool = False  # when what raised the alarm says that it is over
+    opened_ms: int
+    last_ms: int  # when it was found last
+    resolved_ms: int | None = None
+    by: str | None = None  # who resolved it
+    reason: str = ""  # why it is
+
+
 Record = (
     RunRecord
     | SessionRecord
@@ -322,5 +350,6 @@ Record = (
     | GrantRecord
     | UsageRecord
     | BudgetRecord
+    | IncidentRecord
 )
 RECEIPT_TTL_MS = 86_400_000

@@ -35,6 +35,7 @@ from palyra.store.database import (
 )
 from palyra.store.disk import REAL_DISK, Disk
 from palyra.store.evidence import PAGE_BYTES, PAGE_ROWS
+from palyra.store.incidents import SqliteIncidents, list_unresolved
 from palyra.store.journal_pages import Pages
 from palyra.store.keys import KeyRing
 from palyra.store.ledger import SqliteLedger
@@ -48,7 +49,7 @@ from palyra.store.writer import Writer
 T = TypeVar("T")
 
 
-class SqliteJournal(SqliteRegistry, SqliteLedger):
+class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(
@@ -86,6 +87,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger):
             verification = _verify_end(connection, roots, found)
             writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
             _resume(writer, roots, verification, found)
+            incidents = tuple(list_unresolved(connection))
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
             held.callback(self._pages.stop)
@@ -99,6 +101,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger):
             head_position=writer.position,
             verification=verification,
             notes=() if roots.note is None else (roots.note,),
+            incidents=incidents,
         )
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:

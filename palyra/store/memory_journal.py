@@ -28,6 +28,7 @@ from palyra.core.records import (
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     Receipt,
     Record,
@@ -46,6 +47,7 @@ from palyra.errors import (
 )
 from palyra.store.admission import Admission
 from palyra.store.keys import KeyRing
+from palyra.store.memory_incidents import MemoryIncidents, forget_incidents
 from palyra.store.memory_ledger import MemoryLedger
 from palyra.store.memory_registry import MemoryRegistry, R
 from palyra.store.memory_tapes import MemoryFile, MemoryTapes
@@ -68,12 +70,13 @@ _KEYS: dict[type[Record], tuple[str, ...]] = {
     GrantRecord: ("grant_id",),
     UsageRecord: ("run_id", "turn", "attempt"),
     BudgetRecord: ("budget_id",),
+    IncidentRecord: ("incident_id",),
 }
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
 
-class MemoryJournal(MemoryRegistry, MemoryLedger):
+class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
     """A `JournalStore` that lives as long as the object."""
 
     def __init__(self, keys: KeyRing | None = None, *, now_ms: NowMs = lambda: 0) -> None:
@@ -99,6 +102,7 @@ class MemoryJournal(MemoryRegistry, MemoryLedger):
             was_clean=was_clean,
             head_position=len(self._tapes.links),
             verification=self.verify(),
+            incidents=self.unresolved(),
         )
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
@@ -110,6 +114,7 @@ class MemoryJournal(MemoryRegistry, MemoryLedger):
         """See `JournalStore.seal`."""
         self._require_open()
         self._forget_pairings()
+        forget_incidents(self._records[IncidentRecord])
         first, through = self._signed_position + 1, len(self._tapes.links)
         if through < first:
             return False
@@ -313,6 +318,8 @@ def _check_successor(before: Record, record: Record) -> None:
             record.created_ms - before.created_ms < RECEIPT_TTL_MS and record != before
         ):
             raise IdempotencyConflict("the idempotency key was used; its first receipt stands")
+        case IncidentRecord(state="resolved"), _ if record != before:
+            raise Conflict("the incident is resolved; its end stands")
         case AgentRecord() | UsageRecord(), _ if record != before:
             raise Conflict(_FIXED[type(before)])
         case (

@@ -10,6 +10,7 @@ from palyra.core.records import (
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -31,6 +32,7 @@ R = TypeVar(
     GrantRecord,
     UsageRecord,
     BudgetRecord,
+    IncidentRecord,
 )
 
 

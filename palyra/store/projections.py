@@ -13,6 +13,7 @@ from palyra.core.records import (
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -35,6 +36,7 @@ R = TypeVar(
     GrantRecord,
     UsageRecord,
     BudgetRecord,
+    IncidentRecord,
 )
 
 NO_LIMIT = -1  # SQLite's word for it

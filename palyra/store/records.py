@@ -11,12 +11,14 @@ from typing import Any
 import apsw
 import msgspec
 
+from palyra.core.incident import KEPT_RESOLVED
 from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     Receipt,
     Record,
@@ -126,6 +128,12 @@ TABLES: dict[type[Record], Table] = {
         "revision is_deleted",
         lambda r, text: (r.budget_id, r.revision, r.deleted_ms is not None, text),
     ),
+    IncidentRecord: _table(
+        "incidents",
+        "incident_id",
+        "domain state resolved_ms",
+        lambda r, text: (r.incident_id, r.domain, r.state, r.resolved_ms, text),
+    ),
 }  # fmt: skip
 
 
@@ -149,6 +157,15 @@ def forget_pairings(connection: apsw.Connection, *, expired_ms: int) -> None:
     """Drop requests whose code is of no use any more."""
     connection.execute(
         "DELETE FROM pairings WHERE state = 'pending' AND expires_ms <= ?", (expired_ms,)
+    )
+
+
+def forget_incidents(connection: apsw.Connection) -> None:
+    """Keep the newest of those that are resolved; of equal age all go."""
+    connection.execute(
+        "DELETE FROM incidents WHERE state = 'resolved' AND resolved_ms <= (SELECT resolved_ms"
+        " FROM incidents WHERE state = 'resolved' ORDER BY resolved_ms DESC LIMIT 1 OFFSET ?)",
+        (KEPT_RESOLVED,),
     )
 
 

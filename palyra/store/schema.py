@@ -209,12 +209,28 @@ CREATE TRIGGER budget_changes_in_turn BEFORE UPDATE ON budgets
     BEGIN SELECT RAISE(ABORT, 'the budget was changed meanwhile; the first change stands'); END;
 """
 
+_INCIDENTS = """
+CREATE TABLE incidents (
+    incident_id TEXT PRIMARY KEY,
+    domain TEXT NOT NULL,
+    state TEXT NOT NULL,
+    resolved_ms INTEGER,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX incidents_open ON incidents (incident_id) WHERE state <> 'resolved';
+CREATE INDEX incidents_by_end ON incidents (resolved_ms) WHERE state = 'resolved';
+CREATE TRIGGER incident_is_resolved_once BEFORE UPDATE ON incidents
+    WHEN old.state = 'resolved' AND new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the incident is resolved; its end stands'); END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
     _AGENTS_AND_CHANNELS,
     _GRANTS,
     _LEDGER_AND_BUDGETS,
+    _INCIDENTS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -88,6 +88,7 @@ class Writer:
                 self._connection, created_before_ms=self._now_ms() - RECEIPT_TTL_MS
             )
             records.forget_pairings(self._connection, expired_ms=self._now_ms())
+            records.forget_incidents(self._connection)
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed

@@ -16,6 +16,7 @@ from palyra.core.records import (
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -221,6 +222,22 @@ def budget(budget_id: str, **fields: Any) -> BudgetRecord:
             "window": "day",
             "hard": 5,
             "revision": 1,
+            **fields,
+        }
+    )
+
+
+def incident(incident_id: str, **fields: Any) -> IncidentRecord:
+    return IncidentRecord(
+        **{
+            "incident_id": incident_id,
+            "domain": "run",
+            "key": f"key of {incident_id}",
+            "severity": "error",
+            "summary": "it broke",
+            "evidence": {"run_id": "run_a", "times": 3},
+            "opened_ms": 1,
+            "last_ms": 1,
             **fields,
         }
     )

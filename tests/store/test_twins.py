@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from palyra.core.journal import Change, PairingFilter, RunFilter, UsageFilter
+from palyra.core.journal import Change, IncidentFilter, PairingFilter, RunFilter, UsageFilter
 from palyra.core.ports import JournalStore
 from palyra.core.records import Record
 from tests.store.kit import (
@@ -19,6 +19,7 @@ from tests.store.kit import (
     budget,
     channel,
     grant,
+    incident,
     memory_journal,
     pairing,
     receipt,
@@ -81,12 +82,18 @@ def a_budget(draw: st.DrawFn, number: int, variant: int) -> Record:
     return budget(f"budget_{number}", revision=1 + variant, deleted_ms=draw(maybe))
 
 
+def an_incident(draw: st.DrawFn, number: int, variant: int) -> Record:
+    state = draw(st.sampled_from(["open", "escalated", "resolved"]))
+    end_ms = 9 if state == "resolved" else None
+    return incident(f"inc_{number}", state=state, count=1 + variant, resolved_ms=end_ms)
+
+
 @st.composite
 def a_record(draw: st.DrawFn) -> Record:
     """A record that often meets another of the same key."""
     number, variant = draw(few), draw(few)
     kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, a_grant]
-    kinds += [a_line, a_budget]
+    kinds += [a_line, a_budget, an_incident]
     make = draw(st.sampled_from([*kinds, None, None]))
     if make is not None:
         return make(draw, number, variant)
@@ -143,6 +150,11 @@ class Twins(RuleBasedStateMachine):
                 store.close()
             report = store.open()
             assert (is_clean, None) == (report.was_clean, report.verification.first_break)
+            assert [*report.incidents] == [
+                each
+                for each in store.list_incidents(IncidentFilter())[::-1]
+                if each.state != "resolved"
+            ]
             assert store.check(lambda: False) is None
         self.agree(*(store.verify().through_position for store in self.stores))
 
@@ -202,6 +214,8 @@ class Twins(RuleBasedStateMachine):
             store.list_usage(UsageFilter(), limit=9),
             store.sum_usage(UsageFilter(until_ms=14), "run", grain_ms=7),
             store.list_budgets(),
+            store.list_incidents(IncidentFilter()),
+            store.list_incidents(IncidentFilter(states=("open",), before="inc_2")),
         ]
 
     def teardown(self) -> None:
