@@ -3,7 +3,8 @@
 Runs of several turns with slow models, tools, questions and commits are cancelled at a random
 instant of their lives, or just before, or after; some daemons fall first, and the next one is
 told.  Whatever the instant: one terminal event, nothing starts after it, every call is attested,
-every question is closed, and nothing of the run is left in the daemon.  Prints sums as JSON; the
+every question is closed, leases and reservations are returned, and nothing of the run is left in
+the daemon.  Prints sums as JSON; the
 exit code is 1 when a rule was broken.
 """
 
@@ -26,18 +27,25 @@ from palyra.actors.office import Office
 from palyra.core.commands import ResolveApproval
 from palyra.core.events import TERMINAL_KINDS, ToolAttested, decode_event
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
+from palyra.core.records import BudgetRecord
 from palyra.core.run_steps import Limits
 from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
+from palyra.models.guarded import Guard, GuardedModel
+from palyra.models.leases import Leases
 from palyra.store.memory_journal import MemoryJournal
 from palyra.tools.catalog import AsyncTool
 from tests.actors import office_kit
 from tests.actors.office_kit import OPERATOR, Kit, call, running, say, spec
+from tests.actors.test_budgets import having
 
 RUNS = 40  # at once, under one daemon
 LIFE_S = 0.6  # about as long as a run takes that nobody cancels
 MOST_TURNS = 4
 EFFECTS = ("note", "ask_note", "slow")
+AMPLE = BudgetRecord(
+    budget_id="ample", scope="global", metric="tokens", window="day", hard=1_000_000_000
+)
 TOOLS = (*EFFECTS, "slow_safe", "forbidden")
 
 
@@ -103,7 +111,9 @@ class SlowKit(Kit):
     watch: Watch
 
     def build_office(self, limits: Limits, *rest: Any) -> Office:
-        self.model = Script()  # type: ignore[assignment]  # another model
+        self.leases = Leases(RUNS // 2, RUNS // 2)
+        guard = Guard("scripted", "key", self.leases, office_kit.now_ms)
+        self.model = GuardedModel(Script(), guard)  # type: ignore[assignment]  # another model
         office = super().build_office(limits, *rest)
         self.watch = Watch(office.toolbox, self.has_ended)
         return replace(office, toolbox=self.watch)
@@ -128,7 +138,7 @@ class SlowKit(Kit):
 async def running_slowly(store: MemoryJournal) -> AsyncGenerator[SlowKit]:
     """See `office_kit.running`."""
     with patch.object(office_kit, "Kit", SlowKit):
-        async with running(store) as kit:
+        async with running(store, make_budgets=having(AMPLE)) as kit:
             assert isinstance(kit, SlowKit)
             yield kit
 
@@ -268,8 +278,13 @@ def _leftovers(kit: SlowKit) -> Iterator[str]:
         yield f"in the directory: {list(kit.directory.runs)} {list(kit.directory.sessions)}"
     if len(kit.work):
         yield f"under the supervisor: {[child.id for child in kit.work.snapshot().children]}"
-    if kit.approvals.count(OPERATOR.principal):
-        yield "open prompts"
+    held = {
+        "open prompts": kit.approvals.count(OPERATOR.principal),
+        "leases held": kit.leases.held,
+        "waiting for a lease": kit.leases.waiting,
+        "reserved of a budget": sum(account.reserved for account in kit.office.budgets.accounts),
+    }
+    yield from (f"{name}: {number}" for name, number in held.items() if number)
 
 
 async def cancel_many(instants: int, seed: int) -> dict[str, Any]:
