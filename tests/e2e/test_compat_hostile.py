@@ -131,6 +131,24 @@ async def test_a_body_over_the_limit_is_refused(daemon: DaemonProcess) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "size", "header"),
+    [(413, 20_000_000, None), (401, 4_000_000, "Authorization: Bearer pal_wrong")],
+)
+async def test_who_sends_all_of_it_first_reads_why(
+    daemon: DaemonProcess, status: int, size: int, header: str | None
+) -> None:
+    """The connection is not reset under the answer, and serves the next request."""
+    headers = [] if header is None else [header]
+    async with dial(daemon) as peer:
+        for _ in range(2):
+            with trio.fail_after(20):
+                await peer.send(render(daemon, b" " * size, *headers))
+                head = await peer.read_until(b"\r\n\r\n")
+            assert f" {status} ".encode() in head
+            assert b'{"error":' in await peer.read_until(b"}}")
+
+
+@pytest.mark.parametrize(
     ("status", "method", "path"),
     [(405, "GET", PATH), (405, "POST", "/v1/models"), (404, "GET", "/v1/models/none")],
 )

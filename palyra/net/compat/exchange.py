@@ -17,6 +17,10 @@ from palyra.net.compat.errors import Encoded
 from palyra.net.sniff import Head
 
 BODY_TIMEOUT_S = 30.0
+# What still comes of a body that is refused: a connection closed on it would be reset, and the
+# client would never read why.
+LINGER_S = 10.0
+LINGER_BYTES = 67_108_864
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
 HEADERS = {
@@ -42,6 +46,7 @@ class Exchange:
         self.head = Head(scope["method"].encode(), scope["raw_path"], tuple(scope["headers"]))
         self.has_begun = False
         self.is_gone = False  # the client has left
+        self._is_read = False  # all of the body, that is
         self.headers: dict[str, str] = {}  # beside those that every answer has
         self._receive = receive
         self._send = send
@@ -70,6 +75,7 @@ class Exchange:
                 if len(body) > max_bytes:
                     raise TooLarge(f"the body has more than {max_bytes} bytes, the limit")
                 if not event["more_body"]:
+                    self._is_read = True
                     return bytes(body)
         raise TooSlow(f"the body did not arrive within {BODY_TIMEOUT_S:g} s")
 
@@ -80,10 +86,26 @@ class Exchange:
         self.is_gone = True
 
     async def respond(self, status: HTTPStatus, value: object) -> None:
-        """The whole answer, as JSON; bytes are JSON already."""
+        """The whole answer, as JSON; bytes are JSON already.
+
+        One that comes before the whole body did is there at once, and the rest is dropped.
+        """
         body = value if isinstance(value, bytes) else msgspec.json.encode(value)
         await self._begin(status, {"Content-Type": JSON_TYPE, "Content-Length": str(len(body))})
+        if not self._is_read:
+            await self.send(body)
+            await self._drop_body()
+            body = b""
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _drop_body(self) -> None:
+        left = LINGER_BYTES
+        with trio.move_on_after(LINGER_S):
+            while left > 0:
+                event = await self._receive()
+                if event["type"] != "http.request" or not event["more_body"]:
+                    return
+                left -= len(event["body"])
 
     async def begin_stream(self) -> None:
         """The answer will come in pieces."""
