@@ -64,6 +64,7 @@ class Question(NamedTuple):
 
 class _OpenPrompt(NamedTuple):
     prompt: ApprovalRecord
+    epoch: int | None  # of the session, for the run that asks
     ticket: Ticket  # of its commit
     mailbox: Mailbox[Message]
     scope: trio.CancelScope  # of the task that asks
@@ -99,7 +100,7 @@ class Approvals:
     def tell(self, grant: GrantRecord, now_ms: int) -> None:
         """A new grant answers what is asked already, where it holds."""
         for entry in list(self._open.values()):
-            if holds_for(grant, entry.prompt, now_ms):
+            if holds_for(grant, entry.prompt, entry.epoch, now_ms):
                 with suppress(Overloaded):  # then enough people answer it themselves
                     entry.mailbox.offer(Granted(grant))
 
@@ -110,11 +111,13 @@ class Approvals:
             entry.scope.cancel(f"{approval_id} is asked no more")
 
     @contextmanager
-    def opened(self, prompt: ApprovalRecord, ticket: Ticket) -> Generator[Mailbox[Message]]:
+    def opened(
+        self, prompt: ApprovalRecord, epoch: int | None, ticket: Ticket
+    ) -> Generator[Mailbox[Message]]:
         """The prompt is open inside the block; late answers get ActorGone after it."""
         mailbox: Mailbox[Message] = Mailbox(prompt.approval_id, 64)
         with trio.CancelScope() as scope:
-            self._open[prompt.approval_id] = _OpenPrompt(prompt, ticket, mailbox, scope)
+            self._open[prompt.approval_id] = _OpenPrompt(prompt, epoch, ticket, mailbox, scope)
             try:
                 yield mailbox
             finally:
@@ -131,7 +134,8 @@ async def ask_person(run: "RunHandle", office: "Office", question: Question) -> 
     prompt, ticket, _ = question
     if prompt.approval_id not in run.prompts:
         return  # taken back before it was put
-    with office.approvals.opened(prompt, ticket) as mailbox, mailbox.receiver() as answers:
+    epoch = run.run.accepted.epoch
+    with office.approvals.opened(prompt, epoch, ticket) as mailbox, mailbox.receiver() as answers:
         await ticket.wait()
         office.hub.notify(
             "approval.requested", prompt, principal=prompt.principal, scope="approvals:read"
@@ -155,7 +159,8 @@ async def _first_valid(
     while True:
         answer = await answers.receive()
         if isinstance(answer, Granted):
-            if holds_for(answer.grant, question.prompt, office.now_ms()):
+            epoch = run.run.accepted.epoch
+            if holds_for(answer.grant, question.prompt, epoch, office.now_ms()):
                 return answer
             continue
         try:
@@ -214,8 +219,7 @@ async def _settle(
         await trio.sleep_forever()
     seq = taken.seq
     grant = run.granted.pop(prompt.approval_id, None)
-    if grant is not None:
-        office.grants.add(grant)
+    if grant is not None and office.grants.add(grant):
         office.approvals.tell(grant, now_ms)
     if isinstance(first, Answer):
         first.reply.put(outcome(seq))

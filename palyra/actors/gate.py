@@ -49,11 +49,13 @@ class Gate:
         policy: Policy,
         count_prompts: Callable[[str], int],
         find_grants: FindGrants = lambda *_: (),
+        grant_holds: Callable[[str], bool] = lambda _grant_id: False,
     ) -> None:
         self._toolbox = toolbox
         self._policy = policy
         self._count_prompts = count_prompts  # open prompts of a principal
         self._find_grants = find_grants
+        self.grant_holds = grant_holds  # by its id
 
     @property
     def policy_version(self) -> str:

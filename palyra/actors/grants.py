@@ -30,6 +30,7 @@ class Grants:
         self._journal = journal
         self._now_ms = now_ms
         self._live: dict[_Key, dict[str, GrantRecord]] = defaultdict(dict)
+        self._ended_early: set[str] = set()  # ended between their commit and the news of it
 
     def query(self, store: JournalStore) -> list[GrantRecord]:
         """All that hold now, from the journal; blocks."""
@@ -46,6 +47,12 @@ class Grants:
         known = self._live.get((principal, agent, tool, key))
         return tuple(known.values()) if known else ()
 
+    def holds(self, grant_id: str) -> bool:
+        """Whether the grant with that id has not ended."""
+        now_ms = self._now_ms()
+        found = (known[grant_id] for known in self._live.values() if grant_id in known)
+        return any(grant.is_live(now_ms) for grant in found)
+
     def check_room(self, principal: str) -> None:
         """Raises Overloaded when the principal has as many as there may be."""
         now_ms = self._now_ms()
@@ -61,13 +68,20 @@ class Grants:
                 retry_after_ms=1_000,
             )
 
-    def add(self, grant: GrantRecord) -> None:
-        """It is committed: from now on it holds.  Those that expired meanwhile are forgotten."""
+    def add(self, grant: GrantRecord) -> bool:
+        """It is committed: from now on it holds, unless somebody has ended it already.
+
+        Those that expired meanwhile are forgotten.
+        """
+        if grant.grant_id in self._ended_early:
+            self._ended_early.discard(grant.grant_id)
+            return False
         now_ms = self._now_ms()
         known = self._live[_key(grant)]
         for old in [old for old in known.values() if not old.is_live(now_ms)]:
             del known[old.grant_id]
         known[grant.grant_id] = grant
+        return True
 
     def end_session(self, session_id: str) -> tuple[GrantRecord, ...]:
         """End those of a session; the records of that, to be committed with its reset."""
@@ -80,7 +94,8 @@ class Grants:
         return tuple(self._end(grant, RESET) for grant in ended)
 
     def _end(self, grant: GrantRecord, by: str) -> GrantRecord:
-        self._live[_key(grant)].pop(grant.grant_id, None)
+        if self._live[_key(grant)].pop(grant.grant_id, None) is None:
+            self._ended_early.add(grant.grant_id)
         return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)
 
     # --- what clients ask

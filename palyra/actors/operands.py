@@ -80,3 +80,7 @@ class Operands:
     def is_stale(self, call: Call) -> bool:
         """Whether the call was judged under rules that hold no more."""
         return call.policy_version != self._gate.policy_version
+
+    def has_lapsed(self, call: Call) -> bool:
+        """Whether the grant that the call was allowed on has ended."""
+        return call.grant_id is not None and not self._gate.grant_holds(call.grant_id)

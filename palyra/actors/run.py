@@ -162,6 +162,7 @@ class _RunActor:
             run_setting(office, prefix, history),
             prepare=self.operands.prepare,
             is_stale=self.operands.is_stale,
+            has_lapsed=self.operands.has_lapsed,
         )
 
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:

@@ -14,6 +14,7 @@ from palyra.core.run_steps import ApprovalAnswered, AskPerson, Inspect, Inspecte
 from palyra.core.step import Step
 
 DEADLINE = "deadline"  # who answers when nobody does
+LAPSED = "what a person had allowed ended before it could start: propose the call again"
 STALE = "the rules have changed since it was allowed: propose the call again"
 
 
@@ -128,6 +129,8 @@ def find_end(step: Step, call: Call) -> str | None:
     """Why an allowed call may not start any more; None when it may."""
     if step.setting.is_stale(call):
         return STALE
+    if call.grant_id is not None and step.setting.has_lapsed(call):
+        return LAPSED
     if call.approval_id is not None and step.now_ms >= call.approval_expires_ms > 0:
         return "its approval ended before it could start: propose the call again"
     return None

@@ -124,8 +124,8 @@ def _budget_answered(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Run:
 def _tool_decided(run: Run, event: ev.ToolDecided, _at_ms: int) -> Run:
     shared = _shared_approval(run, event)
     if event.verdict == "allow":
-        version = event.policy_version
-        return _advance(run, event, _GATED, phase="allowed", policy_version=version, **shared)
+        facts = {"policy_version": event.policy_version, "grant_id": event.grant_id}
+        return _advance(run, event, _GATED, phase="allowed", **facts, **shared)
     after = _advance(
         run,
         event,

@@ -53,14 +53,19 @@ def grant_record(
     )
 
 
-def holds_for(grant: GrantRecord, asked: ApprovalRecord, at_ms: int) -> bool:
-    """Whether the grant answers a question that is open."""
+def holds_for(grant: GrantRecord, asked: ApprovalRecord, epoch: int | None, at_ms: int) -> bool:
+    """Whether the grant answers a question that is open; `epoch` is that of the run that asks."""
     return (
-        grant.is_live(at_ms)
-        and "session" in asked.scopes
+        "session" in asked.scopes
         and (grant.principal, grant.agent, grant.tool, grant.key)
         == (asked.principal, asked.agent, asked.tool, asked.grant_key)
-        and (grant.scope == "timeboxed" or grant.session_id == asked.session_id)
+        and _holds_in(grant, asked.session_id, epoch, at_ms)
+    )
+
+
+def _holds_in(grant: GrantRecord, session_id: str, epoch: int | None, at_ms: int) -> bool:
+    return grant.is_live(at_ms) and (
+        grant.scope == "timeboxed" or (grant.session_id, grant.epoch) == (session_id, epoch)
     )
 
 
@@ -68,10 +73,5 @@ def find_grant(
     grants: Iterable[GrantRecord], *, session_id: str, epoch: int | None, at_ms: int
 ) -> GrantRecord | None:
     """Of grants with the right key the one that speaks; of several a denial does."""
-    live = [
-        grant
-        for grant in grants
-        if grant.is_live(at_ms)
-        and (grant.scope == "timeboxed" or (grant.session_id, grant.epoch) == (session_id, epoch))
-    ]
+    live = [grant for grant in grants if _holds_in(grant, session_id, epoch, at_ms)]
     return min(live, key=lambda grant: grant.decision != "deny", default=None)

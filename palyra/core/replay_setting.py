@@ -8,7 +8,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.answer import Flaw, answer_text
-from palyra.core.ask_steps import STALE
+from palyra.core.ask_steps import LAPSED, STALE
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
 from palyra.core.prompt import ModelRequest, ProposedCall
@@ -70,6 +70,7 @@ class Answers:
             redact=lambda data: (data, False),  # the tape is redacted, and so what follows from it
             prepare=self._prepare,
             is_stale=self._is_stale,
+            has_lapsed=lambda call: self._is_void(call, LAPSED),
             jitter_ms=self._jitter_ms,
             plan_route=lambda run: self._added(run, ev.RoutePlanned),
             change_route=lambda run, *_: self._added(run, ev.RouteChanged),
@@ -162,16 +163,20 @@ class Answers:
                 return None
 
     def _is_stale(self, call: Call) -> bool:
-        """Whether the rules changed while the call waited: the tape says so, in so many words.
+        """Whether the rules changed while the call waited: the tape says so, in so many words."""
+        answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
+        if call.phase == "asking":
+            return answer is not None and answer.by == RULES_CHANGED
+        return self._is_void(call, STALE)
+
+    def _is_void(self, call: Call, reason: str) -> bool:
+        """Whether an allowed call is denied for that reason now.
 
         What may not start any more is denied right before a batch starts, so a denial that stands
         behind the next start was not made yet.
         """
-        answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
-        if call.phase == "asking":
-            return answer is not None and answer.by == RULES_CHANGED
         verdicts = self.record.list_ahead(ev.ToolDecided, call.call_id, before=ev.ToolStarted)
-        return any(verdict.reason == STALE for verdict in verdicts)
+        return any(verdict.reason == reason for verdict in verdicts)
 
     # --- verdicts
 

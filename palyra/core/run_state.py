@@ -59,6 +59,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answer: str = ""  # to its question: allow, deny
     answered_by: str = ""
     policy_version: str = ""
+    grant_id: str | None = None  # the person's earlier word it was allowed on
     started_ms: int = 0
     executor: str = "none"
     enforcement: str = "none"

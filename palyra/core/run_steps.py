@@ -240,3 +240,4 @@ class Setting(_Data, frozen=True, kw_only=True):
     compact: Callable[[Run], Compaction | None] = lambda _run: None  # what can be left out
     is_stale: Callable[[Call], bool] = lambda _call: False  # judged under rules that hold no more
     judge: Callable[[Run], Flaw | None] = find_flaw  # the last turn's text as an answer
+    has_lapsed: Callable[[Call], bool] = lambda _call: False  # allowed on a grant that has ended

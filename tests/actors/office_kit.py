@@ -259,7 +259,7 @@ class Kit:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         grants = Grants(self.journal, now_ms)  # type: ignore[arg-type]  # the inline twin
         self.policy = self.new_policy()
-        gate = Gate(toolbox, self.policy, self.approvals.count, grants.find)
+        gate = Gate(toolbox, self.policy, self.approvals.count, grants.find, grants.holds)
         redactor = shared_redactor()
         models = {"scripted": self.model, **(self.models or {})}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)  # type: ignore[arg-type]  # the inline twin

@@ -7,12 +7,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.access import Caller
+from palyra.core.ask_steps import LAPSED
 from palyra.core.grants import MAX_LIVE
 from palyra.core.records import GrantRecord
 from palyra.errors import Forbidden, InvalidParams, NotFound, Overloaded
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.asking_kit import AskingKit, answer, ask, count_asked, new_store, pending
-from tests.actors.office_kit import OPERATOR, OTHER, STRANGER, Kit, running
+from tests.actors.office_kit import OPERATOR, OTHER, STRANGER, Kit, call, running, say
 
 HOUR_MS = 3_600_000
 
@@ -158,6 +159,74 @@ async def test_two_may_end_a_grant_at_once(store: MemoryJournal, autojump_clock:
             await wait_all_tasks_blocked()
             kit.journal.release()
         assert ended == [ended[0]] * 2
+
+
+@pytest.mark.parametrize("end", ["nothing", "its time", "somebody", "a reset"])
+async def test_what_a_grant_allowed_does_not_start_once_it_has_ended(
+    store: MemoryJournal, autojump_clock: MockClock, end: str
+) -> None:
+    """A call that waits for the question about another one; the model hears why."""
+    ten = {"scope": "timeboxed", "ttl_ms": 600_000}
+    async with running(store) as kit:
+        session_id = await grant(kit, **({"scope": "session"} if end == "a reset" else ten))
+        kit.model.turns = [
+            call(("ask_do", {"text": "git log"}), ("ask_do", {"text": "rm x"})), say("done"),
+        ]  # fmt: skip
+        run_id = await kit.start(session_id=session_id, origin="delegated")  # outlives a reset
+        await wait_all_tasks_blocked()
+        (asked,) = await pending(kit, run_id)
+        await trio.sleep(700 if end == "its time" else 500)
+        if end == "somebody":
+            await kit.office.grants.revoke(OTHER, a_grant_of(store).grant_id)
+        elif end == "a reset":
+            await kit.gateway.reset_session(OPERATOR, session_id)
+        await answer(kit, asked)
+        assert await kit.end(run_id) == "done"
+        held = end == "nothing"
+        assert kit.effects == ["git status", *(["git log"] if held else []), "rm x"]
+        last = kit.events(run_id, "tool.decided")[-1]
+        assert held or (last.verdict, last.reason) == ("deny", LAPSED)
+
+
+def a_grant_of(store: MemoryJournal) -> GrantRecord:
+    """The only one there is."""
+    (found,) = store.list_grants(principal=None, live_at_ms=None, limit=9)
+    return found
+
+
+async def test_a_grant_that_is_ended_while_it_is_made_never_holds(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Its commit is on the disk and not told yet when somebody ends it."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        runs = [await ask(kit, text) for text in ("git a", "git b")]
+        (asked,) = await pending(kit, runs[0])
+        kit.journal.hold = True
+        nursery.start_soon(lambda: answer(kit, asked, scope="timeboxed", ttl_ms=HOUR_MS))
+        await wait_all_tasks_blocked()
+        store.commit([change for change, _ in kit.journal.queued])
+        nursery.start_soon(kit.office.grants.revoke, OTHER, a_grant_of(store).grant_id)
+        await wait_all_tasks_blocked()
+        kit.journal.release()
+        await wait_all_tasks_blocked()
+        assert a_grant_of(store).ended_by == "bob"
+        assert [left.run_id for left in await pending(kit)] == [runs[1]]
+        assert await count_asked(kit, await ask(kit, "git c")) == 1
+
+
+async def test_a_session_grant_answers_no_question_from_before_a_reset(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Nor one from after it, when it is from before: a delegated run outlives the reset."""
+    async with running(store) as kit:
+        before = await ask(kit, "git a", session_key="work", origin="delegated")
+        (old,) = await pending(kit, before)
+        await kit.gateway.reset_session(OPERATOR, old.session_id)
+        after = await ask(kit, "git b", session_id=old.session_id)
+        (new,) = await pending(kit, after)
+        await answer(kit, new, scope="session")
+        await wait_all_tasks_blocked()
+        assert [left.run_id for left in await pending(kit)] == [before]
 
 
 async def test_who_may_look_at_grants_and_end_them(

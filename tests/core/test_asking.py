@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core import events as ev
-from palyra.core.ask_steps import STALE
+from palyra.core.ask_steps import LAPSED, STALE
 from palyra.core.fold import apply
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
@@ -39,17 +39,23 @@ class Desk(World):
         super().__init__(**limits)
         self.version = "v1"
         self.verdict = "ask"
+        self.granted = ""  # the tool for which a grant holds
+        self.grant_holds = True
         self.looks = False
         self.seen: dict[str, str] = {}  # what a look found, by call
         self.same: dict[str, tuple[str, ...]] = {}
         self.setting = msgspec.structs.replace(
-            self.setting, prepare=self.prepare, is_stale=self.is_stale
+            self.setting,
+            prepare=self.prepare,
+            is_stale=self.is_stale,
+            has_lapsed=lambda _call: not self.grant_holds,
         )
         self.hear(Begin(instance_id="i1"))
 
     def prepare(self, _run: Run, call: ProposedCall) -> Preparation:
         verdicts: dict[str, Any] = {
             "allow": Allow(**WORDS, version=self.version),
+            "granted": Allow(**WORDS, version=self.version, grant_id="grt_1"),
             "deny": Deny(**WORDS, version=self.version),
             "refuse": Refused(reason="bad", repair_hint="good"),
             "ask": NeedsApproval(
@@ -67,7 +73,7 @@ class Desk(World):
             digest=f"digest of {call.tool}",
             tool_class="effect",
             arguments=call.arguments,
-            verdict=verdicts[self.verdict],
+            verdict=verdicts["granted" if call.tool == self.granted else self.verdict],
             execution_digest=f"{self.version} {call.call_id} {seen}",
             inspects=self.looks and seen is None,
             inspection=None if seen is None else {"binary": seen},
@@ -322,6 +328,19 @@ def test_what_was_allowed_under_other_rules_does_not_start() -> None:
     decided = [(d.call_id, d.reason_code, d.reason) for d in desk.drafts("tool.decided")]
     assert decided[-2:] == [("c1", "approval_void", STALE), ("c2", "approval_void", STALE)]
     assert desk.started() == []
+    assert desk.refold() == desk.run
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_what_a_grant_allowed_starts_only_while_it_holds(holds: bool) -> None:  # noqa: FBT001 - a case
+    """It may have ended while a person was asked about another call."""
+    desk = Desk()
+    desk.granted = "a"
+    desk.propose("a", "b")
+    desk.grant_holds = holds
+    desk.answer()
+    assert desk.drafts("tool.decided")[-1].reason == ("approved by bob" if holds else LAPSED)
+    assert [start.call_id for start in desk.started()] == (["c1"] if holds else ["c2"])
     assert desk.refold() == desk.run
 
 

@@ -92,6 +92,16 @@ def overtaken() -> Desk:
     return desk
 
 
+def lapsed() -> Desk:
+    """A call that a grant allowed, which ended before it could start."""
+    desk = Desk()
+    desk.granted = "a"
+    desk.propose("a", "b")
+    desk.grant_holds = False
+    desk.answer()
+    return desk
+
+
 def cancelled() -> Desk:
     """A run that ended while a call was looked at."""
     desk = Desk()
@@ -112,6 +122,7 @@ STORIES: dict[str, Callable[[], Desk]] = {
     "other rules deny": lambda: other_rules("deny"),
     "too late": too_late,
     "overtaken": overtaken,
+    "lapsed": lapsed,
     "cancelled": cancelled,
 }
 

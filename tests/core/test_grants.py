@@ -61,6 +61,8 @@ def test_other_answers_make_none(changes: dict[str, Any]) -> None:
         ({"principal": "bob"}, {}, False),
         ({"session_id": "ses_2"}, {}, False),
         ({"session_id": "ses_2", "scope": "timeboxed"}, {}, True),
+        ({"epoch": 2}, {}, False),
+        ({"epoch": 2, "scope": "timeboxed"}, {}, True),
         ({"expires_ms": 10}, {}, False),
         ({"expires_ms": 11}, {}, True),
         ({"ended_ms": 9}, {}, False),
@@ -73,7 +75,7 @@ def test_what_a_grant_holds_for(
     holds: bool,  # noqa: FBT001 - a case
 ) -> None:
     """An open question is answered by what fits in every point, and by nothing else."""
-    assert holds is holds_for(a_grant(**grant), msgspec.structs.replace(ASKED, **asked), 10)
+    assert holds is holds_for(a_grant(**grant), msgspec.structs.replace(ASKED, **asked), 3, 10)
 
 
 def test_of_several_a_denial_speaks() -> None:
