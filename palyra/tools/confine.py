@@ -110,7 +110,7 @@ class Workspace:
 
     def _open(self, normal: str, flags: int) -> int:
         if not self._has_openat2:
-            return _walk(self._fd, normal, flags)
+            return walk(self._fd, normal, flags)
         for _ in range(_RETRIES):
             with suppress(BlockingIOError, InterruptedError):
                 return openat2.open_beneath(self._fd, normal or ".", flags)
@@ -148,8 +148,11 @@ def usable(path: str) -> str:
     return normal
 
 
-def _walk(root_fd: int, normal: str, flags: int) -> int:
-    """Name by name, following no link; no name is `..`, so no step leads up."""
+def walk(root_fd: int, normal: str, flags: int) -> int:
+    """Opened name by name, following no link; no name is `..`, so no step leads up.
+
+    Raises OSError: ELOOP for a link on the way.
+    """
     names = normal.split("/") if normal else ["."]
     fd = os.dup(root_fd)
     try:

@@ -55,6 +55,7 @@ class Descriptors:
     filter: int
     copies: Sequence[tuple[str, int]]  # path in the jail, content that becomes a file there
     files: Sequence[tuple[str, int]]  # the same, but laid over what is there
+    sources: Mapping[str, int]  # of masks, by path
 
 
 def render_options(
@@ -73,7 +74,7 @@ def render_options(
     if command.workspace is not None:
         words += ["--bind" if command.is_writable else "--ro-bind", sources.workspace,
                   str(command.workspace)]  # fmt: skip
-        words += _masks(command, sources.workspace, masks)
+        words += _masks(command, masks, fds.sources)
     for path, fd in fds.files:
         words += ["--perms", "0555", "--ro-bind-data", str(fd), path]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", command.cwd]
@@ -90,10 +91,9 @@ def environment_of(command: Command) -> dict[str, str]:
     return {**known, **proxy, **command.environment}
 
 
-def _masks(command: Command, source: str, masks: Iterable[Mask]) -> Iterator[str]:
+def _masks(command: Command, masks: Iterable[Mask], sources: Mapping[str, int]) -> Iterator[str]:
     for mask in masks:
-        inside = f"{command.workspace}/{mask.path}"
-        yield from mask.words(f"{source}/{mask.path}", inside)
+        yield from mask.words(sources.get(mask.path, -1), f"{command.workspace}/{mask.path}")
 
 
 @cache

@@ -69,8 +69,11 @@ class Child:
         self.init_pid = pid
 
     def begin(self) -> None:
-        """Let the command begin."""
-        os.write(self._gate, b"1")
+        """Let the command begin.  Raises SandboxFailure when the jail is not there any more."""
+        try:
+            os.write(self._gate, b"1")
+        except BrokenPipeError:
+            raise SandboxFailure("the jail ended before its command began") from None
 
     @property
     def ending(self) -> Ending | None:

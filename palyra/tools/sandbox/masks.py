@@ -6,20 +6,26 @@ only lie on something, so an empty file or folder is put there for as long as ja
 away afterwards (`Placeholders`).  The command finds an empty folder there, or the device /dev/null,
 which git would list and could not add: it is told to ignore them (`ignored_by_git`).
 
+A program in the background may swap folders and links while the next jail is built.  So every
+folder above a mask is pinned, in each jail: what lies masked in it cannot go elsewhere, and nothing
+else can take its place.  And what a jail is to find at a mask is opened here, following no link.
+
 All functions block.
 """
 
+import errno
 import os
 import pathlib
 import re
 import stat
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Container, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from palyra.core.paths import is_configuration, is_private
+from palyra.tools.confine import walk
 
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
@@ -46,13 +52,18 @@ class Mask:
     kind: Kind
     is_missing: bool = False  # needs a placeholder
 
-    def words(self, source: str, inside: str) -> Iterator[str]:
-        """What bubblewrap is told."""
+    @property
+    def shows_source(self) -> bool:
+        """Whether the program finds there what is there."""
+        return self.kind in {"pinned", "read-only"} and not self.is_missing
+
+    def words(self, source_fd: int, inside: str) -> Iterator[str]:
+        """What bubblewrap is told; `source_fd` is for what shows its source."""
         match self.kind:
             case "pinned":  # writable, but cannot be renamed: masks below it would go with it
-                yield from ("--bind", source, inside)
+                yield from ("--bind-fd", str(source_fd), inside)
             case "read-only":
-                yield from ("--ro-bind", source, inside)
+                yield from ("--ro-bind-fd", str(source_fd), inside)
             case "no-file":
                 yield from ("--ro-bind", "/dev/null", inside)
             case "no-folder":
@@ -72,6 +83,38 @@ def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
     return [
         mask for mask in masks if not pathlib.Path(f"{root}/{mask.path}").is_symlink()
     ]  # see `guard`
+
+
+def pin_above(masks: Iterable[Mask]) -> list[Mask]:
+    """Pins for the folders above what is masked, and the masks; outer before inner."""
+    masks = list(masks)
+    known = {mask.path for mask in masks}
+    above = {folder for mask in masks for folder in parents(mask.path)}
+    return [*(Mask(path, "pinned") for path in sorted(above - known)), *masks]
+
+
+def parents(path: str) -> Iterator[str]:
+    """The folders above, nearest first, without the workspace itself."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+@contextmanager
+def open_sources(root: str, masks: Iterable[Mask]) -> Generator[dict[str, int]]:
+    """Descriptors of what masks show, by path, for the length of the block.
+
+    Raises OSError when one is not there any more, or a link is in its place.
+    """
+    fds: dict[str, int] = {}
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    with ExitStack() as stack:
+        stack.callback(os.close, folder)
+        for path in (mask.path for mask in masks if mask.shows_source):
+            fds[path] = walk(folder, path, os.O_PATH | os.O_CLOEXEC)
+            stack.callback(os.close, fds[path])
+            if stat.S_ISLNK(os.fstat(fds[path]).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        yield fds
 
 
 def ignored_by_git(masks: Iterable[Mask]) -> bytes:
@@ -157,7 +200,7 @@ class Placeholders:
 
     def take(self, root: str) -> tuple[list[Mask], list[str]]:
         """The masks of a workspace, and what is there only because of them: for `leave`."""
-        masks = find_masks(root, self._users)
+        masks = pin_above(find_masks(root, self._users))
         paths = [f"{root}/{mask.path}" for mask in masks if mask.is_missing]
         self._users.update(paths)
         return masks, paths

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from palyra.tools.sandbox.bubblewrap import environment_of
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.landlock import DEVICE, OF_FILE, READ, READ_DIR, SCOPED_ABI, WRITE
-from palyra.tools.sandbox.masks import MAX_LOOKED_AT, Mask, find_masks, list_entries
+from palyra.tools.sandbox.masks import MAX_LOOKED_AT, Mask, find_masks, list_entries, parents
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
            "/etc/alternatives")  # fmt: skip
@@ -131,7 +131,7 @@ def workspace_rights(command: Command) -> dict[str, int]:
 
 def _entries(root: str, masks: Iterable[Mask], most: int) -> Iterator[tuple[str, int]]:
     held = {mask.path: mask.kind for mask in masks if not mask.is_missing}
-    above = {parent for path in held for parent in _parents(path)}
+    above = {parent for path in held for parent in parents(path)}
     left, folders = MAX_LOOKED_AT, [""]
     while folders and left > 0:
         for path, is_folder in list_entries(root, folders.pop()):
@@ -143,11 +143,6 @@ def _entries(root: str, masks: Iterable[Mask], most: int) -> Iterator[tuple[str,
                 continue
             right = READ if path in held else most
             yield f"{root}/{path}", right if is_folder else right & OF_FILE
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
 
 
 # --- limits --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess  # noqa: S404 - bubblewrap and the reaper are started, nothing else
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from palyra.tools.sandbox.bubblewrap import (
 )
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.inside import GIT_IGNORE, build_inside
-from palyra.tools.sandbox.masks import Mask, ignored_by_git
+from palyra.tools.sandbox.masks import Mask, ignored_by_git, open_sources
 from palyra.tools.sandbox.seccomp import build_filter
 from palyra.tools.sandbox.shared_host import Identity, environment_at
 
@@ -62,7 +62,13 @@ def spawn(start: Start) -> tuple[int, Pipes]:
 
     Its end is the caller's to collect.  Raises SandboxFailure.
     """
-    return _guarded(start.command, partial(_spawn, start))
+    if not start.masks:
+        return _guarded(start.command, partial(_spawn, start, {}))
+    try:
+        with open_sources(start.sources.workspace, start.masks) as sources:
+            return _guarded(start.command, partial(_spawn, start, sources))
+    except OSError as error:
+        raise SandboxFailure(f"the workspace was changed meanwhile: {error}") from None
 
 
 class _Ends:
@@ -114,7 +120,7 @@ def _guarded(command: Command, make: Callable[[_Ends], tuple[int, Pipes]]) -> tu
         _close(ends.theirs)
 
 
-def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
+def _spawn(start: Start, sources: Mapping[str, int], ends: _Ends) -> tuple[int, Pipes]:
     command = start.command
     info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
     stdin = ends.inward() if command.takes_input else (None, None)
@@ -128,6 +134,7 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
         filter=ends.sealed(build_filter(has_network=command.network is not None)),
         copies=[(path, ends.sealed(content)) for path, content in copies.items()],
         files=[(path, ends.sealed(content)) for path, content in _files(start).items()],
+        sources=sources,
     )
     words = render_options(command, start.sources, start.masks, fds)
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
@@ -135,7 +142,7 @@ def _spawn(start: Start, ends: _Ends) -> tuple[int, Pipes]:
         start.bubblewrap,
         [start.name, "--args", str(options), "--", LAUNCHER, *command.argv],
         (stdin[0], stdout[0], stderr[0]),
-        ends.theirs,
+        [*ends.theirs, *sources.values()],
         uid=start.uid,
     )
     return pid, Pipes(
