@@ -5,7 +5,10 @@ asked.  Identical calls of one turn are asked about at once: the answer is for a
 each may use it once.
 """
 
+import msgspec
+
 from palyra.core import events as ev
+from palyra.core.display import describe_call
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.grants import grant_id_of
 from palyra.core.prompt import ProposedCall
@@ -37,7 +40,7 @@ def ask(step: Step, call: Call, judged: Preparation, asks: NeedsApproval) -> All
         call_id=call.call_id,
         tool=call.tool,
         risk=asks.risk,
-        summary=asks.summary,
+        summary=_summary(step, call.tool, judged.arguments, asks),
         arguments=judged.arguments,
         digest=judged.execution_digest,
         scopes=asks.scopes,
@@ -51,6 +54,12 @@ def ask(step: Step, call: Call, judged: Preparation, asks: NeedsApproval) -> All
     step.add(prompt)
     step.effects.append(AskPerson(approval_id=prompt.approval_id))
     return None
+
+
+def _summary(step: Step, tool: str, arguments: object, asks: NeedsApproval) -> str:
+    """One line, made of what may be shown: a cut through a secret would hide it from redaction."""
+    data, is_redacted = step.setting.redact(msgspec.json.encode(arguments))
+    return describe_call(tool, msgspec.json.decode(data)) if is_redacted else asks.summary
 
 
 def _answered_before(asked: Call) -> Allow | Deny:

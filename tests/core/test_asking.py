@@ -7,10 +7,12 @@ import pytest
 
 from palyra.core import events as ev
 from palyra.core.ask_steps import LAPSED, STALE
+from palyra.core.display import render_call
 from palyra.core.fold import apply
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
 from palyra.core.prompt import ProposedCall
+from palyra.core.redact import Redactor
 from palyra.core.run_state import Call, Run
 from palyra.core.run_steps import (
     ApprovalAnswered,
@@ -67,6 +69,13 @@ class Desk(World):
                 scopes=("once", "session", "timeboxed"),
                 grant_key="git status",
             ),
+            "real": NeedsApproval(
+                **WORDS,
+                version=self.version,
+                risk="high",
+                summary=render_call(call.tool, call.arguments),
+                rendered="{}",
+            ),
         }
         seen = self.seen.get(call.call_id)
         return Preparation(
@@ -106,6 +115,22 @@ class Desk(World):
 
     def started(self) -> list[Execute]:
         return [effect for effect in self.effects if isinstance(effect, Execute)]
+
+
+def test_a_summary_holds_no_half_of_a_secret() -> None:
+    """It is cut behind the redaction: what the cut left of a secret would not be known as one."""
+    secret = "ghp_" + "Canary0123456789abcdefghijABCDEFGHIJ"
+    told = {"text": f"a text that takes some room, then {secret}"}
+    call = ProposedCall(call_id="c1", tool="echo", arguments=told)
+    desk = Desk()
+    desk.setting = msgspec.structs.replace(desk.setting, redact=Redactor([]).redact_bytes)
+    desk.verdict = "real"
+    desk.hear(
+        TurnFinished(turn=1, attempt=1, result=msgspec.structs.replace(turn("x"), calls=(call,)))
+    )
+    (asked,) = desk.drafts("approval.requested")
+    assert 'echo(text="a text that takes some room, then [redacted:github]")' == asked.summary
+    assert secret[:12] in render_call("echo", told), "the control"
 
 
 # --- looks ---------------------------------------------------------------------------------------
