@@ -16,7 +16,7 @@ import trio
 from palyra import __version__
 from palyra.actors import hub as hub_actor
 from palyra.actors import journal as journal_actor
-from palyra.actors import incidents, page_check, policy_watch, usage_watch
+from palyra.actors import page_check, policy_watch, usage_watch
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
@@ -28,6 +28,7 @@ from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
 from palyra.actors.grants import Grants
 from palyra.actors.histories import Histories
+from palyra.actors.journal_report import report_opened
 from palyra.actors.loop_lag import LoopLag
 from palyra.actors.office import Office
 from palyra.actors.paid_embeddings import FreeEmbeddings, PaidEmbeddings
@@ -40,7 +41,7 @@ from palyra.core.fence import fence_key
 from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
 from palyra.core.redact import Redactor
 from palyra.errors import InvariantBroken
-from palyra.modelset import EMBEDDED, Modelset, build_modelset, build_router
+from palyra.modelset import EMBEDDED, build_modelset, build_router
 from palyra.net import wire
 from palyra.net.asyncapi import asyncapi_document
 from palyra.net.compat.sources import CompatSources
@@ -70,10 +71,8 @@ from palyra.parts import (
     Host,
     blank_setting,
     build_channels,
-    build_incidents,
     cedar_policy,
     default_model,
-    journal_spec,
     run_limits,
     sqlite_journal,
 )
@@ -104,15 +103,16 @@ class Daemon:
         keys: KeyRing,
         operator_token: str,
         store: JournalStore | None = None,
-        modelset: Modelset | None = None,
+        models: Mapping[str, LanguageModel] | None = None,
         tools: Sequence[Tool] = (),
         host: Host | None = None,
     ) -> None:
-        """`tools` come beside the built-in ones; `modelset` instead of the configured one."""
+        """`tools` come beside the built-in ones."""
         self.config = config
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
         self.directory = Directory()
+        self.toolset = build_toolset(config, self.host, self.redactor, self.directory, tools)
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: wire.State = "starting"
@@ -120,13 +120,11 @@ class Daemon:
         self.journal = journal_actor.JournalHandle(
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
-        book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
-        self.toolset = build_toolset(config, self.host, self.redactor, self.directory, book, tools)
         self.loop_lag = LoopLag()
-        self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
-        self.embeddings = self.modelset.embeddings
-        self.toolset.services.extend(self.modelset.services)
-        self.office = self._build_office(self.modelset.models)
+        modelset = self.modelset = build_modelset(config, self.host, self.toolset.secrets)
+        self.embeddings = modelset.embeddings
+        self.toolset.services.extend(modelset.services)
+        self.office = self._build_office(models or modelset.models)
         self.usage = UsageFile(config)
         self.desk = BudgetDesk(self.journal, self.office.budgets, self.host.now_ms)
         if not self.host.is_closed:
@@ -167,7 +165,6 @@ class Daemon:
             approvals=approvals,
             grants=grants,
             budgets=budgets,
-            incidents=self.incidents,
             histories=Histories(self.journal, config.runs.history_tokens),
             directory=self.directory,
             redactor=redactor,
@@ -268,9 +265,7 @@ class Daemon:
         """What may change while the daemon runs: rules, prices and budgets."""
         look, office = self.host.run_blocking, self.office
         return [
-            policy_watch.child_spec(
-                self.policy, look, office.approvals, self.directory, self.incidents
-            ),
+            policy_watch.child_spec(self.policy, look, office.approvals, self.directory),
             usage_watch.child_spec(self.usage, self.desk, look),
         ]
 
@@ -300,14 +295,18 @@ class Daemon:
         self._tree = Supervisor(
             "daemon",
             [
-                journal_spec(self.journal, self.hub, self.incidents, self.host),
+                journal_actor.child_spec(
+                    self.journal,
+                    on_committed=self.hub.committed,
+                    on_opened=report_opened,
+                    new_thread=self.host.new_thread,
+                ),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.directory),
                 *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 *extra,
-                incidents.child_spec(self.incidents),
                 page_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",
