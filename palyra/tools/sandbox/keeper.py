@@ -11,8 +11,7 @@ from pathlib import Path
 import structlog
 import trio
 
-from palyra.core.alarms import walls_leak
-from palyra.core.ports import Alarms, RunBlocking
+from palyra.core.ports import RunBlocking
 from palyra.tools.catalog import Tool
 from palyra.tools.sandbox.command import Level, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
@@ -38,7 +37,6 @@ class Keeper:
         *,
         workspace: Path,
         min_level: Level = "A",
-        alarms: Alarms | None = None,
     ) -> None:
         """`put` is the toolbox's; `tools_at` makes those that need the sandbox, at a level.
 
@@ -50,7 +48,6 @@ class Keeper:
         self._tools_at = tools_at
         self._workspace = workspace
         self._min_level = min_level
-        self._alarms = alarms
         self._doubt = trio.Event()
         self._has_leaked = False
         self._level: Level = "A"
@@ -112,8 +109,6 @@ class Keeper:
         self._level, self.problem = level, problem
         if self._has_leaked:
             self._sandbox.kill_all()
-            if self._alarms is not None:
-                self._alarms.report(walls_leak(problem))
         if not is_news:
             return
         self._put(SOURCE, () if problem else self._tools_at(level))
