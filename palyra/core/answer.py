@@ -5,6 +5,7 @@ for its wording (docs/decisions/0012-judging-answers.md):
 
 - `empty`: nothing to read;
 - `cut_off`: the provider says that the turn did not end by itself;
+- `not_called`: a call of the client's tools was asked for, and no words;
 - `tool_markup`: the whole text is a call of a known tool, or a tool's result, written out;
 - `not_json`: JSON was asked for, and this is none;
 - `wrong_form`: it is JSON, and does not fit the schema that came with the request;
@@ -54,6 +55,15 @@ NOT_JSON = Flaw(
 )
 
 
+def _not_called(tools: Iterable[str]) -> Flaw:
+    names = ", ".join(tools)
+    return Flaw(
+        "not_called",
+        f"the model did not call what it was to call: {names}",
+        f"Words are no answer here. Call one of these tools now: {names}.",
+    )
+
+
 def _misfit(mismatch: str) -> Flaw:
     return Flaw(
         "wrong_form",
@@ -76,7 +86,9 @@ def find_flaw(run: Run, tools: Collection[str] = (), instructions: str = "") -> 
 
     `tools` are the names the model may call, `instructions` what it saw beside the conversation.
     """
-    text = answer_text(run)
+    brief, text = run.accepted.brief, answer_text(run)
+    if brief is not None and brief.must_call:
+        return _not_called(tool.name for tool in brief.shown)
     if not text.strip():
         return EMPTY
     if run.finish_reason != "stop":

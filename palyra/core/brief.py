@@ -15,6 +15,7 @@ from palyra.core.tools import CLIENT, ToolSpec
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 SCHEMA_NOTE = "Answer with one JSON value that fits this JSON Schema, and nothing round it:\n"
+ANY_TOOL = "*"  # the name of no tool
 HEADING = "The caller of this conversation adds, as far as it agrees with what stands above:"
 
 
@@ -33,11 +34,19 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     tools: tuple[ClientTool, ...] = ()
     sampling: Sampling = DEFAULT_SAMPLING
     answer_schema: dict[str, Any] | None = None  # what the answer, in JSON mode, must fit
+    must_call: str = ""  # one of the tools, or ANY_TOOL: the answer is a call of it, and no words
 
     @property
     def is_blank(self) -> bool:
         """Whether it says nothing."""
         return self == BLANK
+
+    @property
+    def shown(self) -> tuple[ClientTool, ...]:
+        """The tools that the model is shown: only those it may call."""
+        if self.must_call in {"", ANY_TOOL}:
+            return self.tools
+        return tuple(tool for tool in self.tools if tool.name == self.must_call)
 
 
 BLANK = Brief()

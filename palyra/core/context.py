@@ -77,18 +77,22 @@ def _measured(
 
 
 def brief_prefix(prefix: Prefix, brief: Brief | None) -> Prefix:
-    """The prefix of a run whose caller told it more; a tool of the client hides one of that name."""
+    """The prefix of a run whose caller told it more; a tool of the client hides one of that name.
+
+    Where a tool of the client's must be called, no other can be.
+    """
     if brief is None or brief.is_blank:
         return prefix
-    own = {tool.name: tool for tool in brief.tools}
-    specs = [spec for name, spec in prefix.catalogue.tools.items() if name not in own]
-    specs += [client_spec(tool) for tool in brief.tools]
+    own = {tool.name: tool for tool in brief.shown}
+    hidden = prefix.catalogue.tools.keys() if brief.must_call else own.keys()
+    specs = [spec for name, spec in prefix.catalogue.tools.items() if name not in hidden]
+    specs += map(client_spec, own.values())
     catalogue = build_catalogue(specs) if own else prefix.catalogue
     tools = (
-        *(tool for tool in prefix.tools if tool["name"] not in own),
+        *(tool for tool in prefix.tools if tool["name"] not in hidden),
         *(
             {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-            for tool in brief.tools
+            for tool in own.values()
         ),
     )
     instructions = add_instructions(prefix.instructions, brief)
@@ -149,6 +153,7 @@ def assemble(
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
         sampling=DEFAULT_SAMPLING if brief is None else brief.sampling,
+        must_call=brief is not None and bool(brief.must_call),
     )
     return event, request
 

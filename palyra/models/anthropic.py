@@ -126,6 +126,8 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
         ]
         body["tools"][-1].update(_CACHED)
         body["messages"][-1]["content"][-1].update(_CACHED)  # the next turn begins with all of it
+    if request.must_call:
+        body["tool_choice"] = {"type": "any"}
     return body
 
 

@@ -116,6 +116,8 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
             {"type": "function", "function": {**tool, "name": names[tool["name"]]}}
             for tool in request.tools
         ]
+    if request.must_call:
+        body["tool_choice"] = "required"
     if request.json_mode:
         body["response_format"] = {"type": "json_object"}
     if request.sampling.stop:

@@ -88,6 +88,8 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
             {"type": "function", **tool, "name": names[tool["name"]], "strict": False}
             for tool in request.tools
         ]
+    if request.must_call:
+        body["tool_choice"] = "required"
     if request.json_mode:
         body["text"] = {"format": {"type": "json_object"}}
     if most := most_tokens(request, max_tokens):

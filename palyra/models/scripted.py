@@ -84,7 +84,7 @@ class Scripted:
         for step in steps:
             await player.play(step)
         if not (player.text or player.calls or player.is_full):
-            await player.play(Say(closing_answer(place, json_mode=request.json_mode)))
+            await player.play(_own_step(place, request))
         calls = tuple(
             ProposedCall(call_id=self._new_id("call"), tool=call.tool, arguments=call.arguments)
             for call in player.calls
@@ -231,6 +231,13 @@ class _Player:
 
 
 # --- Answers of our own --------------------------------------------------------------------------
+
+
+def _own_step(place: Place, request: ModelRequest) -> Step:
+    """What it does unscripted: what it must call, it calls with nothing."""
+    if request.must_call:
+        return Call(request.tools[0]["name"], {})
+    return Say(closing_answer(place, json_mode=request.json_mode))
 
 
 def closing_answer(place: Place, *, json_mode: bool = False) -> str:

@@ -5,6 +5,7 @@ import pytest
 
 from palyra.core import events as ev
 from palyra.core.answer import find_flaw, is_tool_markup
+from palyra.core.brief import ANY_TOOL, Brief, ClientTool
 from palyra.core.progress import Progress
 from palyra.core.prompt import (
     AssistantMessage,
@@ -52,6 +53,20 @@ def code(run: Run) -> str | None:
     """The flaw's code."""
     flaw = find_flaw(run, TOOLS, "Be useful.")
     return flaw.code if flaw is not None else None
+
+
+@pytest.mark.parametrize("text", ["", "a word", '{"name": "look", "arguments": {}}'])
+def test_words_are_no_call(text: str) -> None:
+    """Where the caller asked for a call; the model is told of which."""
+    look = ClientTool(name="look", parameters={"type": "object"})
+    other = msgspec.structs.replace(look, name="other")
+    for must_call, named in (("look", "look"), (ANY_TOOL, "look, other")):
+        run = answered(text)
+        brief = Brief(tools=(look, other), must_call=must_call)
+        accepted = msgspec.structs.replace(run.accepted, brief=brief)
+        flaw = find_flaw(msgspec.structs.replace(run, accepted=accepted), TOOLS)
+        assert flaw is not None
+        assert ("not_called", True) == (flaw.code, flaw.guidance.endswith(f": {named}."))
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t \n"])

@@ -88,6 +88,15 @@ def test_calls_go_to_the_client_and_come_back(sdk: anthropic.Anthropic) -> None:
     assert ["it rains"] == [block.text for block in after.content if block.type == "text"]
 
 
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])
+def test_a_call_can_be_asked_for(sdk: anthropic.Anthropic, choice: Any) -> None:
+    """The answer is the call, without a word."""
+    made = ask(sdk, "hello", tools=[WEATHER], tool_choice=choice)
+    (call,) = made.content
+    assert ("tool_use", "tool_use") == (made.stop_reason, call.type)
+    assert "weather" == getattr(call, "name", "")
+
+
 def test_pictures_are_taken(sdk: anthropic.Anthropic, other: openai.OpenAI) -> None:
     """In base64, in both APIs; an address is not fetched."""
     image = {
@@ -120,7 +129,10 @@ def test_errors_have_the_shape_of_the_api(sdk: anthropic.Anthropic) -> None:
         ask(sdk.with_options(api_key="pal_wrong"), "hello")
     with pytest.raises(anthropic.BadRequestError):
         ask(sdk, "hello", "prefill")
-    for choice in ({"type": "any"}, {"type": "auto", "disable_parallel_tool_use": True}):
+    for choice in (
+        {"type": "tool", "name": "none"},
+        {"type": "auto", "disable_parallel_tool_use": True},
+    ):
         with pytest.raises(anthropic.BadRequestError):
             ask(sdk, "hello", tools=[WEATHER], tool_choice=choice)
 

@@ -29,6 +29,11 @@ WEATHER: Any = {
 ASK_WEATHER = '/say let me see\n/call weather {"city": "Oslo"}\n/then\n/say it rains'
 
 
+def call_of(name: str) -> Any:
+    """The choice of one tool."""
+    return {"type": "function", "function": {"name": name}}
+
+
 @pytest.fixture(scope="module")
 def sdk(daemon: DaemonProcess) -> openai.OpenAI:
     """The official client, pointed at the daemon."""
@@ -148,6 +153,29 @@ def test_tools_of_the_client_come_back_as_calls(sdk: openai.OpenAI, form: str) -
     assert "it rains" == answer.choices[0].message.content
 
 
+@pytest.mark.parametrize("choice", ["required", "weather"])
+async def test_a_call_can_be_asked_for(
+    daemon: DaemonProcess, sdk: openai.OpenAI, choice: str
+) -> None:
+    """Of any of the client's tools, or of one: the model is shown no other, and words are none."""
+    clock = {"type": "function", "function": {"name": "clock"}}
+    wanted = choice if choice == "required" else call_of(choice)
+    chosen = {"tools": [clock, WEATHER], "tool_choice": wanted}
+    name = "clock" if choice == "required" else "weather"
+    answer = ask(sdk, "hello", **chosen)
+    calls = [call.model_dump()["function"] for call in answer.choices[0].message.tool_calls or ()]
+    assert ("tool_calls", [{"name": name, "arguments": "{}"}]) == (
+        answer.choices[0].finish_reason, calls,
+    )  # fmt: skip
+    chunks = stream(sdk, "/say I would rather\n/then\n/say talk", **chosen)
+    assert "not_called" == note(chunks[-1])["partial"]
+    async with daemon.connect() as client:
+        tape = await read_whole(client, note(chunks[-1])["run_id"])
+    assert ["not_called"] == [event.reason for event in found(tape, ev.AnswerRejected)]
+    only = f"what it was to call: {'clock, ' * (choice == 'required')}weather"
+    assert note(chunks[-1])["reason"].endswith(only)
+
+
 async def test_what_the_request_brings_is_on_the_tape(
     daemon: DaemonProcess, sdk: openai.OpenAI
 ) -> None:
@@ -262,7 +290,9 @@ REFUSED: list[tuple[type[openai.APIStatusError], str, dict[str, Any]]] = [
     (openai.BadRequestError, "invalid_params", {"temperature": 9}),
     (openai.BadRequestError, "unsupported_parameter", {"n": 2}),
     (openai.BadRequestError, "unsupported_parameter", {"logprobs": True}),
-    (openai.BadRequestError, "unsupported_parameter", {"tool_choice": "required"}),
+    (openai.BadRequestError, "invalid_params", {"tool_choice": "required"}),
+    (openai.BadRequestError, "invalid_params", {"tools": [WEATHER], "tool_choice": call_of("x")}),
+    (openai.BadRequestError, "unsupported_parameter", {"parallel_tool_calls": False}),
     (
         openai.BadRequestError,
         "unsupported_parameter",

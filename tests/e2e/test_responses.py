@@ -113,6 +113,21 @@ def test_calls_go_to_the_client_and_come_back(sdk: openai.OpenAI, form: str) -> 
     assert note(made)["session_id"] == note(after)["session_id"]
 
 
+def test_a_call_can_be_asked_for(sdk: openai.OpenAI) -> None:
+    """Of a tool by its name, or of any; the answer repeats the choice."""
+    for choice in ("required", {"type": "function", "name": "weather"}):
+        made = ask(sdk, "hello", tools=[WEATHER], tool_choice=choice)
+        (call,) = made.output
+        assert isinstance(call, ResponseFunctionToolCall)
+        assert ("weather", choice) == (
+            call.name,
+            made.model_dump(mode="json", exclude_unset=True)["tool_choice"],
+        )
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(sdk, "hello", tools=[WEATHER], tool_choice={"type": "function", "name": "clock"})
+    assert ("invalid_params", "tool_choice") == (refused.value.code, refused.value.param)
+
+
 def test_a_conversation_goes_on(sdk: openai.OpenAI) -> None:
     """Each follows the one before in one session, and knows more."""
     first = ask(sdk, "/say one")

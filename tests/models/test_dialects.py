@@ -192,6 +192,14 @@ def test_json_mode() -> None:
     assert JSON_ONLY not in msgspec.json.encode(body(CHAT)).decode()
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_a_call_that_is_asked_for(name: str) -> None:
+    """In every dialect's own words; otherwise nothing is said of it."""
+    wanted = {"type": "any"} if name == "anthropic" else "required"
+    assert wanted == body(ALL[name], must_call=True)["tool_choice"]
+    assert "tool_choice" not in body(ALL[name])
+
+
 # --- pictures
 
 

@@ -229,6 +229,7 @@ PICTURED = msgspec.structs.replace(
     ),
     pictures={"a": "AAAA"},
     json_mode=True,
+    must_call=True,
     sampling=Sampling(max_output_tokens=9, temperature=0.5, top_p=0.9),
 )  # fmt: skip
 NAMES = {"read_file": "read_file", "mcp:files.read": "mcp_files_read"}

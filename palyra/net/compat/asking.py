@@ -9,7 +9,7 @@ import trio
 
 from palyra.core import events as ev
 from palyra.core.access import Caller
-from palyra.core.brief import Brief, ClientTool
+from palyra.core.brief import ANY_TOOL, Brief, ClientTool
 from palyra.core.commands import ReceiptKey, Started, StartRun
 from palyra.core.events import ApprovalMode, Budget
 from palyra.core.prompt import Sampling
@@ -56,6 +56,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     told: Told
     target: Target
     tools: tuple[ClientTool, ...] = ()
+    must_call: str = ""  # see Brief
     sampling: Sampling = Sampling()
     json_mode: bool = False
     answer_schema: dict[str, Any] | None = None
@@ -202,6 +203,7 @@ def make_command(ask: Ask) -> StartRun:
         tools=ask.tools,
         sampling=ask.sampling,
         answer_schema=ask.answer_schema,
+        must_call=ask.must_call,
     )
     session_id = extension.session_id
     return StartRun(
@@ -229,8 +231,11 @@ def session_key(ask: Ask) -> str | None:
     return f"{ORIGIN}:{ask.agent or ''}:{ask.user}" if ask.user else None
 
 
-def check_tools(tools: tuple[ClientTool, ...]) -> None:
-    """Raises InvalidParams for more, larger or equally named tools than a run takes."""
+def check_tools(tools: tuple[ClientTool, ...], must_call: str = "") -> None:
+    """Raises InvalidParams for more, larger or equally named tools than a run takes.
+
+    And where a call is asked for of a tool that is not among them.
+    """
     if len(tools) > MAX_TOOLS:
         raise InvalidParams(f"tools: {len(tools)}, the limit is {MAX_TOOLS}", field="tools")
     names = [tool.name for tool in tools]
@@ -242,3 +247,8 @@ def check_tools(tools: tuple[ClientTool, ...]) -> None:
                 f"tools: {tool.name!r} takes more than {MAX_TOOL_BYTES} bytes",
                 field=f"tools[{index}]",
             )
+    if must_call and not (names if must_call == ANY_TOOL else must_call in names):
+        wanted = "a call" if must_call == ANY_TOOL else f"a call of {must_call[:64]!r}"
+        raise InvalidParams(
+            f"tool_choice: {wanted} is asked for, and `tools` has none such", field="tool_choice"
+        )

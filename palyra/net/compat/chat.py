@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.brief import ClientTool
+from palyra.core.brief import ANY_TOOL, ClientTool
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
 from palyra.errors import InvalidParams, PalyraError
@@ -25,6 +25,7 @@ from palyra.net.compat.chat_schema import (
     ChunkDelta,
     ChunkNote,
     ImagePart,
+    NamedTool,
     RefusalPart,
     RunNote,
     TextPart,
@@ -59,7 +60,6 @@ NEUTRAL = {
     "functions": (),
     "function_call": (),
     "parallel_tool_calls": (True,),
-    "tool_choice": ("auto", "none"),
 }
 
 # --- the request ---------------------------------------------------------------------------------
@@ -69,11 +69,13 @@ def read_chat(request: ChatRequest, target: Target, _called: Mapping[str, str]) 
     """What is asked.  Raises InvalidParams, Unsupported."""
     refuse_unless_neutral(request, NEUTRAL)
     tools = () if request.tool_choice == "none" else _tools(request.tools or ())
-    check_tools(tools)
+    must_call = _must_call(request.tool_choice)
+    check_tools(tools, must_call)
     return Ask(
         told=_told(request.messages),
         target=target,
         tools=tools,
+        must_call=must_call,
         sampling=sampling_of(
             max_output_tokens=request.max_completion_tokens or request.max_tokens,
             temperature=request.temperature,
@@ -85,6 +87,12 @@ def read_chat(request: ChatRequest, target: Target, _called: Mapping[str, str]) 
         user=request.user,
         extension=request.palyra,
     )
+
+
+def _must_call(choice: str | NamedTool | None) -> str:
+    if isinstance(choice, NamedTool):
+        return choice.function.name
+    return ANY_TOOL if choice == "required" else ""
 
 
 def _schema(request: ChatRequest) -> dict[str, Any] | None:

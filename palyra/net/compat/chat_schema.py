@@ -93,7 +93,7 @@ class Tool(Params, frozen=True, kw_only=True):
 class NamedFunction(Params, frozen=True, kw_only=True):
     """A choice of one function."""
 
-    name: str
+    name: ToolName
 
 
 class NamedTool(Params, frozen=True, kw_only=True):

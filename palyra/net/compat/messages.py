@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.brief import ClientTool
+from palyra.core.brief import ANY_TOOL, ClientTool
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
 from palyra.errors import InvalidParams, PalyraError
@@ -25,6 +25,7 @@ from palyra.net.compat.messages_schema import (
     StopReason,
     TextBlock,
     ThinkingBlock,
+    ToolChoice,
     ToolUseBlock,
 )
 from palyra.net.compat.names import Target
@@ -56,8 +57,10 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
         )
     if request.output_config is not None and "format" in request.output_config:
         raise Unsupported("output_config.format: answers are not checked", field="output_config")
-    tools = () if _choice(request) == "none" else _tools(request)
-    check_tools(tools)
+    choice = request.tool_choice or ToolChoice(type="auto")
+    must_call = _must_call(choice)
+    tools = () if choice.type == "none" else _tools(request)
+    check_tools(tools, must_call)
     conversation = Conversation()
     conversation.add_system(_text(request.system or "", "system"))
     for index, message in enumerate(request.messages):
@@ -66,6 +69,7 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
         told=conversation.finish("messages"),
         target=target,
         tools=tools,
+        must_call=must_call,
         sampling=sampling_of(
             max_output_tokens=request.max_tokens,
             temperature=request.temperature,
@@ -77,18 +81,15 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
     )
 
 
-def _choice(request: MessagesRequest) -> str:
-    choice = request.tool_choice
-    if choice is None:
-        return "auto"
-    if choice.type not in {"auto", "none"}:
-        raise Unsupported("tool_choice: no run can be made to call a tool", field="tool_choice")
+def _must_call(choice: ToolChoice) -> str:
     if choice.disable_parallel_tool_use:
         raise Unsupported(
             "tool_choice.disable_parallel_tool_use: a turn may call several tools",
             field="tool_choice.disable_parallel_tool_use",
         )
-    return choice.type
+    if choice.type == "tool":
+        return _need(choice.name, "tool_choice", "name")
+    return ANY_TOOL if choice.type == "any" else ""
 
 
 def _tools(request: MessagesRequest) -> tuple[ClientTool, ...]:

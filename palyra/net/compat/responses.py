@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.brief import ClientTool
+from palyra.core.brief import ANY_TOOL, ClientTool
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import RunRecord, Usage
 from palyra.errors import InvalidParams
@@ -29,6 +29,7 @@ from palyra.net.compat.responses_schema import (
     Incomplete,
     InputItem,
     InputPart,
+    NamedFunction,
     OutputCall,
     OutputItem,
     OutputMessage,
@@ -54,7 +55,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation": ("disabled",),
     "include": ((), ("reasoning.encrypted_content",)),
     "parallel_tool_calls": (True,),
-    "tool_choice": ("auto", "none"),
 }
 
 
@@ -79,12 +79,16 @@ def read_responses(request: ResponsesRequest, target: Target, called: Mapping[st
     refuse_unless_neutral(request, NEUTRAL)
     wanted = TextFormat() if request.text is None else request.text.format
     is_formed = wanted.type == "json_schema"
-    tools = () if request.tool_choice == "none" else _tools(request.tools or ())
-    check_tools(tools)
+    choice = request.tool_choice
+    tools = () if choice == "none" else _tools(request.tools or ())
+    must_call = choice.name if isinstance(choice, NamedFunction) else ""
+    must_call = ANY_TOOL if choice == "required" else must_call
+    check_tools(tools, must_call)
     return Ask(
         told=_told(request, called),
         target=target,
         tools=tools,
+        must_call=must_call,
         sampling=sampling_of(
             max_output_tokens=request.max_output_tokens,
             temperature=request.temperature,

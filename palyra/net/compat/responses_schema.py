@@ -70,6 +70,13 @@ class TextOptions(Params, frozen=True, kw_only=True):
     verbosity: str | None = None
 
 
+class NamedFunction(Params, frozen=True, kw_only=True):
+    """A choice of one tool."""
+
+    name: ToolName
+    type: Literal["function"]
+
+
 class ResponsesRequest(Request, frozen=True, kw_only=True):
     """`POST /v1/responses`."""
 
@@ -81,7 +88,7 @@ class ResponsesRequest(Request, frozen=True, kw_only=True):
     top_p: Share | None = None
     text: TextOptions | None = None
     tools: tuple[FunctionTool, ...] | None = None
-    tool_choice: Any = None
+    tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
     parallel_tool_calls: bool | None = None
     user: Name | None = None
     background: bool | None = None
@@ -214,7 +221,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     tools: list[FunctionTool] = []
-    tool_choice: str = "auto"
+    tool_choice: str | NamedFunction = "auto"
     parallel_tool_calls: bool = True
     metadata: dict[str, str] = {}
     user: str | None = None
