@@ -55,17 +55,12 @@ JudgeAnswer = Callable[[Run, Caller, ResolveApproval], PolicyDecision | None]
 
 
 class Question(NamedTuple):
-    """A prompt, the ticket of its commit, and what the rules say of answers to it."""
+    """An open prompt."""
 
-    prompt: ApprovalRecord
-    ticket: Ticket
-    judge: JudgeAnswer
-
-
-class _OpenPrompt(NamedTuple):
     prompt: ApprovalRecord
     epoch: int | None  # of the session, for the run that asks
     ticket: Ticket  # of its commit
+    judge: JudgeAnswer  # what the rules say of answers to it
     mailbox: Mailbox[Message]
     scope: trio.CancelScope  # of the task that asks
 
@@ -74,7 +69,7 @@ class Approvals:
     """The open prompts of the daemon, by id: where an answer is handed in."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _OpenPrompt] = {}
+        self._open: dict[str, Question] = {}
 
     def find(self, approval_id: str) -> Mailbox[Message] | None:
         """The prompt's mailbox while it is open."""
@@ -110,19 +105,24 @@ class Approvals:
         if entry is not None:
             entry.scope.cancel(f"{approval_id} is asked no more")
 
-    @contextmanager
-    def opened(
-        self, prompt: ApprovalRecord, epoch: int | None, ticket: Ticket
-    ) -> Generator[Mailbox[Message]]:
-        """The prompt is open inside the block; late answers get ActorGone after it."""
+    def open(
+        self, prompt: ApprovalRecord, epoch: int | None, ticket: Ticket, judge: JudgeAnswer
+    ) -> Question:
+        """From now on it counts, and can be answered; `ask_person` closes it."""
         mailbox: Mailbox[Message] = Mailbox(prompt.approval_id, 64)
-        with trio.CancelScope() as scope:
-            self._open[prompt.approval_id] = _OpenPrompt(prompt, epoch, ticket, mailbox, scope)
+        question = Question(prompt, epoch, ticket, judge, mailbox, trio.CancelScope())
+        self._open[prompt.approval_id] = question
+        return question
+
+    @contextmanager
+    def closing(self, question: Question) -> Generator[Mailbox[Message]]:
+        """The prompt is open inside the block; late answers get ActorGone after it."""
+        with question.scope:
             try:
-                yield mailbox
+                yield question.mailbox
             finally:
-                del self._open[prompt.approval_id]
-                mailbox.close()
+                del self._open[question.prompt.approval_id]
+                question.mailbox.close()
 
 
 async def ask_person(run: "RunHandle", office: "Office", question: Question) -> None:
@@ -131,12 +131,11 @@ async def ask_person(run: "RunHandle", office: "Office", question: Question) -> 
     The prompt is open at once: it is on the wire, and an answer to it waits for the commit.
     Cancellation: the prompt closes; the run has recorded what became of it.
     """
-    prompt, ticket, _ = question
-    if prompt.approval_id not in run.prompts:
-        return  # taken back before it was put
-    epoch = run.run.accepted.epoch
-    with office.approvals.opened(prompt, epoch, ticket) as mailbox, mailbox.receiver() as answers:
-        await ticket.wait()
+    prompt = question.prompt
+    with office.approvals.closing(question) as mailbox, mailbox.receiver() as answers:
+        if prompt.approval_id not in run.prompts:
+            return  # taken back before it was put
+        await question.ticket.wait()
         office.hub.notify(
             "approval.requested", prompt, principal=prompt.principal, scope="approvals:read"
         )
@@ -159,8 +158,7 @@ async def _first_valid(
     while True:
         answer = await answers.receive()
         if isinstance(answer, Granted):
-            epoch = run.run.accepted.epoch
-            if holds_for(answer.grant, question.prompt, epoch, office.now_ms()):
+            if holds_for(answer.grant, question.prompt, question.epoch, office.now_ms()):
                 return answer
             continue
         try:

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 import trio
 
-from palyra.actors.approvals import Question, ask_person, tell_resolved
+from palyra.actors.approvals import ask_person, tell_resolved
 from palyra.actors.journal import Ticket
 from palyra.actors.mailbox import Receiver
 from palyra.actors.meter import Meter
@@ -341,7 +341,8 @@ class _RunActor:
                 self.nursery.start_soon(ask_model, handle, office, model, effect, charge)
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
-                question = Question(prompt, self.ticket, self.operands.judge_answer)
+                epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
+                question = office.approvals.open(prompt, epoch, self.ticket, judge)
                 self.desk.start_soon(ask_person, handle, office, question)
             case Inspect():
                 call, note = self.tool_call(effect.call_id), self.operands.note

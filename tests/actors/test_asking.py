@@ -438,6 +438,23 @@ async def test_a_tool_that_was_not_handed_down_is_denied_and_never_asked_about(
                 assert "outside what the run that delegated handed down" in verdict.reason
 
 
+async def test_questions_of_one_moment_count_as_well(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Each is counted before the next one is judged, though nobody has been told of it yet."""
+    async with running(store) as kit:
+        begin = trio.Event()
+        kit.model.turns = [begin] * 40
+        runs = [await kit.start() for _ in range(40)]
+        await wait_all_tasks_blocked()
+        kit.model.turns = [call(("ask_do", {"text": f"git {number}"})) for number in range(40)]
+        begin.set()
+        await wait_all_tasks_blocked()
+        assert len(await pending(kit)) == 32
+        codes = [event.reason_code for run in runs for event in kit.events(run, "tool.decided")]
+        assert codes == ["too_many_prompts"] * 8
+
+
 async def test_more_questions_than_anybody_reads_are_denied(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
