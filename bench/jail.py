@@ -3,8 +3,9 @@
 Prints one JSON line, medians in milliseconds.  `plain` is the same program started by the same
 means without walls; `setuid` is that with another user, which a daemon that is root needs;
 `bubblewrap` is its own start with the same namespaces and nothing else.  `jail` has no workspace,
-`read` and `write` have one, the latter with its masks.  `over_plain` are differences within a round,
-their median.  `self_test` is the proof of all walls.
+`read` and `write` have one, the latter with its masks.  `level_b` is `write` without namespaces, where
+the kernel's Landlock can hold it; its reaper is an interpreter.  `over_plain` are differences within a
+round, their median.  `self_test` is the proof of all walls.
 """
 
 import json
@@ -16,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +25,9 @@ import trio
 from _machine import calibrate
 
 from palyra.actors.blocking import DedicatedThread, run_sync
-from palyra.tools.sandbox.command import Command
+from palyra.tools.sandbox.command import Command, Level
 from palyra.tools.sandbox.jailer import JAIL_UID
+from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.sandbox.self_test import prove_walls
 
@@ -51,9 +54,16 @@ async def jailed(sandbox: Sandbox, command: Command) -> None:
     assert ending.exit_code == 0
 
 
-async def prove(sandbox: Sandbox) -> None:
+async def jailed_at_b(sandbox: Sandbox, command: Command) -> None:
+    """The same without namespaces."""
+    async with sandbox.open(command, tried="B") as child:
+        ending = await child.wait()
+    assert ending.exit_code == 0
+
+
+async def prove(sandbox: Sandbox, level: Level = "A") -> None:
     """The self-test."""
-    assert not await prove_walls(sandbox, run_sync)
+    assert not await prove_walls(sandbox, run_sync, level)
 
 
 async def took_ms(work: Callable[[], Awaitable[None]]) -> float:
@@ -79,17 +89,26 @@ async def measure(workspace: Path) -> dict[str, object]:
         "read": partial(jailed, sandbox, within),
         "write": partial(jailed, sandbox, writing),
     }
+    has_b = find_abi() >= SCOPED_ABI
+    if has_b:
+        if uid is not None:  # root's own would have nobody to run as
+            os.chown(workspace, uid, uid)
+        works["level_b"] = partial(jailed_at_b, sandbox, replace(writing, least="B"))
     taken: dict[str, list[float]] = {name: [] for name in works}
     for number in range(ROUNDS + 2):
         for name, work in works.items():
             found = await took_ms(work)
             if number >= 2:  # the first ones make mounts and read programs
                 taken[name].append(found)
-    proofs = [await took_ms(partial(prove, sandbox)) for _ in range(5)]
+    levels: list[Level] = ["A", "B"] if has_b else ["A"]
+    proofs = {
+        level: [await took_ms(partial(prove, sandbox, level)) for _ in range(5)] for level in levels
+    }
     thread.close()
     over = {
         name: [jail - bare for jail, bare in zip(taken[name], taken["plain"], strict=True)]
-        for name in ("jail", "read", "write")
+        for name in ("jail", "read", "write", "level_b")
+        if name in taken
     }
     return {
         "walls": sandbox.enforcement,
@@ -98,7 +117,7 @@ async def measure(workspace: Path) -> dict[str, object]:
         "times_bubblewrap": round(
             statistics.median(taken["write"]) / statistics.median(taken["bubblewrap"]), 2
         ),
-        "self_test_ms": middle(proofs),
+        "self_test_ms": {level: middle(values) for level, values in proofs.items()},
     }
 
 

@@ -1,0 +1,150 @@
+"""A real daemon where namespaces cannot be had: level B if that is allowed, else no programs."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+import trio
+
+from palyra.cli import checks
+from palyra.core import events as ev
+from palyra.net.client import Client
+from palyra.tools.sandbox import jailer
+from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
+from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.people import ask_for, find_events
+from tests.e2e.tapes import check_tape, read_whole
+from tests.e2e.test_programs import PERMIT, call, outcomes, wait_alive
+from tests.e2e.wire import WITHIN_S
+from tests.forked import ForkedProcess, Setting, run_forked
+from tests.tools.sandbox.jails import find_alive
+
+pytestmark = pytest.mark.real
+SOMEBODY = 4_242 if os.geteuid() == 0 else os.geteuid()
+LOOK_S = 0.02
+
+
+def hide_bubblewrap() -> None:
+    """What happens in a process before it is the daemon, or a command."""
+    jailer.PROGRAM_FOLDERS = "/nowhere"
+    checks.BUBBLEWRAP_FOLDERS = "/nowhere"
+
+
+class WithoutBubblewrap(DaemonProcess):
+    """The process."""
+
+    def _begin(self, environment: dict[str, str], streams: tuple[int, int, int]) -> ForkedProcess:
+        return ForkedProcess(
+            self.arguments(), Setting(environment, streams, before=hide_bubblewrap)
+        )
+
+
+@contextmanager
+def running(level: str) -> Generator[WithoutBubblewrap]:
+    """One whose rules let programs run, over a workspace of somebody who is not root."""
+    base = Path(tempfile.mkdtemp(prefix="palyra-test-levels-"))
+    base.chmod(0o755)  # programs run as somebody who may not enter a folder of tests
+    daemon = WithoutBubblewrap(base, PALYRA_SANDBOX__MIN_LEVEL=level)
+    rules = daemon.home / "policies"
+    rules.mkdir(parents=True)
+    (rules / "user.cedar").write_text(PERMIT, "utf-8")
+    (daemon.workspace / "src").mkdir()
+    for folder in (daemon.workspace, daemon.workspace / "src"):
+        os.chown(folder, SOMEBODY, -1)
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.end()
+        shutil.rmtree(base)
+
+
+async def status_problems(client: Client) -> tuple[str, ...]:
+    """What the daemon says is to be mended, once the walls were looked at."""
+    with trio.fail_after(WITHIN_S):
+        while True:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            problems = (await client.status()).problems
+            if problems or "shell" in names:
+                return problems
+            await trio.sleep(LOOK_S)
+
+
+needs_landlock = pytest.mark.skipif(
+    find_abi() < SCOPED_ABI,
+    reason="the kernel's Landlock is older than version 6 (no level B was tested)",
+)
+
+
+@needs_landlock
+async def test_level_b_asks_runs_and_ends_programs() -> None:
+    """Rules that permit are not enough; what was allowed runs behind its walls and dies with all."""
+    marker, left = uuid4().hex, uuid4().hex
+    with running("B") as daemon:
+        async with daemon.connect() as client:
+            assert () == await status_problems(client)
+            line = "echo said; echo oops >&2; echo x > src/new; cat /etc/passwd; echo x > top"
+            run_id = await allow(client, call("shell", command=line))
+            await client.wait_run(run_id)
+            tape = await read_whole(client, run_id)
+            check_tape(tape)
+            ((status, output),) = outcomes(tape)
+            assert ("failed", True) == (status, output.startswith("said\noops\n"))
+            assert 2 == output.lower().count("permission denied")
+            (attested,) = find_events(tape, ev.ToolAttested)
+            assert isinstance(attested, ev.ToolAttested)
+            assert attested.attestation["enforcement"].startswith("B:seccomp+landlock")
+            assert SOMEBODY == (daemon.workspace / "src/new").stat().st_uid
+            run_id = await allow(client, sleep_in_background(marker))
+            await wait_alive(marker, wanted=True)
+            await client.cancel(run_id)
+            await wait_alive(marker, wanted=False)
+            await allow(client, sleep_in_background(left))
+            await wait_alive(left, wanted=True)
+        daemon.kill()
+        await wait_alive(left, wanted=False)
+
+
+async def allow(client: Client, text: str) -> str:
+    """A run whose only call a person allows, because the level asks for one."""
+    asked = await ask_for(client, text)
+    assert "sandbox level B" in asked.policy_reason
+    await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+    return asked.run_id
+
+
+def sleep_in_background(marker: str) -> str:
+    """A call that takes long, with a process that its shell does not wait for."""
+    return call("shell", command=f"sleep 600 & sleep 600; : {marker}")
+
+
+async def test_without_either_level_there_are_no_programs() -> None:
+    """Never a plain child: the tools are absent, and every place says why."""
+    marker = uuid4().hex
+    with running("A") as daemon:
+        async with daemon.connect() as client:
+            (problem,) = await status_problems(client)
+            assert "install the package bubblewrap" in problem
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert set() == names & {"shell", "process_start"}
+            started = await client.start_run(call("shell", command=f"touch {marker}; : {marker}"))
+            await client.wait_run(started.run_id)
+            tape = await read_whole(client, started.run_id)
+        assert [] == find_events(tape, ev.ToolStarted)
+        assert [] == find_alive(marker)
+        assert not (daemon.workspace / marker).exists()
+        async with httpx.AsyncClient() as http:
+            ready = await http.get(f"http://127.0.0.1:{daemon.port}/readyz")
+        assert ready.text.startswith("ready\n1 problem(s)")
+        kept = {"PALYRA_HOME": str(daemon.home), "PATH": os.environ["PATH"]}
+        told = await run_forked(("doctor", "--json"), kept, before=hide_bubblewrap)
+    details = [check["detail"] for check in json.loads(told.out)["checks"]]
+    assert "bubblewrap is not installed: no shell, no skills" in details
+    assert any("install the package bubblewrap" in detail for detail in details)
