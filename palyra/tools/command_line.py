@@ -136,8 +136,8 @@ def named_by(words: Sequence[str]) -> list[str]:
 
 
 def _paths(words: Sequence[str]) -> list[str]:
-    """Every word that may be a path within the workspace."""
-    return [word for word in named_by(words) if not word.startswith(("-", "/"))]
+    """Every word that may be a path, in the workspace or not; options are none."""
+    return [word for word in named_by(words) if not word.startswith("-")]
 
 
 def _all_words(words: Sequence[str]) -> tuple[str, ...]:

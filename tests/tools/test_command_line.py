@@ -68,9 +68,9 @@ def test_a_line_for_the_shell_is_granted_once() -> None:
 
 
 def test_paths_are_shown_to_the_rules() -> None:
-    """Words, values behind an equals sign, and words of a line; not options or system paths."""
+    """Words, values behind an equals sign, and words of a line; not options."""
     facets = find_facets({"argv": ["tool", "--key=.ssh/id", "a/b", "-v", "/etc/x"], "cwd": "part"})
-    assert ("part", "tool", ".ssh/id", "a/b") == facets.paths
+    assert ("part", "tool", ".ssh/id", "a/b", "/etc/x") == facets.paths
     assert ".env" in find_facets({"command": "cat <.env|wc"}).paths
 
 
