@@ -269,6 +269,9 @@ class ModelPrice(Section, frozen=True, kw_only=True):
     cached_input: Annotated[
         _Micros | None, _doc("A million tokens of input from the cache; left out: as input.")
     ] = None
+    cache_write: Annotated[
+        _Micros | None, _doc("A million tokens of input into the cache; left out: as input.")
+    ] = None
     since: Annotated[date, _doc("The first day, in UTC.")] = date(1970, 1, 1)
 
 
@@ -299,7 +302,8 @@ class UsageConfig(Section, frozen=True, kw_only=True):
     """What models cost, and how much may be spent."""
 
     prices: Annotated[
-        tuple[ModelPrice, ...], _doc("Tables of model, input, output, cached_input, since.")
+        tuple[ModelPrice, ...],
+        _doc("Tables of model, input, output, cached_input, cache_write, since."),
     ] = ()
     budgets: Annotated[
         tuple[BudgetConfig, ...], _doc("Tables of id, scope, metric, window, soft, hard, action.")

@@ -162,7 +162,7 @@ class Budgets:
     ) -> Refusal | None:
         while accounts := find():  # they may change while it waits
             now_ms = self.now_ms()
-            cost = self.prices.cost(meter.model, most, now_ms)
+            cost = self.prices.most(meter.model, most, now_ms)
             let_go = lifted()
             strict = (each for each in accounts if each.budget.budget_id not in let_go)
             obstacle = judge(strict, cost, now_ms)

@@ -155,6 +155,7 @@ def _charged(run: Run, charge: Charge | None) -> Run:
             output_tokens=total.output_tokens + used.output_tokens,
             source=used.source,
             cached_tokens=total.cached_tokens + used.cached_tokens,
+            cache_write_tokens=total.cache_write_tokens + used.cache_write_tokens,
         ),
         cost_usd_micros=run.cost_usd_micros + (charge.cost_usd_micros or 0),
         unpriced_calls=run.unpriced_calls + (charge.cost_usd_micros is None),

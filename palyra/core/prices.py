@@ -26,6 +26,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     input: int
     output: int
     cached_input: int | None = None  # None: as `input`
+    cache_write: int | None = None  # None: as `input`
 
     @property
     def since_ms(self) -> int:
@@ -67,14 +68,25 @@ class Prices:
             return None if usage.input_tokens or usage.output_tokens else 0
         return cost(price, usage)
 
+    def most(self, model: str, usage: Usage, at_ms: int) -> int | None:
+        """What that many tokens cost at most: nobody knows before what goes into the cache."""
+        price = self.find(model, at_ms)
+        if price is None:
+            return self.cost(model, usage, at_ms)
+        written = msgspec.structs.replace(usage, cache_write_tokens=usage.input_tokens)
+        return max(cost(price, usage), cost(price, written))
+
 
 def cost(price: Price, usage: Usage) -> int:
     """Micro-dollars, rounded up."""
     cached = min(usage.cached_tokens, usage.input_tokens)
     cached_price = price.input if price.cached_input is None else price.cached_input
+    written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+    written_price = price.input if price.cache_write is None else price.cache_write
     total = (
-        (usage.input_tokens - cached) * price.input
+        (usage.input_tokens - cached - written) * price.input
         + cached * cached_price
+        + written * written_price
         + usage.output_tokens * price.output
     )
     return -(-total // MILLION)

@@ -31,6 +31,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int = 0
     source: Literal["provider", "estimate"] = "estimate"
     cached_tokens: int = 0  # of the input: read from the provider's cache, mostly cheaper
+    cache_write_tokens: int = 0  # of the input: written to that cache, sometimes dearer
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True, gc=False):

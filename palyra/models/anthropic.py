@@ -196,9 +196,9 @@ class AnthropicReader:
         self._counts |= {name: count for name, count in told.items() if count is not None}
         counts = self._counts
         cached = counts.get("cache_read_input_tokens", 0)
-        written = counts.get("cache_creation_input_tokens", 0)
-        used = counts.get("input_tokens", 0) + written + cached
-        self._builder.count(used if counts else None, counts.get("output_tokens"), cached)
+        stored = counts.get("cache_creation_input_tokens", 0)
+        used = counts.get("input_tokens", 0) + stored + cached
+        self._builder.count(used if counts else None, counts.get("output_tokens"), cached, stored)
 
 
 # --- the conversation ----------------------------------------------------------------------------

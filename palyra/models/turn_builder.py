@@ -97,12 +97,15 @@ class TurnBuilder:
         self._calls[key].size = 0
         self.add_arguments(key, whole)
 
-    def count(self, used: int | None, written: int | None, cached: int | None = None) -> None:
-        """What the provider counted so far: tokens of input, of output, of input from its cache.
+    def count(
+        self, used: int | None, written: int | None, cached: int | None = None, stored: int = 0
+    ) -> None:
+        """What the provider counted so far: tokens of input and output.
 
-        Nonsense counts as nothing told: it would end up in somebody's budget.
+        Of the input: those from its cache, and those put into it.  Nonsense counts as nothing
+        told: it would end up in somebody's budget.
         """
-        counts = (used or 0, written or 0, cached or 0)
+        counts = (used or 0, written or 0, cached or 0, stored)
         if (used is None and written is None) or not all(0 <= each <= MAX_COUNT for each in counts):
             self._usage = None
             return
@@ -110,6 +113,7 @@ class TurnBuilder:
             input_tokens=counts[0],
             output_tokens=counts[1],
             cached_tokens=min(counts[2], counts[0]),
+            cache_write_tokens=min(counts[3], counts[0] - min(counts[2], counts[0])),
             source="provider",
         )
 

@@ -111,6 +111,20 @@ async def test_what_the_request_lets_the_answer_have_is_reserved(
         assert assembled.input_tokens + 50 == reserved(kit)
 
 
+async def test_input_may_all_go_into_the_cache(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Of money so much is reserved as that would cost."""
+    dear = Price(model="scripted", input=1_000_000, cache_write=4_000_000, output=0)
+    made = having(budget(metric="usd_micros", hard=10**9), prices=Prices([dear]))
+    async with running(store, make_budgets=made) as kit:
+        answering(kit)
+        run_id = await kit.start()
+        await settle()
+        (assembled,) = kit.events(run_id, "context.assembled")
+        assert 4 * assembled.input_tokens == reserved(kit)
+
+
 async def test_without_a_limit_all_of_them_answer(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

@@ -73,17 +73,34 @@ def test_the_configuration_may_price_the_embedded_model() -> None:
         (Usage(input_tokens=1_000_000, cached_tokens=400_000), 1_600_000),
         (Usage(output_tokens=200_000), 2_000_000),
         (Usage(input_tokens=10, cached_tokens=99), 3),  # no more can be cached than was sent
+        (Usage(input_tokens=1_000_000, cache_write_tokens=200_000), 2_600_000),
+        (Usage(input_tokens=10, cached_tokens=6, cache_write_tokens=9), 14),  # 6 read, 4 written
     ],
 )
 def test_what_tokens_cost(usage: Usage, expected: int) -> None:
-    """Input, cached input and output each at their own price."""
-    found = Price(model="p/m", input=2_500_000, cached_input=250_000, output=10_000_000)
+    """Input, cached input, input into the cache and output each at their own price."""
+    found = Price(
+        model="p/m",
+        input=2_500_000,
+        cached_input=250_000,
+        cache_write=3_000_000,
+        output=10_000_000,
+    )
     assert expected == cost(found, usage)
 
 
 def test_cached_input_without_a_price_of_its_own_costs_what_input_costs() -> None:
     """Not nothing."""
     assert 2 == cost(price("p/m", 1_000_000), Usage(input_tokens=2, cached_tokens=2))
+
+
+@pytest.mark.parametrize(("cache_write", "expected"), [(None, 7), (1_000_000, 7), (4_000_000, 13)])
+def test_the_most_a_call_costs(cache_write: int | None, expected: int) -> None:
+    """All of its input may go into the cache, or none of it."""
+    entry = Price(model="p/m", input=2_000_000, cache_write=cache_write, output=1_000_000)
+    table = Prices([entry])
+    usage = Usage(input_tokens=3, output_tokens=1)
+    assert (expected, None) == (table.most("p/m", usage, 0), table.most("q/m", usage, 0))
 
 
 def test_no_price_is_not_zero() -> None:

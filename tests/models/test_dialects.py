@@ -332,7 +332,9 @@ async def test_anthropics_counts_are_running_totals() -> None:
         dialect=ANTHROPIC,
     )
     usage = turn.usage
-    assert (19, 6, 4) == (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    assert (19, 6, 4, 10) == (
+        usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cache_write_tokens,
+    )  # fmt: skip
 
 
 async def calls(dialect: Dialect, *events: Any) -> list[tuple[str, Any]]:
