@@ -204,12 +204,34 @@ def _checked(given: _Given) -> object:
     value = _split(given.value) if given.is_text and _is_list(hint) else given.value
     try:
         converted: object = msgspec.convert(value, hint, strict=not given.is_text)
-    except msgspec.ValidationError:
-        raise InvalidParams(
-            f"{given.origin}: {name}{_shown(given.value)}: expected {allowed_values(hint)}",
-            field=name,
-        ) from None
+    except msgspec.ValidationError as error:
+        problem = _explained(error, name, hint, value) or (
+            f"{name}{_shown(given.value)}: expected {allowed_values(hint)}"
+        )
+        raise InvalidParams(f"{given.origin}: {problem}", field=name) from None
     return converted
+
+
+def _explained(error: msgspec.ValidationError, name: str, hint: object, value: object) -> str:
+    """What is wrong in which of several tables; "" for anything else.
+
+    Never with the value: secrets may stand in tables.
+    """
+    tables = _type_of(hint)
+    if not isinstance(tables, inspect.VarTupleType) or not isinstance(value, list):
+        return ""
+    item = tables.item_type
+    if not isinstance(item, inspect.StructType):
+        return ""
+    from palyra.core.explain import explain  # noqa: PLC0415 - only an error needs it
+
+    fault = explain(error, hint, value)  # type: ignore[arg-type]  # whatever msgspec takes
+    if fault.message.startswith("unknown field"):
+        keys = {field.encode_name: field.type for field in item.fields}
+        key = fault.field.rpartition(".")[2]
+        return f"{name}{fault.field}: there is no such key{_suggest(key, keys)}"
+    said = fault.message.removeprefix(f"{fault.field}: ").partition(", got ")[0]
+    return f"{name}{fault.field}: {said}"
 
 
 def _is_list(hint: object) -> bool:

@@ -137,6 +137,9 @@ def test_directories_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # --- What is said --------------------------------------------------------------------------------
 
 
+BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
+
+
 @pytest.mark.parametrize(
     ("expected", "text"),
     [
@@ -162,6 +165,26 @@ def test_directories_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             '[server]\nallowed_hosts = "a"',
         ),
         ("palyra.toml: server.host = 1: expected a text", "[server]\nhost = 1"),
+        (
+            (
+                'palyra.toml: usage.budgets[1].scope: expected "agent", "global", "principal", '
+                '"run" or "session"'
+            ),
+            f'{BUDGET}{BUDGET}scope = "princpal"',
+        ),
+        (
+            "palyra.toml: usage.budgets[0].scop: there is no such key; did you mean scope?",
+            f'{BUDGET}scop = "principal"',
+        ),
+        (
+            "palyra.toml: usage.prices[0].input: expected a whole number from 0 to 1000000000000",
+            '[[usage.prices]]\nmodel = "x/*"\ninput = "sk-secret"\noutput = 1',
+        ),
+        (
+            'palyra.toml: usage.prices[0].output: missing field "[0].output"',
+            '[[usage.prices]]\nmodel = "x/*"\ninput = 1',
+        ),
+        ("palyra.toml: usage.budgets[0]: expected an object", "[usage]\nbudgets = [7]"),
     ],
 )
 def test_bad_file_is_explained(expected: str, text: str, tmp_path: Path) -> None:
@@ -269,7 +292,7 @@ def test_a_table_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "palyra.toml"
     path.write_text('[[fetch.credentials]]\nname = "a"\nsekret = "hunter2"\n', encoding="utf-8")
     with pytest.raises(
-        InvalidParams, match=r"fetch\.credentials: expected a list of tables"
+        InvalidParams, match=r"fetch\.credentials\[0\]\.sekret: there is no such key"
     ) as caught:
         load(path)
     assert "hunter2" not in caught.value.message

@@ -47,7 +47,7 @@ def _span(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option("--agent", help="Only calls of that agent.")
 @click.option("--session", "session_id", help="Only calls of that session.")
 @click.option("--run", "run_id", help="Only calls of that run.")
-@click.option("--model", help="Only calls of that model.")
+@click.option("--model", help="Only calls of that model: openai/gpt-5, openai/*.")
 @click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
 @shared_options
 def usage(options: Options, *, since: int | None, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them

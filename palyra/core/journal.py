@@ -82,9 +82,16 @@ class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     session_id: str | None = None
     run_id: str | None = None
-    model: str | None = None
+    model: str | None = None  # a whole name, or a beginning and *
     since_ms: int = 0
     until_ms: int | None = None  # exclusive
+
+    @property
+    def model_family(self) -> str | None:
+        """The beginning that the names of models have; None when it is a whole name."""
+        if self.model is None or not self.model.endswith("*"):
+            return None
+        return self.model[:-1]
 
 
 UsageBy = Literal["principal", "agent", "session", "run", "model"]

@@ -56,13 +56,15 @@ class SqliteLedger(ABC):
 
 
 def _select(wanted: UsageFilter) -> Query:
+    family = wanted.model_family
     return (
         Query("usage")
         .where("principal = ?", wanted.principal)
         .where("agent = ?", wanted.agent)
         .where("session_id = ?", wanted.session_id)
         .where("run_id = ?", wanted.run_id)
-        .where("model = ?", wanted.model)
+        .where("model = ?", wanted.model if family is None else None)
+        .where("substr(model, 1, length(?)) = ?", family, family)
         .where("at_ms >= ?", wanted.since_ms)
         .where("at_ms < ?", wanted.until_ms)
     )

@@ -64,10 +64,15 @@ def _is_wanted(line: UsageRecord, wanted: UsageFilter) -> bool:
         and wanted.agent in {None, line.agent}
         and wanted.session_id in {None, line.session_id}
         and wanted.run_id in {None, line.run_id}
-        and wanted.model in {None, line.model}
+        and _is_model(line.model, wanted)
         and line.at_ms >= wanted.since_ms
         and (wanted.until_ms is None or line.at_ms < wanted.until_ms)
     )
+
+
+def _is_model(model: str, wanted: UsageFilter) -> bool:
+    family = wanted.model_family
+    return wanted.model in {None, model} if family is None else model.startswith(family)
 
 
 def _add_up(key: str, begun: int, lines: Iterable[UsageRecord]) -> UsageSum:

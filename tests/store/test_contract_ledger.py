@@ -76,6 +76,19 @@ def test_stretches_of_time(store: JournalStore) -> None:
     assert [20, HOUR_MS, HOUR_MS + 1] == [each.last_ms for each in found]
 
 
+def test_a_family_of_models(store: JournalStore) -> None:
+    """A beginning and `*`, as in prices; nothing else in a name means more than itself."""
+    put_some(store)
+    found = {
+        model: [line.run_id for line in store.list_usage(UsageFilter(model=model), limit=9)]
+        for model in ("p/*", "p/m*", "p*m", "%*", "scrip*", "*")
+    }
+    some = ["run_c", "run_a", "run_a"]
+    everything = ["run_c", "run_b", "run_a", "run_a"]
+    one = ["run_b"]
+    assert {"p/*": one, "p/m*": one, "p*m": [], "%*": [], "scrip*": some, "*": everything} == found
+
+
 def test_filters(store: JournalStore) -> None:
     """Each narrows; the end of a range is not in it."""
     put_some(store)
