@@ -8,6 +8,8 @@ is waiting like for anything else.
 import os
 import select
 import sys
+import termios
+from contextlib import suppress
 from functools import partial
 from typing import Literal
 
@@ -71,6 +73,7 @@ class Desk:
         asked = next(iter(self._pending.values()))
         if self._shown != asked.approval_id:
             self._shown = asked.approval_id
+            _forget_typed(self._descriptor)
             _show(asked)
         await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
         if _is_readable(self._descriptor):
@@ -100,6 +103,12 @@ class Desk:
 def find_terminal() -> int | None:
     """The descriptor of a person's keyboard, if there is one."""
     return sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+
+
+def _forget_typed(descriptor: int) -> None:
+    """Drop what was typed before the question: it was meant for another one, or for none."""
+    with suppress(termios.error):  # no terminal after all
+        termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
 def _is_readable(descriptor: int) -> bool:

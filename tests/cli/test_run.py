@@ -331,6 +331,23 @@ async def test_person_is_asked(typed: str, decision: str, scope: str, code: int)
         assert shown in screen
 
 
+async def test_what_was_typed_before_the_question_is_no_answer_to_it() -> None:
+    """A yes on its way to another question, or to nothing, allows nothing that was not read."""
+
+    async def script(person: Person, _process: ForkedProcess) -> None:
+        await person.see("write_file")
+        person.type("y\ny\n")
+        await daemon.publish(ASKED)
+        await person.see("no: ")
+        await daemon.publish(answered("deny"), decided("deny"), *ending())
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED)
+        await at_terminal(daemon, script)
+    assert "approval.resolve" not in daemon.methods()
+
+
 async def test_question_is_taken_back() -> None:
     """A question that somebody else answers meanwhile does not keep the terminal waiting."""
 
