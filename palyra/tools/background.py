@@ -8,12 +8,11 @@ Restart: temporary; a program is started once.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import trio
 
 from palyra.tools.capture import FLOOD_BYTES
-from palyra.tools.disk_watch import LOOK_S, DiskWatch
+from palyra.tools.disk_watch import LOOK_S, DiskWatch, disks_of
 from palyra.tools.sandbox.child import Child, Ending
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
@@ -54,10 +53,6 @@ class KeptOutput:
         if begin + len(kept) < self.total:
             kept = _whole_characters(kept)
         return Page(kept.decode("utf-8", "replace"), begin, begin + len(kept), self.total)
-
-
-def _folder(command: Command) -> Path:
-    return command.workspace or Path("/")
 
 
 def _whole_characters(piece: bytes) -> bytes:
@@ -130,7 +125,7 @@ class Background:
     async def _run(
         self, sandbox: Sandbox, is_open: Callable[[str], bool], ready: trio.TaskStatus[None]
     ) -> None:
-        watch = DiskWatch(_folder(self.command))
+        watch = DiskWatch(*disks_of(self.command))
         async with sandbox.open(self.command) as child:
             self.enforcement = child.enforcement
             ready.started()

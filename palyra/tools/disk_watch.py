@@ -1,4 +1,4 @@
-"""How much room the workspace's disk loses while a command runs.
+"""How much room the disks a command can write to lose while it runs.
 
 No kernel limit bounds what one command writes into a workspace; so it is looked at, a few times a
 second, and who has used up the allowance is stopped.  Others may write meanwhile: the allowance is
@@ -6,26 +6,51 @@ generous.
 """
 
 import os
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+
+from palyra.tools.sandbox.command import Command
 
 LOOK_S = 0.25
 ALLOWED_BYTES = 1_073_741_824
 ALLOWED_FILES = 200_000
 
 
-class DiskWatch:
-    """The disk as it was."""
+@dataclass(frozen=True, slots=True)
+class _Free:
+    """What a disk has left."""
 
-    def __init__(self, folder: Path, allowed_bytes: int = ALLOWED_BYTES) -> None:
-        self._folder = folder
+    size_bytes: int
+    files: int
+
+
+class DiskWatch:
+    """The disks of some folders, as they were."""
+
+    def __init__(self, *folders: Path, allowed_bytes: int = ALLOWED_BYTES) -> None:
         self._allowed_bytes = allowed_bytes
-        found = os.statvfs(folder)
-        self._free_bytes = found.f_bavail * found.f_frsize
-        self._free_files = found.f_favail
+        self._before = {folder: _look(folder) for folder in folders}
 
     def find_limit(self) -> str:
-        """`disk` or `inodes` when more than the allowance is gone, else ""."""
-        found = os.statvfs(self._folder)
-        if self._free_bytes - found.f_bavail * found.f_frsize > self._allowed_bytes:
-            return "disk"
-        return "inodes" if self._free_files - found.f_favail > ALLOWED_FILES else ""
+        """`disk` or `inodes` when more than the allowance is gone from one of them, else ""."""
+        for folder, before in self._before.items():
+            now = _look(folder)
+            if before.size_bytes - now.size_bytes > self._allowed_bytes:
+                return "disk"
+            if before.files - now.files > ALLOWED_FILES:
+                return "inodes"
+        return ""
+
+
+def disks_of(command: Command) -> list[Path]:
+    """Folders on the host's disks that the command can write to."""
+    folders = [command.workspace or Path("/")]
+    if command.least == "B":  # where its HOME and TMPDIR lie
+        folders.append(Path(tempfile.gettempdir()))
+    return folders
+
+
+def _look(folder: Path) -> _Free:
+    found = os.statvfs(folder)
+    return _Free(found.f_bavail * found.f_frsize, found.f_favail)

@@ -15,7 +15,7 @@ from palyra.core.tools import SHARED_HOST, ToolCall, ToolFailure, ToolOutput, To
 from palyra.tools.capture import FLOOD_BYTES, Capture, Captured
 from palyra.tools.catalog import AsyncTool
 from palyra.tools.command_line import find_facets
-from palyra.tools.disk_watch import LOOK_S, DiskWatch
+from palyra.tools.disk_watch import LOOK_S, DiskWatch, disks_of
 from palyra.tools.program import Surroundings, build_command, inspect_program
 from palyra.tools.sandbox.child import Child, Ending
 from palyra.tools.sandbox.command import SandboxFailure
@@ -108,7 +108,7 @@ class Shell:
     async def run(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         """Run it to its end.  Cancellation: everything of it is killed first."""
         command = await self.run_blocking(build_command, self.around, call)
-        watch = DiskWatch(self.around.workspace.root)
+        watch = DiskWatch(*disks_of(command))
         capture = Capture(on_output)
         timeout_s = call.arguments.get("timeout_s", min(DEFAULT_S, self.ceiling_s))
         started_s, limit = trio.current_time(), "time"

@@ -104,7 +104,8 @@ def remove_private_folder(folder: str) -> None:
 def environment_at(command: Command, folder: str) -> Mapping[str, str]:
     """Every variable the program finds."""
     private = {"HOME": f"{folder}/{_HOME}", "TMPDIR": f"{folder}/{_TEMPORARY}"}
-    return {**environment_of(command), **private}
+    # The system's configuration of git may hold credentials; what it may not read, git dies of.
+    return {**environment_of(command), **private, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 # --- rights --------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ async def explode(sandbox: Sandbox, code: str, folder: Path, limits: Limits = SM
     capture = Capture()
     with trio.fail_after(60):
         async with sandbox.open(command) as child:
-            limit = await attend(child, capture, DiskWatch(folder, 24 * MIB))
+            limit = await attend(child, capture, DiskWatch(folder, allowed_bytes=24 * MIB))
     limit = limit or (child.ending.limit if child.ending else "")
     return Seen(capture.result().text, limit, find_alive(marker))
 

@@ -22,13 +22,16 @@ import pytest
 import trio
 
 from palyra.actors.blocking import run_sync
+from palyra.tools.capture import Capture
+from palyra.tools.disk_watch import DiskWatch, disks_of
 from palyra.tools.sandbox import inside, jailer, self_test
-from palyra.tools.sandbox.command import Bind, Command, Limits, SandboxFailure
+from palyra.tools.sandbox.command import MIB, Bind, Command, Limits, SandboxFailure
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from palyra.tools.sandbox.launcher import Call
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.sandbox.self_test import Bait, build_probe, lay_bait, probes, prove_walls
 from palyra.tools.sandbox.shared_host import find_obstacle, remove_private_folder
+from palyra.tools.shell import attend
 from tests.tools.sandbox.jails import PREFIX, PYTHON, find_alive, open_sandbox
 from tests.tools.sandbox.test_walls import (
     EVERY_ATTEMPT,
@@ -41,6 +44,7 @@ from tests.tools.sandbox.test_walls import (
 SOMEBODY = 4_242 if os.geteuid() == 0 else os.geteuid()
 AS_ROOT = os.geteuid() == 0
 SYSTEM_PYTHON = Path("/usr/bin/python3") if AS_ROOT else PYTHON  # root's own may be hidden
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a disk of its own
 DEADLINE_S = 20.0
 
 pytestmark = [
@@ -180,6 +184,14 @@ async def test_it_works_in_the_folders_of_its_workspace(sandbox: Sandbox, worksp
     )
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_git_reads_a_repository(sandbox: Sandbox, workspace: Path) -> None:
+    """Whatever the system's own configuration is."""
+    await trio.run_process(["git", "init", "-q", workspace])
+    give(workspace)
+    assert ("?? file\n", 0) == await run(sandbox, line("git status --short", workspace))
+
+
 async def test_a_workspace_is_read_only_unless_asked_for(sandbox: Sandbox, workspace: Path) -> None:
     """Without `is_writable` nothing in it can be changed."""
     _, code = await run(sandbox, line("echo x > src/new", workspace, is_writable=False))
@@ -200,7 +212,7 @@ async def test_variables_descriptors_and_private_folders(sandbox: Sandbox, works
     )
     output, _ = await run(sandbox, program(code, workspace, environment={"GIVEN": "1"}))
     descriptors, variables = json.loads(output)
-    names = {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "GIVEN"}
+    names = {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "GIVEN", "GIT_CONFIG_NOSYSTEM"}
     assert ([0, 1, 2], names) == (descriptors, variables.keys() - {"PWD", "LC_CTYPE"})
     assert not Path(variables["HOME"]).parent.exists()
 
@@ -327,6 +339,25 @@ async def test_a_fork_bomb_is_contained(sandbox: Sandbox, workspace: Path) -> No
             await child.wait()
         assert 1 < len(find_alive(marker)) <= 21  # with the reaper's interpreter, not named so
     assert [] == find_alive(marker)
+
+
+@pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="no second file system")
+async def test_a_full_temporary_folder_is_contained(
+    sandbox: Sandbox, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The private folder lies on a disk of the host, so that one is watched, too."""
+    monkeypatch.setattr(tempfile, "tempdir", str(SHARED_MEMORY))
+    code = (
+        "import os\nfor n in range(8):\n"
+        "    with open(f'{os.environ[\"TMPDIR\"]}/{n}', 'wb') as file: file.write(bytes(4 << 20))\n"
+        "import signal; signal.pause()"
+    )
+    command = program(code, workspace)
+    assert [workspace, SHARED_MEMORY] == disks_of(command)
+    with trio.fail_after(DEADLINE_S):
+        async with sandbox.open(command) as child:
+            watch = DiskWatch(*disks_of(command), allowed_bytes=24 * MIB)
+            assert "disk" == await attend(child, Capture(), watch)
 
 
 async def test_a_reaper_that_is_killed_takes_its_command_along(
