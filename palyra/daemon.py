@@ -41,7 +41,7 @@ from palyra.core.fence import fence_key
 from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
 from palyra.core.redact import Redactor
 from palyra.errors import InvariantBroken
-from palyra.modelset import EMBEDDED, build_modelset, build_router
+from palyra.modelset import EMBEDDED, Modelset, build_modelset, build_router
 from palyra.net import wire
 from palyra.net.asyncapi import asyncapi_document
 from palyra.net.compat.sources import CompatSources
@@ -103,11 +103,11 @@ class Daemon:
         keys: KeyRing,
         operator_token: str,
         store: JournalStore | None = None,
-        models: Mapping[str, LanguageModel] | None = None,
+        modelset: Modelset | None = None,
         tools: Sequence[Tool] = (),
         host: Host | None = None,
     ) -> None:
-        """`tools` come beside the built-in ones."""
+        """`tools` come beside the built-in ones; `modelset` instead of the configured one."""
         self.config = config
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
@@ -121,10 +121,10 @@ class Daemon:
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
         self.loop_lag = LoopLag()
-        modelset = self.modelset = build_modelset(config, self.host, self.toolset.secrets)
-        self.embeddings = modelset.embeddings
-        self.toolset.services.extend(modelset.services)
-        self.office = self._build_office(models or modelset.models)
+        self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets)
+        self.embeddings = self.modelset.embeddings
+        self.toolset.services.extend(self.modelset.services)
+        self.office = self._build_office(self.modelset.models)
         self.usage = UsageFile(config)
         self.desk = BudgetDesk(self.journal, self.office.budgets, self.host.now_ms)
         if not self.host.is_closed:

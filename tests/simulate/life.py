@@ -21,7 +21,7 @@ from palyra.errors import ActorGone, Overloaded, PalyraError, Unavailable
 from palyra.net.services import Peer
 from palyra.parts import Host
 from tests.simulate.disk import Disk, SimulatedThread, work
-from tests.simulate.models import SimulatedModel
+from tests.simulate.models import simulated_modelset
 from tests.simulate.network import DaemonEnd, Wire
 from tests.simulate.tools import simulated_tools, watch_calls
 
@@ -61,14 +61,14 @@ class Life:
             keys=world.keys,
             operator_token=world.operator_token,
             store=Disk(self),
-            models={"scripted": SimulatedModel(self)},
+            modelset=simulated_modelset(self),
             tools=simulated_tools(self),
             host=Host(
                 now_ms=world.now_ms,
                 new_id=world.new_id,
                 new_code=world.new_code,
                 random=world.chance.stream("jitter").random,
-                run_blocking=self._run_blocking,
+                run_blocking=self.run_blocking,
                 new_thread=partial(SimulatedThread, self),
                 is_closed=True,
             ),
@@ -182,7 +182,7 @@ class Life:
 
     # --- threads
 
-    async def _run_blocking(self, fn: Callable[..., T], *args: object) -> T:
+    async def run_blocking(self, fn: Callable[..., T], *args: object) -> T:
         return await self.run_in_thread(None, "read slow", fn, *args)
 
     async def run_in_thread(

@@ -16,7 +16,12 @@ from palyra.core.prompt import (
     ProposedCall,
 )
 from palyra.core.records import Usage
+from palyra.models.embedded import EmbeddedEmbeddings
+from palyra.models.guarded import Guard, GuardedModel
+from palyra.models.leases import Leases
 from palyra.models.scripted import Scripted
+from palyra.modelset import Modelset
+from tests.simulate.standing import SPARE
 from tests.simulate.trace import Planted
 
 if TYPE_CHECKING:
@@ -26,12 +31,24 @@ SECRET = "ghp_" + "a1B2c3D4e5F6" * 3  # a form that the redactor knows
 STALL_S = (5.0, 2_000.0)
 
 
+MODELS = ("scripted", SPARE)
+
+
+def simulated_modelset(life: "Life") -> Modelset:
+    """Two models of two providers, each with its guard; the second takes over from the first."""
+    guards = {name: Guard(name, "key", Leases(), life.world.now_ms) for name in MODELS}
+    return Modelset(
+        {name: GuardedModel(SimulatedModel(life, name), guard) for name, guard in guards.items()},
+        EmbeddedEmbeddings(life.run_blocking),
+        look=lambda provider: guards[provider].standing,
+    )
+
+
 class SimulatedModel:
     """A `LanguageModel` that does as the text says, unless it strikes."""
 
-    name = provider = "scripted"
-
-    def __init__(self, life: "Life") -> None:
+    def __init__(self, life: "Life", name: str) -> None:
+        self.name = self.provider = name
         self._life = life
         self._rng = life.world.chance.stream("model")
         self._scripted = Scripted(life.world.new_id)

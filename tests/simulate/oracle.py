@@ -24,14 +24,17 @@ from palyra.core.records import (
     Receipt,
     RunRecord,
     SessionRecord,
+    UsageRecord,
 )
 from palyra.core.run_state import RULES_CHANGED, Run
 from palyra.core.run_state import record as record_of
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
 from palyra.errors import Conflict, InvariantBroken, PalyraError
+from palyra.sections import BudgetConfig
 from tests.simulate.consent import Consent
 from tests.simulate.models import SECRET
+from tests.simulate.purse import Purse
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
@@ -93,7 +96,9 @@ class CallFacts:
 class Oracle:
     """What is durable, and what follows from it."""
 
-    def __init__(self, fail: Fail) -> None:
+    def __init__(self, fail: Fail, budgets: Sequence[BudgetConfig]) -> None:
+        self.purse = Purse(fail, budgets)
+        self.failovers = 0
         self._fail = fail
         self.tapes: dict[str, list[TapeRow]] = {}
         self.runs: dict[str, Run] = {}
@@ -156,6 +161,8 @@ class Oracle:
         event = ev.decode_event(row.kind, row.data)
         self._fold(row, event)
         self._note_call(row, event)
+        self.purse.note(event)
+        self.failovers += isinstance(event, ev.RouteChanged)
 
     def _fold(self, row: TapeRow, event: ev.Event) -> None:
         run = self.runs.get(row.run_id)
@@ -214,7 +221,7 @@ class Oracle:
     def _note_call(self, row: TapeRow, event: ev.Event) -> None:
         """The order within a call, and one answer to each question."""
         call_id = getattr(event, "call_id", None)
-        if call_id is None:
+        if not call_id:  # a question about a budget is of no call
             return
         call = self.calls.setdefault(call_id, CallFacts())
         if call.repeats(event):
@@ -247,6 +254,8 @@ class Oracle:
                 receipt = self.receipts.setdefault((record.principal, record.key), record)
                 if receipt != record:
                     self._fail("a receipt never changes", record.key)
+            case UsageRecord():
+                self.purse.take(record)
             case GrantRecord():
                 self.consent.take_grant(record)
             case SessionRecord():

@@ -10,13 +10,15 @@ from unittest.mock import patch
 
 import msgspec
 
-from palyra.actors import approvals, gate, journal, run, tool_call
+from palyra.actors import approvals, gate, journal, run, run_records, tool_call
 from palyra.actors.grants import Grants
 from palyra.actors.hub import Hub
 from palyra.actors.journal import Ticket
+from palyra.actors.meter import Meter
 from palyra.actors.operands import Operands
 from palyra.core import run as core_run
 from palyra.core.access import Caller
+from palyra.core.events import TurnFailed
 from palyra.core.gate import Allow, NeedsApproval, judge
 from palyra.core.journal import Change
 from palyra.core.redact import Redactor
@@ -177,6 +179,21 @@ def ask_nobody() -> Plant:
     return patch.object(gate, "judge", careless)
 
 
+def lose_lines_of_failures() -> Plant:
+    """A call that broke is not in the ledger."""
+    line = run_records.usage_record
+
+    def careless(handle: Any, event: Any, at_ms: int) -> Any:
+        return None if isinstance(event, TurnFailed) else line(handle, event, at_ms)
+
+    return patch.object(run_records, "usage_record", careless)
+
+
+def keep_reservations() -> Plant:
+    """What a call did not take stays reserved."""
+    return patch.object(Meter, "give_back", lambda _meter: None)
+
+
 @contextmanager
 def both(one: Plant, other: Plant) -> Generator[None]:
     with one, other:
@@ -233,4 +250,6 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
     ),
     (grant_for_ever, {"a grant that was ended speaks no more", "a grant ends once"}),
     (ask_nobody, {"nothing starts that nobody allowed"}),
+    (lose_lines_of_failures, {"the ledger says what a run took"}),
+    (keep_reservations, {"reservations are returned", "nobody waits for ever"}),
 ]

@@ -81,7 +81,12 @@ def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Rep
         lives=world.lives,
         runs=len(world.oracle.runs),
         rows=sum(map(len, world.oracle.tapes.values())),
-        counts={**world.trace.counts, "calls under a grant": world.oracle.consent.spoke},
+        counts={
+            **world.trace.counts,
+            "calls under a grant": world.oracle.consent.spoke,
+            "calls over a budget": world.oracle.purse.refusals,
+            "another model took over": world.oracle.failovers,
+        },
         failed=None if failure is None else failure.name,
         detail="" if failure is None else failure.detail,
         tail=world.trace.whole or list(world.trace.tail),

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from palyra.config import Config, Paths
 from palyra.core.redact import Redactor
-from palyra.sections import PolicyConfig, Tools
+from palyra.sections import BudgetConfig, Models, PolicyConfig, Tools, UsageConfig
 from palyra.store.keys import KeyRing
 from tests.simulate.rules import SETS
 
 KEYS = KeyRing(bytes(range(32)))
+SPARE = "spare"  # the model that takes over from the scripted one
 OPERATOR_TOKEN = "pal_" + "operator" * 5 + "abc"
 
 
 @cache
-def config() -> Config:
-    """The configuration of every simulated daemon; its directories stay empty."""
+def config(budgets: tuple[BudgetConfig, ...]) -> Config:
+    """The configuration of a simulated daemon; its directories stay empty."""
     nowhere = Path(tempfile.gettempdir()) / "palyra-simulated"
     (nowhere / "work").mkdir(parents=True, exist_ok=True)
     paths = Paths(config_file=nowhere / "palyra.toml", data_dir=nowhere / "data")
@@ -25,6 +26,8 @@ def config() -> Config:
         paths=paths,
         policy=PolicyConfig(dir=str(SETS / "usual")),
         tools=Tools(workspace=str(nowhere / "work")),
+        models=Models(failover=(SPARE,)),
+        usage=UsageConfig(budgets=budgets),
     )
 
 

@@ -19,6 +19,7 @@ from tests.simulate.life import LIFE, Life
 from tests.simulate.network import Network
 from tests.simulate.officials import Approver, Operator, Pry
 from tests.simulate.oracle import Oracle
+from tests.simulate.purse import draw_budgets
 from tests.simulate.standing import KEYS, OPERATOR_TOKEN, config
 from tests.simulate.trace import InvariantFailed, Planted, Trace
 from tests.simulate.weather import Weather
@@ -83,15 +84,15 @@ class World:
     """Everything of one seed."""
 
     def __init__(self, seed: int, *, is_thorough: bool = False) -> None:
-        self.seed = seed
         self.is_thorough = is_thorough
         self.chance = Chance(seed)
         self.clock = _jumping_clock(self._stand_still)
         self.trace = Trace()
         self.weather = Weather(self.chance.stream("weather"), self.trace)
-        self.config, self.keys, self.operator_token = config(), KEYS, OPERATOR_TOKEN
+        self.config = config(draw_budgets(self.chance.stream("purse")))
+        self.keys, self.operator_token, self.seed = KEYS, OPERATOR_TOKEN, seed
         self.durable = MemoryJournal(KEYS, now_ms=self.now_ms)
-        self.oracle = Oracle(self.fail)
+        self.oracle = Oracle(self.fail, self.config.usage.budgets)
         self.network = Network(self.weather, self.trace)
         self.people: list[Person] = []
         self.known_runs: list[str] = []  # that were acknowledged
@@ -346,9 +347,12 @@ class World:
         self.durable.open()
         if self.durable.verify().breaks:
             self.fail("the chain holds", "it does not verify")
+        if life is not None and not life.was_cut:
+            self.oracle.purse.check_rest(life.daemon)
         for run_id, run in self.oracle.runs.items():
             if not run.is_terminal:
                 self.fail("every run ends", run_id)
+            self.oracle.purse.check_run(run)
             stored = self.durable.find_run(run_id)
             if stored != self.oracle.records.get(run_id):
                 self.fail("a record is the fold of its tape", run_id)

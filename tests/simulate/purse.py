@@ -1,0 +1,81 @@
+"""What model calls may take, and what they took: the ledger against tapes and budgets."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TYPE_CHECKING
+
+from palyra.core import events as ev
+from palyra.core.records import UsageRecord
+from palyra.core.run_state import Run
+from palyra.sections import BudgetConfig, UsageConfig
+
+if TYPE_CHECKING:
+    from palyra.daemon import Daemon
+
+TIGHT, WIDE = 3_000, 300_000  # tokens; a story takes some tens of thousands
+ANSWER_TOKENS = UsageConfig().reserve_tokens
+
+
+def draw_budgets(rng: Random) -> tuple[BudgetConfig, ...]:
+    """None, or one for everybody, or one for each session: from too tight to wide."""
+    scope = rng.choice((None, "global", "session"))
+    if scope is None:
+        return ()
+    hard = round(TIGHT * (WIDE / TIGHT) ** rng.random())
+    action = rng.choice(("block", "ask", "warn"))
+    return (BudgetConfig(id="purse", scope=scope, window="month", hard=hard, action=action),)
+
+
+class Purse:
+    """Every line of the ledger, as it is committed."""
+
+    def __init__(self, fail: Callable[[str, str], None], budgets: Iterable[BudgetConfig]) -> None:
+        self._fail = fail
+        self._budgets = tuple(budgets)
+        self.lines: dict[tuple[str, int, int], UsageRecord] = {}
+        self.refusals = 0
+        self._largest = 0  # that a call was expected to take
+
+    def note(self, event: ev.Event) -> None:
+        """What an event says of calls."""
+        if isinstance(event, ev.ContextAssembled):
+            self._largest = max(self._largest, event.input_tokens + ANSWER_TOKENS)
+        self.refusals += isinstance(event, ev.BudgetExceeded)
+
+    def take(self, line: UsageRecord) -> None:
+        """One line for each call, for good, and no budget is overrun by more than one call."""
+        key = line.run_id, line.turn, line.attempt
+        if self.lines.setdefault(key, line) != line:
+            self._fail("a line of the ledger never changes", str(key))
+        for budget in self._budgets:
+            taken = self._taken(budget, line)
+            if budget.action == "block" and taken > budget.hard + self._largest:
+                self._fail("a budget holds", f"{taken} of {budget.hard} after {key}")
+
+    def check_run(self, run: Run) -> None:
+        """What the run says it took is what its lines say."""
+        lines = [line for line in self.lines.values() if line.run_id == run.run_id]
+        if sum(line.tokens for line in lines) != run.usage.input_tokens + run.usage.output_tokens:
+            self._fail("the ledger says what a run took", f"{run.run_id}: {run.usage}, {lines}")
+
+    def check_rest(self, daemon: "Daemon") -> None:
+        """No call is under way: nothing is reserved, and accounts are sums of lines."""
+        sums = defaultdict[str, int](int)
+        for line in self.lines.values():
+            sums[line.session_id] += line.tokens
+            sums[""] += line.tokens
+        for account in daemon.office.budgets.accounts:
+            if account.reserved:
+                self._fail("reservations are returned", f"{account.subject}: {account.reserved}")
+            spent = account.spent(daemon.host.now_ms())
+            if spent != sums[account.subject]:
+                self._fail("accounts are sums of lines", f"{account.subject!r}: {spent}, {sums}")
+
+    def _taken(self, budget: BudgetConfig, line: UsageRecord) -> int:
+        """From the account that the line belongs to."""
+        is_whole = budget.scope == "global"
+        counted = (
+            each for each in self.lines.values() if is_whole or each.session_id == line.session_id
+        )
+        return sum(each.tokens for each in counted)
