@@ -16,6 +16,7 @@ from palyra.actors.hub import Hub
 from palyra.actors.journal import Ticket
 from palyra.actors.meter import Meter
 from palyra.actors.operands import Operands
+from palyra.core import ledger
 from palyra.core import run as core_run
 from palyra.core.access import Caller
 from palyra.core.events import TurnFailed
@@ -181,7 +182,7 @@ def ask_nobody() -> Plant:
 
 def lose_lines_of_failures() -> Plant:
     """A call that broke is not in the ledger."""
-    line = run_records.usage_record
+    line = ledger.usage_record
 
     def careless(handle: Any, event: Any, at_ms: int) -> Any:
         return None if isinstance(event, TurnFailed) else line(handle, event, at_ms)

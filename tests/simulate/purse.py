@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from palyra.core import events as ev
-from palyra.core.records import UsageRecord
+from palyra.core.records import BudgetAction, BudgetScope, UsageRecord
 from palyra.core.run_state import Run
 from palyra.sections import BudgetConfig, UsageConfig
 
@@ -19,12 +19,16 @@ ANSWER_TOKENS = UsageConfig().reserve_tokens
 
 def draw_budgets(rng: Random) -> tuple[BudgetConfig, ...]:
     """None, or one for everybody, or one for each session: from too tight to wide."""
-    scope = rng.choice((None, "global", "session"))
+    scopes: tuple[BudgetScope | None, ...] = (None, "global", "session")
+    actions: tuple[BudgetAction, ...] = ("block", "ask", "warn")
+    scope = rng.choice(scopes)
     if scope is None:
         return ()
     hard = round(TIGHT * (WIDE / TIGHT) ** rng.random())
-    action = rng.choice(("block", "ask", "warn"))
-    return (BudgetConfig(id="purse", scope=scope, window="month", hard=hard, action=action),)
+    purse = BudgetConfig(
+        id="purse", scope=scope, window="month", hard=hard, action=rng.choice(actions)
+    )
+    return (purse,)
 
 
 class Purse:
