@@ -1,5 +1,7 @@
 """OpenAI's own SDK as a client of `/v1/responses`."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -29,10 +31,11 @@ ASK_WEATHER = '/say let me see\n/call weather {"city": "Oslo"}\n/then\n/say it r
 
 
 @pytest.fixture(scope="module")
-def sdk(daemon: DaemonProcess) -> openai.OpenAI:
+def sdk(daemon: DaemonProcess) -> Iterator[openai.OpenAI]:
     """The official client, pointed at the daemon."""
     url = f"http://127.0.0.1:{daemon.port}/v1"
-    return openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0)
+    with openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0) as client:
+        yield client
 
 
 def ask(sdk: openai.OpenAI, asked: Any, **more: Any) -> Response:
@@ -148,6 +151,18 @@ def test_an_older_response_is_a_place_to_branch(sdk: openai.OpenAI) -> None:
     assert first.usage is not None
     assert branch.usage is not None
     assert 0 < branch.usage.input_tokens - first.usage.input_tokens < 100
+
+
+def test_those_that_follow_at_the_same_time_do_not_meet(sdk: openai.OpenAI) -> None:
+    """The first goes on in the session, the others branch: none knows what another was told."""
+    first = ask(sdk, "/say one")
+    with ThreadPoolExecutor(6) as pool:
+        made = list(
+            pool.map(lambda n: ask(sdk, f"/say two {n}", previous_response_id=first.id), range(6))
+        )
+    assert 6 == len({note(each)["session_id"] for each in made})
+    assert note(first)["session_id"] in {note(each)["session_id"] for each in made}
+    assert 1 == len({each.usage.input_tokens for each in made if each.usage})
 
 
 def test_what_cannot_be_followed_is_refused(sdk: openai.OpenAI) -> None:

@@ -1,6 +1,7 @@
 """Serving a request that asks a model: read, start, follow, answer whole or in pieces."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -12,7 +13,7 @@ from palyra.core.commands import ReceiptKey
 from palyra.errors import PalyraError
 from palyra.net.compat import sse
 from palyra.net.compat.asking import Answer, Ask, answering
-from palyra.net.compat.continuing import read_past, settle
+from palyra.net.compat.continuing import Past, read_past, settle
 from palyra.net.compat.exchange import Exchange
 from palyra.net.compat.names import Target, find_target
 from palyra.net.compat.params import Request
@@ -65,10 +66,13 @@ async def serve(api: Api[R], asked: Asked[R]) -> None:
     past = await read_past(services, caller, api.previous(request))
     read = partial(api.read, request, target, past.called)
     ask = read() if asked.size_bytes <= INLINE_BYTES else await run_sync(read)
-    ask = await settle(services, caller, ask, past)
     exchange = asked.exchange
-    follow = answering(asked.sources, asked.caller, ask, asked.key, lambda: exchange.is_gone)
-    async with follow as answer:
+    async with AsyncExitStack() as stack:
+        async with _turn(asked.sources, past):
+            ask = await settle(services, caller, ask, past)
+            answer = await stack.enter_async_context(
+                answering(asked.sources, caller, ask, asked.key, lambda: exchange.is_gone)
+            )
         exchange.headers["x-palyra-run-id"] = answer.run_id
         exchange.headers["x-palyra-session-id"] = answer.session_id
         if request.stream:
@@ -76,6 +80,11 @@ async def serve(api: Api[R], asked: Asked[R]) -> None:
         else:
             ended = await answer.wait()
             await exchange.respond(HTTPStatus.OK, api.whole(request, answer, ended))
+
+
+def _turn(sources: CompatSources, past: Past) -> AbstractAsyncContextManager[None]:
+    """What follows a response begins one after the other."""
+    return nullcontext() if past.record is None else sources.turns.of(past.record.run_id)
 
 
 async def _stream(exchange: Exchange, answer: Answer, stream: Stream) -> None:

@@ -1,9 +1,10 @@
 """What the HTTP surface works with, made by the composition root; imports nothing heavy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from palyra.core.ports import EmbeddingService, LanguageModel
+from palyra.net.compat.turns import Turns
 from palyra.net.services import Services
 
 
@@ -14,3 +15,4 @@ class CompatSources:
     services: Services
     models: Mapping[str, LanguageModel]
     embeddings: EmbeddingService | None = None
+    turns: Turns = field(default_factory=Turns)
