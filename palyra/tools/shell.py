@@ -57,7 +57,8 @@ def shell_spec(
     return ToolSpec(
         name="shell",
         version="1",
-        description="Run a program, or a command line, in the workspace and give its output. It "
+        description="Run a program, or a command line, in the workspace and give its output: "
+        "standard output and standard error in the order they came. It "
         f"runs in a sandbox with {network}; only the workspace and temporary folders can be "
         f"written.{top} Give argv or command.",
         parameters={

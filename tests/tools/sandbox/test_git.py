@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import trio
 
 from palyra.tools.sandbox.command import Command
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
@@ -74,3 +75,22 @@ async def test_places_for_secrets_are_passed_over(repository: Path) -> None:
     assert "a.txt\npart/b.txt\n" == listed
     assert not await sh(repository, "git status --short")
     assert "SECRET=1" == (repository / ".env").read_text("utf-8")
+
+
+async def test_a_secret_that_git_tracks_is_neither_emptied_nor_in_the_way(repository: Path) -> None:
+    """It refuses to take the mask for the file; told to leave it out, it commits the rest."""
+    (repository / ".env").write_text("SECRET=1", "utf-8")
+    await trio.run_process(["git", "-C", repository, "add", "-A"])
+    await sh(repository, COMMIT)
+    (repository / "a.txt").write_text("changed", "utf-8")
+    refused = await sh(repository, "! git add -A")
+    assert "error: .env: can only add regular files" in refused
+    without = "git add -A -- . ':(exclude,glob)**/.env'"
+    assert "a.txt\n" == await sh(
+        repository, f"{without} && {COMMIT} && git show --name-only --format= HEAD"
+    )
+    assert " M .env\n" == await sh(repository, "git status --short")
+    done = await trio.run_process(
+        ["git", "-C", repository, "status", "--short"], capture_stdout=True
+    )
+    assert b"" == done.stdout
