@@ -94,8 +94,7 @@ class Life:
             self._judge(group)
         finally:
             self.is_on = False
-            if world.network.listening is self:
-                world.network.listening = None
+            self._shut_door()
             world.network.cut_all(self)
             self.ended.set()
             self.gone.set()
@@ -105,6 +104,11 @@ class Life:
         await self.daemon.wait_ready()
         if self.is_on:
             self.world.network.listening = self
+
+    def _shut_door(self) -> None:
+        """Let nobody in any more; another life's door is not touched."""
+        if self.world.network.listening is self:
+            self.world.network.listening = None
 
     def _judge(self, group: BaseExceptionGroup[PalyraError]) -> None:
         """A daemon may give up only when its disk does."""
@@ -120,7 +124,7 @@ class Life:
         self.was_cut = True
         self.world.trace.counts["power cut"] += 1
         self.world.trace.add("life", f"{self.number} ends: power cut, {why}")
-        self.world.network.listening = None
+        self._shut_door()
         self.world.network.cut_all(self)
         for shield in list(self._shields):
             shield.cancel()
@@ -130,7 +134,7 @@ class Life:
     def drain(self) -> None:
         """Begin an orderly stop."""
         self.world.trace.add("life", f"{self.number} drains")
-        self.world.network.listening = None
+        self._shut_door()
         self.daemon.begin_drain()
 
     # --- what the adapters ask
