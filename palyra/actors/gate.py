@@ -33,7 +33,7 @@ from palyra.core.prompt import ProposedCall
 from palyra.core.records import GrantRecord, SessionRecord
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Preparation
-from palyra.core.tools import CLIENT, NO_FACETS, Facets, Inspection, ToolSpec
+from palyra.core.tools import CLIENT, NO_FACETS, Facets, Inspection, ToolCall, ToolSpec
 from palyra.errors import InvalidParams
 
 FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
@@ -193,15 +193,19 @@ class Gate:
     def explain(
         self,
         caller: Caller,
-        tool: str,
-        arguments: object,
+        proposed: ProposedCall,
         prefix: Prefix,
         *,
         session: SessionRecord | None = None,
         now_ms: int,
-    ) -> Explanation:
-        """What would come of the call in a run of this caller.  Raises InvalidParams."""
-        admitted = self._admit(ProposedCall(call_id="", tool=tool, arguments=arguments), prefix)
+        inspection: Inspection | None = None,
+    ) -> tuple[Explanation, ToolCall | None]:
+        """What would come of the call in a run of this caller.  Raises InvalidParams.
+
+        With it the call itself if it would be looked at before anybody is asked: `inspection` is
+        what the look has found.
+        """
+        admitted = self._admit(proposed, prefix)
         if isinstance(admitted, Refused):
             raise InvalidParams(f"{admitted.reason}; {admitted.repair_hint}", field="arguments")
         session_id, epoch = ("", None) if session is None else (session.session_id, session.epoch)
@@ -221,7 +225,12 @@ class Gate:
             ),
             now_ms=now_ms,
         )
-        return _explanation(judge(admitted, facts, self._decide(policy_request(admitted, facts))))
+        decision = self._decide(policy_request(admitted, facts))
+        told = _explanation(judge(admitted, facts, decision, inspection))
+        looks = (
+            told.answer == "ask" and inspection is None and self._toolbox.inspects(proposed.tool)
+        )
+        return told, tool_call(admitted, facts) if looks else None
 
     def judge_answer(
         self, run: Run, asked: ProposedCall, prefix: Prefix, caller: Caller, answer: ResolveApproval

@@ -21,6 +21,7 @@ from palyra.actors.session_handle import Withdraw
 from palyra.actors.sessions import Sessions
 from palyra.actors.stranded import give_up
 from palyra.actors.submit import submit, tell
+from palyra.actors.tool_call import look_at
 from palyra.core.access import Caller
 from palyra.core.approvals import recorded_outcome
 from palyra.core.commands import (
@@ -39,17 +40,18 @@ from palyra.core.commands import (
 from palyra.core.journal import RunFilter
 from palyra.core.policy import Explanation
 from palyra.core.ports import NowMs
-from palyra.core.prompt import Message
+from palyra.core.prompt import Message, ProposedCall
 from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
 from palyra.core.replay_report import ReplayReport
 from palyra.core.run_state import phase
 from palyra.core.run_state import record as record_of
 from palyra.core.run_steps import Cancel, Steer
-from palyra.core.tools import Catalogue
+from palyra.core.tools import Catalogue, ToolFailure
 from palyra.errors import (
     ActorGone,
     Draining,
     IllegalState,
+    InvalidParams,
     NotFound,
     Overloaded,
     TooSlow,
@@ -338,16 +340,28 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         agent: str | None = None,
         session_id: str | None = None,
     ) -> Explanation:
-        """What would come of the call.  Raises InvalidParams for one that intake would refuse."""
+        """What would come of the call.  Raises InvalidParams for one that would be refused.
+
+        Who may start runs is told what a look at the files would find, as a run would be.
+        Cancellation: the look runs to its end.
+        """
         caller.require("tools:read")
         office = self._office
         prefix = office.agents.prefix(await office.agents.get_present(agent))
         session = None
         if session_id is not None:
             session = await self._sessions.get(caller, session_id)
-        return office.gate.explain(
-            caller, tool, arguments, prefix, session=session, now_ms=office.now_ms()
+        proposed = ProposedCall(call_id="", tool=tool, arguments=arguments)
+        explain = partial(
+            office.gate.explain, caller, proposed, prefix, session=session, now_ms=office.now_ms()
         )
+        told, looked_at = explain()
+        if looked_at is not None and caller.may("runs:write"):
+            try:
+                told, _ = explain(inspection=await look_at(office, looked_at))
+            except ToolFailure as refused:
+                raise InvalidParams(refused.message, field="arguments") from None
+        return told
 
     # --- sessions
 

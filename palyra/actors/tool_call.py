@@ -48,16 +48,25 @@ async def inspect_call(
     and nobody hears of it.
     """
     failure = ""
-    with trio.move_on_after(INSPECT_S) as scope:
-        try:
-            seen = await _look(office, call)
-        except ToolFailure as failed:
-            failure = office.redactor.redact_text(failed.message)[0] or failed.code
-        else:
-            note(call.call_id, seen or Inspection())
-    if scope.cancelled_caught:
-        failure = f"what {call.tool} would meet could not be looked at within {INSPECT_S:g} s"
+    try:
+        note(call.call_id, await look_at(office, call))
+    except ToolFailure as failed:
+        failure = failed.message
     await run.report(Inspected(call_id=call.call_id, failure=failure))
+
+
+async def look_at(office: "Office", call: ToolCall) -> Inspection:
+    """What a person would be shown of what the call meets.  Raises ToolFailure, redacted.
+
+    Cancellation: the look runs to its end, and nobody hears of it.
+    """
+    with trio.move_on_after(INSPECT_S):
+        try:
+            return await _look(office, call) or Inspection()
+        except ToolFailure as failed:
+            shown = office.redactor.redact_text(failed.message)[0] or failed.code
+            raise ToolFailure(shown) from failed
+    raise ToolFailure(f"what {call.tool} would meet could not be looked at within {INSPECT_S:g} s")
 
 
 async def _look(office: "Office", call: ToolCall) -> Inspection | None:

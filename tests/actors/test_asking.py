@@ -7,12 +7,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from palyra.actors import run as run_actors
 from palyra.actors.approvals import Answer, Granted
 from palyra.core.access import Caller
 from palyra.core.commands import ResolveApproval, Resolved
 from palyra.core.records import ApprovalRecord
 from palyra.core.run_steps import Limits
-from palyra.core.tools import Inspection, ToolFailure
+from palyra.core.tools import Inspection, ToolCall, ToolFailure
 from palyra.errors import DigestMismatch, Forbidden, NotFound
 from palyra.store.memory_journal import MemoryJournal
 from palyra.tools.catalog import Toolbox
@@ -65,6 +66,49 @@ async def test_what_changed_after_the_answer_does_not_run(
         assert (completed.status, kit.effects) == ("failed", [])
 
 
+OTHER_CALLS: dict[str, list[Any]] = {
+    "call_id": ["call_x"],
+    "run_id": ["run_x"],
+    "session_id": ["ses_x"],
+    "principal": ["bob"],
+    "tool": ["ask_do", "note"],
+    "tool_version": ["2"],
+    "arguments": [
+        {}, {"text": "git log"}, {"text": "git status "}, {"text": 1}, {"text": 1.5}, {"text": True},
+        {"text": None}, {"text": ["git status"]}, {"text": {"git": "status"}}, {"Text": "git status"},
+        {"text": "git status", "more": ""},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", [*sorted(OTHER_CALLS), "nothing"])
+async def test_another_call_than_the_approved_one_does_not_run(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    """Whatever field of it were exchanged, for whatever value: nothing happens."""
+    fields = {each.name for each in msgspec.structs.fields(ToolCall)}
+    assert fields - {"inspection"} == OTHER_CALLS.keys()  # of that the test above
+    actor_type = run_actors._RunActor
+    as_approved = actor_type.tool_call
+    for value in OTHER_CALLS.get(field, [None]):
+        changes = {} if field == "nothing" else {field: value}
+        async with running(store) as kit:
+            run_id = await ask(kit, tool="ask_look")
+            (asked,) = await pending(kit, run_id)
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    actor_type,
+                    "tool_call",
+                    lambda actor, call_id, changes=changes: msgspec.structs.replace(
+                        as_approved(actor, call_id), **changes
+                    ),
+                )
+                assert (await answer(kit, asked)).won
+                await wait_all_tasks_blocked()
+            assert kit.effects == (["git status"] if field == "nothing" else [])
+            await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
+
+
 async def test_what_stayed_the_same_runs(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """The control: looked at before the question and before the start, and then it runs."""
     async with running(store) as kit:
@@ -111,23 +155,6 @@ async def test_a_look_that_does_not_end_is_given_up(
     async with running(store) as kit:
         run_id = await ask(kit, tool="ask_look")
         assert "could not be looked at within 10 s" in kit.events(run_id, "tool.rejected")[0].reason
-
-
-async def test_what_would_come_of_a_call_is_told_with_its_grants(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
-    """In the session that has one it may run; elsewhere somebody is asked, and told the key."""
-    async with running(store) as kit:
-        run_id = await ask(kit)
-        (asked,) = await pending(kit, run_id)
-        await answer(kit, asked, scope="session")
-        explain = kit.gateway.explain_policy
-        given = {"text": "git log"}
-        here = await explain(OPERATOR, "ask_do", given, None, asked.session_id)
-        elsewhere = await explain(OPERATOR, "ask_do", given)
-        assert (here.answer, here.reason_code) == ("allow", "granted")
-        assert (elsewhere.answer, elsewhere.grant_key, elsewhere.risk) == ("ask", "git", "low")
-        assert (await explain(OPERATOR, "forbidden", given)).answer == "deny"
 
 
 async def test_what_is_denied_is_not_even_looked_at(

@@ -9,7 +9,7 @@ import trio
 
 from palyra.core import events as ev
 from palyra.errors import DigestMismatch, Forbidden, InvalidParams
-from palyra.net.client import Client
+from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import ask_for, see, somebody, write_call
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
@@ -34,13 +34,13 @@ DECISIONS: tuple[Decision, ...] = ("allow", "deny")
 DENIED_CALL = [*APPROVED_CALL[:4], "tool.attested"]
 
 
-async def the_call(client: Client, run_id: str) -> list[str]:
-    """The kinds of the run's only call, once the run has ended."""
+async def the_call(client: Client, run_id: str) -> list[TapeEvent]:
+    """The events of the run's only call, once the run has ended."""
     await client.wait_run(run_id)
     tape = await read_whole(client, run_id)
     check_tape(tape)
     (events,) = calls(tape).values()
-    return kinds(events)
+    return events
 
 
 async def test_another_connection_allows(daemon: DaemonProcess) -> None:
@@ -60,7 +60,7 @@ async def test_another_connection_allows(daemon: DaemonProcess) -> None:
         assert "awaiting_approval" == (await client.get_run(started.run_id)).phase
         resolved = await approver.resolve_approval(asked.approval_id, "allow", asked.digest)
         told = await anext(inbox)
-        assert APPROVED_CALL == await the_call(client, started.run_id)
+        assert APPROVED_CALL == kinds(await the_call(client, started.run_id))
     assert (True, "allow", "approver") == (resolved.won, resolved.decision, resolved.by)
     assert ("approval.resolved", asked.approval_id) == (told.method, told.params["approval_id"])
     assert "written" == (daemon.workspace / path).read_text(encoding="utf-8")
@@ -132,7 +132,7 @@ async def test_answer_to_what_the_wire_shows(daemon: DaemonProcess) -> None:
 
 
 async def test_what_does_not_count(daemon: DaemonProcess) -> None:
-    """Another digest, a time without a scope for it and a role without the scope are refused."""
+    """Another digest, a time without a scope for it, claims of authority and a role without any."""
     async with (
         daemon.connect() as client,
         somebody(daemon, "client", "operator") as own,
@@ -143,13 +143,19 @@ async def test_what_does_not_count(daemon: DaemonProcess) -> None:
             await client.resolve_approval(asked.approval_id, "allow", "0" * 64)
         with pytest.raises(InvalidParams):
             await client.resolve_approval(asked.approval_id, "allow", asked.digest, ttl_ms=5)
+        good = {"approval_id": asked.approval_id, "decision": "allow", "digest": asked.digest}
+        for claim in ({"by": "operator"}, {"role": "operator"}, {"scopes": ["session"]}, {"x": 1}):
+            key = {"idempotency_key": f"claims-{next(iter(claim))}"}
+            with pytest.raises(InvalidParams, match="unknown field"):
+                await client.call("approval.resolve", {**good, **key, **claim})
         for powerless in (own, observer):
             with pytest.raises(Forbidden):
                 await powerless.resolve_approval(asked.approval_id, "allow", asked.digest)
         assert "pending" == (await client.get_approval(asked.approval_id)).state
         await client.cancel(asked.run_id)
         record = await client.get_approval(asked.approval_id)
-    assert "aborted" == record.state
+        late = await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+    assert ("aborted", "abort", False) == (record.state, late.decision, late.won)
     assert not (daemon.workspace / "guarded.txt").exists()
 
 
@@ -182,7 +188,10 @@ async def test_nobody_may_be_asked(daemon: DaemonProcess) -> None:
     async with daemon.connect() as client:
         started = await client.start_run(write_call("silent.txt"), approval_mode="deny")
         found = await the_call(client, started.run_id)
-    assert ["tool.proposed", "tool.decided", "tool.attested"] == found
+    assert ["tool.proposed", "tool.decided", "tool.attested"] == kinds(found)
+    decided = found[1].event
+    assert isinstance(decided, ev.ToolDecided)
+    assert ("deny", "no_approver") == (decided.verdict, decided.reason_code)
     assert not (daemon.workspace / "silent.txt").exists()
 
 
@@ -201,7 +210,7 @@ async def test_timeout_denies(impatient: DaemonProcess) -> None:
         view = await client.wait_run(started.run_id)
         (record,) = await client.list_approvals(run_id=started.run_id)
         late = await client.resolve_approval(record.approval_id, "allow", record.digest)
-        assert DENIED_CALL == await the_call(client, started.run_id)
+        assert DENIED_CALL == kinds(await the_call(client, started.run_id))
     assert "done" == view.state
     assert ("denied", "deadline", "nobody answered in time") == (
         record.state,

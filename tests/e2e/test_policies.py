@@ -27,13 +27,22 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "read_file": [{"path": "a.txt"}, {"path": "../a"}, {"path": ".env"}, {}],
     "list_dir": [{"path": ""}, {"path": ".ssh"}],
     "glob": [{"pattern": "*"}],
-    "search_text": [{"text": "x"}],
+    "search_text": [{"query": "x"}],
     "write_file": [{"path": "b.txt", "content": "x"}, {"path": ".git/config", "content": "x"}],
     "apply_patch": [{"patch": PATCH}, {"patch": PATCH, "dry_run": True}],
+    "artifact_read": [{"artifact": "0" * 64}],
+    "process_status": [{}],
+    "process_output": [{"process": "proc_x"}],
     "process_stop": [{"process": "proc_x"}],
+    "http_send": [{"url": "https://example.org/", "body": "x"}, {"url": "ftp://x/", "body": "x"}],
     "http_fetch": [{"url": "http://169.254.169.254/"}, {"url": "https://example.org/"}],
-    "shell": [{"argv": ["true"]}, {"argv": ["cat", "/home/x/.ssh/id_rsa"]}],
+    "shell": [{"argv": ["true"]}, {"argv": ["cat", "/home/x/.ssh/id_rsa"]}, {"argv": ["no-such"]}],
     "process_start": [{"argv": ["true"]}],
+}
+PROGRAMS = {tool for tool in ARGUMENTS if tool.startswith(("shell", "process_"))}  # need a sandbox
+BROKEN = {  # and what is said of it; the first would be the end of a parser in the daemon
+    f"permit (principal, action, resource) when {{ {'(' * 700}true{')' * 700} }};": "nested deeper",
+    "permit (principal": "all.cedar:1: unexpected end of input",
 }
 
 
@@ -80,8 +89,9 @@ async def test_what_is_explained_is_what_happens(daemon: DaemonProcess) -> None:
     """For every tool there is, with good, bad and forbidden arguments."""
     (daemon.workspace / "a.txt").write_text("x")
     async with daemon.connect() as client:
-        tools = [tool.name for tool in (await client.list_tools()).tools]
-        calls = [(tool, given) for tool in tools for given in ARGUMENTS.get(tool, [{}])]
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert ARGUMENTS.keys() - PROGRAMS <= tools <= ARGUMENTS.keys()
+        calls = [(tool, given) for tool in sorted(tools) for given in ARGUMENTS[tool]]
         told = [await explained(client, *call) for call in calls]
         seen = [await happened(client, *call) for call in calls]
     assert list(zip(calls, told, strict=True)) == list(zip(calls, seen, strict=True))
@@ -104,21 +114,26 @@ async def test_rules_that_change_answer_what_is_asked(
         assert (daemon.workspace / "b.txt").exists()
 
 
+async def see_problem(client: Client, complaint: str) -> None:
+    """Wait until the daemon complains so."""
+    with trio.fail_after(WITHIN_S):
+        while complaint not in "".join((await client.status()).problems):  # noqa: ASYNC110 - no news of it
+            await trio.sleep(LOOK_S / 4)
+
+
 async def test_a_broken_file_changes_nothing_and_is_said_everywhere(
     daemon: DaemonProcess, policies: Path
 ) -> None:
-    """The last good rules stay; status, doctor, metrics and the log name the file."""
+    """The last good rules stay, and the daemon; status, doctor and the log name the file."""
     (policies / "all.cedar").write_text("permit (principal, action, resource);")
     async with daemon.connect() as client:
         asked = await ask_for(client, write_call("a.txt"))  # asked until the file is read
         with trio.fail_after(WITHIN_S):
             await client.wait_run(asked.run_id)
         version = (await client.explain_policy("echo", {"text": "x"})).version
-        (policies / "all.cedar").write_text("permit (principal")
-        with trio.fail_after(WITHIN_S):
-            while not (status := await client.status()).problems:  # noqa: ASYNC110 - no news of it
-                await trio.sleep(LOOK_S / 4)
-        assert "all.cedar:1: unexpected end of input" in status.problems[0]
+        for text, complaint in BROKEN.items():
+            (policies / "all.cedar").write_text(text)
+            await see_problem(client, complaint)
         assert (await client.explain_policy("echo", {"text": "x"})).version == version
         assert await happened(client, "write_file", {"path": "c.txt", "content": "x"}) == "allow"
     doctor = await palyra("doctor", home=daemon.home)
