@@ -68,6 +68,17 @@ def is_configuration(path: str) -> bool:
     return _IS_CONFIGURATION.search(_folded(path)) is not None
 
 
+def may_be_marked(folder: str, name: str) -> bool:
+    """Whether an entry can be private or configuration at all, in a folder that is neither.
+
+    `folder` is the name of the folder alone.  Cheap, for walks that ask about every entry: every
+    pattern has a name that begins with a dot, or ends as below, and at most one name after it.
+    """
+    if name.startswith(".") or folder.startswith(".") or not (folder + name).isascii():
+        return True
+    return name.lower().endswith((".md", ".code-workspace"))
+
+
 def path_marks(path: str) -> frozenset[PathMark]:
     """What a path argument is to the rules."""
     normal = normal_path(path)

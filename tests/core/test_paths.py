@@ -5,7 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core import paths
-from palyra.core.paths import is_configuration, is_private, normal_path, path_marks
+from palyra.core.paths import (
+    is_configuration,
+    is_private,
+    may_be_marked,
+    normal_path,
+    path_marks,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +90,28 @@ def test_every_private_place_begins_with_a_dot() -> None:
     assert all(pattern.startswith(r"\.") for pattern in paths._PRIVATE)
     assert not is_private("ssh/id")
     assert is_private("\uff0essh/id")
+
+
+@settings(derandomize=True, max_examples=300)
+@given(
+    st.sampled_from([*paths._PRIVATE, *paths._CONFIGURATION]).flatmap(
+        lambda pattern: st.from_regex(pattern, fullmatch=True)
+    )
+)
+def test_a_walk_that_asks_for_names_only_misses_nothing(path: str) -> None:
+    """Whatever is marked first on the way down may be, by its name and its folder's."""
+    names = path.split("/")
+    for depth in range(1, len(names) + 1):
+        above = "/".join(names[:depth])
+        if is_private(above) or is_configuration(above):
+            assert may_be_marked(names[depth - 2] if depth > 1 else "", names[depth - 1])
+            return
+
+
+@pytest.mark.parametrize("name", ["main.py", "README", "agents", "md", "a.markdown"])
+def test_an_ordinary_name_is_passed_over(name: str) -> None:
+    """The control of the one above; beside a dot, a stranger's letter or an end it is asked for."""
+    assert not may_be_marked("src", name)
+    assert may_be_marked(".github", name)
+    assert may_be_marked("\u017frc", name)
+    assert may_be_marked("src", f"{name}.MD")

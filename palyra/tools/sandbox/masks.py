@@ -18,14 +18,15 @@ import os
 import pathlib
 import re
 import stat
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Container, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from palyra.core.paths import is_configuration, is_private
+from palyra.core.paths import is_configuration, is_private, may_be_marked
 from palyra.tools.confine import walk
+from palyra.tools.sandbox.command import SandboxFailure
 
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
@@ -40,7 +41,9 @@ FOLDERS = (
 # Within a repository of its own the command may commit; what git runs or obeys it may not change.
 GIT_FILES = ("config", "config.worktree")
 GIT_FOLDERS = ("hooks", "modules", "worktrees")
-MAX_LOOKED_AT = 4_000  # entries of a workspace; what lies deeper is protected by nothing here
+# Entries of a workspace.  In a larger one no program is run: a bound that only ended the look would
+# be reached by whoever makes that many files, and then nothing deeper would be masked.
+MAX_LOOKED_AT = 1_000_000
 _ALWAYS_ASIDE = frozenset({"node_modules", "__pycache__"})  # thousands of folders, none obeyed
 
 
@@ -71,7 +74,10 @@ class Mask:
 
 
 def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
-    """The masks of a workspace, outer before inner; `held`: placeholders, which are not there."""
+    """The masks of a workspace, outer before inner; `held`: placeholders, which are not there.
+
+    Raises SandboxFailure for a workspace too large to be looked at.
+    """
     masks: list[Mask] = []
     masks += (_top(root, name, "no-file", held) for name in FILES)
     masks += (_top(root, name, "no-folder", held) for name in FOLDERS)
@@ -153,17 +159,34 @@ def _below(root: str, path: str, absent: Kind, held: Container[str]) -> Mask:
 
 
 def _present(root: str) -> Iterator[Mask]:
-    """Configuration and secrets further down, nearest first."""
-    left, folders = MAX_LOOKED_AT, deque([""])
-    while folders and left > 0:
-        entries = list_entries(root, folders.popleft())
-        left -= len(entries)
-        for path, is_folder in entries:
-            mask = _mask_of(path, is_folder=is_folder)
-            if mask is not None:
+    """Configuration and secrets further down."""
+    looked_at, folders = 0, [""]
+    while folders:
+        folder = folders.pop()
+        name = folder.rpartition("/")[2]
+        for entry in _list(f"{root}/{folder}"):
+            looked_at += 1
+            is_folder = entry.is_dir(follow_symlinks=False)
+            is_told = may_be_marked(name, entry.name)
+            if not is_folder and not is_told:
+                continue
+            path = f"{folder}/{entry.name}".lstrip("/")
+            mask = _mask_of(path, is_folder=is_folder) if is_told else None
+            if mask is not None and not entry.is_symlink():
                 yield mask
-            elif is_folder and path.rpartition("/")[2] not in _ALWAYS_ASIDE:
+            elif mask is None and is_folder and entry.name not in _ALWAYS_ASIDE:
                 folders.append(path)
+        if looked_at > MAX_LOOKED_AT:
+            raise SandboxFailure(
+                f"no program can be run in {root}: it has more than {MAX_LOOKED_AT} entries, too "
+                "many to find its secrets and configuration each time; use a smaller workspace"
+            )
+
+
+def _list(folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
 
 
 def _mask_of(path: str, *, is_folder: bool) -> Mask | None:
@@ -174,13 +197,11 @@ def _mask_of(path: str, *, is_folder: bool) -> Mask | None:
 
 def list_entries(root: str, folder: str) -> list[tuple[str, bool]]:
     """The entries that are files or folders; links lead elsewhere and are not followed."""
-    with suppress(OSError), os.scandir(f"{root}/{folder}") as entries:
-        return [
-            (f"{folder}/{entry.name}".lstrip("/"), entry.is_dir(follow_symlinks=False))
-            for entry in entries
-            if not entry.is_symlink()
-        ]
-    return []
+    return [
+        (f"{folder}/{entry.name}".lstrip("/"), entry.is_dir(follow_symlinks=False))
+        for entry in _list(f"{root}/{folder}")
+        if not entry.is_symlink()
+    ]
 
 
 def _mode(root: str, path: str) -> int | None:

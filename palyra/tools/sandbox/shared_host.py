@@ -15,13 +15,14 @@ import subprocess  # noqa: S404 - /bin/rm, on a folder of our own
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from palyra.tools.sandbox.bubblewrap import environment_of
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.landlock import DEVICE, OF_FILE, READ, READ_DIR, SCOPED_ABI, WRITE
-from palyra.tools.sandbox.masks import MAX_LOOKED_AT, Mask, find_masks, list_entries, parents
+from palyra.tools.sandbox.masks import Mask, find_masks, list_entries, parents
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
            "/etc/alternatives")  # fmt: skip
@@ -31,6 +32,7 @@ _SYSTEM_FILES = (
 )  # fmt: skip
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _HOME, _TEMPORARY = "home", "temporary"
+MAX_RIGHTS = 10_000  # entries of a workspace that get rights of their own; there are none for more
 _THREADS_FIELD = 17  # of /proc/PID/stat after the name
 
 
@@ -127,16 +129,16 @@ def workspace_rights(command: Command) -> dict[str, int]:
         return {}
     root = str(command.workspace)
     most = WRITE if command.is_writable else READ
-    return {root: READ_DIR, **dict(_entries(root, find_masks(root), most))}
+    entries = islice(_entries(root, find_masks(root), most), MAX_RIGHTS)
+    return {root: READ_DIR, **dict(entries)}
 
 
 def _entries(root: str, masks: Iterable[Mask], most: int) -> Iterator[tuple[str, int]]:
     held = {mask.path: mask.kind for mask in masks if not mask.is_missing}
     above = {parent for path in held for parent in parents(path)}
-    left, folders = MAX_LOOKED_AT, [""]
-    while folders and left > 0:
+    folders = [""]
+    while folders:
         for path, is_folder in list_entries(root, folders.pop()):
-            left -= 1
             if path in above and path not in held:
                 folders.append(path)
                 continue

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from palyra.core.paths import is_configuration, is_private
+from palyra.tools.sandbox import masks as masking
+from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.masks import (
     FILES,
     FOLDERS,
@@ -53,6 +57,18 @@ def test_what_lies_deeper_is_found(tmp_path: Path) -> None:
         "part/CLAUDE.md": "read-only",
         "part/.env": "no-file",
     } == found
+
+
+def test_many_files_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may make as many as it likes: the look goes on, or no program is run."""
+    (tmp_path / "app" / "deep").mkdir(parents=True)
+    (tmp_path / "app" / "deep" / ".env").touch()
+    for number in range(4_100):
+        (tmp_path / f"{number}").touch()
+    assert "no-file" == kinds(tmp_path)["app/deep/.env"]
+    monkeypatch.setattr(masking, "MAX_LOOKED_AT", 4_000)
+    with pytest.raises(SandboxFailure, match="smaller workspace"):
+        kinds(tmp_path)
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
