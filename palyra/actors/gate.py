@@ -69,16 +69,19 @@ class Gate:
         prefix: Prefix,
         turn: Sequence[ProposedCall] = (),
         inspection: Inspection | None = None,
+        *,
+        end: str = "",
     ) -> Preparation:
         """The verdict on a proposal, with what the verdict is about.
 
         What was not in the prefix, the model was not shown: such a tool is unknown.  `turn` are
-        the calls of the turn as the model wrote them; `inspection` is what a look has found.
+        the calls of the turn as the model wrote them; `inspection` is what a look has found; `end`
+        is why the model will not be asked again.
         """
         admitted = self._admit(proposed, prefix)
         if isinstance(admitted, Refused):
             return self._refused(proposed, admitted)
-        facts = self._facts(run, prefix, admitted)
+        facts = msgspec.structs.replace(self._facts(run, prefix, admitted), end=end)
         verdict = self._judge(admitted, facts, inspection)
         prepared = Preparation(
             digest=admitted.digest,

@@ -4,7 +4,7 @@ Owns: arguments before redaction, in memory only; the tape has them redacted.
 Written by: one run actor.  Never: survives a restart; what held a secret is proposed again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from palyra.actors.gate import Gate
@@ -24,10 +24,12 @@ class Operands:
     Beside them what a look found that the call would meet, which may hold secrets as well.
     """
 
-    __slots__ = ("_arguments", "_gate", "_inspections", "_prefix", "_proposed")
+    __slots__ = ("_arguments", "_find_end", "_gate", "_inspections", "_prefix", "_proposed")
 
-    def __init__(self, gate: Gate, prefix: Prefix) -> None:
+    def __init__(self, gate: Gate, prefix: Prefix, find_end: Callable[[], str]) -> None:
+        """`find_end`: why the run's model will not be asked again; "" when it may be."""
         self._gate = gate
+        self._find_end = find_end
         self._prefix = prefix
         self._proposed: dict[str, ProposedCall] = {}
         self._arguments: dict[str, Any] = {}
@@ -51,6 +53,7 @@ class Operands:
             self._prefix,
             [self._written(call) for call in run.calls],
             self._inspections.get(named.call_id),
+            end=self._find_end(),
         )
         self._arguments[named.call_id] = prepared.arguments
         return prepared

@@ -12,6 +12,7 @@ touches the world first waits for the ticket of the step it came from.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
+from functools import partial
 
 import msgspec
 import structlog
@@ -156,7 +157,8 @@ class _RunActor:
     def __post_init__(self, agent: AgentRecord, history: History) -> None:
         run, office = self.handle.run, self.office
         prefix = brief_prefix(office.agents.prefix(agent), run.accepted.brief)
-        self.operands = Operands(office.gate, prefix)
+        find_end = partial(office.budgets.find_end, self.handle)
+        self.operands = Operands(office.gate, prefix, find_end)
         # Nothing in here may refer to this object: only the collector would free the run.
         self.setting = msgspec.structs.replace(
             run_setting(office, prefix, history),

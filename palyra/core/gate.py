@@ -200,6 +200,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 0
     denied: frozenset[tuple[str, str]] = frozenset()
     pending_approvals: int = 0  # of the principal, over all runs
+    end: str = ""  # why the model will not be asked again, so that no result reaches it
     handed_down: frozenset[str] | None = None  # tools of a delegated run; None: not delegated
     grant: GrantRecord | None = None  # a person's earlier word on calls with this one's key
     now_ms: int = 0
@@ -311,6 +312,8 @@ def _obstacle(admitted: Admitted, facts: RunFacts) -> tuple[str, str] | None:
             f"{facts.origin!r} and approval mode {facts.approval_mode!r}; a rule that permits the "
             "call would"
         )
+    if facts.end:
+        return "budget_spent", f"{facts.end}, so nobody is asked: the run ends with this turn"
     if admitted.proposal in facts.denied:
         return "denied_before", "a person denied this very call earlier in the run"
     if facts.pending_approvals >= MAX_PENDING_PER_PRINCIPAL:

@@ -20,7 +20,7 @@ from palyra.errors import InvariantBroken
 
 NO_LIMIT = 2**31
 # Verdicts that no replay can come to: they depended on what others had done by that moment.
-_MOMENTARY = frozenset({"too_many_prompts", "granted", "denied_by_grant"})
+_MOMENTARY = frozenset({"too_many_prompts", "budget_spent", "granted", "denied_by_grant"})
 _JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
@@ -530,6 +531,69 @@ async def test_a_person_decides_whether_a_run_goes_on(
         await settle()
         assert ("run.failed" in kit.kinds(other), calls) == (False, len(kit.model.requests))
         assert (await kit.gateway.get_run(OPERATOR, other)).phase == "awaiting_approval"
+
+
+def proposing(kit: Kit) -> None:
+    """The first turn of every run proposes a call that asks, and takes 1 000 tokens."""
+
+    async def stream(request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
+        kit.model.requests.append(request)
+        await trio.sleep(1)
+        on_delta(Delta("text", "so"))
+        turn = call(("ask_note", {"text": "x"})) if request.turn == 1 else say("done")
+        return msgspec.structs.replace(turn, usage=ANSWER)
+
+    kit.model.stream = stream  # type: ignore[method-assign]  # of this test
+
+
+@pytest.mark.parametrize("scope", ["global", "run", "own"])
+@pytest.mark.parametrize(("hard", "asked"), [(1_000, 0), (1_001, 1)])
+async def test_nobody_is_asked_for_a_run_whose_budget_is_spent(
+    store: MemoryJournal, autojump_clock: MockClock, scope: str, hard: int, asked: int
+) -> None:
+    """The call is denied with the budget's name: the model could not be told of its result."""
+    window = "run" if scope == "run" else "day"
+    budgets = [] if scope == "own" else [budget(hard=hard, scope=scope, window=window)]
+    own: dict[str, Any] = {"budget": ev.Budget(tokens=hard)} if scope == "own" else {}
+    async with running(store, make_budgets=having(*budgets, reserve=10)) as kit:
+        proposing(kit)
+        run_id = await kit.start(**own)
+        await trio.sleep(2)
+        assert asked == len(kit.events(run_id, "approval.requested"))
+        if asked:
+            return
+        (decided,) = kit.events(run_id, "tool.decided")
+        assert ("deny", "budget_spent") == (decided.verdict, decided.reason_code)
+        assert "1000 of 1000 tokens" in decided.reason
+        assert ("failed", []) == (await kit.end(run_id), kit.effects)
+        assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+
+
+@pytest.mark.parametrize("action", ["ask", "warn"])
+async def test_somebody_is_asked_while_the_run_may_go_on(
+    store: MemoryJournal, autojump_clock: MockClock, action: Any
+) -> None:
+    """A budget that asks itself, or only warns, is no reason to deny."""
+    async with running(store, make_budgets=having(budget(hard=1_000, action=action))) as kit:
+        proposing(kit)
+        run_id = await kit.start()
+        await trio.sleep(2)
+        assert 1 == len(kit.events(run_id, "approval.requested"))
+
+
+async def test_waiting_for_a_person_costs_nothing(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Nothing is reserved meanwhile, nothing spent, and others may use what is left."""
+    async with running(store, make_budgets=having(budget(hard=10_000))) as kit:
+        proposing(kit)
+        run_id = await kit.start()
+        await trio.sleep(2)
+        await trio.sleep(10 * MINUTE_S)
+        assert (0, 1_000) == (reserved(kit), spent(kit))
+        prompt = await prompt_of(kit, run_id)
+        await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt))
+        assert ("done", 2_000) == (await kit.end(run_id), spent(kit))
 
 
 async def test_nobody_is_asked_about_an_unattended_run(
