@@ -103,10 +103,7 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
     """The whole conversation; `max_tokens` 0 leaves the limit to the server."""
     body: Body = {
         "model": model,
-        "messages": [
-            _system(request),
-            *(_message(message, names, request.pictures) for message in request.messages),
-        ],
+        "messages": [_system(request), *_messages(request, names)],
         "stream": True,
         "stream_options": {"include_usage": True},
         **sampled(request),
@@ -198,6 +195,23 @@ def instructions(request: ModelRequest) -> str:
     if not request.json_mode:
         return request.instructions
     return f"{request.instructions}\n\n{JSON_ONLY}".lstrip()
+
+
+def _messages(request: ModelRequest, names: Names) -> list[Body]:
+    """Words of one role that stand together are one message: templates of local models refuse two."""
+    made: list[Body] = []
+    for message in request.messages:
+        said = _message(message, names, request.pictures)
+        last = made[-1] if made else {}
+        if said["role"] != last.get("role") or not (_is_plain(last) and _is_plain(said)):
+            made.append(said)
+        elif said["content"]:
+            made[-1]["content"] = "\n\n".join(filter(None, (last["content"], said["content"])))
+    return made
+
+
+def _is_plain(message: Body) -> bool:
+    return isinstance(message["content"], str) and message.keys() == {"role", "content"}
 
 
 def _message(message: Message, names: Names, pictures: Mapping[str, str]) -> Body:

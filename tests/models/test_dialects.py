@@ -64,6 +64,23 @@ def test_chat() -> None:
     assert "tools" not in CHAT.body(msgspec.structs.replace(REQUEST, tools=()), "big", NAMES, 0)
 
 
+def test_neighbours_of_one_role_are_one_message() -> None:
+    """As after a run that failed, or whose answer was sent back; calls and pictures stay apart."""
+    odd = (
+        UserMessage("one"), UserMessage("two"), AssistantMessage(""), AssistantMessage("three"),
+        AssistantMessage("four", (CALL,)),
+        ToolMessage(call_id="call_1", tool="mcp:files.read", status="succeeded", output="5"),
+        ToolMessage(call_id="call_2", tool="mcp:files.read", status="succeeded", output="6"),
+        UserMessage("seven"), UserMessage("", (PICTURE,)),
+    )  # fmt: skip
+    made = CHAT.body(msgspec.structs.replace(said(*odd), pictures=PICTURES), "m", NAMES, 0)
+    assert ["system", *["user", "assistant", "assistant", "tool", "tool", "user", "user"]] == [
+        message["role"] for message in made["messages"]
+    ]
+    assert ["one\n\ntwo", "three"] == [message["content"] for message in made["messages"][1:3]]
+    assert odd[0] == UserMessage("one")
+
+
 def test_anthropic() -> None:
     """User and assistant in turn; results before texts; an error is marked; no text is empty."""
     found = body(ANTHROPIC)
