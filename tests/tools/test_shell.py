@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from palyra.tools.confine import Workspace
 from palyra.tools.program import Surroundings, build_command, inspect_program
 from palyra.tools.sandbox.command import MIB, Limits
 from palyra.tools.shell import Shell
-from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox
+from tests.tools.sandbox.jails import find_alive, needs_bubblewrap, open_sandbox
 
 SHELL = str(Path("/bin/sh").resolve())
 pytestmark = [pytest.mark.real, needs_bubblewrap]
@@ -82,10 +83,13 @@ async def test_a_program_that_fails_is_a_failed_call(shop: Shop, command: str, n
 
 
 async def test_what_takes_too_long_is_stopped(shop: Shop) -> None:
-    """Its output so far comes back, with the limit."""
-    found = await shop.run(command="echo begun; sleep 60", timeout_s=1)
+    """Its output so far comes back, with the limit, and its grandchildren are dead."""
+    marker = uuid4().hex
+    line = f"setsid sh -c 'trap \"\" TERM; sleep 60; : {marker}' & echo begun; sleep 60; : {marker}"
+    found = await shop.run(command=line, timeout_s=1)
     assert found.text.startswith("begun\n[ended by SIGKILL; limit hit: time;")
     assert found.is_failure
+    assert [] == find_alive(marker)
 
 
 async def test_a_flood_is_cut_and_counted(shop: Shop) -> None:

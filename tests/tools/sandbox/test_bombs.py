@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.lowlevel
 
+from palyra.tools import disk_watch
 from palyra.tools.capture import Capture
 from palyra.tools.disk_watch import DiskWatch
 from palyra.tools.sandbox.command import MIB, Limits
@@ -115,6 +116,15 @@ async def test_a_bomb_is_stopped_and_named(
         limits = replace(limits, cpu_s=30, memory_bytes=32 * MIB)
     seen = await explode(sandbox, code, tmp_path, limits)
     assert (limit, []) == (seen.limit, seen.left)
+
+
+async def test_many_files_in_the_workspace_are_stopped_and_named(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk has room for so many names only."""
+    monkeypatch.setattr(disk_watch, "ALLOWED_FILES", 500)
+    seen = await explode(sandbox, INODES.replace("/tmp/", ""), tmp_path)  # noqa: S108 - inside
+    assert ("inodes", []) == (seen.limit, seen.left)
 
 
 @pytest.mark.parametrize(

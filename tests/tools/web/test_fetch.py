@@ -17,6 +17,8 @@ from palyra.tools.catalog import AsyncTool
 from palyra.tools.web.dial import Stream
 from palyra.tools.web.fetch import BODY_CAP_BYTES, DEADLINE_S, web_tools
 from palyra.tools.web.page import MAX_PAGE_BYTES
+from tests.core.test_addresses import REFUSED
+from tests.core.test_hosts import SPELLINGS
 from tests.tools.web.internet import (
     PUBLIC,
     Internet,
@@ -287,6 +289,27 @@ async def test_a_refused_answer_is_never_contacted(internet: Internet, answer: l
     with pytest.raises(Unreachable):
         await a_web(internet).fetch(get("http://evil.example/"))
     assert (["evil.example"], []) == (internet.resolved, internet.contacted)
+
+
+async def test_no_range_is_contacted(internet: Internet) -> None:
+    """Every address that the list refuses, also beside a good one; each name is resolved once."""
+    for address, _ in REFUSED:
+        internet.names = {"evil.example": [[address]], "mixed.example": [[PUBLIC, address]]}
+        for host in internet.names:
+            with pytest.raises(Unreachable):
+                await a_web(internet).fetch(get(f"http://{host}/"))
+    assert [] == internet.contacted
+    assert 2 * len(REFUSED) == len(internet.resolved)
+
+
+async def test_no_unusual_spelling_is_even_resolved(internet: Internet) -> None:
+    """By the tool, as a model would write them: each is a failure in words."""
+    tool = tools(internet)["http_fetch"]
+    for host in SPELLINGS:
+        output = await tool.run(a_call("http_fetch", url=f"http://{host}/"), nowhere)
+        assert output.is_failure
+        assert "host" in output.text
+    assert ([], []) == (internet.resolved, internet.contacted)
 
 
 async def test_without_the_check_it_would_be_contacted(

@@ -4,8 +4,10 @@ import json
 import ssl
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -17,7 +19,7 @@ from palyra.tools.web.client import tls_context
 from palyra.tools.web.dial import Dialler, connect, resolve
 from palyra.tools.web.fetch import Web
 from tests.tools.web.certificates import Authority
-from tests.tools.web.internet import a_page, get
+from tests.tools.web.internet import a_page, a_redirect, get
 
 pytestmark = pytest.mark.real
 
@@ -112,6 +114,42 @@ async def test_tls_that_is_not_believed(
     web = open_web(port, str(authority.ca_file) if is_known else "")
     with pytest.raises(Unavailable, match="certificate"):
         await web.fetch(get(f"https://{host}:{port}/"))
+
+
+@pytest.mark.parametrize("is_secure", [True, False], ids=["https", "the control"])
+async def test_https_is_not_redirected_to_http(
+    nursery: trio.Nursery, tmp_path: Path, *, is_secure: bool
+) -> None:
+    """A server that was asked over TLS cannot send on to one without; one without can."""
+    authority, accepted = Authority(tmp_path), trio.Event()
+
+    async def note(stream: trio.abc.Stream) -> None:
+        accepted.set()
+        await say_hello(stream)
+
+    plain = await nursery.start(partial(trio.serve_tcp, note, 0, host="127.0.0.1"))
+    there = plain[0].socket.getsockname()[1]
+
+    async def send_on(stream: trio.abc.Stream) -> None:
+        await stream.receive_some()
+        await stream.send_all(a_redirect(f"http://localhost:{there}/"))
+
+    tls = authority.server_context("localhost") if is_secure else None
+    listeners: list[Any] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    if tls:
+        listeners = [trio.SSLListener(listeners[0], tls, https_compatible=True)]
+    nursery.start_soon(trio.serve_listeners, send_on, listeners)
+    opened = parse_opened([f"localhost:{port}", f"localhost:{there}"])
+    find_secret = partial(run_sync, str)
+    ca_file = str(authority.ca_file)
+    web = Web(
+        Dialler(ReachRules(opened=opened)), run_sync, find_secret=find_secret, ca_file=ca_file
+    )
+    url = f"{'https' if is_secure else 'http'}://localhost:{port}/"
+    with pytest.raises(Unreachable) if is_secure else nullcontext():
+        await web.fetch(get(url))
+    assert accepted.is_set() is not is_secure
 
 
 def test_a_file_of_authorities_must_be_one(tmp_path: Path) -> None:
