@@ -12,7 +12,6 @@ What is approved is the digest of the execution object (`core.execution`).
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ from palyra.core.canonical import sha256_hex
 from palyra.core.display import render_call, render_json, visible
 from palyra.core.events import ApprovalMode
 from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key
-from palyra.core.intake import Refused, check_arguments, refusal
+from palyra.core.intake import Refused, check_arguments, refusal, unknown_tool
 from palyra.core.paths import normal_path
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import ProposedCall
@@ -125,7 +124,7 @@ def admit(
     """The proposal with checked arguments, or what the model would have to repair."""
     spec = catalogue.tools.get(proposal.tool)
     if spec is None:
-        return _unknown_tool(proposal.tool, catalogue)
+        return unknown_tool(proposal.tool, catalogue)
     checked = check_arguments(spec, proposal.arguments)
     if isinstance(checked, Refused):
         return checked
@@ -166,20 +165,6 @@ def _redacted(mark: str) -> Refused:
         expected="arguments without it; secrets are named to the daemon (sandbox.environment, "
         "a credential of the tool), files that hold one are changed around it",
     )
-
-
-def _unknown_tool(name: str, catalogue: Catalogue) -> Refused:
-    shown = visible(name[:64])
-    near = get_close_matches(name[:64], catalogue.tools, n=1)
-    return refusal(
-        f"{shown!r} is not in this run's catalogue; the agent's tool list decides that",
-        position="tool",
-        expected=f"{near[0]!r}" if near else _tools_text(catalogue),
-    )
-
-
-def _tools_text(catalogue: Catalogue) -> str:
-    return f"one of {', '.join(sorted(catalogue.tools))}" if catalogue.tools else "no call at all"
 
 
 # --- rules ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Intake: a proposed call's arguments against the tool's schema, before anything else looks.
+"""Intake: a proposed call's name and arguments against the catalogue, before anything else looks.
 
 The schema is JSON Schema cut down to what can be checked exactly and in linear time (`KEYWORDS`);
 unknown fields are refused.  A scalar in the wrong dress (`"25"` for 25) is put right and the
@@ -17,12 +17,21 @@ import msgspec
 from palyra.core.canonical import MAX_SAFE_INTEGER, NotCanonical, canonical_json
 from palyra.core.display import visible
 from palyra.core.schema import TYPES, expected_text
-from palyra.core.tools import ToolSpec
+from palyra.core.tools import Catalogue, ToolSpec
 
 MAX_DEPTH = 16
 MAX_NODES = 2_000  # bounds the time of every later walk to about a millisecond
 _SHOWN_BELOW = 10**15  # a longer number may be more than one
 _NAME_CHARS = 64  # of an unknown field, in a refusal
+
+# What else decides whether a tool is there, by how its name begins.
+_PROGRAMS = "whether there is a sandbox for programs (`palyra doctor`)"
+_ALSO = (
+    ("shell", _PROGRAMS),
+    ("process_", _PROGRAMS),
+    ("wasm:", "whether its skill is installed and not in quarantine (`palyra skills list`)"),
+    ("mcp:", "whether its server is connected (`palyra status`)"),
+)
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")  # every match is below 2**53
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
@@ -46,6 +55,22 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 def refusal(reason: str, position: str, expected: str) -> Refused:
     """What is expected where: `edits[0].path`, or `arguments` for the whole."""
     return Refused(reason=reason, repair_hint=f"at {position}: expected {expected}")
+
+
+def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
+    """The refusal of a name that is none of the run's tools, and where that is decided."""
+    shown = visible(name[:64])
+    near = get_close_matches(name[:64], catalogue.tools, n=1)
+    also = "".join(f", and {each}" for prefix, each in _ALSO if name.startswith(prefix))
+    return refusal(
+        f"{shown!r} is not in this run's catalogue; the agent's tool list decides that{also}",
+        position="tool",
+        expected=f"{near[0]!r}" if near else _tools_text(catalogue),
+    )
+
+
+def _tools_text(catalogue: Catalogue) -> str:
+    return f"one of {', '.join(sorted(catalogue.tools))}" if catalogue.tools else "no call at all"
 
 
 def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:

@@ -91,6 +91,25 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
     assert "catalogue" in refused.reason
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("shell", "`palyra doctor`"),
+        ("process_start", "`palyra doctor`"),
+        ("wasm:a.b", "`palyra skills list`"),
+        ("mcp:a.b", "`palyra status`"),
+    ],
+)
+def test_a_tool_that_is_off_says_where_to_look(name: str, where: str) -> None:
+    """What decides beside the agent's list whether it is there: sandbox, skill, server."""
+    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert where in refused.reason
+    other = admit(a_call("wasmtime"), a_catalogue(a_spec("probe")))
+    assert isinstance(other, Refused)
+    assert "`" not in other.reason
+
+
 def test_a_mark_of_redaction_is_not_run() -> None:
     """What the model was shown instead of a secret is refused where it could do something."""
     marked = {"text": "curl -H 'Authorization: [redacted:bearer]'"}
