@@ -23,6 +23,7 @@ from palyra.core.commands import (
     UsageView,
     UsageWanted,
 )
+from palyra.core.context import Prefix
 from palyra.core.journal import Change, PairingFilter, RunFilter
 from palyra.core.model_view import ModelList
 from palyra.core.policy import Explanation
@@ -153,6 +154,7 @@ class Agents(Protocol):
 
     async def list_all(self, caller: Caller) -> list[AgentRecord]: ...
     async def get(self, caller: Caller, name: str) -> AgentRecord: ...
+    def prefix(self, agent: AgentRecord) -> Prefix: ...
     async def create(
         self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None
     ) -> AgentRecord: ...

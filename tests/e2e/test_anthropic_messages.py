@@ -1,6 +1,6 @@
 """Anthropic's own SDK as a client of `/v1/messages`; OpenAI's of `/v1/embeddings`."""
 
-from typing import Any
+from typing import Any, cast
 
 import anthropic
 import openai
@@ -86,6 +86,26 @@ def test_calls_go_to_the_client_and_come_back(sdk: anthropic.Anthropic) -> None:
     result = [{"type": "tool_result", "tool_use_id": call.id, "content": "rain"}]
     after = ask(sdk, ASK_WEATHER, said, result, tools=[WEATHER])
     assert ["it rains"] == [block.text for block in after.content if block.type == "text"]
+
+
+def test_tokens_can_be_counted_before(sdk: anthropic.Anthropic) -> None:
+    """About what the answer says was taken; system words, tools and the conversation are in it."""
+    said: Any = [{"role": "user", "content": "/say x"}]
+    more: Any = {"system": "Be brief. " * 200, "tools": [WEATHER]}
+    plain = sdk.messages.count_tokens(model="scripted", messages=said)
+    long = sdk.messages.count_tokens(model="agent/default", messages=said, **more)
+    taken = ask(sdk, "/say x", **more).usage.input_tokens
+    assert 500 < long.input_tokens - plain.input_tokens < 1_000
+    assert 0.9 < long.input_tokens / taken < 1.1
+    before = sdk.messages.count_tokens(
+        model="scripted", messages=[*said, {"role": "assistant", "content": "y" * 4_000}, *said]
+    )
+    assert 500 < before.input_tokens - plain.input_tokens < 2_000
+    with pytest.raises(anthropic.NotFoundError) as unknown:
+        sdk.messages.count_tokens(model="none", messages=said)
+    with pytest.raises(anthropic.BadRequestError):
+        sdk.messages.count_tokens(model="scripted", messages=[])
+    assert "not_found_error" == cast("Any", unknown.value.body)["error"]["type"]
 
 
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])

@@ -9,6 +9,7 @@ from palyra.actors.approvals import receipt_for
 from palyra.core.access import Caller
 from palyra.core.agents import AgentChange
 from palyra.core.commands import ReceiptKey, SetChannel
+from palyra.core.context import Prefix
 from palyra.core.journal import Change, PairingFilter
 from palyra.core.records import AgentRecord, ChannelRecord, PairingRecord
 from tests.net.fake_store import FakeStore
@@ -56,6 +57,9 @@ class FakeAgents(Asked):
 
     async def get(self, caller: Caller, name: str) -> AgentRecord:
         return await self._answer("get", caller.principal, name)
+
+    def prefix(self, agent: AgentRecord) -> Prefix:
+        raise NotImplementedError
 
     async def create(
         self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None

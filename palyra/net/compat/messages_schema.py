@@ -96,6 +96,20 @@ class MessagesRequest(Request, frozen=True, kw_only=True):
     palyra: Extension = Extension()
 
 
+class CountRequest(Params, frozen=True, kw_only=True):
+    """`POST /v1/messages/count_tokens`: what a message would say, without its limits."""
+
+    model: Name
+    messages: tuple[InputMessage, ...]
+    system: str | tuple[Block, ...] | None = None
+    tools: tuple[InputTool, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    cache_control: dict[str, Any] | None = None
+    palyra: Extension = Extension()
+
+
 # --- answers -------------------------------------------------------------------------------------
 
 
@@ -135,6 +149,12 @@ class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     input_tokens: int
     output_tokens: int
+
+
+class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a request would take, estimated."""
+
+    input_tokens: int
 
 
 class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from palyra.net import rpc
 from palyra.net.compat.asking import find_answer
 from palyra.net.compat.chat import ChatStream, read_chat, whole_chat
 from palyra.net.compat.chat_schema import ChatChunk, ChatCompletion, ChatRequest
+from palyra.net.compat.counting import count_tokens
 from palyra.net.compat.embeddings import EmbeddingList, EmbeddingsRequest, embed
 from palyra.net.compat.errors import (
     Unsupported,
@@ -48,7 +49,12 @@ from palyra.net.compat.messages import (
     read_messages,
     whole_message,
 )
-from palyra.net.compat.messages_schema import MessageAnswer, MessagesRequest
+from palyra.net.compat.messages_schema import (
+    CountRequest,
+    MessageAnswer,
+    MessagesRequest,
+    TokenCount,
+)
 from palyra.net.compat.names import ModelCard, ModelList, find_card, list_cards
 from palyra.net.compat.nulls import without_unknown_nulls
 from palyra.net.compat.openapi import MessageErrorAnswer, Route, StreamEvent, render_openapi
@@ -198,7 +204,7 @@ class Router:
 
     async def _refuse(self, exchange: Exchange, error: PalyraError) -> None:
         exchange.headers.update(error_headers(error))
-        is_message = exchange.path == MESSAGES_PATH
+        is_message = exchange.path.startswith(MESSAGES_PATH)
         told = message_error(error) if is_message else {"error": error_body(error)}
         body = msgspec.json.encode(told)
         redact = self._sources.services.redact
@@ -232,6 +238,12 @@ async def _chat(visit: Visit) -> None:
 
 async def _messages(visit: Visit) -> None:
     await _ask(MESSAGES, visit)
+
+
+async def _count(visit: Visit) -> None:
+    request = await visit.decode(CountRequest)
+    counted = await count_tokens(visit.sources, visit.caller, request)
+    await visit.exchange.respond(HTTPStatus.OK, counted)
 
 
 async def _embeddings(visit: Visit) -> None:
@@ -344,6 +356,15 @@ ROUTES: tuple[Route, ...] = (
         MessagesRequest,
         MessageAnswer,
         StreamEvent,
+        error=MessageErrorAnswer,
+    ),
+    Route(
+        "POST",
+        f"{MESSAGES_PATH}/count_tokens",
+        _count,
+        "What a message would take",
+        CountRequest,
+        TokenCount,
         error=MessageErrorAnswer,
     ),
     Route(
