@@ -26,6 +26,7 @@ from palyra.core.budgets import (
     Payer,
     Refusal,
     amount_of,
+    find_end,
     find_key,
     judge,
 )
@@ -235,31 +236,10 @@ class Budgets:
         del self._unswept[-SWEEP_STEP:]
 
     def find_end(self, run: RunHandle) -> str:
-        """Why no further call of the run will be let through, in words; "" when one may be.
-
-        A call that has ended and is not settled yet counts; where a person may lift the limit
-        there is no end.
-        """
-        now_ms = self.now_ms()
-        for account in self.find(run.run):
-            budget = account.budget
-            if budget.hard is None or budget.action != "block":
-                continue
-            spent = account.spent(now_ms) + self._unsettled(run, budget)
-            if spent >= budget.hard:
-                unit = "tokens" if budget.metric == "tokens" else "micro-dollars"
-                return f"the budget {budget.budget_id!r} is spent: {spent} of {budget.hard} {unit}"
-        return ""
-
-    def _unsettled(self, run: RunHandle, budget: BudgetRecord) -> int:
-        """What the run's last call adds to an account of that budget."""
-        meter = run.meter
-        if meter is None or meter.usage is None:
-            return 0
-        charge = self.charge(meter.model, meter.usage)
-        if budget.metric == "tokens":
-            return charge.usage.input_tokens + charge.usage.output_tokens
-        return charge.cost_usd_micros or 0
+        """See `core.budgets.find_end`."""
+        used = None if run.meter is None else run.meter.usage
+        last = None if run.meter is None or used is None else self.charge(run.meter.model, used)
+        return find_end(self.find(run.run), last, self.now_ms())
 
     # --- a call ends
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from palyra.core.events import BudgetExceeded
 from palyra.core.prices import DAY_MS
-from palyra.core.records import BudgetRecord, UsageRecord
+from palyra.core.records import BudgetRecord, Charge, UsageRecord
 from palyra.errors import InvalidParams
 
 HOUR_MS = 3_600_000
@@ -255,3 +255,26 @@ def judge(
         if spent + account.reserved >= budget.hard:
             waits = waits or Wait(account)
     return waits
+
+
+def find_end(accounts: Iterable[Account], last: Charge | None, now_ms: int) -> str:
+    """Why no further call of a run will be let through, in words; "" when one may be.
+
+    `last` is its latest call, if that has ended and is in no account yet.  Where a person may lift
+    the limit there is no end.
+    """
+    for account in accounts:
+        budget = account.budget
+        if budget.hard is None or budget.action != "block":
+            continue
+        spent = account.spent(now_ms) + (0 if last is None else _amount_in(budget, last))
+        if spent >= budget.hard:
+            unit = "tokens" if budget.metric == "tokens" else "micro-dollars"
+            return f"the budget {budget.budget_id!r} is spent: {spent} of {budget.hard} {unit}"
+    return ""
+
+
+def _amount_in(budget: BudgetRecord, charge: Charge) -> int:
+    if budget.metric == "tokens":
+        return charge.usage.input_tokens + charge.usage.output_tokens
+    return charge.cost_usd_micros or 0

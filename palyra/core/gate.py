@@ -18,7 +18,7 @@ import msgspec
 
 from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.canonical import sha256_hex
-from palyra.core.display import render_call, render_json, visible
+from palyra.core.display import render_call, render_json
 from palyra.core.events import ApprovalMode
 from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key
 from palyra.core.intake import Refused, check_arguments, refusal, unknown_tool

@@ -23,6 +23,7 @@ from tests.actors.test_runs import answer, prompt_of, reach, settle, store
 __all__ = ["store"]  # a fixture
 
 ANSWER = Usage(input_tokens=700, output_tokens=300, source="provider")  # 1 000 tokens
+ANSWER_S = 1.0
 MINUTE_S = 60.0
 
 
@@ -538,7 +539,7 @@ def proposing(kit: Kit) -> None:
 
     async def stream(request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         kit.model.requests.append(request)
-        await trio.sleep(1)
+        await trio.sleep(ANSWER_S)
         on_delta(Delta("text", "so"))
         turn = call(("ask_note", {"text": "x"})) if request.turn == 1 else say("done")
         return msgspec.structs.replace(turn, usage=ANSWER)
@@ -558,7 +559,7 @@ async def test_nobody_is_asked_for_a_run_whose_budget_is_spent(
     async with running(store, make_budgets=having(*budgets, reserve=10)) as kit:
         proposing(kit)
         run_id = await kit.start(**own)
-        await trio.sleep(2)
+        await trio.sleep(2 * ANSWER_S)
         assert asked == len(kit.events(run_id, "approval.requested"))
         if asked:
             return
@@ -577,7 +578,7 @@ async def test_somebody_is_asked_while_the_run_may_go_on(
     async with running(store, make_budgets=having(budget(hard=1_000, action=action))) as kit:
         proposing(kit)
         run_id = await kit.start()
-        await trio.sleep(2)
+        await trio.sleep(2 * ANSWER_S)
         assert 1 == len(kit.events(run_id, "approval.requested"))
 
 
@@ -588,7 +589,7 @@ async def test_waiting_for_a_person_costs_nothing(
     async with running(store, make_budgets=having(budget(hard=10_000))) as kit:
         proposing(kit)
         run_id = await kit.start()
-        await trio.sleep(2)
+        await trio.sleep(2 * ANSWER_S)
         await trio.sleep(10 * MINUTE_S)
         assert (0, 1_000) == (reserved(kit), spent(kit))
         prompt = await prompt_of(kit, run_id)
