@@ -1,0 +1,50 @@
+"""What a model gets wrong in a call of a real daemon: put right or refused, told, and attested."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core import events as ev
+from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.tapes import calls, check_tape, kinds, read_whole
+
+pytestmark = pytest.mark.real
+
+# A call, and what is wrong with it: field and limit.
+REFUSED: list[tuple[str, Any, str]] = [
+    ("shell", {"command": 5}, "at command: expected a string"),
+    ("write_file", {"path": 5, "content": "x"}, "at path: expected a string"),
+    ("http_fetch", {"url": 5}, "at url: expected a string"),
+    ("echo", {"text": "x", "loud": True}, "at arguments: expected only the fields text"),
+    ("echo", {"txt": "x"}, "at text: expected a string"),
+    ("echo", {}, "at text: expected a string"),
+    ("sleep", {"seconds": 1_000_000}, "at seconds: expected a number of 0 to"),
+    ("sleep", {"seconds": "1e3"}, "at seconds: expected a number of 0 to"),
+    ("echo", {"text": "x" * 66_000}, "at arguments: expected at most 65536 bytes"),
+    ("echo", ["x"], "at arguments: expected a JSON object"),
+    ("ecko", {"text": "x"}, "at tool: expected 'echo'"),
+]
+
+
+async def test_mistakes_are_put_right_or_told(daemon: DaemonProcess) -> None:
+    """One coercion is recorded; every other call is told its field and limit, and all are attested."""
+    async with daemon.connect() as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}  # shell needs a sandbox
+        refused = [call for call in REFUSED if call[0] in {*tools, "ecko"}]
+        proposed = [("sleep", {"seconds": "0"}), *(call[:2] for call in refused)]
+        lines = [f"/call {tool} {msgspec.json.encode(given).decode()}" for tool, given in proposed]
+        started = await client.start_run("\n".join(lines))
+        assert (await client.wait_run(started.run_id)).state == "done"
+        tape = await read_whole(client, started.run_id)
+    check_tape(tape)
+    first, *others = calls(tape).values()
+    assert isinstance(first[0].event, ev.ToolProposed)
+    assert (first[0].event.coercions, first[0].event.arguments) == (
+        ('seconds: "0" -> 0',), {"seconds": 0},
+    )  # fmt: skip
+    assert kinds(others[0]) == ["tool.proposed", "tool.rejected", "tool.attested"]
+    for (tool, _, hint), events in zip(refused, others, strict=True):
+        rejected = events[1].event
+        assert isinstance(rejected, ev.ToolRejected), tool
+        assert rejected.repair_hint.startswith(hint), (tool, rejected)
