@@ -15,8 +15,8 @@ import trio
 
 from palyra import __version__
 from palyra.actors import hub as hub_actor
+from palyra.actors import incidents, page_check, policy_watch, usage_watch
 from palyra.actors import journal as journal_actor
-from palyra.actors import page_check, policy_watch, usage_watch
 from palyra.actors import work as work_branch
 from palyra.actors.agents import Agents
 from palyra.actors.approvals import Approvals
@@ -28,7 +28,6 @@ from palyra.actors.gate import Gate
 from palyra.actors.gateway import Gateway
 from palyra.actors.grants import Grants
 from palyra.actors.histories import Histories
-from palyra.actors.journal_report import report_opened
 from palyra.actors.loop_lag import LoopLag
 from palyra.actors.office import Office
 from palyra.actors.paid_embeddings import FreeEmbeddings, PaidEmbeddings
@@ -53,6 +52,7 @@ from palyra.net.limits import limits_of
 from palyra.net.methods.table import METHODS
 from palyra.net.metrics import (
     read_budgets,
+    read_incidents,
     read_journal,
     read_loop,
     read_models,
@@ -71,8 +71,10 @@ from palyra.parts import (
     Host,
     blank_setting,
     build_channels,
+    build_incidents,
     cedar_policy,
     default_model,
+    journal_spec,
     run_limits,
     sqlite_journal,
 )
@@ -112,7 +114,6 @@ class Daemon:
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
         self.directory = Directory()
-        self.toolset = build_toolset(config, self.host, self.redactor, self.directory, tools)
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: wire.State = "starting"
@@ -120,9 +121,12 @@ class Daemon:
         self.journal = journal_actor.JournalHandle(
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
+        book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
+        self.toolset = build_toolset(
+            config, self.host, self.redactor, self.directory, alarms=book, more=tools
+        )
         self.loop_lag = LoopLag()
-        self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets)
-        self.embeddings = self.modelset.embeddings
+        self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
         self.toolset.services.extend(self.modelset.services)
         self.office = self._build_office(self.modelset.models)
         self.usage = UsageFile(config)
@@ -165,6 +169,7 @@ class Daemon:
             approvals=approvals,
             grants=grants,
             budgets=budgets,
+            incidents=self.incidents,
             histories=Histories(self.journal, config.runs.history_tokens),
             directory=self.directory,
             redactor=redactor,
@@ -188,6 +193,7 @@ class Daemon:
             budgets=self.desk,
             agents=self.office.agents,
             channels=self.office.channels,
+            incidents=self.incidents,
             files=Files(
                 self.toolset.artifacts,
                 self.toolset.checkpoints,
@@ -207,7 +213,7 @@ class Daemon:
             sign=self.keys.sign,
             redact=self.office.redactor.redact_bytes,
             state=lambda: self.state,
-            count_stranded=self._count_stranded,
+            count_stranded=lambda: len(self.directory.stranded),
             problems=self._problems,
             tree=self.snapshot,
             now_ms=self.host.now_ms,
@@ -232,6 +238,7 @@ class Daemon:
             state=lambda: self.state,
             is_writable=lambda: self.journal.is_writable,
             problems=self._problems,
+            count_incidents=lambda: self.incidents.open_count,
             compat=CompatSources(self.services, self.office.models, self._embedding()),
             authenticate=self.services.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
@@ -239,8 +246,9 @@ class Daemon:
             metrics=(
                 lambda: read_state(self.state),
                 lambda: read_journal(self.journal),
-                lambda: read_stranded(self._count_stranded()),
+                lambda: read_stranded(len(self.directory.stranded)),
                 lambda: read_problems(len(self._problems())),
+                lambda: read_incidents(self.incidents.severities),
                 lambda: read_loop(self.loop_lag),
                 lambda: read_budgets(self.office.budgets),
                 lambda: read_models(self.office.router.standings()),
@@ -253,9 +261,10 @@ class Daemon:
 
     def _embedding(self) -> EmbeddingService:
         """The embedded model costs nothing; a provider's may."""
+        model = self.modelset.embeddings
         if self.config.models.embeddings == EMBEDDED:
-            return FreeEmbeddings(self.embeddings)
-        return PaidEmbeddings(self.embeddings, self.office.budgets, self.journal, self.host.new_id)
+            return FreeEmbeddings(model)
+        return PaidEmbeddings(model, self.office.budgets, self.journal, self.host.new_id)
 
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
         """Serve one client to its end; see `net.connection`."""
@@ -263,9 +272,9 @@ class Daemon:
 
     def _watches(self) -> list[ChildSpec]:
         """What may change while the daemon runs: rules, prices and budgets."""
-        look, office = self.host.run_blocking, self.office
+        look, office, book = self.host.run_blocking, self.office, self.incidents
         return [
-            policy_watch.child_spec(self.policy, look, office.approvals, self.directory),
+            policy_watch.child_spec(self.policy, look, office.approvals, self.directory, book),
             usage_watch.child_spec(self.usage, self.desk, look),
         ]
 
@@ -273,9 +282,6 @@ class Daemon:
         """What somebody has to mend."""
         policies = [f"user policies: {problem}" for problem in self.policy.problems]
         return [*policies, *self.usage.problems, *self.toolset.problems()]
-
-    def _count_stranded(self) -> int:
-        return len(self.directory.stranded)
 
     # --- life
 
@@ -295,18 +301,14 @@ class Daemon:
         self._tree = Supervisor(
             "daemon",
             [
-                journal_actor.child_spec(
-                    self.journal,
-                    on_committed=self.hub.committed,
-                    on_opened=report_opened,
-                    new_thread=self.host.new_thread,
-                ),
+                journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.directory),
                 *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 *extra,
+                incidents.child_spec(self.incidents),
                 page_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",

@@ -9,7 +9,7 @@ from palyra.actors.budgets import Budgets
 from palyra.actors.child import ChildSpec
 from palyra.actors.router import Look, Router
 from palyra.config import Config
-from palyra.core.ports import EmbeddingModel, LanguageModel
+from palyra.core.ports import Alarms, EmbeddingModel, LanguageModel
 from palyra.core.records import Usage
 from palyra.core.routing import Route, RouteTable
 from palyra.errors import InvalidParams
@@ -30,7 +30,9 @@ class Modelset(NamedTuple):
     names: tuple[str, ...] = ()  # of the providers
 
 
-def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelset:
+def build_modelset(
+    config: Config, host: Host, secrets: SecretKeeper, alarms: Alarms | None = None
+) -> Modelset:
     """As the configuration has them.  Raises InvalidParams for one that cannot be kept."""
     fixed = {"scripted": scripted_model(config)}
     embedded = EmbeddedEmbeddings(host.run_blocking)
@@ -47,7 +49,11 @@ def build_modelset(config: Config, host: Host, secrets: SecretKeeper) -> Modelse
     from palyra.models.configured import Providers  # noqa: PLC0415 - see above
 
     providers = Providers(
-        config.models.providers, secrets.find, new_id=host.new_id, now_ms=host.now_ms
+        config.models.providers,
+        secrets.find,
+        new_id=host.new_id,
+        now_ms=host.now_ms,
+        alarms=alarms,
     )
     return Modelset(
         providers.catalogue(fixed),

@@ -5,17 +5,19 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
-
-import structlog
 
 from palyra.actors.agents import Agents
 from palyra.actors.blocking import DedicatedThread, run_sync
 from palyra.actors.channels import Channels
-from palyra.actors.hub import HubHandle
+from palyra.actors.child import ChildSpec
+from palyra.actors.hub import Hub, HubHandle
 from palyra.actors.ids import new_id
-from palyra.actors.journal import JournalHandle, Thread
+from palyra.actors.incidents import Incidents
+from palyra.actors.journal import JournalHandle, Thread, child_spec
+from palyra.actors.journal_report import report_opened, report_writing
 from palyra.config import Config
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.channels import CODE_CHARS, CODE_LETTERS
@@ -34,7 +36,6 @@ from palyra.store.memory_artifacts import MemoryArtifacts
 from palyra.store.memory_checkpoints import MemoryCheckpoints
 from palyra.tools.policy import CedarPolicy
 
-log = structlog.get_logger("palyra.daemon")
 MIB, DAY_MS = 1_048_576, 86_400_000
 MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
 
@@ -72,10 +73,7 @@ def cedar_policy(config: Config) -> CedarPolicy:
             f"policy.dir = {config.policy.dir!r} is no directory: create it, or mend the setting",
             field="policy.dir",
         )
-    policy = CedarPolicy(config.policy_dir, state=[config.paths.data_dir, config.policy_dir])
-    for problem in policy.problems:
-        log.critical("the user policies are broken; what is sensitive is denied", problem=problem)
-    return policy
+    return CedarPolicy(config.policy_dir, state=[config.paths.data_dir, config.policy_dir])
 
 
 def scripted_model(config: Config) -> Scripted:
@@ -139,6 +137,24 @@ def run_limits(config: Config) -> Limits:
         wall_counts_approvals=runs.wall_counts_approvals,
         approval_ms=runs.approval_ms,
         max_turns=runs.max_turns,
+    )
+
+
+def build_incidents(
+    journal: JournalHandle, hub: HubHandle, redactor: Redactor, host: Host
+) -> Incidents:
+    """The book of what is wrong."""
+    return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
+
+
+def journal_spec(journal: JournalHandle, hub: Hub, incidents: Incidents, host: Host) -> ChildSpec:
+    """The journal as the first child of the daemon."""
+    return child_spec(
+        journal,
+        on_committed=hub.committed,
+        on_opened=partial(report_opened, incidents),
+        on_writing=partial(report_writing, incidents),
+        new_thread=host.new_thread,
     )
 
 

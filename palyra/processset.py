@@ -11,6 +11,7 @@ from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.dynamic import DynamicSupervisor
 from palyra.config import Config
+from palyra.core.ports import Alarms
 from palyra.core.urls import parse_url
 from palyra.errors import InvalidParams
 from palyra.parts import Host
@@ -44,7 +45,7 @@ class Processset(NamedTuple):
     settled: Callable[[], Awaitable[None]] | None  # returns when it is known whether programs run
 
 
-def build_processset(
+def build_processset(  # noqa: PLR0913 - the last ones by name
     config: Config,
     host: Host,
     toolbox: Toolbox,
@@ -52,6 +53,7 @@ def build_processset(
     *,
     directory: Directory,
     open_egress: OpenEgress,
+    alarms: Alarms,
 ) -> Processset:
     """Programs in that workspace; their tools are there once the walls are proved.
 
@@ -91,14 +93,10 @@ def build_processset(
         tools_at,
         workspace=workspace.root,
         min_level=config.sandbox.min_level,
+        alarms=alarms,
     )
     services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
-    return Processset(
-        sandbox,
-        services,
-        lambda: (keeper.problem,) if keeper.problem else (),
-        keeper.settled,
-    )
+    return Processset(sandbox, services, keeper.problems, keeper.settled)
 
 
 def surroundings_at(

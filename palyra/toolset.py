@@ -13,7 +13,7 @@ from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.supervisor import Supervisor
 from palyra.config import Config
-from palyra.core.ports import Artifacts
+from palyra.core.ports import Alarms, Artifacts
 from palyra.core.redact import Redactor
 from palyra.mcpset import build_mcpset
 from palyra.parts import Host, file_stores
@@ -62,6 +62,8 @@ def build_toolset(
     host: Host,
     redactor: Redactor,
     directory: Directory,
+    *,
+    alarms: Alarms,
     more: Iterable[Tool] = (),
 ) -> Toolset:
     """The tools of the configuration; `more` come beside the built-in ones.
@@ -74,29 +76,27 @@ def build_toolset(
     artifacts, kept = file_stores(config, host)
     checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
     webset = build_webset(config, host, redactor.learn)
-    tools = [
-        *basic_tools(),
-        *file_tools(workspace),
-        *search_tools(workspace),
-        *write_tools(workspace, checkpoints.keep_for),
-        artifact_tool(artifacts),
-        *([] if host.is_closed else web_tools(webset.web)),
-        *more,
-    ]
-    toolbox = Toolbox(tools, host.run_blocking)
+    web = [] if host.is_closed else web_tools(webset.web)
+    own = _file_tools(workspace, checkpoints, artifacts)
+    toolbox = Toolbox([*basic_tools(), *own, *web, *more], host.run_blocking)
     programs = build_processset(
-        config, host, toolbox, workspace, directory=directory, open_egress=webset.open_egress
+        config,
+        host,
+        toolbox,
+        workspace,
+        directory=directory,
+        open_egress=webset.open_egress,
+        alarms=alarms,
     )
-    sandbox = programs.sandbox
-    skillset = build_skillset(config, host, toolbox, sandbox, webset.doors())
+    skillset = build_skillset(config, host, toolbox, programs.sandbox, webset.doors())
     services = [*programs.services, *skillset.services, *_sweeping(workspace, host)]
     problems = [programs.problems, skillset.problems]
-    if sandbox is not None:
+    if programs.sandbox is not None:
         servers = build_mcpset(
             config,
             host,
             toolbox,
-            sandbox=sandbox,
+            sandbox=programs.sandbox,
             secrets=webset.secrets,
             open_egress=webset.open_egress,
         )
@@ -113,6 +113,16 @@ def build_toolset(
         problems=lambda: tuple(problem for find in problems for problem in find()),
         settled=programs.settled,
     )
+
+
+def _file_tools(workspace: Workspace, checkpoints: Checkpoints, artifacts: Artifacts) -> list[Tool]:
+    """What works on files, and on what is kept of outputs."""
+    return [
+        *file_tools(workspace),
+        *search_tools(workspace),
+        *write_tools(workspace, checkpoints.keep_for),
+        artifact_tool(artifacts),
+    ]
 
 
 def _sweeping(workspace: Workspace, host: Host) -> list[ChildSpec]:

@@ -43,6 +43,7 @@ CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
 
 OnCommitted = Callable[[list[tuple[str, int]]], None]  # (run_id, last committed seq)
 OnOpened = Callable[[OpenReport], None]
+OnWriting = Callable[[Unavailable | None], None]  # it stopped, and why; None: it works again
 
 
 class Thread(Protocol):
@@ -192,6 +193,7 @@ async def journal(
     *,
     on_committed: OnCommitted,
     on_opened: OnOpened,
+    on_writing: OnWriting = lambda _: None,
     new_thread: Callable[[str], Thread] = blocking.DedicatedThread,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -203,7 +205,7 @@ async def journal(
     with closing(new_thread("journal")) as thread, closing(new_thread("lookups")) as lookups:
         report = await thread.call(handle.store.open)
         on_opened(report)
-        keeper = _Keeper(handle.store, handle.desk, thread, on_committed)
+        keeper = _Keeper(handle.store, handle.desk, thread, on_committed, on_writing)
         keeper.sign_soon(report)
         try:
             with handle.inbox.receiver() as messages:
@@ -223,12 +225,18 @@ class _Keeper:
     """The private state of one incarnation."""
 
     def __init__(
-        self, store: JournalStore, desk: Desk, thread: Thread, on_committed: OnCommitted
+        self,
+        store: JournalStore,
+        desk: Desk,
+        thread: Thread,
+        on_committed: OnCommitted,
+        on_writing: OnWriting,
     ) -> None:
         self._store = store
         self._desk = desk
         self._thread = thread
         self._on_committed = on_committed
+        self._on_writing = on_writing
         self._gaps = Gaps(MAX_WAITING)
         self._unsealed_rows = 0
         self._seal_at_s = inf  # never, while nothing new is committed
@@ -313,15 +321,15 @@ class _Keeper:
 
     def _note_failure(self, error: Unavailable, changes: Sequence[Change]) -> None:
         """Refuse nothing by itself: whoever appends is told by the store, as long as it fails."""
-        if self._desk.is_writable:
-            log.error("journal.not_writable", error=error.message)
-        self._desk.is_writable = False
+        was_writable, self._desk.is_writable = self._desk.is_writable, False
+        if was_writable:
+            self._on_writing(error)
         self._probe.note_refusal(changes, trio.current_time())
 
     def _mark_writable(self) -> None:
-        log.info("journal.writable_again")
         self._desk.is_writable = True
         self._probe.end()
+        self._on_writing(None)
 
     async def _do_chores(self) -> None:
         """Probe a store that failed; sign what is new."""
@@ -374,6 +382,7 @@ def child_spec(
     *,
     on_committed: OnCommitted,
     on_opened: OnOpened,
+    on_writing: OnWriting = lambda _: None,
     new_thread: Callable[[str], Thread] = blocking.DedicatedThread,
 ) -> ChildSpec:
     """The journal as the first child of the daemon."""
@@ -382,6 +391,7 @@ def child_spec(
         handle,
         on_committed=on_committed,
         on_opened=on_opened,
+        on_writing=on_writing,
         new_thread=new_thread,
     )
     return ChildSpec("journal", start, "permanent", CLOSE_S, handle.inbox)

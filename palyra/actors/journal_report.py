@@ -1,13 +1,16 @@
-"""What opening the journal found, in the log."""
+"""What the journal says of itself, in the log and in the book of incidents."""
 
 import structlog
 
+from palyra.actors.incidents import Incidents
+from palyra.core.alarms import JOURNAL, chain_broken, journal_refuses
 from palyra.core.journal import OpenReport
+from palyra.errors import Unavailable
 
 log = structlog.get_logger()
 
 
-def report_opened(report: OpenReport) -> None:
+def report_opened(incidents: Incidents, report: OpenReport) -> None:
     """Say what opening the journal found; a break in the chain must not pass unnoticed."""
     found = report.verification
     log.info(
@@ -19,9 +22,14 @@ def report_opened(report: OpenReport) -> None:
     )
     for note in report.notes:
         log.warning("journal.opened", note=note)
+    incidents.begin(report.incidents)
     if found.first_break is not None:
-        log.critical(
-            "the journal's chain is broken: run `palyra tape verify`",
-            breaks=found.breaks,
-            first=found.first_break.detail,
-        )
+        incidents.report(chain_broken(found.first_break, found))
+
+
+def report_writing(incidents: Incidents, refusal: Unavailable | None) -> None:
+    """The journal refuses what it is given, or takes it again."""
+    if refusal is None:
+        incidents.clear(JOURNAL, "the journal takes writes again")
+    else:
+        incidents.report(journal_refuses(refusal.message))

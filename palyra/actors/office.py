@@ -12,6 +12,7 @@ from palyra.actors.gate import Gate
 from palyra.actors.grants import Grants
 from palyra.actors.histories import Histories
 from palyra.actors.hub import HubHandle
+from palyra.actors.incidents import Incidents
 from palyra.actors.journal import JournalHandle
 from palyra.actors.router import Router
 from palyra.core.ids import NewId
@@ -36,6 +37,7 @@ class Office:
     approvals: Approvals
     grants: Grants
     budgets: Budgets
+    incidents: Incidents
     histories: Histories
     directory: Directory
     redactor: Redactor

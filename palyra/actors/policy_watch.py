@@ -1,7 +1,7 @@
 """The policy watch: looks whether the user policies have changed, and puts what changed in force.
 
 Owns: nothing.  Talks to: the rules (port), the runs that ask somebody.
-Never: puts broken rules in force; the last good ones stay, and it says so loudly.
+Never: puts broken rules in force; the last good ones stay, and an incident says so.
 Restart: permanent; it looks again.
 """
 
@@ -16,7 +16,8 @@ import trio
 from palyra.actors.approvals import Approvals
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
-from palyra.core.ports import RunBlocking
+from palyra.core.alarms import POLICIES, policies_broken
+from palyra.core.ports import Alarms, RunBlocking
 from palyra.core.run_steps import RulesChanged
 from palyra.errors import Overloaded
 
@@ -43,27 +44,29 @@ async def policy_watch(
     rules: Rules,
     run_blocking: RunBlocking,
     on_changed: Callable[[], None],
+    alarms: Alarms,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Look every second, for ever.  Cancellation: whatever is in force stays in force."""
+    _tell(rules.problems, alarms)
     task_status.started()
     while True:
         version, problems = rules.version, rules.problems
         await run_blocking(rules.refresh)
         if rules.problems != problems:
-            _tell(rules.problems)
+            _tell(rules.problems, alarms)
         if rules.version != version:
             log.info("other rules are in force", version=rules.version)
             on_changed()
         await trio.sleep(LOOK_S)
 
 
-def _tell(problems: tuple[str, ...]) -> None:
-    for problem in problems:
-        log.critical("the user policies are broken; the last good ones stay", problem=problem)
-    if not problems:
-        log.info("the user policies are in order again")
+def _tell(problems: tuple[str, ...], alarms: Alarms) -> None:
+    if problems:
+        alarms.report(policies_broken(problems))
+    else:
+        alarms.clear(POLICIES, "the user policies are in order again")
 
 
 def tell_runs(approvals: Approvals, directory: Directory) -> None:
@@ -76,8 +79,13 @@ def tell_runs(approvals: Approvals, directory: Directory) -> None:
 
 
 def child_spec(
-    rules: Rules, run_blocking: RunBlocking, approvals: Approvals, directory: Directory
+    rules: Rules,
+    run_blocking: RunBlocking,
+    approvals: Approvals,
+    directory: Directory,
+    alarms: Alarms,
 ) -> ChildSpec:
     """The watch as a service."""
     on_changed = partial(tell_runs, approvals, directory)
-    return ChildSpec("policy", partial(policy_watch, rules, run_blocking, on_changed), "permanent")
+    watch = partial(policy_watch, rules, run_blocking, on_changed, alarms)
+    return ChildSpec("policy", watch, "permanent")

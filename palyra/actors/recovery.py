@@ -9,16 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
-import structlog
 import trio
 
 from palyra.actors.office import Office
 from palyra.actors.recovered import Recovered, read_run
+from palyra.core.alarms import run_stranded
 from palyra.core.ports import JournalStore
 from palyra.core.records import RunRecord, SessionRecord
 from palyra.errors import InvariantBroken
-
-log = structlog.get_logger("palyra.recovery")
 
 RUNS_A_LOOK = 16  # read and folded in one call of a thread; their steps follow while it reads on
 
@@ -55,9 +53,10 @@ async def recovery(
             if found.session is not None:
                 adopt(found.session, found.runs)
             for run_id, reason in found.stranded:
-                log.critical("a run cannot go on", run_id=run_id, detail=reason)
                 office.directory.stranded[run_id] = reason
+                office.incidents.report(run_stranded(run_id, reason))
     office.directory.is_complete = True
+    office.incidents.end_start()
     on_done(len(open_runs))
 
 

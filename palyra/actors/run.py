@@ -323,6 +323,8 @@ class _RunActor:
     def records(self, step: Step, rows: Sequence[TapeRow]) -> list[Record]:
         """What is committed with these events; questions that end are kept, to be told of."""
         records: list[Record] = [record(step.run)]
+        reports = [effect for effect in step.effects if isinstance(effect, Report)]
+        records += [self.office.incidents.report(each.alarm) for each in reports]
         for row in rows:
             for found in follow(self.handle, step, row):
                 records.append(found)
@@ -353,7 +355,7 @@ class _RunActor:
                 call = self.tool_call(effect.call_id)
                 self.nursery.start_soon(execute_call, handle, office, call, effect, self.ticket)
             case Report():
-                log.error("a run needs attention", run_id=handle.run_id, detail=effect.text)
+                pass  # recorded with the step's events
 
     def tool_call(self, call_id: str) -> ToolCall:
         """What will run: the operands as gated or, after a restart, as the tape has them."""

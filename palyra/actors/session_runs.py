@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-import structlog
 import trio
 
 from palyra.actors.child import ChildSpec
@@ -21,11 +20,11 @@ from palyra.actors.resume import first_input, resume_run
 from palyra.actors.run import run_actor
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session_handle import SessionHandle
+from palyra.core.alarms import run_stranded
 from palyra.core.queue import plan_adoption
 from palyra.core.run_steps import Cancel
 from palyra.errors import ActorGone, Overloaded
 
-log = structlog.get_logger("palyra.session")
 RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
 MAX_LOST = 4  # lost actors of one run in one life of the daemon before it is left alone
 
@@ -122,8 +121,8 @@ class SessionRuns:
             self._resume(run)
             return
         if not is_over:
-            log.critical("a run is left alone after repeated crashes", run_id=run_id)
-            directory.stranded[run_id] = f"its actor was lost {run.lost + 1} times"
+            why = directory.stranded[run_id] = f"its actor was lost {run.lost + 1} times"
+            self.office.incidents.report(run_stranded(run_id, why))
         del directory.runs[run_id]
         handle.beside.pop(run_id, None)
         if handle.active is run:

@@ -7,6 +7,7 @@ reason says so.  Questions that were still open are settled with it.
 import msgspec
 
 from palyra.actors.office import Office
+from palyra.core.alarms import stranded_key
 from palyra.core.events import RunCancelled, encode_event
 from palyra.core.journal import Change
 from palyra.core.records import ApprovalRecord, RunRecord
@@ -32,6 +33,7 @@ async def give_up(office: Office, record: RunRecord, cancel: Cancel) -> None:
         )
         await office.journal.append(_ending(office, record, cancel, why, asked)).wait()
         has_ended = True
+        office.incidents.clear(stranded_key(record.run_id), f"given up by {cancel.by}")
     finally:
         if not has_ended:
             stranded[record.run_id] = why

@@ -19,6 +19,7 @@ from palyra.cli.exits import Stop
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, talk
 from palyra.config import Config
+from palyra.core.incident import UNRESOLVED
 from palyra.core.redact import Redactor
 from palyra.core.secret_rules import RULES
 from palyra.errors import PalyraError
@@ -31,6 +32,7 @@ OPENAT2 = 437  # the same number on every architecture
 AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
 CANARY = "c4nary-of-the-doctor"
+_BADNESS = {"warning": 0, "error": 1, "critical": 2}
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 
@@ -225,7 +227,7 @@ def check_daemon(options: Options) -> Check:
             name="daemon",
             verdict="fail",
             detail=f"{detail}; {status.stranded_runs} open run(s) cannot go on",
-            remedy="`palyra runs list` shows them as stranded, the daemon's log says why",
+            remedy="`palyra incidents list --open` says why; cancelling a run gives it up",
         )
     if status.problems:
         return Check(
@@ -242,6 +244,26 @@ def _remedy(problem: str) -> str:
     if problem.startswith("MCP server "):
         return "mend the server or its entry in [mcp] of the configuration"
     return "mend what is named; `palyra policy check` checks policies without the daemon"
+
+
+def check_incidents(options: Options) -> Check:
+    """Whether something was found to be wrong that nobody has resolved."""
+    try:
+        page = talk(options, lambda client: client.list_incidents(states=UNRESOLVED, limit=500))
+    except Stop as stop:
+        return Check(name="incidents", verdict="warn", detail=f"unknown: {stop.message}")
+    found = page.incidents
+    if not found:
+        return Check(name="incidents", verdict="ok", detail="none is open")
+    worst = max(found, key=lambda each: (_BADNESS[each.severity], each.last_ms))
+    count = f"{len(found)}{'+' if page.next_cursor else ''}"
+    return Check(
+        name="incidents",
+        verdict="fail" if worst.severity == "critical" else "warn",
+        detail=f"{count} open; {worst.severity}: {worst.summary}",
+        remedy="`palyra incidents list --open` shows them, "
+        "`palyra incidents resolve` ends one that was seen to",
+    )
 
 
 def check_models(options: Options) -> Check:
@@ -328,6 +350,7 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_sandbox,
     check_port,
     check_daemon,
+    check_incidents,
     check_models,
     check_journal,
     check_secrets,

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "policy": ("policy", "Explain, check and test the rules."),
     "usage": ("usage", "Add up what model calls took."),
     "budget": ("usage", "List, set and delete budgets."),
+    "incidents": ("incidents", "List, show and resolve what was found to be wrong."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
     "status": ("status", "Show how the daemon is."),

@@ -23,6 +23,7 @@ def status(options: Options) -> None:
         ("journal", "writable" if found.is_writable else "READ ONLY"),
         ("rows waiting", "-" if found.journal_backlog is None else found.journal_backlog),
         ("stranded runs", "-" if found.stranded_runs is None else found.stranded_runs),
+        ("open incidents", "-" if found.open_incidents is None else found.open_incidents),
         ("problems", "; ".join(found.problems) or "none"),
         ("connections", "-" if found.connections is None else found.connections),
     ]

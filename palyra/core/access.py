@@ -42,6 +42,7 @@ SCOPES: dict[Role, frozenset[str]] = {
             "tools:read",
             "usage:read",
             "system:read",
+            "incidents:read",
         }
     ),
 }

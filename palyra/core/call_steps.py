@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.alarms import outcome_unknown
 from palyra.core.ask_steps import ask, find_end, prepared
 from palyra.core.attest import Attestation, seal_attestation
 from palyra.core.canonical import sha256_hex
@@ -189,12 +190,7 @@ def complete_unknown(step: Step, call: Call) -> None:
         )
     )
     attest(step, call.call_id, "unknown")
-    step.effects.append(
-        Report(
-            text=f"{call.tool} ({call.call_id}) was running when the daemon stopped: "
-            "its outcome is unknown",
-        )
-    )
+    step.effects.append(Report(alarm=outcome_unknown(step.run.run_id, call.call_id, call.tool)))
 
 
 def attest(

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.journal import IncidentFilter
 from palyra.core.records import IncidentDomain, IncidentRecord, IncidentSeverity, IncidentState
 from palyra.errors import IllegalState
 
@@ -113,3 +114,12 @@ def resolve(incident: IncidentRecord, *, by: str, reason: str, now_ms: int) -> I
     if incident.state == "resolved":
         return incident
     return move(incident, "resolved", by=by, reason=reason, resolved_ms=now_ms)
+
+
+def is_wanted(incident: IncidentRecord, wanted: IncidentFilter) -> bool:
+    """Whether a list of these, however long, has it."""
+    return (
+        (not wanted.states or incident.state in wanted.states)
+        and wanted.domain in {None, incident.domain}
+        and (wanted.before is None or incident.incident_id < wanted.before)
+    )

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 from palyra.core.artifacts import Artifact
 from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
 from palyra.core.embeddings import Embeddings
+from palyra.core.incident import Alarm
 from palyra.core.journal import (
     ChainedRow,
     Change,
@@ -156,6 +157,16 @@ class JournalStore(Registry, Ledger, IncidentBook, Protocol):
     def find_receipt(self, principal: str, key: str, *, now_ms: int) -> Receipt | None: ...
     def find_token(self, sha256: str) -> TokenRecord | None: ...
     def list_tokens(self) -> list[TokenRecord]: ...
+
+
+class Alarms(Protocol):
+    """Where it is told that something is wrong.  Neither method waits, or fails."""
+
+    def report(self, alarm: Alarm) -> IncidentRecord:
+        """The incident of that alarm, new or found again; it is told of and recorded."""
+
+    def clear(self, key: str, reason: str) -> None:
+        """What was told under that key is over; nothing happens if nothing was."""
 
 
 class LanguageModel(Protocol):

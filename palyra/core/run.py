@@ -20,6 +20,7 @@ from typing import assert_never
 import msgspec
 
 from palyra.core import events as ev
+from palyra.core.alarms import recovery_exhausted
 from palyra.core.answer import answer_text
 from palyra.core.ask_steps import ask_again, look_again, looked_at, take_answer, withdraw
 from palyra.core.batches import next_batch
@@ -56,6 +57,7 @@ from palyra.core.run_steps import (
     Expire,
     Input,
     Inspected,
+    Report,
     Resume,
     RulesChanged,
     Setting,
@@ -322,6 +324,7 @@ def _resume(step: Step, heard: Resume) -> None:
             "read the tape's last events; start the run again once the cause is mended",
             heard.abandoned,
         )
+        step.effects.append(Report(alarm=recovery_exhausted(run.run_id, run.recoveries)))
         return
     step.add(ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1, abandoned=heard.abandoned))
     leave_gone(step)

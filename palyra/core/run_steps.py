@@ -14,6 +14,7 @@ from palyra.core.compaction import Compaction
 from palyra.core.events import BudgetExceeded, ContextAssembled
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.ids import NewId
+from palyra.core.incident import Alarm
 from palyra.core.intake import Refused
 from palyra.core.prompt import FailureClass, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.records import ApprovalScope, Charge
@@ -180,9 +181,9 @@ class Execute(_Data, frozen=True, kw_only=True):
 
 
 class Report(_Data, frozen=True, kw_only=True):
-    """Tell the operator of something that must not pass unnoticed."""
+    """Record something that must not pass unnoticed, together with the events of the step."""
 
-    text: str
+    alarm: Alarm
 
 
 Effect = CallModel | AskPerson | Inspect | Execute | Report

@@ -7,7 +7,7 @@ import httpx
 import trio
 
 from palyra.core.ids import NewId
-from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs, RunBlocking
+from palyra.core.ports import Alarms, EmbeddingModel, LanguageModel, NowMs, RunBlocking
 from palyra.core.routing import Standing
 from palyra.core.secret_reference import parse_reference
 from palyra.errors import InvalidParams
@@ -34,6 +34,7 @@ class Providers:
         *,
         new_id: NewId,
         now_ms: NowMs,
+        alarms: Alarms | None = None,
     ) -> None:
         """Raises InvalidParams for a provider that cannot be asked."""
         names = [provider.name for provider in given]
@@ -42,7 +43,9 @@ class Providers:
                 raise _refused(f"every provider needs a name of its own without /, not {name!r}")
         self._client = open_client()
         self._providers = {
-            each.name: _Provider(each, self._client, find_secret, new_id=new_id, now_ms=now_ms)
+            each.name: _Provider(
+                each, self._client, find_secret, new_id=new_id, now_ms=now_ms, alarms=alarms
+            )
             for each in given
         }
 
@@ -99,6 +102,7 @@ class _Provider:
         *,
         new_id: NewId,
         now_ms: NowMs,
+        alarms: Alarms | None,
     ) -> None:
         preset = PRESETS.get(given.name, Preset(""))
         self._base_url = given.base_url or preset.base_url
@@ -120,7 +124,7 @@ class _Provider:
         self._new_id = new_id
         self._now_ms = now_ms
         leases = Leases(given.parallel, given.parallel_per_key)
-        self._guard = Guard(given.name, self._key, leases, now_ms, api=self._api)
+        self._guard = Guard(given.name, self._key, leases, now_ms, api=self._api, alarms=alarms)
 
     @property
     def standing(self) -> Standing:

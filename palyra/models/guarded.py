@@ -6,9 +6,10 @@ One `Guard` a provider, shared by all its models.
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from palyra.core.alarms import provider_key, provider_left_alone
 from palyra.core.breaker import Breaker, abandon_call, begin_call, end_call
 from palyra.core.embeddings import Embeddings, check_texts
-from palyra.core.ports import EmbeddingModel, LanguageModel, NowMs
+from palyra.core.ports import Alarms, EmbeddingModel, LanguageModel, NowMs
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.routing import Standing
 from palyra.models.leases import Leases
@@ -18,14 +19,23 @@ class Guard:
     """What all calls of one provider share."""
 
     def __init__(
-        self, provider: str, credential: str, leases: Leases, now_ms: NowMs, *, api: str = ""
+        self,
+        provider: str,
+        credential: str,
+        leases: Leases,
+        now_ms: NowMs,
+        *,
+        api: str = "",
+        alarms: Alarms | None = None,
     ) -> None:
+        """`alarms` are told when the provider is left alone, and when it answers again."""
         self.provider = provider
         self.api = api
         self.credential = credential  # the reference, never the key
         self.leases = leases
         self.breaker = Breaker()
         self._now_ms = now_ms
+        self._alarms = alarms
 
     @property
     def standing(self) -> Standing:
@@ -58,7 +68,18 @@ class Guard:
     def end(self, failure: ModelFailure | None) -> None:
         """It ended."""
         failure_class = None if failure is None else failure.failure_class
-        self.breaker = end_call(self.breaker, failure_class, self._now_ms())
+        before = self.breaker
+        self.breaker = end_call(before, failure_class, self._now_ms())
+        if self._alarms is not None and self.breaker.open_until_ms != before.open_until_ms:
+            self._tell(self._alarms, failure)
+
+    def _tell(self, alarms: Alarms, failure: ModelFailure | None) -> None:
+        """The breaker has opened, again perhaps, or closed."""
+        if failure is None:
+            alarms.clear(provider_key(self.provider), "a call of it succeeded")
+        else:
+            failures, last = self.breaker.failures, f"{failure.failure_class}: {failure}"
+            alarms.report(provider_left_alone(self.provider, failures, last))
 
     def abandon(self) -> None:
         """It was cancelled."""

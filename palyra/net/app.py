@@ -69,8 +69,8 @@ class Pages:
     async def readyz(self) -> Response:
         """200 when ready and the journal takes writes.
 
-        How many problems there are beside that stands on a second line, without their words: they
-        may name paths, and this page is open.
+        How many problems and open incidents there are beside that stands on lines of their own,
+        without their words: they may name paths, and this page is open.
         """
         state = self._sources.state()
         if state != "ready":
@@ -78,8 +78,10 @@ class Pages:
         if not self._sources.is_writable():
             text = "not ready: the journal cannot be written\n"
             return _respond(text, HTTPStatus.SERVICE_UNAVAILABLE)
-        count = len(self._sources.problems())
-        more = f"{count} problem(s); `palyra doctor` says which\n" if count else ""
+        problems, incidents = len(self._sources.problems()), self._sources.count_incidents()
+        more = f"{problems} problem(s); `palyra doctor` says which\n" if problems else ""
+        if incidents:
+            more += f"{incidents} open incident(s); `palyra incidents list --open` shows them\n"
         return _respond(f"ready\n{more}")
 
     async def metrics(self) -> Response:

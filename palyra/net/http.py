@@ -36,6 +36,7 @@ class HttpSources:
     asyncapi: Callable[[], bytes]
     metrics: Sequence[Source] = field(default=())
     problems: Callable[[], Sequence[str]] = tuple  # what somebody has to mend, in words
+    count_incidents: Callable[[], int] = int  # that are not resolved
     compat: CompatSources | None = None  # for other people's SDKs
 
 

@@ -5,7 +5,7 @@ the number of time series stays fixed, and nothing crosses principals.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -13,7 +13,7 @@ from palyra.actors.budgets import Budgets
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.loop_lag import LoopLag
 from palyra.core.breaker import State as BreakerState
-from palyra.core.records import BudgetMetric, BudgetScope
+from palyra.core.records import BudgetMetric, BudgetScope, IncidentSeverity
 from palyra.core.routing import Standing
 from palyra.net.ports import Journal
 from palyra.net.tally import Tally
@@ -58,6 +58,17 @@ def read_stranded(count: int) -> Iterator[Reading]:
 def read_problems(count: int) -> Iterator[Reading]:
     """What somebody has to mend; `system.status` says what it is."""
     yield Reading("palyra_problems", "Things somebody has to mend.", count)
+
+
+def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
+    """What was found to be wrong and is not resolved."""
+    for severity in get_args(IncidentSeverity):
+        yield Reading(
+            "palyra_incidents_open",
+            "Incidents that are not resolved.",
+            severities.get(severity, 0),
+            (("severity", severity),),
+        )
 
 
 def read_loop(lag: LoopLag) -> Iterator[Reading]:

@@ -24,7 +24,8 @@ from palyra.core.commands import (
     UsageWanted,
 )
 from palyra.core.context import Prefix
-from palyra.core.journal import Change, PairingFilter, RunFilter
+from palyra.core.incident import Alarm
+from palyra.core.journal import Change, IncidentFilter, PairingFilter, RunFilter
 from palyra.core.model_view import ModelList
 from palyra.core.policy import Explanation
 from palyra.core.ports import JournalStore
@@ -35,6 +36,7 @@ from palyra.core.records import (
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     SessionRecord,
 )
@@ -192,6 +194,21 @@ class Files(Protocol):
     async def restore_checkpoint(
         self, caller: Caller, checkpoint_id: str, side: Side, *, is_forced: bool
     ) -> Restored: ...
+
+
+class Incidents(Protocol):
+    """What is wrong (`actors.incidents`), alike; `report` is for those who find something."""
+
+    @property
+    def open_count(self) -> int: ...
+    def report(self, alarm: Alarm) -> IncidentRecord: ...
+    async def list_page(
+        self, caller: Caller, wanted: IncidentFilter
+    ) -> tuple[list[IncidentRecord], str | None]: ...
+    async def get(self, caller: Caller, incident_id: str) -> IncidentRecord: ...
+    async def resolve(
+        self, caller: Caller, incident_id: str, reason: str, receipt: ReceiptKey | None = None
+    ) -> IncidentRecord: ...
 
 
 class Channels(Protocol):

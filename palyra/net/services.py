@@ -18,6 +18,7 @@ from palyra.net.ports import (
     Files,
     Gateway,
     Grants,
+    Incidents,
     Journal,
     Models,
     Skills,
@@ -50,6 +51,7 @@ class Services:
     models: Models
     agents: Agents
     channels: Channels
+    incidents: Incidents
     files: Files
     skills: Skills
     hub: Hub

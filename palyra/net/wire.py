@@ -12,7 +12,7 @@ import msgspec
 from palyra.actors.budgets import BudgetWarned
 from palyra.actors.hub import Progress, ProgressKind
 from palyra.core.commands import PairingRequested, Resolved
-from palyra.core.records import ApprovalRecord, SessionRecord
+from palyra.core.records import ApprovalRecord, IncidentRecord, SessionRecord
 from palyra.core.tape import TapeRow
 from palyra.net.outbox import Piece
 from palyra.net.rpc import encode_notification
@@ -124,6 +124,9 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "approval.resolved": ApprovalResolvedNotice,
     "session.updated": SessionRecord,
     "budget.warned": BudgetWarned,
+    "incident.opened": IncidentRecord,
+    "incident.updated": IncidentRecord,
+    "incident.resolved": IncidentRecord,
     "pairing.requested": PairingRequested,
     "system.draining": SystemDraining,
 }

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from typing import Any
 
-from palyra.core.incident import KEPT_RESOLVED
+from palyra.core.incident import KEPT_RESOLVED, is_wanted
 from palyra.core.journal import IncidentFilter
 from palyra.core.records import IncidentRecord
 from palyra.store.memory_registry import R
@@ -24,13 +24,7 @@ class MemoryIncidents(ABC):
 
     def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]:
         """Newest first."""
-        found = [
-            incident
-            for incident in self._list(IncidentRecord)
-            if (not wanted.states or incident.state in wanted.states)
-            and wanted.domain in {None, incident.domain}
-            and (wanted.before is None or incident.incident_id < wanted.before)
-        ]
+        found = [each for each in self._list(IncidentRecord) if is_wanted(each, wanted)]
         return found[::-1][: wanted.limit]
 
     def unresolved(self) -> tuple[IncidentRecord, ...]:

@@ -26,6 +26,7 @@ from palyra.actors.grants import Grants
 from palyra.actors.histories import Histories
 from palyra.actors.hub import Hub
 from palyra.actors.ids import new_id
+from palyra.actors.incidents import Incidents, child_spec
 from palyra.actors.office import Office
 from palyra.actors.recovery import recovery
 from palyra.actors.router import Router
@@ -35,7 +36,8 @@ from palyra.actors.supervisor import Supervisor
 from palyra.core.access import Caller
 from palyra.core.commands import StartRun
 from palyra.core.events import decode_event
-from palyra.core.journal import Change
+from palyra.core.incident import UNRESOLVED
+from palyra.core.journal import Change, IncidentFilter
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.prices import Prices
@@ -242,6 +244,13 @@ class Kit:
         self.make_budgets = make_budgets
         self.hub = Hub(wire)
         self.journal = InlineJournal(store, self.hub)
+        self.incidents = Incidents(
+            self.journal,  # type: ignore[arg-type]  # the inline twin
+            self.hub,
+            shared_redactor(),
+            now_ms=now_ms,
+            new_id=new_id,
+        )
         self.model = Model()
         self.directory = Directory()
         self.approvals = Approvals()
@@ -284,6 +293,7 @@ class Kit:
             approvals=self.approvals,
             grants=grants,
             budgets=self.make_budgets(self.hub),
+            incidents=self.incidents,
             histories=Histories(self.journal, self.history_tokens),  # type: ignore[arg-type]  # the twin
             directory=self.directory,
             redactor=redactor,
@@ -430,6 +440,7 @@ async def running(  # noqa: PLR0913 - all by name
         make_router=make_router,
     )
     kit.journal.hold = hold
+    kit.incidents.begin(store.list_incidents(IncidentFilter(states=UNRESOLVED)))
 
     def done(count: int) -> None:
         kit.recovered = count
@@ -438,6 +449,7 @@ async def running(  # noqa: PLR0913 - all by name
     children = [
         work_branch.child_spec(kit.work, kit.directory),
         ChildSpec("recovery", recover, "transient"),
+        child_spec(kit.incidents),
     ]
     tree = Supervisor("test", children, strategy="rest_for_one")
     async with trio.open_nursery() as nursery:

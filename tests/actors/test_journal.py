@@ -13,13 +13,18 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors import journal as module
+from palyra.actors.hub import Hub
+from palyra.actors.ids import new_id
+from palyra.actors.incidents import Incidents
 from palyra.actors.journal import JournalHandle, Ticket, child_spec
-from palyra.actors.journal_probe import Probe
-from palyra.actors.journal_report import report_opened
+from palyra.actors.journal_probe import PROBE_LIMIT_S, Probe
+from palyra.actors.journal_report import report_opened, report_writing
 from palyra.actors.supervisor import Supervisor
+from palyra.core.alarms import JOURNAL
 from palyra.core.journal import Break, Change, OpenReport, VerifyReport
 from palyra.core.ports import JournalStore
 from palyra.core.records import Receipt
+from palyra.core.redact import Redactor
 from palyra.errors import (
     ActorGone,
     InvariantBroken,
@@ -28,6 +33,7 @@ from palyra.errors import (
     TooLarge,
     Unavailable,
 )
+from palyra.net import wire
 from palyra.store.memory_journal import MemoryJournal
 from tests.store.kit import row, rows, seqs, sqlite_journal
 
@@ -107,12 +113,14 @@ class Kit:
         self.thread, self.lookups = Thread(), Thread()
         self.heads: list[list[tuple[str, int]]] = []
         self.reports: list[OpenReport] = []
+        self.writing: list[str | None] = []  # why it stopped, None: it works again
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         await module.journal(
             self.handle,
             on_committed=self.heads.append,
             on_opened=self.reports.append,
+            on_writing=lambda why: self.writing.append(why.message if why else None),
             new_thread=lambda name: self.thread if name == "journal" else self.lookups,
             task_status=task_status,
         )
@@ -465,6 +473,25 @@ async def test_an_append_is_a_probe_too(store: Store, autojump_clock: MockClock)
         assert [] == store.probes_s
 
 
+async def test_a_journal_that_refuses_says_so_once_and_when_it_is_over(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """However many commits and probes it refuses in between."""
+    async with running(store) as kit:
+        await kit.handle.commit(rows("run_a", 0, 1))
+        assert [] == kit.writing
+        store.fail_with = Unavailable("journal: commit: disk full")
+        for _ in range(3):
+            await outcomes([kit.handle.append(rows("run_a", 1, 1))])
+            await trio.sleep(PROBE_LIMIT_S)
+        assert ["journal: commit: disk full"] == kit.writing
+        store.fail_with = None
+        await trio.sleep(PROBE_LIMIT_S)
+        assert ["journal: commit: disk full", None] == kit.writing
+        await kit.handle.commit(rows("run_a", 1, 1))
+        assert 2 == len(kit.writing)
+
+
 async def test_a_nearly_full_disk_is_not_writable(store: Store, autojump_clock: MockClock) -> None:
     """A commit that finds room proves nothing for a larger one that was refused."""
     async with running(store) as kit:
@@ -676,7 +703,7 @@ async def test_a_store_that_cannot_be_closed_does_not_hang_the_end(
 
 
 def test_what_opening_found_is_said() -> None:
-    """A break in the chain is critical, a repair a warning, the rest for the record."""
+    """A break in the chain is an incident, a repair a warning, the rest for the record."""
     broken = Break(kind="edited", position=1, run_id="run_a", seq=0, detail="it does not fit")
     report = OpenReport(
         schema_version=2,
@@ -697,12 +724,21 @@ def test_what_opening_found_is_said() -> None:
     whole = msgspec.structs.replace(
         report, verification=msgspec.structs.replace(report.verification, first_break=None)
     )
+    handle = JournalHandle(MemoryJournal())
+    book = Incidents(handle, Hub(wire), Redactor([]), now_ms=lambda: 1, new_id=new_id)
     with capture_logs() as logged:
-        report_opened(report)
-        report_opened(whole)
-    levels = ["info", "warning", "critical", "info", "warning"]
+        report_opened(book, report)
+        report_opened(book, whole)
+        report_writing(book, Unavailable("disk full"))
+        report_writing(book, None)
+    levels = ["info", "warning", "critical", "info", "warning", "critical", "info"]
     assert levels == [entry["log_level"] for entry in logged]
-    assert "it does not fit" in str(logged[2])
+    assert ("chain_broken:edited:1", "it does not fit") == (
+        logged[2]["key"],
+        logged[2]["evidence"]["detail"],
+    )
+    assert [JOURNAL] * 2 == [entry["key"] for entry in logged[5:]]
+    assert 1 == book.open_count
 
 
 # --- the real thing ------------------------------------------------------------------------------

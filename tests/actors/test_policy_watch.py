@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from structlog.testing import capture_logs
 
 from palyra.actors.policy_watch import LOOK_S, policy_watch
+from palyra.core.alarms import POLICIES
+from tests.actors.fake_alarms import FakeAlarms
 from tests.actors.office_kit import inline_blocking
 
 
@@ -18,6 +19,7 @@ class FakeRules:
         self.version, self.problems = "v1", tuple[str, ...]()
         self.next: tuple[str, tuple[str, ...]] = ("v1", ())
         self.looks = 0
+        self.alarms = FakeAlarms()
 
     def refresh(self) -> None:
         self.looks += 1
@@ -30,7 +32,11 @@ async def watching() -> AsyncGenerator[tuple[FakeRules, list[str]]]:
     rules, told = FakeRules(), list[str]()
     async with trio.open_nursery() as nursery:
         await nursery.start(
-            policy_watch, rules, inline_blocking, lambda: told.append(rules.version)
+            policy_watch,
+            rules,
+            inline_blocking,
+            lambda: told.append(rules.version),
+            rules.alarms,
         )
         try:
             yield rules, told
@@ -54,19 +60,39 @@ async def test_a_change_is_told_once(autojump_clock: trio.abc.Clock) -> None:
         assert told == ["v2"]
 
 
-async def test_broken_rules_are_said_loudly_and_once(autojump_clock: trio.abc.Clock) -> None:
-    """One critical line for each new problem, one when it is mended; nobody is asked again."""
-    with capture_logs() as lines:
-        async with watching() as (rules, told):
-            rules.next = ("v1", ("a: broken",))
-            await wait_look()
-            await wait_look()
-            rules.next = ("v1", ())
-            await wait_look()
+async def test_broken_rules_are_an_incident_until_they_are_mended(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """Told once for each new problem, and once that it is over; nobody is asked again."""
+    async with watching() as (rules, told):
+        rules.next = ("v1", ("a: broken", "b: too"))
+        await wait_look()
+        await wait_look()
+        rules.next = ("v1", ())
+        await wait_look()
+        await wait_look()
     assert told == []
-    assert [(line["log_level"], line.get("problem")) for line in lines] == [
-        ("critical", "a: broken"), ("info", None),
-    ]  # fmt: skip
+    (raised,) = rules.alarms.raised
+    assert ("critical", {"problem": "a: broken", "problems": 2}) == (
+        raised.severity,
+        raised.evidence,
+    )
+    assert [f"-{POLICIES}", POLICIES, f"-{POLICIES}"] == rules.alarms.told
+
+
+async def test_rules_that_were_broken_at_the_start_are_told_of(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """Before anybody waits for the watch."""
+    rules = FakeRules()
+    rules.problems = ("a: broken",)
+    rules.next = ("v1", rules.problems)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(policy_watch, rules, inline_blocking, lambda: None, rules.alarms)
+        assert [POLICIES] == rules.alarms.told
+        await wait_look()
+        assert [POLICIES] == rules.alarms.told
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_look_that_fails_is_the_supervisors_business(

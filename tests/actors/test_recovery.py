@@ -11,9 +11,9 @@ from trio.testing import MockClock
 from palyra.actors.gateway import Gateway
 from palyra.core import events as ev
 from palyra.core.commands import Cancelled, StartRun
-from palyra.core.journal import Change, RunFilter
+from palyra.core.journal import Change, IncidentFilter, RunFilter
 from palyra.core.prompt import ToolMessage, UserMessage
-from palyra.core.records import RunRecord, RunState, SessionRecord
+from palyra.core.records import IncidentRecord, RunRecord, RunState, SessionRecord
 from palyra.core.run_steps import Limits
 from palyra.core.tape import TapeRow
 from palyra.errors import IllegalState, Unavailable
@@ -31,6 +31,11 @@ def store() -> MemoryJournal:
     journal = MemoryJournal()
     journal.open()
     return journal
+
+
+def incidents(store: MemoryJournal) -> list[IncidentRecord]:
+    """What is recorded as wrong, newest first."""
+    return store.list_incidents(IncidentFilter())
 
 
 # --- the charge ----------------------------------------------------------------------------------
@@ -108,10 +113,10 @@ async def test_progress_clears_what_was_paid(
 # --- outcomes ------------------------------------------------------------------------------------
 
 
-async def test_an_unknown_outcome_is_an_error_in_the_log(
+async def test_an_unknown_outcome_is_an_incident(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The operator is told as well as the model, and the effect is not repeated."""
+    """The operator is told as well as the model, once, and the effect is not repeated."""
     async with running(store) as kit:
         run_id = await reach(kit, "tool")
     with capture_logs() as logs:
@@ -122,8 +127,57 @@ async def test_an_unknown_outcome_is_an_error_in_the_log(
     assert isinstance(last, ToolMessage)
     assert "unknown" == last.status
     assert 1 == [row.kind for row in kit.rows(run_id)].count("tool.started")
-    (line,) = [line for line in logs if line["event"] == "a run needs attention"]
-    assert ("error", run_id) == (line["log_level"], line["run_id"])
+    (line,) = [line for line in logs if line["event"] == "an incident is opened"]
+    (incident,) = incidents(store)
+    assert ("error", incident.key) == (line["log_level"], line["key"])
+    assert ("open", run_id, "hang", 1) == (
+        incident.state,
+        incident.evidence["run_id"],
+        incident.evidence["tool"],
+        incident.count,
+    )
+
+
+async def test_an_unknown_outcome_is_never_without_its_incident(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """They are committed together: whichever commit is the last one, both are there or neither."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "tool")
+    async with running(store, hold=True) as kit:
+        await settle()
+        assert ([], []) == (kit.events(run_id, "run.recovered"), incidents(store))
+        change = next(each for each, _ in kit.journal.queued if each.rows)
+        assert [None] == store.commit([change])
+        (ended,) = kit.events(run_id, "tool.completed")
+        assert ("unknown", [f"outcome_unknown:{ended.call_id}"]) == (
+            ended.status,
+            [each.key for each in incidents(store)],
+        )
+    async with running(store) as kit:
+        await kit.end(run_id)
+        await settle()
+    assert [1] == [each.count for each in incidents(store)]
+
+
+async def test_a_run_that_is_given_up_is_an_incident(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It says which, and how often it was resumed."""
+    async with running(store) as kit:
+        run_id = await reach(kit, "turn")
+    for _ in range(3):
+        async with running(store) as kit:
+            kit.model.turns = [trio.Event()]
+            await settle()
+    assert [] == incidents(store)
+    async with running(store) as kit:
+        assert "failed" == await kit.end(run_id)
+    (incident,) = incidents(store)
+    assert (f"recovery_exhausted:{run_id}", {"run_id": run_id, "resumed": 3}) == (
+        incident.key,
+        incident.evidence,
+    )
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -262,8 +316,14 @@ async def test_a_poisonous_tape_stops_nobody_else(
                 await kit.end("run_poison")
             kit.model.turns = [say("alive")]
             assert await kit.end(await kit.start(session_id="ses_p")) == "done"
-    (line,) = [line for line in logs if line["event"] == "a run cannot go on"]
-    assert ("critical", "run_poison") == (line["log_level"], line["run_id"])
+    (line,) = [line for line in logs if line["event"] == "an incident is opened"]
+    assert ("critical", "run_poison") == (line["log_level"], line["evidence"]["run_id"])
+    assert [("run_stranded:run_poison", "open", 1)] == [
+        (each.key, each.state, each.count) for each in incidents(store)
+    ]
+    async with running(store) as kit:
+        await settle()
+    assert [("open", 2)] == [(each.state, each.count) for each in incidents(store)]
 
 
 @pytest.mark.parametrize("name", POISON)
@@ -288,6 +348,8 @@ async def test_a_stranded_run_can_be_given_up(
         view = await kit.gateway.get_run(OPERATOR, "run_poison")
         assert ("cancelled", True) == (view.phase, "no known outcome" in (view.record.reason or ""))
         assert {} == kit.directory.stranded
+        await settle()
+        assert ["given up by ann"] == [each.reason for each in incidents(store)]
     async with running(store) as kit:
         await settle()
         assert (0, {}) == (kit.recovered, kit.directory.stranded)

@@ -163,6 +163,20 @@ PAIRING_SHOWN: Json = {
     "expires_ms": 2,
 }
 
+INCIDENT: Json = {
+    "incident_id": "inc_1",
+    "domain": "store",
+    "key": "journal_refuses",
+    "severity": "critical",
+    "state": "open",
+    "summary": "the journal refuses writes",
+    "evidence": {"error": "disk full"},
+    "count": 3,
+    "resolves_itself": True,
+    "opened_ms": 1,
+    "last_ms": 2,
+}
+
 LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("runs", "list"): ("run.list", {"runs": [RUN_RECORD]}, RUN),
     ("runs", "show", RUN): ("run.get", RUN_RECORD, RUN),
@@ -182,6 +196,8 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("agents", "show", "scout"): ("agent.get", AGENT_SHOWN, "Look round."),
     ("channels", "list"): ("channel.list", {"channels": [CHANNEL_SHOWN]}, "required"),
     ("pairings", "list"): ("pairing.list", {"pairings": [PAIRING_SHOWN]}, "sam"),
+    ("incidents", "list", "--open"): ("incident.list", {"incidents": [INCIDENT]}, "refuses"),
+    ("incidents", "show", "inc_1"): ("incident.get", INCIDENT, "disk full"),
     ("models",): (
         "model.list",
         {
@@ -386,6 +402,12 @@ async def test_lost_secret_is_said() -> None:
         (("budget", "delete", "day"), "budget.delete", BUDGET_SHOWN, "day is deleted"),
         (("agents", "update", "scout", "--no-tools"), "agent.update", AGENT_SHOWN, "version 2"),
         (("agents", "delete", "scout"), "agent.delete", AGENT_SHOWN, "scout is deleted"),
+        (
+            ("incidents", "resolve", "inc_1", "made room"),
+            "incident.resolve",
+            {**INCIDENT, "state": "resolved", "by": "owner", "reason": "made room"},
+            "was resolved by owner: made room",
+        ),
         (("channels", "set", "chat"), "channel.set", CHANNEL_SHOWN, "answered by scout"),
         (("channels", "delete", "chat"), "channel.delete", CHANNEL_SHOWN, "is deleted"),
         (("pairings", "approve", "pai_1", "c"), "pairing.approve", PAIRING_SHOWN, "may send"),

@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from palyra.cli import checks
@@ -11,8 +12,10 @@ from palyra.cli.shell import Options
 from palyra.core.model_view import ModelList, ModelView
 from palyra.core.redact import Redactor
 from palyra.core.secret_rules import RULES
+from palyra.net.client.incidents import IncidentPage
 from tests.cli.command import palyra
 from tests.net.fake_daemon import fake_daemon
+from tests.net.fake_incidents import FULL
 
 pytestmark = pytest.mark.real
 
@@ -212,6 +215,27 @@ def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.remedy is not None
     assert "[mcp]" in found.remedy
     assert "policy" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("severities", "verdict", "word"),
+    [
+        ([], "ok", "none is open"),
+        (["error", "warning"], "warn", "2 open; error: 0"),
+        (["warning", "critical", "error"], "fail", "3 open; critical: 1"),
+    ],
+)
+def test_open_incidents_are_named(
+    severities: list[str], verdict: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many, and the worst; a critical one is a failure."""
+    found = [
+        msgspec.structs.replace(FULL, severity=severity, summary=str(number))
+        for number, severity in enumerate(severities)
+    ]
+    monkeypatch.setattr(checks, "talk", lambda *_: IncidentPage(incidents=found))
+    check = find(Options(), "incidents")
+    assert (verdict, True) == (check.verdict, word in check.detail)
 
 
 @pytest.mark.parametrize(

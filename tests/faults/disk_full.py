@@ -173,6 +173,7 @@ class Case:
         for run_id in self.acknowledged:
             assert run_id == (await client.get_run(run_id)).run_id
             assert (await read_whole(client, run_id))[0].kind == "run.accepted"
+        assert ["journal_refuses"] == await open_incidents(client)
         runs = (await client.list_runs(limit=500)).runs
         assert set(self.acknowledged) == {run.run_id for run in runs}
         async with self.daemon.connect() as other:
@@ -225,6 +226,7 @@ class Case:
             check_tape(await read_whole(client, run_id))
         assert (self.daemon.workspace / "after.txt").exists()
         assert (await client.status()).is_writable
+        assert [] == await open_incidents(client)
         assert 0 == (await client.verify_tape()).breaks
 
     async def answer_until_taken(self, client: Client) -> None:
@@ -236,6 +238,12 @@ class Case:
                 )
                 assert outcome.won
                 return
+
+
+async def open_incidents(client: Client) -> list[str]:
+    """What is wrong, by key, whether the disk has room for it or not."""
+    found = (await client.list_incidents(states=("open",))).incidents
+    return [incident.key for incident in found]
 
 
 def run_case(make: AbstractContextManager[Shortage], *, is_killed: bool = False) -> dict[str, Any]:
@@ -250,7 +258,7 @@ def run_case(make: AbstractContextManager[Shortage], *, is_killed: bool = False)
             assert 0 == daemon.stop()
             daemon.start()
             assert "was_clean=True" in daemon.said.rpartition("journal opened")[2]
-            assert daemon.said.count("journal.not_writable") >= 1
+            assert daemon.said.count("key=journal_refuses") >= 1
             assert 0 == daemon.stop()
         finally:
             daemon.end()

@@ -8,12 +8,14 @@ import trio
 import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from palyra.core.alarms import provider_key
 from palyra.core.breaker import OPEN_MS
 from palyra.core.prompt import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.records import Usage
 from palyra.models.catalogue import MAX_MADE, ModelCatalogue
 from palyra.models.guarded import Guard, GuardedModel
 from palyra.models.leases import Leases
+from tests.actors.fake_alarms import FakeAlarms
 
 REQUEST = ModelRequest(run_id="r", turn=1, attempt=1, model="m", instructions="", messages=())
 TURN = ModelTurn(text="", calls=(), finish_reason="stop", usage=Usage())
@@ -72,6 +74,34 @@ async def test_a_failing_provider_is_left_alone(autojump_clock: MockClock) -> No
     await trio.sleep_until(trio.current_time() + OPEN_MS / 1000)
     assert await model.stream(REQUEST, ignore) == TURN
     assert await model.stream(REQUEST, ignore) == TURN
+
+
+async def test_a_provider_that_is_left_alone_is_an_incident_until_it_answers(
+    autojump_clock: MockClock,
+) -> None:
+    """Told when its breaker opens, each time it opens again, and once when a call succeeds."""
+    inner, alarms = Inner(), FakeAlarms()
+    guard = Guard("p", "env:KEY", Leases(4, 2), now_ms, alarms=alarms)
+    model, key = GuardedModel(inner, guard), provider_key("p")
+    inner.plan = ["transient", "timeout", "transient", "timeout", None, None, "transient"]
+    await fail(model, "transient")
+    await fail(model, "timeout")
+    assert [] == alarms.told
+    await fail(model, "transient")
+    assert [key] == alarms.told
+    await fail(model, "unavailable")
+    await trio.sleep_until(trio.current_time() + OPEN_MS / 1000)
+    await fail(model, "timeout")
+    assert [key, key] == alarms.told
+    assert (4, "timeout: as planned") == (
+        alarms.raised[-1].evidence["failures"],
+        alarms.raised[-1].evidence["last"],
+    )
+    await trio.sleep_until(trio.current_time() + OPEN_MS / 1000)
+    await model.stream(REQUEST, ignore)
+    await model.stream(REQUEST, ignore)
+    await fail(model, "transient")
+    assert [key, key, f"-{key}"] == alarms.told
 
 
 async def test_a_probe_that_is_cancelled_lets_the_next_one_try(autojump_clock: MockClock) -> None:

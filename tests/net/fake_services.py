@@ -54,6 +54,7 @@ from palyra.net.services import Services
 from palyra.net.tokens import authenticate, digest_token
 from tests.net.fake_budgets import FakeBudgets
 from tests.net.fake_files import FakeFiles
+from tests.net.fake_incidents import FakeIncidents
 from tests.net.fake_registry import FakeAgents, FakeChannels
 from tests.net.fake_skills import FakeSkills
 from tests.net.fake_store import FakeJournal, FakeStore, run_record
@@ -320,6 +321,7 @@ class Daemon:
         self.agents = FakeAgents(self.store)
         self.channels = FakeChannels(self.store)
         self.budgets = FakeBudgets(self.store)
+        self.incidents = FakeIncidents(self.store)
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.hub = Hub(wire)
@@ -336,6 +338,7 @@ class Daemon:
             gateway=self.gateway,
             grants=FakeGrants(self.gateway),
             budgets=self.budgets,
+            incidents=self.incidents,
             models=Router({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
             agents=self.agents,
             channels=self.channels,

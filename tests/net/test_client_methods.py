@@ -76,6 +76,11 @@ CALLS: dict[str, Call] = {
         window_ms=60_000, soft=1, hard=2, action="ask",
     ),
     "budget.delete": lambda client: client.delete_budget("day"),
+    "incident.list": lambda client: client.list_incidents(
+        states=["open"], domain="store", cursor="inc_1", limit=3
+    ),
+    "incident.get": lambda client: client.get_incident("inc_1"),
+    "incident.resolve": lambda client: client.resolve_incident("inc_1", "made room"),
     "session.resolve": lambda client: client.resolve_session(session_key="k"),
     "session.get": lambda client: client.get_session(SESSION),
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),

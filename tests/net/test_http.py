@@ -47,6 +47,7 @@ class Daemon:
     is_writable: bool = True
     readings: list[Reading] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    incidents: int = 0
 
     async def authenticate(self, token: str) -> Caller:
         await trio.lowlevel.checkpoint()
@@ -69,6 +70,7 @@ class Daemon:
                 lambda: self.readings,
             ),
             problems=lambda: self.problems,
+            count_incidents=lambda: self.incidents,
         )
         return LateHttp(sources)
 
@@ -138,6 +140,15 @@ async def test_problems_are_counted_and_not_told() -> None:
     async with serving(Daemon(problems=["the jail leaks: a keyring"])) as running:
         answer = await get(running, "/readyz")
     assert (200, b"ready\n1 problem(s); `palyra doctor` says which\n") == _said(answer)
+
+
+async def test_open_incidents_are_counted_and_not_told() -> None:
+    """On a line of their own, beside problems; ready is still ready."""
+    async with serving(Daemon(problems=["x"], incidents=2)) as running:
+        answer = await get(running, "/readyz")
+    assert 200 == answer.status
+    assert b"2 open incident(s); `palyra incidents list --open` shows them" in answer.body
+    assert b"1 problem(s)" in answer.body
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/v1/asyncapi.json"])

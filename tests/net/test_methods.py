@@ -77,6 +77,9 @@ CALLS: dict[str, dict[str, Any]] = {
     "budget.status": {"budget_id": "day"},
     "budget.set": {"budget_id": "day", "scope": "agent", "hard": 9},
     "budget.delete": {"budget_id": "day"},
+    "incident.list": {"states": ["open"], "domain": "store", "limit": 3},
+    "incident.get": {"incident_id": "inc_1"},
+    "incident.resolve": {"incident_id": "inc_1", "reason": "made room"},
     "policy.explain": {"tool": "echo", "arguments": {}},
     "token.create": {"principal": "x", "role": "client", "name": "x"},
     "token.list": {},
@@ -254,8 +257,8 @@ async def test_status_shows_totals_to_those_who_see_all(autojump_clock: Clock) -
             status["journal_backlog"],
             status["is_writable"],
         )
-        assert 3 == status["stranded_runs"]
-        totals = {"connections", "journal_backlog", "stranded_runs"}
+        assert (3, 4) == (status["stranded_runs"], status["open_incidents"])
+        totals = {"connections", "journal_backlog", "stranded_runs", "open_incidents"}
         assert not totals & set(await ann.call("system.status"))
 
 

@@ -18,6 +18,7 @@ from palyra.net import wire
 from palyra.net.metrics import (
     Reading,
     read_budgets,
+    read_incidents,
     read_journal,
     read_loop,
     read_models,
@@ -59,6 +60,12 @@ def test_journal_readings() -> None:
     found = list(read_journal(journal))  # type: ignore[arg-type]  # it has all that is read
     assert {"": 7} == values(found, "palyra_journal_backlog_rows")
     assert {"": 0} == values(found, "palyra_journal_writable")
+
+
+def test_incidents_by_severity() -> None:
+    """Each severity has a series, also where there is none."""
+    found = list(read_incidents({"critical": 2}))
+    assert {"warning": 0, "error": 0, "critical": 2} == values(found, "palyra_incidents_open")
 
 
 def test_stranded_readings() -> None:

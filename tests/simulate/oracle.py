@@ -20,6 +20,7 @@ from palyra.core.records import (
     AgentRecord,
     ApprovalRecord,
     GrantRecord,
+    IncidentRecord,
     PairingRecord,
     Receipt,
     RunRecord,
@@ -134,9 +135,19 @@ class Oracle:
                 continue
             for row in change.rows:
                 self._row(row)
+            self._check_incidents(change)
             if not _is_probe(change):
                 for record in change.records:
                     self._record(record)
+
+    def _check_incidents(self, change: Change) -> None:
+        """What an operator must hear of is committed together with what says so on the tape."""
+        said = {each.key for each in change.records if isinstance(each, IncidentRecord)}
+        for row in change.rows:
+            if row.kind == ev.ToolCompleted.KIND:
+                event = cast("ev.ToolCompleted", ev.decode_event(row.kind, row.data))
+                if event.status == "unknown" and f"outcome_unknown:{event.call_id}" not in said:
+                    self._fail("an unknown outcome has its incident", event.call_id)
 
     def head(self, run_id: str) -> int:
         """The last durable seq; -1 for a run that is not there."""

@@ -166,6 +166,11 @@ def grant_for_ever() -> Plant:
     return patch.object(Grants, "_end", careless)
 
 
+def say_nothing_of_unknown() -> Plant:
+    """The model hears that an outcome is unknown, the operator does not."""
+    return patch.object(run, "Report", type("Nothing", (), {}))
+
+
 def ask_nobody() -> Plant:
     """The rules ask, and the call goes through."""
 
@@ -250,6 +255,7 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
         },
     ),
     (grant_for_ever, {"a grant that was ended speaks no more", "a grant ends once"}),
+    (say_nothing_of_unknown, {"an unknown outcome has its incident"}),
     (ask_nobody, {"nothing starts that nobody allowed"}),
     (lose_lines_of_failures, {"the ledger says what a run took"}),
     (keep_reservations, {"reservations are returned", "nobody waits for ever"}),

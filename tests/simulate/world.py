@@ -167,8 +167,9 @@ class World:
         if life is None or not life.is_on:
             return
         text = str(event.get("event"))
-        if text == "a run is left alone after repeated crashes":
-            self.oracle.left_alone.add(str(event["run_id"]))
+        kind, _, run_id = str(event.get("key")).partition(":")
+        if text == "an incident is opened" and kind == "run_stranded":
+            self.oracle.left_alone.add(run_id)
         error = event.get("exc_info")
         if text == "child crashed" and isinstance(error, BaseException):
             planted = (Planted,) if life.may_crash_journal() else (Planted, ActorGone)

@@ -124,6 +124,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     journal_backlog: int | None = None
     connections: int | None = None
     stranded_runs: int | None = None
+    open_incidents: int | None = None
     problems: tuple[str, ...] = ()
 
 

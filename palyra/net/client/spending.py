@@ -14,7 +14,7 @@ from palyra.core.records import (
     BudgetScope,
     BudgetWindow,
 )
-from palyra.net.client.requests import Requests
+from palyra.net.client.incidents import Incidents
 
 
 class UsageShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class BudgetOptions(TypedDict, total=False):
     idempotency_key: str
 
 
-class Spending(Requests):
+class Spending(Incidents):
     """Which models there are, what calls of them took, and what may be spent."""
 
     async def list_models(self) -> ModelList:

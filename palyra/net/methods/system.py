@@ -34,6 +34,7 @@ class Status(Result, frozen=True, kw_only=True):
     journal_backlog: int | None = None
     connections: int | None = None
     stranded_runs: int | None = None  # open, and cannot go on: see the log
+    open_incidents: int | None = None  # found to be wrong and not resolved: `incident.list`
     problems: tuple[str, ...] = ()  # what somebody has to mend: broken policies, say
 
 
@@ -61,6 +62,7 @@ def status(call: Call, _params: NoParams) -> Status:
         journal_backlog=services.journal.backlog if sees_all else None,
         connections=services.hub.watcher_count if sees_all else None,
         stranded_runs=services.count_stranded() if sees_all else None,
+        open_incidents=services.incidents.open_count if sees_all else None,
         problems=tuple(services.problems()) if sees_all else (),
     )
 

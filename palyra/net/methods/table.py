@@ -7,6 +7,7 @@ from palyra.net.methods import (
     channel,
     checkpoint,
     connect,
+    incident,
     model,
     run,
     session,
@@ -35,6 +36,7 @@ _GROUPS = (
     skill,
     token,
     usage,
+    incident,
 )
 
 METHODS: dict[str, AnyMethod] = {

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.alarms import chain_broken
 from palyra.core.events import KINDS
 from palyra.core.export import ExportLine, claim
 from palyra.core.journal import ChainedRow, VerifyReport
@@ -191,7 +192,10 @@ async def verify(call: Call, params: TapeVerify) -> VerifyReport:
         await _require_visible(call, params.run_id)
     elif call.caller.principal_filter is not None:
         raise Forbidden("only who sees every principal can verify the whole journal: name a run")
-    return await call.services.journal.read(lambda store: store.verify(params.run_id))
+    report = await call.services.journal.read(lambda store: store.verify(params.run_id))
+    if report.first_break is not None:
+        call.services.incidents.report(chain_broken(report.first_break, report))
+    return report
 
 
 async def export(call: Call, params: TapeExport) -> Exported:

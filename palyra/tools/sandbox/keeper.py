@@ -11,7 +11,8 @@ from pathlib import Path
 import structlog
 import trio
 
-from palyra.core.ports import RunBlocking
+from palyra.core.alarms import walls_leak
+from palyra.core.ports import Alarms, RunBlocking
 from palyra.tools.catalog import Tool
 from palyra.tools.sandbox.command import Level, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
@@ -28,7 +29,7 @@ Put = Callable[[str, Sequence[Tool]], None]
 class Keeper:
     """Proves the walls, and gives or takes the tools by it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         sandbox: Sandbox,
         run_blocking: RunBlocking,
@@ -37,6 +38,7 @@ class Keeper:
         *,
         workspace: Path,
         min_level: Level = "A",
+        alarms: Alarms,
     ) -> None:
         """`put` is the toolbox's; `tools_at` makes those that need the sandbox, at a level.
 
@@ -48,12 +50,17 @@ class Keeper:
         self._tools_at = tools_at
         self._workspace = workspace
         self._min_level = min_level
+        self._alarms = alarms
         self._doubt = trio.Event()
         self._has_leaked = False
         self._level: Level = "A"
         self.problem: str | None = None  # "": programs can be run; None: not proved yet
         self._first_look = trio.Event()
         sandbox.on_failure = self.doubt
+
+    def problems(self) -> tuple[str, ...]:
+        """What somebody has to mend before programs can be run."""
+        return (self.problem,) if self.problem else ()
 
     async def settled(self) -> None:
         """Return when the first proof was made, or could not be."""
@@ -109,9 +116,12 @@ class Keeper:
         self._level, self.problem = level, problem
         if self._has_leaked:
             self._sandbox.kill_all()
+            self._alarms.report(walls_leak(problem))
         if not is_news:
             return
         self._put(SOURCE, () if problem else self._tools_at(level))
+        if self._has_leaked:
+            return  # the incident has said so
         if problem:
             log.critical("no program can be run", problem=problem)
         else:

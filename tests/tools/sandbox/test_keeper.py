@@ -16,6 +16,7 @@ from palyra.tools.sandbox.child import Child
 from palyra.tools.sandbox.command import Level, SandboxFailure
 from palyra.tools.sandbox.keeper import PROVE_S, RETRY_S, Keeper
 from palyra.tools.sandbox.sandbox import Sandbox
+from tests.actors.fake_alarms import FakeAlarms
 
 PROOF_S = 0.5
 T = TypeVar("T")
@@ -79,6 +80,7 @@ class Kept:
         self.sandbox = Sandbox(Inline(), bubblewrap="/usr/bin/bwrap", is_proved=False)  # type: ignore[arg-type]
         monkeypatch.setattr(self.sandbox, "find_obstacle", lambda _: "")
         self.tools: Sequence[Tool] = ()
+        self.alarms = FakeAlarms()
         tools = [InlineTool(SPEC, run)]
         self.keeper = Keeper(
             self.sandbox,
@@ -87,6 +89,7 @@ class Kept:
             lambda _: tools,
             workspace=Path("/srv"),
             min_level=min_level,
+            alarms=self.alarms,
         )
 
     def put(self, source: str, tools: Sequence[Tool]) -> None:
@@ -108,10 +111,16 @@ async def test_tools_come_with_the_proof(
 async def test_a_leak_ends_it_for_good(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One probe that succeeds takes the tools away, and closes the sandbox for everybody."""
+    """One probe that succeeds takes the tools away, closes the sandbox, and is an incident."""
     kept = Kept(monkeypatch, "", "a keyring")
     await nursery.start(kept.keeper.serve)
     await trio.sleep(4 * PROVE_S)
+    (alarm,) = kept.alarms.raised
+    assert ("walls_leak", "critical", True) == (
+        alarm.key,
+        alarm.severity,
+        "a keyring" in f"{alarm.evidence}",
+    )
     assert () == kept.tools
     assert "a keyring" in (kept.keeper.problem or "")
     assert 2 == len(kept.proofs.times_s)
@@ -130,6 +139,7 @@ async def test_a_proof_that_cannot_be_made_is_tried_again(
     assert ((), "no namespaces") == (kept.tools, kept.keeper.problem)
     await trio.sleep(RETRY_S)
     assert (1, "") == (len(kept.tools), kept.keeper.problem)
+    assert [] == kept.alarms.told  # what is missing is a problem, and no leak
 
 
 async def test_a_failure_is_a_reason_to_look(

@@ -1,0 +1,101 @@
+"""`palyra incidents`: what was found to be wrong, and what became of it."""
+
+from typing import get_args
+
+import click
+
+from palyra.cli.screen import age, print_json, print_table, say
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.incident import UNRESOLVED
+from palyra.core.records import IncidentDomain, IncidentRecord, IncidentState
+
+
+@click.group()
+def incidents() -> None:
+    """List, show and resolve what was found to be wrong."""
+
+
+@incidents.command("list")
+@click.option("--open", "is_open", is_flag=True, help="Only what is not resolved.")
+@click.option("--state", "states", multiple=True, type=click.Choice(get_args(IncidentState)))
+@click.option("--domain", type=click.Choice(get_args(IncidentDomain)))
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--after", "cursor", metavar="INCIDENT_ID", help="Go on after this one.")
+@shared_options
+def list_(
+    options: Options,
+    *,
+    is_open: bool,
+    states: tuple[IncidentState, ...],
+    domain: IncidentDomain | None,
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """List incidents, newest first."""
+    wanted = tuple(dict.fromkeys((*states, *(UNRESOLVED if is_open else ()))))
+    page = talk(
+        options,
+        lambda client: client.list_incidents(
+            states=wanted, domain=domain, limit=limit, cursor=cursor
+        ),
+    )
+    if options.as_json:
+        print_json(page)
+        return
+    columns = ("INCIDENT", "STATE", "SEVERITY", "DOMAIN", "LAST", "TIMES", "SUMMARY")
+    print_table(columns, [_row(each) for each in page.incidents], empty="no incidents")
+    if page.next_cursor:
+        say(f"more: --after {page.next_cursor}", dim=True)
+
+
+def _row(incident: IncidentRecord) -> tuple[object, ...]:
+    return (
+        incident.incident_id,
+        incident.state,
+        incident.severity,
+        incident.domain,
+        age(incident.last_ms),
+        incident.count,
+        incident.summary,
+    )
+
+
+@incidents.command()
+@click.argument("incident_id")
+@shared_options
+def show(options: Options, incident_id: str) -> None:
+    """Show one incident with its evidence."""
+    found = talk(options, lambda client: client.get_incident(incident_id))
+    if options.as_json:
+        print_json(found)
+        return
+    rows: list[tuple[object, ...]] = [
+        ("incident", found.incident_id),
+        ("state", found.state),
+        ("severity", found.severity),
+        ("domain", found.domain),
+        ("summary", found.summary),
+        ("key", found.key),
+        ("times", found.count),
+        ("opened", age(found.opened_ms)),
+        ("last", age(found.last_ms)),
+        *found.evidence.items(),
+    ]
+    if found.resolved_ms is not None:
+        rows.append(("resolved", f"{age(found.resolved_ms)} by {found.by}: {found.reason}"))
+    elif found.resolves_itself:
+        rows.append(("ends", "by itself, when its cause is gone"))
+    print_table(("WHAT", "VALUE"), rows, empty="")
+
+
+@incidents.command()
+@click.argument("incident_id")
+@click.argument("reason")
+@shared_options
+def resolve(options: Options, incident_id: str, reason: str) -> None:
+    """Say that an incident is over, and why: what was done, or why nothing need be."""
+    done = talk(options, lambda client: client.resolve_incident(incident_id, reason))
+    if options.as_json:
+        print_json(done)
+    else:
+        say(f"{done.incident_id} was resolved by {done.by}: {done.reason}")
