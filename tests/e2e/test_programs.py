@@ -91,6 +91,23 @@ async def test_a_program_runs_behind_its_walls(programs: DaemonProcess) -> None:
         assert each.attestation["enforcement"].startswith("A:bubblewrap+seccomp")
 
 
+async def test_a_program_finds_the_documented_names_and_nothing_of_the_daemon(
+    programs: DaemonProcess,
+) -> None:
+    """Five variables; neither the daemon's folder and its database, nor accounts, nor its process."""
+    looked_for = [programs.home, programs.home / "journal.sqlite3", Path("/etc/shadow")]
+    looked_for.append(Path(f"/proc/{programs.pid}/environ"))
+    assert [] == [path for path in looked_for if not path.exists()], "the control: they are there"
+    halves = [(str(path)[:4], str(path)[4:]) for path in looked_for]  # not what the rules look for
+    look = call("shell", command="; ".join(f"a={one}; ls ${{a}}{two}" for one, two in halves))
+    async with programs.connect() as client:
+        run_id = await begin(client, call("shell", argv=["env"]), "/then", look)
+        listed, missed = outcomes(await finish(client, run_id))
+    names = {line.partition("=")[0] for line in listed[1].splitlines()[:-1]}
+    assert {"PATH", "HOME", "LANG", "TERM", "PWD"} == names
+    assert len(looked_for) == missed[1].count("No such file or directory")
+
+
 async def test_cancelling_a_run_kills_the_whole_tree(programs: DaemonProcess) -> None:
     """Grandchildren in a session of their own die with the run."""
     marker = uuid4().hex
