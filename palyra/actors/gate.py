@@ -26,7 +26,7 @@ from palyra.core.gate import (
     tool_call,
 )
 from palyra.core.grants import find_grant
-from palyra.core.intake import Refused
+from palyra.core.intake import Refused, refusal
 from palyra.core.policy import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, Toolbox
 from palyra.core.prompt import ProposedCall
@@ -108,7 +108,17 @@ class Gate:
         )
 
     def _admit(self, proposed: ProposedCall, prefix: Prefix) -> Admitted | Refused:
-        return admit(proposed, prefix.catalogue, self._facets_of)
+        """What the model was shown is checked; what has gone since, or is another tool, cannot run."""
+        admitted = admit(proposed, prefix.catalogue, self._facets_of)
+        if isinstance(admitted, Refused) or admitted.spec.executor == CLIENT:
+            return admitted
+        now = self.find_spec(proposed.tool)
+        if now is not None and now.version == admitted.spec.version:
+            return admitted
+        reason = f"{proposed.tool} is not available any more, or not as it was shown"
+        return refusal(
+            reason, position="tool", expected="another tool, or the call again in another run"
+        )
 
     def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)

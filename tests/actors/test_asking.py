@@ -1,5 +1,6 @@
 """Questions to people: what is approved is what runs, once, by whom the token says, under the rules."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -439,10 +440,33 @@ async def test_a_tool_that_is_gone_can_only_be_denied(
         run_id = await ask(kit)
         (asked,) = await pending(kit, run_id)
         kit.office.toolbox.put("builtin", [])  # type: ignore[attr-defined]  # the real toolbox
-        await answer(kit, asked)
-        assert await kit.end(run_id) == "done"
-        (completed,) = kit.events(run_id, "tool.completed")
-        assert (completed.status, kit.effects) == ("failed", [])
+        with pytest.raises(Forbidden, match="could not run any more"):
+            await answer(kit, asked)
+        assert (await answer(kit, asked, "deny")).won
+        assert (await kit.end(run_id), kit.effects) == ("done", [])
+
+
+async def test_a_tool_that_went_away_is_not_asked_about(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Though the run's model was shown it: one that was taken away, or is another one by now."""
+    async with running(store) as kit:
+        for tools in ([], [_newer(tool) for tool in kit.tools()]):
+            wait = trio.Event()
+            kit.model.turns = [wait, call(("ask_do", {"text": "git status"})), say("done")]
+            run_id = await kit.start()
+            await wait_all_tasks_blocked()
+            kit.office.toolbox.put("builtin", tools)  # type: ignore[attr-defined]  # the real toolbox
+            wait.set()
+            assert await kit.end(run_id) == "done"
+            (rejected,) = kit.events(run_id, "tool.rejected")
+            assert "ask_do is not available any more" in rejected.reason
+            kit.office.toolbox.put("builtin", kit.tools())  # type: ignore[attr-defined]  # likewise
+        assert kit.effects == []
+
+
+def _newer(tool: Any) -> Any:
+    return replace(tool, spec=msgspec.structs.replace(tool.spec, version="2"))
 
 
 # --- delegation ----------------------------------------------------------------------------------
