@@ -10,7 +10,7 @@ with its key, where it stands and what is allowed there.
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -147,6 +147,18 @@ def load(
         sections[each.section][each.key] = _checked(each)
     kinds = {name: SECTIONS[name](**values) for name, values in sections.items()}
     return msgspec.structs.replace(Config(paths=paths), **kinds)
+
+
+def check_no_secret(config: Config, redact: Callable[[str], tuple[str, bool]]) -> None:
+    """Raise InvalidParams, which does not repeat it, for a secret that stands in a value."""
+    for name in SECTIONS:
+        for key, value in msgspec.structs.asdict(getattr(config, name)).items():
+            if redact(msgspec.json.encode(value).decode())[1]:
+                raise InvalidParams(
+                    f"{name}.{key} holds something that looks like a secret: put a reference to it "
+                    "there, such as vault:NAME (`palyra secrets set NAME`)",
+                    field=f"{name}.{key}",
+                )
 
 
 def _from_file(path: Path, *, is_required: bool) -> Iterator[_Given]:

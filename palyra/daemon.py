@@ -256,7 +256,8 @@ class Daemon:
                 lambda: read_tree(self.snapshot()),
             ),
         )
-        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally)
+        redact = self.redactor.redact_bytes
+        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, redact)
         return edge
 
     def _embedding(self) -> EmbeddingService:

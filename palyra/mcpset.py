@@ -12,6 +12,7 @@ import structlog
 from palyra.actors.child import ChildSpec
 from palyra.config import Config
 from palyra.core.foreign_tools import Terms
+from palyra.core.foreign_words import RedactText
 from palyra.core.secret_reference import is_reference, parse_reference
 from palyra.errors import InvalidParams
 from palyra.parts import Host
@@ -40,7 +41,7 @@ class Mcpset(NamedTuple):
     problems: Callable[[], tuple[str, ...]]
 
 
-def build_mcpset(
+def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
     config: Config,
     host: Host,
     toolbox: Toolbox,
@@ -48,6 +49,7 @@ def build_mcpset(
     sandbox: Sandbox,
     secrets: SecretKeeper,
     open_egress: OpenEgress,
+    redact: RedactText,
 ) -> Mcpset:
     """One actor for each server.  Raises InvalidParams for a server that cannot be one.
 
@@ -60,6 +62,7 @@ def build_mcpset(
             _preparation(each, config, sandbox, secrets, _way_out(each, open_egress)),
             toolbox,
             host.random,
+            redact=redact,
             host=urlsplit(each.url).hostname or "",
         )
         for each in config.mcp.servers

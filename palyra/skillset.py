@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from palyra.actors.child import ChildSpec
 from palyra.config import Config
+from palyra.core.foreign_words import RedactText
 from palyra.parts import Host
 from palyra.store.compiled import CompiledCache
 from palyra.store.keys import is_signed
@@ -30,7 +31,13 @@ class Skillset(NamedTuple):
 
 
 def build_skillset(
-    config: Config, host: Host, toolbox: Toolbox, sandbox: Sandbox | None, doors: Doors
+    config: Config,
+    host: Host,
+    toolbox: Toolbox,
+    sandbox: Sandbox | None,
+    doors: Doors,
+    *,
+    redact: RedactText,
 ) -> Skillset:
     """Skills of the data directory.
 
@@ -52,6 +59,7 @@ def build_skillset(
         SkillStore(directory),
         runtime,
         is_signed,
+        redact=redact,
         now_ms=host.now_ms,
         run_blocking=host.run_blocking,
         on_change=lambda: refresh(),  # noqa: PLW0108 - made below

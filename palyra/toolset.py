@@ -12,7 +12,7 @@ from functools import partial
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.supervisor import Supervisor
-from palyra.config import Config
+from palyra.config import Config, check_no_secret
 from palyra.core.ports import Alarms, Artifacts
 from palyra.core.redact import Redactor
 from palyra.mcpset import build_mcpset
@@ -72,6 +72,8 @@ def build_toolset(
     another setting that cannot be kept.  Nothing that needs processes, sockets or a real clock is
     made for a host that is closed.
     """
+    redact = redactor.redact_text
+    check_no_secret(config, redact)
     workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
     artifacts, kept = file_stores(config, host)
     checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
@@ -88,18 +90,15 @@ def build_toolset(
         open_egress=webset.open_egress,
         alarms=alarms,
     )
-    skillset = build_skillset(config, host, toolbox, programs.sandbox, webset.doors())
+    sandbox = programs.sandbox
+    skillset = build_skillset(config, host, toolbox, sandbox, webset.doors(), redact=redact)
     services = [*programs.services, *skillset.services, *_sweeping(workspace, host)]
     problems = [programs.problems, skillset.problems]
-    if programs.sandbox is not None:
+    if sandbox is not None:
         servers = build_mcpset(
-            config,
-            host,
-            toolbox,
-            sandbox=programs.sandbox,
-            secrets=webset.secrets,
+            config, host, toolbox, sandbox=sandbox, redact=redact, secrets=webset.secrets,
             open_egress=webset.open_egress,
-        )
+        )  # fmt: skip
         services = [*webset.services, *services, *servers.services]
         problems.append(servers.problems)
     return Toolset(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from palyra.config import Config, Paths
+from palyra.core.redact import Redactor
 from palyra.errors import InvalidParams
 from palyra.mcpset import build_mcpset, check_servers
 from palyra.parts import Host
@@ -17,6 +18,7 @@ from palyra.tools.mcp.link import ServerGone, StdioServer
 from palyra.tools.mcp.process import Surroundings, jailed
 from palyra.tools.sandbox.command import Command, SandboxFailure
 
+REDACT = Redactor([]).redact_text
 PROGRAM: dict[str, Any] = {"name": "a", "command": ("/bin/true",)}
 ADDRESS: dict[str, Any] = {"name": "b", "url": "https://example.com/mcp"}
 
@@ -77,7 +79,10 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
         mcp=Mcp(servers=servers),
     )
     toolbox = Toolbox([], Host().run_blocking)
-    built = build_mcpset(config, Host(), toolbox, sandbox=None, secrets=None, open_egress=None)  # type: ignore[arg-type]  # not started here
+    none: Any = None  # nothing is started here
+    built = build_mcpset(
+        config, Host(), toolbox, sandbox=none, secrets=none, open_egress=none, redact=REDACT
+    )
     specs = built.services
     actors = [spec.start.__self__ for spec in specs]  # type: ignore[attr-defined]  # a bound method
     assert ["mcp-a", "mcp-c", "mcp-b"] == [spec.id for spec in specs]
@@ -106,6 +111,7 @@ def test_hosts_make_it_a_way_out(tmp_path: Path) -> None:
             sandbox=nobody,
             secrets=nobody,
             open_egress=lambda _granted, _report: nobody,
+            redact=REDACT,
         )
         found: tuple[str, ...] = made.services[0].start.__self__._terms.capabilities  # type: ignore[attr-defined]  # a bound method
         return found

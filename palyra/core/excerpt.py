@@ -1,5 +1,20 @@
 """Head and tail of a long text: what the model is shown of an output."""
 
+_BEGUN_CHARS = 8  # of a word that a cut goes through: too few for a secret
+_SECRET_CHARS = 4_096  # no secret without a blank in it is longer
+
+
+def head_of(text: str, limit: int) -> str:
+    """The beginning, at most `limit` characters of it; of a word that the cut breaks only the first.
+
+    For what is redacted later: half a secret would not be known as one any more.
+    """
+    if len(text) <= limit or text[limit].isspace():
+        return text[:limit]
+    broken = text[max(0, limit - _SECRET_CHARS) : limit]
+    begun = 0 if broken[-1:].isspace() else len(broken.split()[-1])
+    return text[: limit - max(0, begun - _BEGUN_CHARS)]
+
 
 def excerpt(text: str, limit_bytes: int) -> tuple[str, bool]:
     """The text, or its head and tail round a line that says how much is left out.

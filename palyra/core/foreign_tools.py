@@ -13,7 +13,14 @@ import msgspec
 
 from palyra.core.canonical import digest_of
 from palyra.core.foreign_schema import Unusable, narrowed
-from palyra.core.foreign_words import fenced_words, find_disguise, find_order, without_words
+from palyra.core.foreign_words import (
+    RedactText,
+    fenced_words,
+    find_disguise,
+    find_order,
+    find_secret,
+    without_words,
+)
 from palyra.core.tools import Risk, ToolClass, ToolSpec
 
 MAX_TOOLS = 128  # of one server
@@ -51,13 +58,13 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     missing: Mapping[str, str]
 
 
-def adopt(terms: Terms, described: list[Described]) -> Adopted:
-    """What the catalogue gets of a server's list."""
+def adopt(terms: Terms, described: list[Described], redact: RedactText) -> Adopted:
+    """What the catalogue gets of a server's list; nothing that holds a secret."""
     tools: dict[str, tuple[str, ToolSpec]] = {}
     missing: dict[str, str] = {}
     for tool in described[:MAX_TOOLS]:
         try:
-            spec = _adopt_one(terms, tool)
+            spec = _adopt_one(terms, tool, redact)
         except Unusable as reason:
             missing[tool.name[:64]] = reason.message
             continue
@@ -70,7 +77,7 @@ def adopt(terms: Terms, described: list[Described]) -> Adopted:
     return Adopted(tools=tools, missing=missing)
 
 
-def _adopt_one(terms: Terms, tool: Described) -> ToolSpec:
+def _adopt_one(terms: Terms, tool: Described, redact: RedactText) -> ToolSpec:
     """Raises Unusable."""
     if not _NAME.fullmatch(tool.name):
         raise Unusable("its name has no form a tool's name may have")
@@ -84,6 +91,7 @@ def _adopt_one(terms: Terms, tool: Described) -> ToolSpec:
         raise Unusable("its schema is no JSON") from None
     if len(told) > MAX_SCHEMA_BYTES:
         raise Unusable(f"its schema has more than {MAX_SCHEMA_BYTES} bytes")
+    _refuse(find_secret(tool.name, tool.description, tool.parameters, redact))
     _refuse(find_order(tool.description, tool.parameters))
     parameters = without_words(narrowed(tool.parameters))
     if parameters.get("type") != "object":

@@ -2,16 +2,18 @@
 
 The description stands between fences.  A schema has no place for a fence, so its sentences go; the
 names, patterns and choices that are left must not hide anything.  A tool whose words read like an
-order is not taken at all.
+order, or hold a secret, is not taken at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from palyra.core.fence import fence, make_nonce, neutralise
 from palyra.core.injections import find_injections
+
+RedactText = Callable[[str], tuple[str, bool]]  # the text without secrets; whether it had any
 
 
 def fenced_words(tool: str, description: str) -> str:
@@ -44,6 +46,13 @@ def find_order(description: str, schema: Mapping[str, Any]) -> str:
     told = msgspec.json.encode(schema, order="sorted").decode()
     found = (*find_injections(description), *find_injections(told))
     return f"its description reads like an instruction ({found[0].kind})" if found else ""
+
+
+def find_secret(name: str, description: str, schema: Mapping[str, Any], redact: RedactText) -> str:
+    """Why these words are not taken, if they hold a secret, ours for example; or ""."""
+    told = msgspec.json.encode(schema, order="sorted").decode()
+    is_secret = any(redact(text)[1] for text in (name, description, told))
+    return "its words hold something that looks like a secret" if is_secret else ""
 
 
 def find_disguise(schema: Mapping[str, Any]) -> str:

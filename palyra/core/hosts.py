@@ -10,6 +10,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 import idna
 
+from palyra.core.excerpt import head_of
 from palyra.errors import InvalidParams
 
 MAX_HOST_CHARS = 253  # RFC 1035
@@ -61,4 +62,4 @@ def _ipv6(text: str) -> str:
 
 
 def _bad(text: str, why: str) -> InvalidParams:
-    return InvalidParams(f"host {text[:80]!r}: {why}", field="url")
+    return InvalidParams(f"host {head_of(text, 80)!r}: {why}", field="url")

@@ -16,6 +16,7 @@ import msgspec
 
 from palyra.core.canonical import MAX_SAFE_INTEGER, NotCanonical, canonical_json
 from palyra.core.display import visible
+from palyra.core.excerpt import head_of
 from palyra.core.schema import TYPES, expected_text
 from palyra.core.tools import Catalogue, ToolSpec
 
@@ -59,7 +60,7 @@ def refusal(reason: str, position: str, expected: str) -> Refused:
 
 def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
     """The refusal of a name that is none of the run's tools, and where that is decided."""
-    shown = visible(name[:64])
+    shown = visible(head_of(name, 64))
     near = get_close_matches(name[:64], catalogue.tools, n=1)
     also = "".join(f", and {each}" for prefix, each in _ALSO if name.startswith(prefix))
     return refusal(
@@ -278,4 +279,4 @@ def _fields_text(known: Mapping[str, Any], name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    return visible(json.dumps(name[:_NAME_CHARS], ensure_ascii=False))
+    return visible(json.dumps(head_of(name, _NAME_CHARS), ensure_ascii=False))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from palyra.core.display import visible
+from palyra.core.excerpt import head_of
 from palyra.core.file_content import Content
 from palyra.core.patch import (
     MAX_FILES,
@@ -132,7 +133,7 @@ def _key(path: str, file: FilePatch) -> str:
     if not normal:
         raise PatchError(
             file.line,
-            f"{visible(path[:200])!r} is no path in the workspace: relative, without `..`",
+            f"{visible(head_of(path, 200))!r} is no path in the workspace: relative, without `..`",
         )
     return normal
 
@@ -231,7 +232,7 @@ def _below_anchors(lines: TextLines, hunk: Hunk, done: int, file: FilePatch) -> 
     for anchor in hunk.anchors:
         found = lines.find_stripped(anchor, at)
         if found is None:
-            shown = visible(anchor.decode("utf-8", "replace")[:_CHARS_SHOWN])
+            shown = visible(head_of(anchor.decode("utf-8", "replace"), _CHARS_SHOWN))
             raise PatchError(hunk.line, f"{visible(file.path)}: no line `{shown}` to begin below")
         at = found + 1
     return at
@@ -249,7 +250,7 @@ def _not_found(lines: TextLines, hunk: Hunk, file: FilePatch) -> PatchError:
     """Which line of the hunk is nowhere in the file, if there is one."""
     for line in hunk.old:
         if lines.find_stripped(line.text.strip(), 0) is None:
-            shown = visible(line.text.decode("utf-8", "replace").rstrip()[:_CHARS_SHOWN])
+            shown = visible(head_of(line.text.decode("utf-8", "replace").rstrip(), _CHARS_SHOWN))
             return PatchError(
                 line.line, f"{visible(file.path)} has no line `{shown}`: read the file again"
             )

@@ -15,6 +15,7 @@ import trio
 
 from palyra.net.engine import WebSocketLimits
 from palyra.net.replay import ReplayStream
+from palyra.net.rpc import Redact
 from palyra.net.services import Peer
 from palyra.net.sniff import (
     BadHead,
@@ -53,6 +54,7 @@ class Door:
     tally: Tally
     limits: WebSocketLimits
     head_timeout_s: float
+    redact: Redact
 
     async def pass_through(self, stream: trio.SocketStream, address: str) -> None:
         """Serve one accepted socket to its end; it is closed afterwards, come what may."""
@@ -100,7 +102,7 @@ class Door:
         self.tally.refused[refusal.status.value] += 1
         with trio.move_on_after(REFUSE_WITHIN_S):
             try:
-                await stream.send_all(refusal.render())
+                await stream.send_all(refusal.render(self.redact))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return  # it did not wait for the answer
             await stream.linger(max_bytes=REFUSE_DROP_BYTES)

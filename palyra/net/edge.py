@@ -19,6 +19,7 @@ from palyra.errors import ActorGone, Overloaded
 from palyra.net.door import Door, HttpServer, Serve
 from palyra.net.engine import WebSocketLimits
 from palyra.net.listener import Binding, listen
+from palyra.net.rpc import Redact
 from palyra.net.sniff import Refusal
 from palyra.net.tally import Tally
 from palyra.net.upgrade import Names
@@ -52,12 +53,18 @@ class Edge:
     """One listening port and everybody connected to it."""
 
     def __init__(
-        self, settings: EdgeSettings, serve: Serve, http: HttpServer, tally: Tally
+        self,
+        settings: EdgeSettings,
+        serve: Serve,
+        http: HttpServer,
+        tally: Tally,
+        redact: Redact,
     ) -> None:
         self.binding = Binding(settings.host, settings.port)
         self.tally = tally
         self.connections = DynamicSupervisor("connections", max_children=settings.max_connections)
         self._settings = settings
+        self._redact = redact
         self._numbers = itertools.count(1)
         self._door = Door(
             names=self.names,
@@ -66,6 +73,7 @@ class Edge:
             tally=tally,
             limits=settings.websocket,
             head_timeout_s=settings.head_timeout_s,
+            redact=redact,
         )
 
     def names(self) -> Names:
@@ -103,7 +111,7 @@ class Edge:
         self.tally.turned_away += 1
         with trio.move_on_after(TURN_AWAY_WITHIN_S):
             try:
-                await stream.send_all(FULL.render())
+                await stream.send_all(FULL.render(self._redact))
                 await stream.send_eof()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # it did not wait for the answer

@@ -146,7 +146,8 @@ class _Pending:
             self.caller.require(method.scope)
         params = convert_params(method.params, request.params)
         result = await method.serve(self._call(method, params), params)
-        reply = rpc.encode_result(request.id, result)
+        redact = None if method.is_exact else self.services.redact
+        reply = rpc.encode_result(request.id, result, redact)
         limit_bytes = self.services.limits.outbox_bytes // 2
         if len(reply) > limit_bytes:
             raise TooLarge(

@@ -12,6 +12,7 @@ import h11
 import trio
 
 from palyra.net.replay import RECEIVE_BYTES, ReplayStream
+from palyra.net.rpc import Redact
 
 MAX_HEAD_BYTES = 16_384  # what h11 itself allows by default, and so the HTTP server behind us
 VERSIONS = frozenset({b"1.0", b"1.1"})
@@ -53,9 +54,9 @@ class Refusal:
     text: str
     headers: tuple[tuple[str, str], ...] = ()
 
-    def render(self) -> bytes:
-        """The whole HTTP response."""
-        body = f"{self.text}\n".encode()
+    def render(self, redact: Redact) -> bytes:
+        """The whole HTTP response, without secrets: the text may quote the request."""
+        body, _ = redact(f"{self.text}\n".encode())
         lines = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             "Content-Type: text/plain; charset=utf-8",

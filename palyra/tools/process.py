@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import trio
 
+from palyra.core.excerpt import head_of
 from palyra.core.ids import NewId
 from palyra.core.ports import RunBlocking
 from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
@@ -26,6 +27,7 @@ MAX_PER_RUN = 8
 MAX_REMEMBERED = 256  # that have ended, over all runs
 PAGE_BYTES = 16_000  # leaves room for the note in what the model is shown
 EXCERPT_BYTES = 16_384
+NAME_CHARS = 80
 MAX_WAIT_S = 30
 NOTHING_STARTED = "this run has started no program in the background; process_start does that"
 
@@ -138,7 +140,7 @@ class Processes:
             raise ToolFailure(f"{len(own)} programs run already, the most there may be: stop one")
         command = await self._run_blocking(build_command, around, call)
         process_id = self._new_id("proc")
-        name = " ".join(read_command(call.arguments).words)[:80]
+        name = head_of(" ".join(read_command(call.arguments).words), NAME_CHARS)
         program = Background(process_id, call.run_id, name, command)
         self._remember(program)
 

@@ -14,8 +14,11 @@ from palyra.core.foreign_tools import (
     Terms,
     adopt,
 )
+from palyra.core.redact import Redactor
 from tests.core.injection_samples import PLAIN_ATTACK
 
+SECRET = "ghp_" + "Canary0123456789abcdefghijABCDEFGHIJ"
+REDACT = Redactor([]).redact_text
 TERMS = Terms(server="s", capabilities=("network",), read_only=("look",), left_out=("no",))
 
 
@@ -101,7 +104,7 @@ def test_deep_schema_is_unusable() -> None:
 def test_tool_is_taken_under_the_operators_terms() -> None:
     """Name, class, risk, capabilities and deadline are ours; the words are fenced."""
     schema = a_property({"type": "array", "description": "No.", "items": {"type": "string"}})
-    adopted = adopt(TERMS, [described("Do-It", parameters=schema)])
+    adopted = adopt(TERMS, [described("Do-It", parameters=schema)], REDACT)
     name, spec = adopted.tools["mcp:s.do_it"]
     assert ("Do-It", {}) == (name, adopted.missing)
     assert ("effect", "high", ("network",)) == (spec.tool_class, spec.risk, spec.capabilities)
@@ -125,7 +128,7 @@ def test_annotations_can_only_make_it_worse(
 ) -> None:
     """A claim to be harmless counts where the operator believes it, and never for the risk."""
     tool = described(name, claims_read_only=read_only, claims_destructive=destructive)
-    _, spec = adopt(TERMS, [tool]).tools[f"mcp:s.{name}"]
+    _, spec = adopt(TERMS, [tool], REDACT).tools[f"mcp:s.{name}"]
     assert expected == (spec.tool_class, spec.risk)
 
 
@@ -133,6 +136,10 @@ def test_annotations_can_only_make_it_worse(
     ("tool", "reason"),
     [
         (described("no"), "configuration"),
+        (described(SECRET), "secret"),
+        (described(description=f"Adds. {SECRET}"), "secret"),
+        (described(parameters=a_property({"type": "string", "enum": [SECRET]})), "secret"),
+        (described(parameters=a_property({"type": "string", "title": SECRET})), "secret"),
         (described("a b"), "form"),
         (described("x" * 65), "form"),
         (described(description=PLAIN_ATTACK), "instruction"),
@@ -147,21 +154,21 @@ def test_annotations_can_only_make_it_worse(
 )  # fmt: skip
 def test_unusable_tool_is_left_out(tool: Described, reason: str) -> None:
     """One bad tool costs itself, and says why."""
-    adopted = adopt(TERMS, [described("good"), tool])
+    adopted = adopt(TERMS, [described("good"), tool], REDACT)
     assert {"mcp:s.good"} == set(adopted.tools)
     assert [True] == [reason in told for told in adopted.missing.values()]
 
 
 def test_names_do_not_collide() -> None:
     """Of two tools with one name here the first stays."""
-    adopted = adopt(TERMS, [described("a-b"), described("a_b")])
+    adopted = adopt(TERMS, [described("a-b"), described("a_b")], REDACT)
     assert "a-b" == adopted.tools["mcp:s.a_b"][0]
     assert ["a_b"] == list(adopted.missing)
 
 
 def test_too_many_tools_are_cut() -> None:
     """A server may have so many."""
-    adopted = adopt(TERMS, [described(f"t{n}") for n in range(MAX_TOOLS + 3)])
+    adopted = adopt(TERMS, [described(f"t{n}") for n in range(MAX_TOOLS + 3)], REDACT)
     assert MAX_TOOLS == len(adopted.tools)
     assert "3 more" in adopted.missing["…"]
 
@@ -169,7 +176,8 @@ def test_too_many_tools_are_cut() -> None:
 def test_changed_tool_is_another_version() -> None:
     """What was approved of one is not approved of what took its place."""
     one, two = (
-        adopt(TERMS, [described(description=text)]).tools["mcp:s.tool"][1] for text in ("A.", "B.")
+        adopt(TERMS, [described(description=text)], REDACT).tools["mcp:s.tool"][1]
+        for text in ("A.", "B.")
     )
     assert one.version != two.version
     assert msgspec.structs.replace(two, version=one.version, description=one.description) == one

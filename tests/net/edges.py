@@ -7,6 +7,7 @@ from dataclasses import replace
 import trio
 
 from palyra.actors.supervisor import Supervisor
+from palyra.core.redact import Redactor
 from palyra.net.door import HttpServer, Serve
 from palyra.net.edge import Edge, EdgeSettings
 from palyra.net.replay import ReplayStream
@@ -78,7 +79,8 @@ async def running_edge(
     """An edge on 127.0.0.1 and a free port, under a supervisor of its own."""
     edges: list[Edge] = []
     http = make_http(lambda: edges[0]) if make_http else NoHttp()
-    edge = Edge(replace(settings or EdgeSettings(), port=0), serve, http, Tally())
+    redact = Redactor([]).redact_bytes
+    edge = Edge(replace(settings or EdgeSettings(), port=0), serve, http, Tally(), redact)
     edges.append(edge)
     root = Supervisor("root", [edge.child_spec()], strategy="one_for_one")
     async with trio.open_nursery() as nursery:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from palyra.core.redact import Redactor
 from palyra.net.sniff import BadHead, Head, HeadParser, Refusal, read_head, replay_all, replay_rest
 from tests.net.peers import UPGRADE, open_pair
 
@@ -95,7 +96,9 @@ def test_nothing_but_bad_head_comes_out_of_the_parser(data: bytes) -> None:
 
 def test_refusal_is_a_whole_response() -> None:
     """A refusal ends the connection and has a body of the announced length."""
-    rendered = Refusal(HTTPStatus.FORBIDDEN, "n\u00f6", (("Retry-After", "1"),)).render()
+    rendered = Refusal(HTTPStatus.FORBIDDEN, "n\u00f6", (("Retry-After", "1"),)).render(
+        Redactor([]).redact_bytes
+    )
     expected = (
         b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\n"
         b"Content-Length: 4\r\nConnection: close\r\nRetry-After: 1\r\n\r\nn\xc3\xb6\n"

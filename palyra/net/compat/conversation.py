@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.branch import Branch, given
+from palyra.core.excerpt import head_of
 from palyra.core.injections import find_injections
 from palyra.core.pictures import IMAGE, MAX_PICTURES
 from palyra.core.prompt import AssistantMessage, Message, ProposedCall, ToolMessage, UserMessage
@@ -89,7 +90,7 @@ class Conversation:
         name = self._tools.get(call_id) or tool
         if not name:
             raise InvalidParams(
-                f"{field}: no call before it has the id {call_id[:64]!r}", field=field
+                f"{field}: no call before it has the id {head_of(call_id, 64)!r}", field=field
             )
         findings = tuple(map(str, find_injections(output)))
         status = "failed" if is_error else "succeeded"

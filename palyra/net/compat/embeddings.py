@@ -12,6 +12,7 @@ import numpy as np
 from palyra.actors.blocking import run_sync
 from palyra.core.access import Caller
 from palyra.core.embeddings import MAX_DIMENSIONS, Embeddings, Vector
+from palyra.core.excerpt import head_of
 from palyra.net.compat.errors import ModelNotFound, Unsupported
 from palyra.net.compat.params import Name
 from palyra.net.compat.sources import CompatSources
@@ -61,7 +62,7 @@ async def embed(sources: CompatSources, caller: Caller, request: EmbeddingsReque
     if model is None or request.model != model.name:
         known = "none is set up" if model is None else f"there is {model.name}"
         raise ModelNotFound(
-            f"no model of embeddings {request.model[:128]!r}; {known}", field="model"
+            f"no model of embeddings {head_of(request.model, 128)!r}; {known}", field="model"
         )
     texts = [request.input] if isinstance(request.input, str) else list(request.input)
     if not all(isinstance(text, str) for text in texts):

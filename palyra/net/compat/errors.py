@@ -9,7 +9,7 @@ from typing import Any
 
 from palyra.core.prompt import ModelFailure
 from palyra.errors import Overloaded, PalyraError, Rejected
-from palyra.net.rpc import BadMessage, Redact
+from palyra.net.rpc import BadMessage
 
 _BAD = HTTPStatus.BAD_REQUEST
 STATUSES: dict[str, HTTPStatus] = {
@@ -138,8 +138,3 @@ def error_headers(error: PalyraError) -> dict[str, str]:
     if status_of(error) is HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     return headers
-
-
-def redacted(body: bytes, redact: Redact) -> bytes:
-    """The body without secrets: a message may quote what was sent."""
-    return redact(body)[0]

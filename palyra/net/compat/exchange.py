@@ -12,8 +12,10 @@ import msgspec
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
+from palyra.actors.blocking import run_sync
 from palyra.errors import PalyraError, TooLarge, TooSlow
 from palyra.net.compat.errors import Encoded
+from palyra.net.rpc import Redact
 from palyra.net.sniff import Head
 
 BODY_TIMEOUT_S = 30.0
@@ -21,6 +23,7 @@ BODY_TIMEOUT_S = 30.0
 # client would never read why.
 LINGER_S = 10.0
 LINGER_BYTES = 67_108_864
+INLINE_BYTES = 16_384  # of a body: about a millisecond of work; more goes to a thread
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
 HEADERS = {
@@ -39,7 +42,11 @@ class Exchange:
     """What came and what was answered."""
 
     def __init__(
-        self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+        self,
+        scope: HTTPScope,
+        receive: ASGIReceiveCallable,
+        send: ASGISendCallable,
+        redact: Redact,
     ) -> None:
         self.method = scope["method"]
         self.path = scope["path"]
@@ -50,6 +57,7 @@ class Exchange:
         self.headers: dict[str, str] = {}  # beside those that every answer has
         self._receive = receive
         self._send = send
+        self._redact = redact
 
     def header(self, name: bytes) -> str | None:
         """The first header of that name, in lower case; None when there is none, or no text."""
@@ -86,17 +94,23 @@ class Exchange:
         self.is_gone = True
 
     async def respond(self, status: HTTPStatus, value: object) -> None:
-        """The whole answer, as JSON; bytes are JSON already.
+        """The whole answer, as JSON without secrets; bytes are JSON already.
 
-        One that comes before the whole body did is there at once, and the rest is dropped.
+        It may quote what was asked, which was redacted on the tape alone.  One that comes before the whole body did is there at once, and the rest is dropped.
         """
-        body = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        encoded = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        body = await self._without_secrets(encoded)
         await self._begin(status, {"Content-Type": JSON_TYPE, "Content-Length": str(len(body))})
         if not self._is_read:
             await self.send(body)
             await self._drop_body()
             body = b""
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _without_secrets(self, data: bytes) -> bytes:
+        if len(data) <= INLINE_BYTES:
+            return self._redact(data)[0]
+        return (await run_sync(self._redact, data))[0]
 
     async def _drop_body(self) -> None:
         left = LINGER_BYTES
@@ -112,8 +126,9 @@ class Exchange:
         await self._begin(HTTPStatus.OK, {"Content-Type": SSE_TYPE, "X-Accel-Buffering": "no"})
 
     async def send(self, piece: bytes) -> None:
-        """One piece; waits for a reader that is slow, and is cut off with it."""
-        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        """One piece, without secrets; waits for a reader that is slow, and is cut off with it."""
+        body = await self._without_secrets(piece)
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def end_stream(self) -> None:
         """No more pieces."""

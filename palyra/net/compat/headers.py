@@ -9,8 +9,7 @@ from palyra.actors.blocking import run_sync
 from palyra.core.access import Caller
 from palyra.core.commands import ReceiptKey
 from palyra.errors import InvalidParams
-from palyra.net.compat.exchange import Exchange
-from palyra.net.compat.serving import INLINE_BYTES
+from palyra.net.compat.exchange import INLINE_BYTES, Exchange
 from palyra.net.methods.method import MAX_KEY_CHARS
 from palyra.net.params import Params
 from palyra.net.rpc import Redact

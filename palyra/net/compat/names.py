@@ -6,6 +6,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.agents import DEFAULT_AGENT
+from palyra.core.excerpt import head_of
 from palyra.errors import NotFound
 from palyra.net.compat.errors import ModelNotFound
 from palyra.net.compat.sources import CompatSources
@@ -46,7 +47,8 @@ async def find_target(sources: CompatSources, caller: Caller, name: str) -> Targ
         found = await sources.services.agents.get(caller, agent)
     except NotFound:
         raise ModelNotFound(
-            f"no agent and no model {name[:128]!r}; GET /v1/models lists them", field="model"
+            f"no agent and no model {head_of(name, 128)!r}; GET /v1/models lists them",
+            field="model",
         ) from None
     return Target(found.name, None)
 

@@ -18,6 +18,7 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
 from palyra.actors.blocking import run_sync
 from palyra.core.access import Caller
+from palyra.core.excerpt import head_of
 from palyra.errors import (
     InvalidParams,
     InvariantBroken,
@@ -37,10 +38,9 @@ from palyra.net.compat.errors import (
     WrongMethod,
     error_body,
     error_headers,
-    redacted,
     status_of,
 )
-from palyra.net.compat.exchange import Exchange, Gone
+from palyra.net.compat.exchange import INLINE_BYTES, Exchange, Gone
 from palyra.net.compat.follow import token_holds
 from palyra.net.compat.headers import find_key, with_headers
 from palyra.net.compat.messages import (
@@ -67,7 +67,7 @@ from palyra.net.compat.responses import (
 )
 from palyra.net.compat.responses_schema import Response, ResponsesRequest
 from palyra.net.compat.responses_stream import ResponseStream
-from palyra.net.compat.serving import INLINE_BYTES, Api, Asked, serve
+from palyra.net.compat.serving import Api, Asked, serve
 from palyra.net.compat.sources import CompatSources
 from palyra.net.limits import TokenBucket
 from palyra.net.params import Params, convert_params
@@ -151,7 +151,7 @@ class Router:
         self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
     ) -> None:
         """Answer one request.  Cancellation: the run it started goes on."""
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, receive, send, self._sources.services.redact)
         error: PalyraError | None = None
         try:
             await self._visit(exchange)
@@ -160,7 +160,7 @@ class Router:
         if isinstance(error, InvariantBroken):
             log.error("request failed", path=exchange.path, exc_info=error)
         if error is not None and not exchange.has_begun and not isinstance(error, Gone):
-            await self._refuse(exchange, error)
+            await _refuse(exchange, error)
 
     async def _visit(self, exchange: Exchange) -> None:
         """Who is it, may they ask now, what do they ask: in this order."""
@@ -202,13 +202,12 @@ class Router:
         if units and not rate.take(now_s, min(units, 2 * per_s)):
             raise RateLimited(f"more than {per_s} requests a second", retry_after_ms=rate.wait_ms)
 
-    async def _refuse(self, exchange: Exchange, error: PalyraError) -> None:
-        exchange.headers.update(error_headers(error))
-        is_message = exchange.path.startswith(MESSAGES_PATH)
-        told = message_error(error) if is_message else {"error": error_body(error)}
-        body = msgspec.json.encode(told)
-        redact = self._sources.services.redact
-        await exchange.respond(status_of(error), redacted(body, redact))
+
+async def _refuse(exchange: Exchange, error: PalyraError) -> None:
+    exchange.headers.update(error_headers(error))
+    is_message = exchange.path.startswith(MESSAGES_PATH)
+    told = message_error(error) if is_message else {"error": error_body(error)}
+    await exchange.respond(status_of(error), told)
 
 
 def _first(group: BaseExceptionGroup[PalyraError]) -> PalyraError:
@@ -391,7 +390,7 @@ def _route(exchange: Exchange) -> tuple[Handler, str]:
     """Who answers.  Raises NotFound, WrongMethod."""
     found, rest = _find_routes(exchange.path)
     if not found:
-        raise NotFound(f"no such path: {exchange.path[:128]!r}")
+        raise NotFound(f"no such path: {head_of(exchange.path, 128)!r}")
     route = found.get(exchange.method)
     if route is None:
         raise WrongMethod(f"{exchange.method} is not possible here, only {', '.join(found)}")

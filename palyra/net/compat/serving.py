@@ -14,14 +14,13 @@ from palyra.errors import PalyraError
 from palyra.net.compat import sse
 from palyra.net.compat.asking import Answer, Ask, answering
 from palyra.net.compat.continuing import Past, read_past, settle
-from palyra.net.compat.exchange import Exchange
+from palyra.net.compat.exchange import INLINE_BYTES, Exchange
 from palyra.net.compat.names import Target, find_target
 from palyra.net.compat.params import Request
 from palyra.net.compat.reading import Ended, Part
 from palyra.net.compat.sources import CompatSources
 
 R = TypeVar("R", bound=Request)
-INLINE_BYTES = 16_384  # of a body: about a millisecond of reading; more goes to a thread
 
 
 class Stream(Protocol):

@@ -58,4 +58,8 @@ async def read(call: Call, params: ArtifactRead) -> ArtifactPiece:
     return ArtifactPiece(**fields, **msgspec.structs.asdict(page))
 
 
-METHODS = (Method("artifact.read", ArtifactRead, ArtifactPiece, "runs:read", read, is_bulk=True),)
+METHODS = (
+    Method(
+        "artifact.read", ArtifactRead, ArtifactPiece, "runs:read", read, is_bulk=True, is_exact=True
+    ),
+)

@@ -11,6 +11,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.commands import ReceiptKey
+from palyra.errors import InvalidParams
 from palyra.net.params import LINE, SLUG, Params
 from palyra.net.receipts import Effect
 from palyra.net.services import Services
@@ -69,11 +70,19 @@ class Method(Generic[P, R]):
     scope: str | None  # None: anybody who is connected
     serve: Callable[[Call, P], Awaitable[R]]
     is_bulk: bool = False  # the result may be large: one at a time, and only when there is room
+    is_exact: bool = False  # its bytes are redacted already and proved, or are a secret on purpose
 
     @property
     def is_mutating(self) -> bool:
         """Whether it takes an idempotency key."""
         return issubclass(self.params, Mutation)
+
+
+def check_no_secret(call: Call, **texts: str) -> None:
+    """Raise InvalidParams for a text that is to be kept as it is and holds a secret."""
+    for field, text in texts.items():
+        if call.services.redact(text.encode())[1]:
+            raise InvalidParams(f"{field} holds a secret: choose another", field=field)
 
 
 AnyMethod = Method[Any, Any]

@@ -7,7 +7,7 @@ import msgspec
 from palyra.core.explain import WORDS
 from palyra.core.skills import Audit, InstallSkill, SkillRecord, SkillState, tool_specs
 from palyra.core.tools import Risk, ToolClass
-from palyra.net.methods.method import Call, Method, Mutation, Result, at_once
+from palyra.net.methods.method import Call, Method, Mutation, Result, at_once, check_no_secret
 from palyra.net.params import NoParams, Params
 
 MAX_CHUNK_BYTES = 262_144
@@ -143,6 +143,8 @@ async def audit(call: Call, params: SkillNamed) -> SkillAudited:
 
 
 async def quarantine(call: Call, params: SkillQuarantine) -> SkillShown:
+    check_no_secret(call, reason=params.reason)
+
     async def effect() -> SkillShown:
         skills = call.services.skills
         return _show(await skills.quarantine(call.caller, params.id, params.reason))

@@ -106,5 +106,11 @@ def make_describe(methods: Mapping[str, AnyMethod]) -> AnyMethod:
         )
 
     return Method(
-        "system.describe", NoParams, Description, "system:read", at_once(describe), is_bulk=True
+        "system.describe",
+        NoParams,
+        Description,
+        "system:read",
+        at_once(describe),
+        is_bulk=True,
+        is_exact=True,
     )

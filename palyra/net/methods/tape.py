@@ -239,9 +239,9 @@ def _render_line(chained: ChainedRow) -> str:
 
 
 METHODS = (
-    Method("tape.read", TapeRead, TapePageShown, "runs:read", read, is_bulk=True),
+    Method("tape.read", TapeRead, TapePageShown, "runs:read", read, is_bulk=True, is_exact=True),
     Method("tape.subscribe", TapeSubscribe, Subscribed, "runs:read", subscribe),
     Method("tape.unsubscribe", TapeUnsubscribe, Unsubscribed, "runs:read", at_once(unsubscribe)),
     Method("tape.verify", TapeVerify, VerifyReport, "runs:read", verify),
-    Method("tape.export", TapeExport, Exported, "runs:read", export, is_bulk=True),
+    Method("tape.export", TapeExport, Exported, "runs:read", export, is_bulk=True, is_exact=True),
 )

@@ -7,8 +7,8 @@ import msgspec
 from palyra.core.journal import Change
 from palyra.core.ports import JournalStore
 from palyra.core.records import Role, TokenRecord
-from palyra.errors import InvalidParams, NotFound
-from palyra.net.methods.method import Call, Id, Method, Mutation, Result
+from palyra.errors import NotFound
+from palyra.net.methods.method import Call, Id, Method, Mutation, Result, check_no_secret
 from palyra.net.params import LINE, NoParams
 from palyra.net.tokens import new_token, token_record
 
@@ -52,9 +52,7 @@ class Tokens(Result, frozen=True, kw_only=True):
 
 async def create(call: Call, params: TokenCreate) -> TokenShown:
     token, now_ms = new_token(), call.services.now_ms()
-    for field, text in (("principal", params.principal), ("name", params.name)):
-        if call.services.redact(text.encode())[1]:
-            raise InvalidParams(f"{field} holds a secret: choose another", field=field)
+    check_no_secret(call, principal=params.principal, name=params.name)
     record = token_record(
         token,
         token_id=call.services.new_id("tok"),
@@ -114,7 +112,7 @@ def _show(record: TokenRecord) -> TokenShown:
 
 
 METHODS = (
-    Method("token.create", TokenCreate, TokenShown, "tokens:write", create),
+    Method("token.create", TokenCreate, TokenShown, "tokens:write", create, is_exact=True),
     Method("token.list", NoParams, Tokens, "tokens:read", list_),
     Method("token.revoke", TokenRevoke, TokenShown, "tokens:write", revoke),
 )

@@ -13,7 +13,7 @@ from palyra.core.records import (
     BudgetScope,
     BudgetWindow,
 )
-from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result, check_no_secret
 from palyra.net.params import SLUG, NoParams, Params
 
 Name = Annotated[str, SLUG]
@@ -126,6 +126,7 @@ async def status(call: Call, params: BudgetStatus) -> Accounts:
 
 
 async def set_(call: Call, params: BudgetSet) -> BudgetShown:
+    check_no_secret(call, budget_id=params.budget_id, subject=params.subject)
     given = msgspec.structs.asdict(params)
     del given["idempotency_key"]
     wanted = BudgetRecord(**given)

@@ -18,7 +18,9 @@ import trio
 
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.display import visible
+from palyra.core.excerpt import head_of
 from palyra.core.foreign_tools import Adopted, Described, Terms, adopt
+from palyra.core.foreign_words import RedactText
 from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.errors import InvariantBroken, PalyraError
 from palyra.tools.catalog import AsyncTool, OnOutput, Toolbox
@@ -43,6 +45,8 @@ class McpServer:
         prepare: Callable[[], Awaitable[OpenLink]],
         toolbox: Toolbox,
         random: Callable[[], float],
+        *,
+        redact: RedactText,
         host: str = "",
     ) -> None:
         """`prepare` finds what a start needs (secrets); `host`: where calls go, for the rules."""
@@ -50,6 +54,7 @@ class McpServer:
         self._prepare = prepare
         self._toolbox = toolbox
         self._random = random
+        self._redact = redact
         self._facets = Facets(host=host)
         self._session: Any = None  # mcp.ClientSession while there is one
         self._calls = 0
@@ -111,7 +116,7 @@ class McpServer:
             open_link = await self._prepare()
             await self._converse(open_link)
         except* _failures() as failed:
-            self.problem = f"{failed.exceptions[0]}"[:500] or "it failed"
+            self.problem = head_of(f"{failed.exceptions[0]}", 500) or "it failed"
 
     async def _converse(self, open_link: OpenLink) -> None:
         from mcp import ClientSession  # noqa: PLC0415 - see the package
@@ -174,7 +179,7 @@ class McpServer:
         raise ServerGone(f"its list of tools has more than {MAX_PAGES} pages")
 
     def _take(self, terms: Terms, described: list[Described]) -> None:
-        adopted: Adopted = adopt(terms, described)
+        adopted: Adopted = adopt(terms, described, self._redact)
         tools = list(starmap(self._tool, adopted.tools.values()))
         try:
             self._toolbox.put(self.source, tools)
@@ -213,7 +218,7 @@ class McpServer:
             )
         except _failures() as error:
             if _is_answer(error):
-                text = f"{error}"[:MAX_OUTPUT_CHARS]
+                text = head_of(f"{error}", MAX_OUTPUT_CHARS)
                 return ToolOutput(text=text, is_failure=True, trust="external_untrusted")
             raise ToolFailure(f"{self._terms.server} is gone: there is no answer") from None
         finally:
@@ -242,7 +247,7 @@ def _output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
         texts = [msgspec.json.encode(answer.structured_content).decode()]
     text = "\n".join(texts)
     return ToolOutput(
-        text=text[:MAX_OUTPUT_CHARS],
+        text=head_of(text, MAX_OUTPUT_CHARS),
         is_truncated=len(text) > MAX_OUTPUT_CHARS,
         is_failure=bool(answer.is_error),
         trust="external_untrusted",

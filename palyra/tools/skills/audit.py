@@ -1,6 +1,12 @@
 """The audit: whether a package may be installed, and whether an installed one is still itself."""
 
-from palyra.core.foreign_words import find_disguise, find_order, without_words
+from palyra.core.foreign_words import (
+    RedactText,
+    find_disguise,
+    find_order,
+    find_secret,
+    without_words,
+)
 from palyra.core.skill_package import IsSigned, Package, read_package
 from palyra.core.skills import Audit, Shelf, SkillRecord, SkillRefused, kinds_of, version_key
 from palyra.tools.wasm.limits import GuestFailure
@@ -26,11 +32,18 @@ def check_declared(package: Package) -> None:
         )
 
 
-def check_words(package: Package) -> None:
-    """What a model will read of the tools gives it no orders.  Raises SkillRefused."""
+def check_words(package: Package, redact: RedactText) -> None:
+    """What a model will read of the tools gives it no orders, and nothing holds a secret.
+
+    Raises SkillRefused.
+    """
+    if redact(package.manifest.description)[1]:
+        raise SkillRefused("its description holds something that looks like a secret")
     for tool in package.manifest.tools:
-        reason = find_order(tool.description, tool.parameters) or find_disguise(
-            without_words(tool.parameters)
+        reason = (
+            find_secret(tool.name, tool.description, tool.parameters, redact)
+            or find_order(tool.description, tool.parameters)
+            or find_disguise(without_words(tool.parameters))
         )
         if reason:
             raise SkillRefused(f"{tool.name}: {reason}")
@@ -73,12 +86,14 @@ def check_successor(shelf: Shelf, package: Package) -> None:
         )
 
 
-def audit_package(record: SkillRecord, data: bytes, is_signed: IsSigned) -> Audit:
+def audit_package(
+    record: SkillRecord, data: bytes, is_signed: IsSigned, redact: RedactText
+) -> Audit:
     """The audit of what lies on disk, of which the digest is known to fit."""
     try:
         package = read_package(data, is_signed)
         check_declared(package)
-        check_words(package)
+        check_words(package, redact)
     except SkillRefused as refused:
         return Audit(skill=record, problems=(refused.message,))
     outline = read_outline(package.module)

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from palyra.core.excerpt import head_of
 from palyra.core.urls import parse_url
 from palyra.errors import PalyraError
 from palyra.tools.wasm.frames import HostCall, HostReply
@@ -119,4 +120,4 @@ def _parse(argument: bytes) -> FetchRequest:
 
 def _problem(text: str) -> HostReply:
     """Something that the guest can deal with."""
-    return HostReply(reply=msgspec.json.encode({"error": text[:500]}))
+    return HostReply(reply=msgspec.json.encode({"error": head_of(text, 500)}))

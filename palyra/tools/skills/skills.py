@@ -13,6 +13,7 @@ import structlog
 import trio
 
 from palyra.core.access import Caller
+from palyra.core.foreign_words import RedactText
 from palyra.core.ports import NowMs, RunBlocking
 from palyra.core.skill_package import IsSigned, Package, read_package
 from palyra.core.skills import (
@@ -55,12 +56,13 @@ class Store(Protocol):
 class Skills:
     """All skills of the daemon."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most by name, and each a part of its own
         self,
         store: Store,
         runtime: Runtime,
         is_signed: IsSigned,
         *,
+        redact: RedactText,
         now_ms: NowMs,
         run_blocking: RunBlocking,
         on_change: Callable[[], None],
@@ -69,6 +71,7 @@ class Skills:
         self._store = store
         self._runtime = runtime
         self._is_signed = is_signed
+        self._redact = redact
         self._now_ms = now_ms
         self._run_blocking = run_blocking
         self._on_change = on_change
@@ -130,7 +133,7 @@ class Skills:
         async with self._changing:
             package = await self._run_blocking(read_package, data, self._is_signed)
             await self._run_blocking(check_declared, package)
-            await self._run_blocking(check_words, package)
+            await self._run_blocking(check_words, package, self._redact)
             granted = check_grants(wanted.granted, package.manifest.capabilities)
             check_publisher(self._shelf, package, wanted.trust_key)
             check_successor(self._shelf, package)
@@ -252,4 +255,4 @@ class Skills:
         data = self.find_package(record)
         if data is None:
             return Audit(skill=record, problems=(DAMAGED,))
-        return audit_package(record, data, self._is_signed)
+        return audit_package(record, data, self._is_signed, self._redact)

@@ -13,9 +13,8 @@ from palyra.net.compat import headers
 from palyra.net.compat.asking import Extension
 from palyra.net.compat.chat_schema import ChatRequest
 from palyra.net.compat.errors import Encoded
-from palyra.net.compat.exchange import Exchange
+from palyra.net.compat.exchange import INLINE_BYTES, Exchange
 from palyra.net.compat.router import Visit
-from palyra.net.compat.serving import INLINE_BYTES
 from palyra.net.compat.sources import CompatSources
 from tests.net.fake_services import open_daemon
 
@@ -33,7 +32,7 @@ def exchange(body: bytes = b"", **said: str) -> Exchange:
     async def send(_event: Any) -> None:  # noqa: RUF029 - as ASGI has it
         raise AssertionError("nothing is answered")
 
-    return Exchange(scope, receive, send)
+    return Exchange(scope, receive, send, lambda data: (data, False))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import trio
 
 from palyra.actors.blocking import run_sync
 from palyra.core.foreign_tools import Terms
+from palyra.core.redact import Redactor
 from palyra.core.tools import ToolCall, ToolOutput
 from palyra.tools.catalog import Toolbox
 from palyra.tools.mcp.link import OpenLink, StdioServer
@@ -17,6 +18,7 @@ from palyra.tools.mcp.process import unjailed
 from palyra.tools.mcp.server import McpServer
 
 SAMPLE = Path(__file__).with_name("sample_server.py")
+REDACT = Redactor([]).redact_text
 TERMS = Terms(server="sample", capabilities=("process",), read_only=("add",), left_out=("look",))
 
 
@@ -36,7 +38,9 @@ class Box:
 
         self.starts = 0
         self.toolbox = Toolbox([], run_sync)
-        self.server = McpServer(terms, self._counted(prepare), self.toolbox, lambda: 0.0)
+        self.server = McpServer(
+            terms, self._counted(prepare), self.toolbox, lambda: 0.0, redact=REDACT
+        )
         self._changed = trio.Event()
         put = self.toolbox.put
 

@@ -53,7 +53,7 @@ async def test_an_honest_server_and_its_claims() -> None:
         assert (True, "external_untrusted") == (output.is_failure, output.trust)
         # An answer has a largest size.
         output = await box.call("flood", size=MAX_OUTPUT_CHARS + 5)
-        assert (MAX_OUTPUT_CHARS, True) == (len(output.text), output.is_truncated)
+        assert (MAX_OUTPUT_CHARS - 4_096 + 8, True) == (len(output.text), output.is_truncated)
         # The program has no variable of ours.
         assert "yes" == (await box.call("variable", name="GIVEN")).text
         assert not (await box.call("variable", name="PYTEST_CURRENT_TEST")).text

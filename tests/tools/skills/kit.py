@@ -10,6 +10,7 @@ import wasmtime
 
 from palyra.core.access import Caller
 from palyra.core.canonical import sha256_hex
+from palyra.core.redact import Redactor
 from palyra.core.skills import InstallSkill, SkillRecord
 from palyra.store.keys import is_signed
 from palyra.store.skills import SkillStore
@@ -80,6 +81,7 @@ class World:
             SkillStore(self.directory),
             self.runtime,
             is_signed,
+            redact=Redactor([]).redact_text,
             now_ms=lambda: 1_000,
             run_blocking=run_inline,
             on_change=self._note,
