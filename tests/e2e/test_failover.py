@@ -7,6 +7,7 @@ import pytest
 from palyra.core import events as ev
 from tests.e2e.daemon_process import running
 from tests.e2e.tapes import read_whole
+from tests.e2e.test_providers import ask
 from tests.models.provider import STREAM, provider, refusal, sse
 
 pytestmark = pytest.mark.real
@@ -28,9 +29,12 @@ ANSWER = (
 
 
 async def test_the_second_provider_serves(tmp_path: Path) -> None:
-    """After three answers of 503 the turn is the other one's, and the list shows the breaker."""
+    """After three answers of 503 the turn is the other one's, and the list shows the breaker.
+
+    A request over HTTP gets the same, and is told which model spoke.
+    """
     down, answer = refusal(503, {"error": {"message": "down"}}), [STREAM, sse(*ANSWER)]
-    async with provider(*[[down]] * 3) as first, provider(answer) as second:
+    async with provider(*[[down]] * 3) as first, provider(answer, answer) as second:
         home = tmp_path / "home"
         home.mkdir(mode=0o700)
         config = CONFIG.format(first=first.url, second=second.url)
@@ -42,8 +46,12 @@ async def test_the_second_provider_serves(tmp_path: Path) -> None:
                 run = await client.get_run(started.run_id)
                 events = await read_whole(client, started.run_id)
                 models = await client.list_models()
+            status, made = await ask(daemon)
     assert ("done", "second/m") == (run.state, run.model)
-    assert (3, 1) == (len(first.bodies), len(second.bodies))
+    assert (3, 2) == (len(first.bodies), len(second.bodies))
+    assert (200, "default", "second/m", "served by the second") == (
+        status, made["model"], made["palyra"]["model"], made["choices"][0]["message"]["content"],
+    )  # fmt: skip
     assert first.bodies[0]["messages"] == second.bodies[0]["messages"]
     asked = [each.event.model for each in events if isinstance(each.event, ev.TurnStarted)]
     assert [*["first/m"] * 3, "second/m"] == asked

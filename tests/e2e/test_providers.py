@@ -1,0 +1,140 @@
+"""A real daemon between a real provider and a client: what streams, what fails, what is forced."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from palyra.core import events as ev
+from palyra.net.client import TapeEvent
+from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.tapes import read_whole
+from tests.models.model_kit import chunk
+from tests.models.provider import STREAM, Piece, Provider, provider, refusal, sse
+from tests.net.peers import RawPeer
+
+pytestmark = pytest.mark.real
+
+CONFIG = '[models]\ndefault = "p/m"\nproviders = [{{ name = "p", base_url = "{url}" }}]\n'
+END = {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+FINE = [STREAM, sse(chunk(content="fine"), END, "[DONE]")]
+
+
+@asynccontextmanager
+async def serving(
+    tmp_path: Path, *answers: Sequence[Piece]
+) -> AsyncGenerator[tuple[Provider, DaemonProcess]]:
+    """A daemon with one provider, which gives these answers."""
+    async with provider(*answers) as served:
+        home = tmp_path / "home"
+        home.mkdir(mode=0o700)
+        (home / "palyra.toml").write_text(CONFIG.format(url=served.url), encoding="utf-8")
+        with running(tmp_path) as daemon:
+            yield served, daemon
+
+
+@asynccontextmanager
+async def asking(daemon: DaemonProcess, **more: Any) -> AsyncGenerator[RawPeer]:
+    """A chat completion that was asked for, and is not read yet."""
+    asked = {"model": "default", "messages": [{"role": "user", "content": "go on"}], **more}
+    body = json.dumps(asked).encode()
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\n"
+        f"Authorization: Bearer {daemon.token}\r\nConnection: close\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    async with await trio.open_tcp_stream("127.0.0.1", daemon.port) as stream:
+        peer = RawPeer(stream)
+        await peer.send(head.encode() + body)
+        yield peer
+
+
+async def ask(daemon: DaemonProcess, **more: Any) -> tuple[int, Any]:
+    """Status and JSON of a whole answer."""
+    async with asking(daemon, **more) as peer:
+        head, _, text = (await peer.read_to_end()).partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(text)
+
+
+async def read_tape(daemon: DaemonProcess, run_id: str) -> list[TapeEvent]:
+    async with daemon.connect() as client:
+        return await read_whole(client, run_id)
+
+
+async def test_a_delta_is_passed_on_before_the_provider_has_finished(tmp_path: Path) -> None:
+    """The provider goes on only once the client has read its word; all of them are the turn's text."""
+    seen = trio.Event()
+    words = ["one two ", "three", "\u2028", " four"]
+    first, *rest = (sse(chunk(content=word)) for word in words)
+    answer: list[Piece] = [STREAM, first, seen.wait, *rest, sse(END, "[DONE]")]
+    async with serving(tmp_path, answer) as (_, daemon), asking(daemon, stream=True) as peer:
+        with trio.fail_after(30):
+            head = await peer.read_until(b'"content":"one')
+            seen.set()
+            stream = head + await peer.read_until(b"data: [DONE]\n\n")
+        lines = [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: {")]
+        chunks = [json.loads(line) for line in lines]
+        tape = await read_tape(daemon, chunks[0]["palyra"]["run_id"])
+    said = "".join(each["choices"][0]["delta"].get("content", "") for each in chunks)
+    turns = [each.event.text for each in tape if isinstance(each.event, ev.TurnCompleted)]
+    assert ["".join(words)] == turns == [said]
+
+
+# What the provider answers, the status of ours, our code, and how often it is asked.
+FAILURES = [
+    (refusal(401, {"error": {"message": "bad key"}}), 502, "auth"),
+    (refusal(402, {}), 502, "quota"),
+    (refusal(403, b""), 502, "auth"),
+    (refusal(400, {"error": {"code": "context_length_exceeded"}}), 400, "context_overflow"),
+    (refusal(400, {"error": {"code": "content_filter"}}), 400, "content_policy"),
+    (refusal(400, {"error": {"message": "what?"}}), 400, "invalid_request"),
+    (STREAM + sse("{"), 502, "malformed"),
+    (STREAM + sse(chunk(content="half an ans")), 502, "transient"),
+]
+
+
+async def test_each_failure_is_told_and_none_of_these_is_asked_again(tmp_path: Path) -> None:
+    """By its class, in the order of the table; a cut behind a first piece among them."""
+    answers = [[answer] for answer, _, _ in FAILURES]
+    async with serving(tmp_path, *answers, FINE) as (served, daemon):
+        told = [await ask(daemon) for _ in FAILURES]
+        assert 200 == (await ask(daemon))[0]
+    assert [(status, code) for _, status, code in FAILURES] == [
+        (status, answer["error"]["code"]) for status, answer in told
+    ]
+    assert len(FAILURES) + 1 == len(served.bodies)
+
+
+async def test_what_may_pass_is_asked_again_when_the_provider_says(tmp_path: Path) -> None:
+    """429 with a date to come back, 503, a connection that ends before a word: then the answer."""
+    busy = refusal(429, {"error": {"message": "slow down"}}, "retry-after-ms: 5")
+    answers = ([busy], [refusal(503, b"")], FINE, [b""], FINE)
+    async with serving(tmp_path, *answers) as (served, daemon):
+        made = [await ask(daemon) for _ in range(2)]
+    assert [(200, "fine")] * 2 == [
+        (status, answer["choices"][0]["message"]["content"]) for status, answer in made
+    ]
+    assert 5 == len(served.bodies)
+
+
+async def test_a_provider_that_does_not_call_what_it_must(tmp_path: Path) -> None:
+    """It is told what, twice; its words are not passed off for a call."""
+    look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    called = chunk(tool_calls=[{"index": 0, "id": "x", "function": {"name": "look"}}])
+    calls = [STREAM, sse(called, END, "[DONE]")]
+    forced: Any = {"tools": [look], "tool_choice": {**look, "function": {"name": "look"}}}
+    async with serving(tmp_path, FINE, FINE, FINE, calls) as (served, daemon):
+        (_, never), (_, late) = [await ask(daemon, **forced) for _ in range(2)]
+    assert {"look"} == {
+        tool["function"]["name"] for body in served.bodies for tool in body["tools"]
+    }
+    assert {"required"} == {body["tool_choice"] for body in served.bodies}
+    assert ("not_called", "stop") == (
+        never["palyra"]["partial"], never["choices"][0]["finish_reason"],
+    )  # fmt: skip
+    assert "tool_calls" == late["choices"][0]["finish_reason"]
+    assert "look" in served.bodies[1]["messages"][-1]["content"]
