@@ -2,13 +2,15 @@
 
 A mount on a link lands where the link leads, so a link can only be put back.  `.git/commondir` must
 not be there at all: it tells git to take its configuration from elsewhere, and an empty one, to be
-mounted on, would break the repository.
+mounted on, would break the repository.  Jails of one workspace that overlap are held to how it was
+before the first of them: what one has changed is no model for the next.
 
 All functions block.
 """
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +29,30 @@ class Guarded:
     target: str | None  # of the link; None: nothing was there
 
 
-def look(root: str) -> list[Guarded]:
+class Guards:
+    """How workspaces were before their first jail, as long as there are any."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, list[Guarded]] = {}
+        self._jails: Counter[str] = Counter()
+
+    def take(self, root: str) -> list[Guarded]:
+        """A jail of that workspace begins; what must be the same after it."""
+        if not self._jails[root]:
+            self._before[root] = _look(root)
+        self._jails[root] += 1
+        return self._before[root]
+
+    def leave(self, root: str) -> list[str]:
+        """It is gone: make everything as it was; the paths that were not."""
+        changed = put_back(root, self._before[root])
+        self._jails[root] -= 1
+        if not self._jails[root]:
+            del self._jails[root], self._before[root]
+        return changed
+
+
+def _look(root: str) -> list[Guarded]:
     """What must be the same afterwards."""
     found = [Guarded(name, _read_link(f"{root}/{name}")) for name in (*FILES, *FOLDERS)]
     links = [each for each in found if each.target is not None]
@@ -40,11 +65,11 @@ def put_back(root: str, before: Iterable[Guarded]) -> list[str]:
     changed: list[str] = []
     for each in before:
         with suppress(OSError):
-            changed += _put_back(root, each)
+            changed += _put_one_back(root, each)
     return changed
 
 
-def _put_back(root: str, each: Guarded) -> Iterator[str]:
+def _put_one_back(root: str, each: Guarded) -> Iterator[str]:
     folder, _, name = each.path.rpartition("/")
     fd = os.open(f"{root}/{folder}", _FOLDER)
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.command import Command, Level, Limits, SandboxFailure
 from palyra.tools.sandbox.control_groups import Group, find_control_groups
-from palyra.tools.sandbox.guard import Guarded, look, put_back
+from palyra.tools.sandbox.guard import Guarded, Guards
 from palyra.tools.sandbox.inside import build_walls
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.masks import Mask, Placeholders
@@ -44,7 +44,7 @@ class Traces:
     placeholders: list[str] = field(default_factory=list)
     folder: str = ""  # private to the command
     root: str = ""  # of the workspace that can be written
-    guarded: list[Guarded] = field(default_factory=list)
+    before: list[Guarded] = field(default_factory=list)  # what must be the same afterwards
     restored: list[str] = field(default_factory=list)  # paths the command had changed and must not
     group: Group | None = None
     record: Path | None = None
@@ -60,6 +60,7 @@ class Jailer:
         self._stage: Stage | None = None
         self._is_staged = False
         self._placeholders = Placeholders()
+        self._guards = Guards()
         self._abi = find_abi()
         self._groups = find_control_groups()
         self._records = None if records is None else JailRecords(records, self._groups)
@@ -101,8 +102,8 @@ class Jailer:
         masks: list[Mask] = []
         traces = Traces()
         if root is not None and command.is_writable:
-            traces.root, traces.guarded = str(root), look(str(root))
             masks, traces.placeholders = self._placeholders.take(str(root))
+            traces.root, traces.before = str(root), self._guards.take(str(root))
         try:
             pid, pipes = spawn(
                 Start(
@@ -157,11 +158,19 @@ class Jailer:
             traces.group.add(pids[1:] if traces.folder else pids)  # the reaper outlives its limits
         if self._records is not None:
             group = traces.group.name if traces.group else ""
-            traces.record = self._records.write(pids, group, traces.placeholders, traces.folder)
+            traces.record = self._records.write(
+                pids,
+                group,
+                traces.placeholders,
+                folder=traces.folder,
+                root=traces.root,
+                before=traces.before,
+            )
 
     def clear(self, traces: Traces) -> None:
         """Remove what the jail left, once it is gone; `traces.restored` says what was amiss."""
-        traces.restored = put_back(traces.root, traces.guarded)
+        if traces.root:
+            traces.restored = self._guards.leave(traces.root)
         self._placeholders.leave(traces.placeholders)
         if traces.folder:
             remove_private_folder(traces.folder)

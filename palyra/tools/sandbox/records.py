@@ -1,6 +1,7 @@
 """What a daemon that was killed leaves behind, written down beforehand.
 
-One small file per jail: which processes, which control group, which placeholders.  A jail dies with
+One small file per jail: which processes, which control group, which placeholders, and how the
+workspace was where it must be put back.  A jail dies with
 its daemon by itself, so as a rule only a group and placeholders are left.  The files survive the
 daemon, not the machine, and need no more: what they name does not survive the machine either.
 
@@ -22,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from palyra.tools.sandbox.control_groups import ControlGroups
+from palyra.tools.sandbox.guard import Guarded, put_back
 from palyra.tools.sandbox.masks import remove_placeholder
 from palyra.tools.sandbox.shared_host import remove_private_folder
 
@@ -44,6 +46,8 @@ class JailRecord(msgspec.Struct, frozen=True, kw_only=True):
     group: str = ""
     placeholders: tuple[str, ...] = ()
     folder: str = ""  # private to the command, at level B
+    root: str = ""  # of the workspace that could be written
+    before: tuple[Guarded, ...] = ()  # how what no mount can hold was there
 
 
 class JailRecords:
@@ -56,7 +60,14 @@ class JailRecords:
         self.name = f"palyra-jail-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
 
     def write(
-        self, pids: Sequence[int], group: str, placeholders: Sequence[str], folder: str = ""
+        self,
+        pids: Sequence[int],
+        group: str,
+        placeholders: Sequence[str],
+        *,
+        folder: str = "",
+        root: str = "",
+        before: Sequence[Guarded] = (),
     ) -> Path:
         """Write a jail down; the file to remove when it is gone."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,6 +78,8 @@ class JailRecords:
             group=group,
             placeholders=tuple(placeholders),
             folder=folder,
+            root=root,
+            before=tuple(before),
         )
         path = self._folder / f"{pids[0]}.json"
         path.write_bytes(msgspec.json.encode(record))
@@ -87,6 +100,7 @@ class JailRecords:
             killed = sum(kill_process(process) for process in record.processes)
             if record.group and self._groups is not None:
                 self._groups.find(record.group).remove()
+        put_back(record.root, record.before)
         for placeholder in record.placeholders:
             remove_placeholder(placeholder)
         if record.folder:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from palyra.tools.sandbox.guard import Guards
 from palyra.tools.sandbox.records import JailRecords, Process, find_process, kill_process
 
 pytestmark = pytest.mark.real
@@ -60,6 +61,25 @@ def test_placeholders_are_removed_only_while_empty(tmp_path: Path) -> None:
     JailRecords(tmp_path / "jails", None).write([gone.pid], "", paths)
     JailRecords(tmp_path / "jails", None).reap()
     assert {".idea", "AGENTS.md"} == {path.name for path in workspace.iterdir()}
+
+
+def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> None:
+    """A link that was replaced, and a file that leads git elsewhere; what lay there is not lost."""
+    workspace = tmp_path / "ws"
+    (workspace / ".git").mkdir(parents=True)
+    (workspace / "AGENTS.md").symlink_to("guide.md")
+    before = Guards().take(str(workspace))
+    with subprocess.Popen(["/bin/true"]) as gone:
+        pass
+    records = JailRecords(tmp_path / "jails", None)
+    records.write([gone.pid], "", [], root=str(workspace), before=before)
+    (workspace / "AGENTS.md").unlink()
+    (workspace / "AGENTS.md").write_text("evil", "utf-8")
+    (workspace / ".git/commondir").write_text("../evil", "utf-8")
+    JailRecords(tmp_path / "jails", None).reap()
+    assert Path("guide.md") == (workspace / "AGENTS.md").readlink()
+    assert not (workspace / ".git/commondir").exists()
+    assert ["evil"] == [path.read_text("utf-8") for path in workspace.glob("AGENTS.md.set-aside-*")]
 
 
 def test_a_torn_record_is_dropped(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,16 @@ def root() -> Generator[Path]:
 
 async def sh(sandbox: Sandbox, root: Path, line: str) -> str:
     """What a line for /bin/sh wrote, in a jail of its own over that folder."""
+    return (await run(sandbox, in_folder(root, line)))[0]
+
+
+def in_folder(root: Path, line: str) -> Command:
+    """The line, for /bin/sh; it is given input that does not end."""
     argv = ("/bin/sh", "-c", line)
-    command = Command(argv=argv, workspace=root, is_writable=True, cwd=str(root))
-    return (await run(sandbox, command))[0]
+    return Command(
+        argv=argv, workspace=root, is_writable=True, cwd=str(root), merges_errors=True,
+        takes_input="cat" in line.split(),
+    )  # fmt: skip
 
 
 async def try_sh(sandbox: Sandbox, root: Path, line: str) -> str:
@@ -115,6 +122,34 @@ def test_what_a_mask_shows_is_opened_without_links(root: Path, path: str) -> Non
     (root / path).symlink_to(root / "aside")
     with pytest.raises(OSError), open_sources(str(root), masks):  # noqa: PT011 - several fit
         pass
+
+
+@pytest.mark.parametrize(
+    ("path", "make"),
+    [
+        ("AGENTS.md", "ln -sf evil.md AGENTS.md"),
+        (".git/commondir", "echo ../evil > .git/commondir"),
+    ],
+)
+async def test_what_one_jail_changed_is_no_model_for_another(
+    root: Path, path: str, make: str
+) -> None:
+    """The second begins after the change and ends after it was put back; it is put back again."""
+    (root / ".git").mkdir()
+    (root / "guide.md").write_text("obey", "utf-8")
+    (root / "AGENTS.md").symlink_to("guide.md")
+    async with open_sandbox() as sandbox, AsyncExitStack() as second:
+        async with sandbox.open(in_folder(root, f"{make} && echo made; cat")) as first:
+            assert b"made" in await first.stdout.receive_some()
+            wait = f"until [ -e go ]; do :; done; {make}; echo again"
+            late = await second.enter_async_context(sandbox.open(in_folder(root, wait)))
+        assert (path,) == first.restored
+        (root / "go").touch()
+        assert b"again" in await late.stdout.receive_some()
+        await second.aclose()
+        assert (path,) == late.restored
+    assert Path("guide.md") == (root / "AGENTS.md").readlink()
+    assert not (root / ".git/commondir").exists()
 
 
 SWAP = """
