@@ -94,8 +94,11 @@ class Grants:
         return tuple(self._end(grant, RESET) for grant in ended)
 
     def _end(self, grant: GrantRecord, by: str) -> GrantRecord:
-        if self._live[_key(grant)].pop(grant.grant_id, None) is None:
+        known = self._live.get(_key(grant), {})
+        if known.pop(grant.grant_id, None) is None:
             self._ended_early.add(grant.grant_id)
+        elif not known:
+            del self._live[_key(grant)]
         return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)
 
     # --- what clients ask
@@ -123,6 +126,7 @@ class Grants:
         try:
             await self._journal.commit(Change(records=(ended,)))
         except Conflict:  # somebody else's end was under way
+            self._ended_early.discard(grant_id)
             return await self._find_seen(caller, grant_id)
         return ended
 
