@@ -8,7 +8,7 @@ Restart: permanent; what was not committed waits outside the incarnation.
 Telling is a plain call, as publishing is: in that step the record is made and operators hear of it;
 it is committed when the journal can.  With a full disk it waits here: one record an incident, at
 most `MAX_UNSAVED`.  Where what was found stands on a tape, the record is committed with the tape,
-besides (docs/decisions/0022-incidents.md).
+besides (docs/decisions/0023-incidents.md).
 """
 
 from collections import Counter
