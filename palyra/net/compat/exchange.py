@@ -22,7 +22,7 @@ BODY_TIMEOUT_S = 30.0
 # What still comes of a body that is refused: a connection closed on it would be reset, and the
 # client would never read why.
 LINGER_S = 10.0
-LINGER_BYTES = 67_108_864
+LINGER_BYTES = 33_554_432
 INLINE_BYTES = 16_384  # of a body: about a millisecond of work; more goes to a thread
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
