@@ -25,13 +25,16 @@ _PRIVATE = (
 )  # fmt: skip
 # Changing these makes another program run something later, outside of any sandbox: never written.
 _CONFIGURATION = (
-    r"\.git", r"\.gitmodules", r"\.gitattributes", r"\.hg", r"\.svn", r"\.husky",
+    r"\.git", r"\.gitconfig", r"\.gitmodules", r"\.gitattributes", r"\.hg", r"\.svn", r"\.husky",
     r"\.pre-commit-config\.ya?ml", r"\.github/workflows", r"\.gitlab-ci\.yml", r"\.circleci",
     r"\.vscode", r"\.idea", r"\.devcontainer", r"[^/]*\.code-workspace", r"\.editorconfig",
+    r"\.zed", r"\.windsurf", r"\.windsurfrules", r"\.clinerules", r"\.roo", r"\.continue", r"\.kiro",
+    r"\.aider\.conf\.yml", r"\.github/copilot-instructions\.md",
     r"\.cursor", r"\.cursorrules", r"\.claude", r"\.codex", r"\.gemini", r"\.mcp\.json",
     r"(?:agents|claude|gemini|palyra)\.md",  # what agents take for their owner's word
     r"\.(?:bash|zsh|ksh)[a-z_]*", r"\.profile", r"\.npmrc", r"\.direnv",
 )  # fmt: skip
+_BARE_REPOSITORY = "head"  # with it at the top, git takes the root itself for a repository
 
 
 def _whole_names(patterns: tuple[str, ...]) -> re.Pattern[str]:
@@ -65,7 +68,8 @@ def is_private(path: str) -> bool:
 
 def is_configuration(path: str) -> bool:
     """Whether a normal path is, or lies in, what other programs take their orders from."""
-    return _IS_CONFIGURATION.search(_folded(path)) is not None
+    folded = _folded(path)
+    return folded == _BARE_REPOSITORY or _IS_CONFIGURATION.search(folded) is not None
 
 
 def may_be_marked(folder: str, name: str) -> bool:
@@ -76,7 +80,7 @@ def may_be_marked(folder: str, name: str) -> bool:
     """
     if name.startswith(".") or folder.startswith(".") or not (folder + name).isascii():
         return True
-    return name.lower().endswith((".md", ".code-workspace"))
+    return name.lower().endswith((".md", ".code-workspace", _BARE_REPOSITORY))
 
 
 def path_marks(path: str) -> frozenset[PathMark]:

@@ -108,6 +108,14 @@ def test_a_walk_that_asks_for_names_only_misses_nothing(path: str) -> None:
             return
 
 
+def test_the_top_cannot_become_a_repository() -> None:
+    """`HEAD` is what git needs to take a folder for one; below the top it is a name like others."""
+    assert is_configuration("HEAD")
+    assert may_be_marked("", "HEAD")
+    assert not is_configuration("src/HEAD")
+    assert not is_configuration("HEADER")
+
+
 @pytest.mark.parametrize("name", ["main.py", "README", "agents", "md", "a.markdown"])
 def test_an_ordinary_name_is_passed_over(name: str) -> None:
     """The control of the one above; beside a dot, a stranger's letter or an end it is asked for."""

@@ -38,6 +38,9 @@ FILES = (
 FOLDERS = (
     ".git", ".hg", ".vscode", ".idea", ".devcontainer", ".cursor", ".claude", ".codex", ".gemini",
 )  # fmt: skip
+# With folders that anybody may make beside it, git takes the workspace itself for a repository, and
+# obeys a `config` there; only where there is no other one.
+BARE_REPOSITORY = "HEAD"
 # Within a repository of its own the command may commit; what git runs or obeys it may not change.
 GIT_FILES = ("config", "config.worktree")
 GIT_FOLDERS = ("hooks", "modules", "worktrees")
@@ -81,6 +84,8 @@ def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
     masks: list[Mask] = []
     masks += (_top(root, name, "no-file", held) for name in FILES)
     masks += (_top(root, name, "no-folder", held) for name in FOLDERS)
+    if any(mask.path == ".git" and mask.is_missing for mask in masks):
+        masks.append(_top(root, BARE_REPOSITORY, "no-file", held))
     if any(mask == Mask(".git", "pinned") for mask in masks):
         masks += (_below(root, f".git/{name}", "no-file", held) for name in GIT_FILES)
         masks += (_below(root, f".git/{name}", "no-folder", held) for name in GIT_FOLDERS)

@@ -59,6 +59,7 @@ def probes(bait: Bait, level: Level = "A") -> Mapping[str, tuple[Call, ...]]:
         "the accounts' passwords": (_open("/etc/shadow", os.O_RDONLY),),
         "a folder of the system": (_open("/usr/palyra-probe", _CREATE),),
         "a configuration file": (_open(f"{bait.folder}/.envrc", _CREATE),),
+        "a configuration folder": (_open(f"{bait.folder}/.vscode/probe", _CREATE),),
         "a listener on the loopback": _connect(socket.AF_INET, inet),
         "an abstract socket": _connect(socket.AF_UNIX, _unix(b"\0" + bait.abstract_name)),
         "a socket in the workspace": _connect(socket.AF_UNIX, _unix(in_workspace + b"\0")),
@@ -168,6 +169,7 @@ def lay_bait() -> Generator[Bait]:
     name = f"palyra-{outside.name}".encode()
     try:
         outside.chmod(0o755)
+        (folder / ".vscode").mkdir()
         canary = outside / "canary"
         canary.write_text("anybody may read this", "ascii")
         with (

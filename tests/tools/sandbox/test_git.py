@@ -94,3 +94,23 @@ async def test_a_secret_that_git_tracks_is_neither_emptied_nor_in_the_way(reposi
         ["git", "-C", repository, "status", "--short"], capture_stdout=True
     )
     assert b"" == done.stdout
+
+
+BARE = """
+mkdir -p objects refs; echo ref: refs/heads/x > HEAD
+git config -f config core.repositoryformatversion 0
+git config -f config core.bare false; git config -f config core.worktree $PWD
+git config -f config core.fsmonitor "touch $PWD/obeyed; :"
+"""
+
+
+@pytest.mark.parametrize("is_jailed", [True, False], ids=["jail", "the control"])
+async def test_the_workspace_is_not_made_a_repository(tmp_path: Path, *, is_jailed: bool) -> None:
+    """Also not by what git takes for a bare one, whose configuration it would obey."""
+    if is_jailed:
+        await sh(tmp_path, f"{BARE} true")
+    else:
+        await trio.run_process(["/bin/sh", "-c", BARE], cwd=tmp_path)
+    await trio.run_process(["git", "status"], cwd=tmp_path, capture_stderr=True, check=False)
+    assert (tmp_path / "obeyed").exists() is not is_jailed
+    assert (tmp_path / "HEAD").exists() is not is_jailed

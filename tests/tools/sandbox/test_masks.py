@@ -8,6 +8,7 @@ from palyra.core.paths import is_configuration, is_private
 from palyra.tools.sandbox import masks as masking
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.masks import (
+    BARE_REPOSITORY,
     FILES,
     FOLDERS,
     Placeholders,
@@ -22,14 +23,14 @@ def kinds(root: Path) -> dict[str, str]:
 
 def test_every_mask_is_a_place_that_file_tools_refuse_too() -> None:
     """One notion of configuration, whichever tool is used."""
-    for name in (*FILES, *FOLDERS):
+    for name in (*FILES, *FOLDERS, BARE_REPOSITORY):
         assert is_configuration(name) or is_private(name), name
 
 
 def test_what_is_missing_gets_a_placeholder(tmp_path: Path) -> None:
     """An empty workspace may not be given a repository, or orders to anybody."""
     masks = {mask.path: mask for mask in find_masks(str(tmp_path))}
-    assert {*FILES, *FOLDERS} == masks.keys()
+    assert {*FILES, *FOLDERS, BARE_REPOSITORY} == masks.keys()
     assert all(mask.is_missing for mask in masks.values())
     assert ("no-folder", "no-file") == (masks[".git"].kind, masks[".envrc"].kind)
 
