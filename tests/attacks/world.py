@@ -11,11 +11,14 @@ from typing import Any
 import trio
 from structlog.testing import capture_logs
 
+from palyra.actors.blocking import run_sync
 from palyra.config import load
 from palyra.core.access import Caller
 from palyra.core.commands import ResolveApproval, StartRun
 from palyra.core.records import ApprovalRecord, ApprovalScope
 from palyra.daemon import Daemon
+from palyra.models.embedded import EmbeddedEmbeddings
+from palyra.modelset import Modelset
 from palyra.store.keys import KeyRing
 from tests.attacks.obeying import Obeying, order
 
@@ -177,7 +180,7 @@ async def attacked(
             config,
             keys=keys,
             operator_token="operator-token",
-            models={"scripted": model or Obeying()},
+            modelset=Modelset({"scripted": model or Obeying()}, EmbeddedEmbeddings(run_sync)),
         )
         world.daemon = daemon
         async with trio.open_nursery() as beside, trio.open_nursery() as nursery:
