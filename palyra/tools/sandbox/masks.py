@@ -17,6 +17,7 @@ import errno
 import os
 import pathlib
 import re
+import resource
 import stat
 from collections import Counter
 from collections.abc import Container, Generator, Iterable, Iterator
@@ -24,6 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from palyra.core.display import visible
 from palyra.core.paths import is_configuration, is_private, may_be_marked
 from palyra.tools.confine import walk
 from palyra.tools.sandbox.command import SandboxFailure
@@ -47,6 +49,7 @@ GIT_FOLDERS = ("hooks", "modules", "worktrees")
 # Entries of a workspace.  In a larger one no program is run: a bound that only ended the look would
 # be reached by whoever makes that many files, and then nothing deeper would be masked.
 MAX_LOOKED_AT = 1_000_000
+_SHARE_OF_DESCRIPTORS = 4  # the part of all that one start may use
 _ALWAYS_ASIDE = frozenset({"node_modules", "__pycache__"})  # thousands of folders, none obeyed
 
 
@@ -114,13 +117,22 @@ def parents(path: str) -> Iterator[str]:
 def open_sources(root: str, masks: Iterable[Mask]) -> Generator[dict[str, int]]:
     """Descriptors of what masks show, by path, for the length of the block.
 
-    Raises OSError when one is not there any more, or a link is in its place.
+    Raises OSError when one is not there any more, or a link is in its place; SandboxFailure when
+    there are so many that the daemon would be short of descriptors.
     """
+    paths = [mask.path for mask in masks if mask.shows_source]
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
+    if len(paths) > most:
+        raise SandboxFailure(
+            f"{root} has {len(paths)} places of configuration and folders above them, such as "
+            f"{visible(paths[-1])}, and the daemon may hold {most}: raise its limit on open files "
+            "(ulimit -n), or use a smaller workspace"
+        )
     fds: dict[str, int] = {}
     folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     with ExitStack() as stack:
         stack.callback(os.close, folder)
-        for path in (mask.path for mask in masks if mask.shows_source):
+        for path in paths:
             fds[path] = walk(folder, path, os.O_PATH | os.O_CLOEXEC)
             stack.callback(os.close, fds[path])
             if stat.S_ISLNK(os.fstat(fds[path]).st_mode):

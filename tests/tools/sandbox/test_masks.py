@@ -72,6 +72,24 @@ def test_many_files_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         kinds(tmp_path)
 
 
+def test_so_many_places_that_descriptors_run_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes them ends programs here, not the daemon; the failure says what helps."""
+    for number in range(5):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}" / "CLAUDE.md").touch()
+    masks = masking.pin_above(find_masks(str(tmp_path)))
+    with masking.open_sources(str(tmp_path), masks) as fds:
+        assert 10 == len(fds)
+    monkeypatch.setattr(masking.resource, "getrlimit", lambda _: (39, 39))
+    with (
+        pytest.raises(SandboxFailure, match="ulimit"),
+        masking.open_sources(str(tmp_path), masks),
+    ):
+        pass
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     """A link out of the workspace does not make the walk leave it."""
     outside = tmp_path / "outside"
