@@ -24,6 +24,7 @@ from palyra.errors import IllegalState, NotFound, TooLarge
 
 MAX_BUDGETS = 1_000
 MAX_FRESH = 100_000  # lines of the time it takes to set a budget
+FRESH_MS = 3_600_000  # and how long that is; what lies beyond was written by a clock far ahead
 
 
 class BudgetDesk:
@@ -167,7 +168,9 @@ class BudgetDesk:
                     open_accounts(
                         budget, read_sums(store, budget, now_ms, until_ms=now_ms), now_ms
                     ),
-                    store.list_usage(UsageFilter(since_ms=now_ms), limit=MAX_FRESH),
+                    store.list_usage(
+                        UsageFilter(since_ms=now_ms, until_ms=now_ms + FRESH_MS), limit=MAX_FRESH
+                    ),
                 )
             )
             lines = {(each.run_id, each.turn, each.attempt): each for each in (*fresh, *noted)}

@@ -127,6 +127,12 @@ def _window_end(budget: BudgetRecord, start_ms: int) -> int | None:
             return None
 
 
+def window_length(budget: BudgetRecord) -> int:
+    """How long the window is at most; 0 for that of a run."""
+    lengths = {"hour": HOUR_MS, "day": DAY_MS, "month": 31 * DAY_MS}
+    return budget.window_ms or lengths.get(budget.window, 0)
+
+
 def amount_of(budget: BudgetRecord, record: UsageRecord) -> int:
     """What the call adds to an account; a cost that nobody knows adds nothing to money."""
     return record.tokens if budget.metric == "tokens" else record.cost_usd_micros or 0
@@ -193,8 +199,10 @@ class Account:
     def _roll(self, now_ms: int) -> None:
         """Leave out what is not in the window any more."""
         start_ms = window_start(self.budget, now_ms)
-        if start_ms <= self._start_ms:
-            return  # a clock that was set back frees nothing
+        if start_ms <= self._start_ms:  # a clock that was set back frees nothing
+            if self._start_ms - start_ms > window_length(self.budget):
+                self._come_back(start_ms, now_ms)
+            return
         self._start_ms = start_ms
         if self.budget.window == "sliding":
             while self._entries and self._entries[0][0] < start_ms:
@@ -203,6 +211,12 @@ class Account:
             self._spent = 0
         if self._spent < (self.budget.soft or self.budget.hard or 0):
             self._mark = None
+
+    def _come_back(self, start_ms: int, now_ms: int) -> None:
+        """The clock was far ahead: what was spent counts now, and is not kept until then."""
+        self._start_ms = start_ms
+        if self._entries:
+            self._entries = deque([(now_ms, self._spent)])
 
 
 class Wait(NamedTuple):

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from palyra.core.budgets import GRAINS, RUN_BUDGET, Account, Key, window_start
+from palyra.core.budgets import (
+    GRAINS,
+    RUN_BUDGET,
+    Account,
+    Key,
+    window_length,
+    window_start,
+)
 from palyra.core.events import RunAccepted
 from palyra.core.journal import UsageBy, UsageFilter, UsageSum
 from palyra.core.ports import Ledger
@@ -52,11 +59,13 @@ def read_sums(
 ) -> list[UsageSum]:
     """What counts against the budget's accounts now, by subject; blocks.
 
-    None for the window of a run, whose tape knows.
+    None for the window of a run, whose tape knows; nor what a clock far ahead has written.
     """
     if budget.window == "run":
         return []
     is_sliding = budget.window == "sliding"
+    if until_ms is None:
+        until_ms = now_ms + window_length(budget)
     wanted = UsageFilter(since_ms=window_start(budget, now_ms), until_ms=until_ms)
     if budget.subject != "*":
         wanted = msgspec.structs.replace(wanted, **{_FIELD[budget.scope]: budget.subject})

@@ -9,10 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from palyra.actors.budget_desk import BudgetDesk
 from palyra.actors.budgets import Budgets, BudgetWarned
 from palyra.actors.hub import Hub
 from palyra.core import events as ev
-from palyra.core.journal import RunFilter, UsageFilter
+from palyra.core.journal import Change, RunFilter, UsageFilter
 from palyra.core.prices import Price, Prices
 from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.records import BudgetRecord, BudgetScope, Usage, UsageRecord
@@ -406,6 +407,24 @@ async def test_what_was_spent_survives_a_restart(
             (each.subject, each.spent(now_ms()), each.reserved)
             for each in kit.office.budgets.accounts
         ]
+
+
+async def test_what_a_clock_far_ahead_wrote_does_not_count_at_each_start(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It is in the ledger; no window of today holds it."""
+    async with running(store, make_budgets=having(budget(hard=1_000))) as kit:
+        answering(kit)
+        assert "done" == await kit.end(await kit.start())
+        (line,) = lines(kit)
+        ahead = msgspec.structs.replace(line, run_id="run_x", at_ms=line.at_ms + 10**12)
+        store.commit([Change(records=(ahead,))])
+    async with running(store, make_budgets=having(budget(hard=1_000))) as kit:
+        (account,) = kit.office.budgets.accounts
+        assert (1_000, 86_400_000) == (account.spent(now_ms()), account.rolls_ms(now_ms()))
+        desk = BudgetDesk(kit.journal, kit.office.budgets, now_ms)  # type: ignore[arg-type]  # it has what it uses
+        await desk.set(OPERATOR, budget(budget_id="c"))
+        assert [1_000] * 2 == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
 
 
 async def test_a_resumed_run_pays_each_call_once(

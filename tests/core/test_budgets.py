@@ -130,6 +130,24 @@ def test_a_clock_that_is_set_back_frees_nothing() -> None:
     assert (9, 9) == (kept.spent(NOON - DAY_MS), kept.spent(NOON))
 
 
+@pytest.mark.parametrize(
+    ("window", "length"), [("hour", HOUR_MS), ("day", DAY_MS), ("month", 31 * DAY_MS),
+                           ("sliding", 60_000)],
+)  # fmt: skip
+def test_a_clock_that_was_far_ahead_holds_nothing_for_years(window: Any, length: int) -> None:
+    """What was spent then counts when the clock is right again, and rolls with that window."""
+    kept = account(window=window, window_ms=length if window == "sliding" else None)
+    kept.add(3, NOON)
+    assert 0 == kept.spent(NOON + 5_000 * DAY_MS)
+    kept.add(6, NOON + 5_000 * DAY_MS)
+    assert 6 == kept.spent(NOON + 1_000)
+    kept.add(1, NOON + 2_000)
+    rolls_ms = kept.rolls_ms(NOON + 2_000)
+    assert rolls_ms is not None
+    assert NOON < rolls_ms <= NOON + 1_000 + length
+    assert (7, True) == (kept.spent(rolls_ms - 1), kept.spent(rolls_ms) < 7)
+
+
 # --- who is told ---------------------------------------------------------------------------------
 
 
