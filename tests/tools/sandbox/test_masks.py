@@ -82,7 +82,7 @@ def test_so_many_places_that_descriptors_run_short(
     masks = masking.pin_above(find_masks(str(tmp_path)))
     with masking.open_sources(str(tmp_path), masks) as fds:
         assert 10 == len(fds)
-    monkeypatch.setattr(masking.resource, "getrlimit", lambda _: (39, 39))
+    monkeypatch.setattr("palyra.tools.sandbox.masks.resource.getrlimit", lambda _: (39, 39))
     with (
         pytest.raises(SandboxFailure, match="ulimit"),
         masking.open_sources(str(tmp_path), masks),
