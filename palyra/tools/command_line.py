@@ -5,7 +5,6 @@ Pure.  A call is a list of words (`argv`), run as it is, or a line for `/bin/sh`
 
 import posixpath
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +13,7 @@ from typing import Any
 from palyra.core.tools import Facets, ToolFailure
 
 SHELL = "/bin/sh"
+MAX_LINE_CHARS = 16_384  # of all lines for a shell in one call
 _SHELLS = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh"})
 # A grant for these would be one for any program at all: they run what they are told.
 _RUNNERS = _SHELLS | {
@@ -33,6 +33,13 @@ _INTERPRETERS = _SHELLS | {"python", "node", "nodejs", "perl", "ruby", "php", "l
 _FOLDERS = frozenset({
     "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
 })  # fmt: skip
+_DOUBLE = r'"((?:[^"\\]|\\.)*)"'
+_SINGLE = r"'([^']*)'"
+_QUOTED = re.compile(rf"\\(.)|{_SINGLE}|{_DOUBLE}", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_WORD = re.compile(
+    r"""(?:[^\s();<>|&`"'\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|["'\\])+|[();<>|&]+""", re.DOTALL
+)
 _TAKES_LINE = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _VERSION = re.compile(r"[0-9.]+$")  # python3.11 is python
 _FIRST_WORD = re.compile(r"[A-Za-z]*")  # and so are python3-dbg and perl5.36-x86_64-linux-gnu
@@ -68,7 +75,7 @@ def read_command(arguments: Mapping[str, Any]) -> CommandLine:
         raise ToolFailure(
             'command: give a line for /bin/sh, such as "ls -l", not empty, without NUL'
         )
-    return CommandLine((SHELL, "-c", line), _all_words(_split(line)), is_line=True, cwd=cwd)
+    return CommandLine((SHELL, "-c", line), _all_words(split_line(line)), is_line=True, cwd=cwd)
 
 
 def find_facets(arguments: Mapping[str, Any]) -> Facets:
@@ -145,7 +152,11 @@ def _all_words(words: Sequence[str]) -> tuple[str, ...]:
     if _SHELLS.isdisjoint(map(_plain_name, words)):
         return tuple(words)
     lines = [line for option, line in pairwise(words) if _TAKES_LINE.fullmatch(option)]
-    return (*words, *(word for line in lines for word in _split(line)))
+    if sum(map(len, lines)) > MAX_LINE_CHARS:
+        raise ToolFailure(
+            f"argv: lines for a shell of more than {MAX_LINE_CHARS} characters: write a script file"
+        )
+    return (*words, *(word for line in lines for word in split_line(line)))
 
 
 def _is_word(text: str) -> bool:
@@ -156,10 +167,19 @@ def _is_word(text: str) -> bool:
         return False
 
 
-def _split(line: str) -> list[str]:
-    try:
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
-        return list(lexer)
-    except ValueError:  # an open quote: the shell will say so
-        return line.split()
+def split_line(line: str) -> list[str]:
+    """The words of a shell's line, without quotes; operators are words, and so is every comment's."""
+    return [_unquoted(word) for word in _WORD.findall(line)]
+
+
+def _unquoted(word: str) -> str:
+    if word.isalnum():
+        return word
+    return _QUOTED.sub(_bare, word)
+
+
+def _bare(match: re.Match[str]) -> str:
+    escaped, single, double = match.group(1, 2, 3)
+    if escaped is not None:
+        return escaped.replace("\n", "")  # a line that goes on in the next
+    return _ESCAPED.sub(r"\1", double) if single is None else single

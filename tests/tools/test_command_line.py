@@ -6,7 +6,7 @@ import pytest
 
 from palyra.core.intake import Refused, check_arguments
 from palyra.core.tools import ToolFailure
-from palyra.tools.command_line import find_facets, find_scripts, read_command
+from palyra.tools.command_line import find_facets, find_scripts, read_command, split_line
 from palyra.tools.shell import shell_spec
 
 
@@ -81,6 +81,15 @@ def test_paths_are_shown_to_the_rules() -> None:
         {"argv": ["env", "/bin/sh", "-ec", "cat <.env"]},
         {"command": "bash -lc 'cat .env'"},
         {"argv": ["cat", *(f"f{n}" for n in range(200)), ".env"]},
+        {"command": "echo a#b; cat .env"},  # no comment to a shell
+        {"command": "true # cat .env"},
+        {"command": "echo `cat .env` $(true)"},
+        {"command": "echo $(cat .env)"},
+        {"command": "cat .e''nv"},
+        {"command": 'cat ".e"n\\v'},
+        {"command": "cat .en\\\nv"},
+        {"command": 'cat \'it\' "is" .env "open'},
+        {"command": "f=.env; cat $f"},
     ],
 )
 def test_no_path_is_out_of_the_rules_sight(arguments: dict[str, object]) -> None:
@@ -102,6 +111,28 @@ def test_no_path_is_out_of_the_rules_sight(arguments: dict[str, object]) -> None
 def test_scripts_are_found(arguments: dict[str, object], scripts: tuple[str, ...]) -> None:
     """The words that name a program text."""
     assert scripts == find_scripts(read_command(arguments))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('a \'b c\' "d \\" e" f\\ g', ("a", "b c", 'd " e', "f g")),
+        ("a>b<c|d&&e;f", ("a", ">", "b", "<", "c", "|", "d", "&&", "e", ";", "f")),
+        ("", ()),
+        ("'", ("'",)),
+        ("a\\", ("a\\",)),
+        ("\n\ta \n", ("a",)),
+    ],
+)
+def test_a_line_is_split_as_a_shell_would(line: str, words: tuple[str, ...]) -> None:
+    """As far as words go: what is expanded, only the shell knows."""
+    assert words == tuple(split_line(line))
+
+
+def test_lines_within_are_bounded() -> None:
+    """As the one of `command` is."""
+    with pytest.raises(ToolFailure, match="16384 characters"):
+        read_command({"argv": ["bash", *["-c", "x" * 9_000] * 2]})
 
 
 def test_an_open_quote_is_no_error_here() -> None:
