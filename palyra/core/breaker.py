@@ -29,10 +29,10 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     is_probing: bool = False  # the one call of the half-open state is under way
 
     def state(self, now_ms: int) -> State:
-        """What it is now."""
+        """What it is now; with a clock that was set back it is not open for longer than ever."""
         if self.open_until_ms is None:
             return "closed"
-        return "open" if now_ms < self.open_until_ms else "half_open"
+        return "open" if 0 < self.open_until_ms - now_ms <= OPEN_MS else "half_open"
 
     def admits(self, now_ms: int) -> bool:
         """Whether a call may be made."""

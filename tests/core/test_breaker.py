@@ -47,6 +47,13 @@ def test_half_open_admits_one() -> None:
     assert abandon_call(probing).admits(OPEN_MS)
 
 
+def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
+    """A probe comes early then, instead of a year late."""
+    opened = after(*ENOUGH, now_ms=365 * 86_400_000)
+    assert opened.admits(0)
+    assert not opened.admits(365 * 86_400_000)
+
+
 @pytest.mark.parametrize("failure", sorted(set(FAILURE_CLASSES) - UNHEALTHY))
 def test_the_callers_own_mistakes_do_not_count(failure: FailureClass) -> None:
     """However many there are; a probe that was refused for one lets the next one try."""
