@@ -145,6 +145,7 @@ async def test_run_is_shown_with_its_phase(autojump_clock: Clock) -> None:
                 "output_tokens": 0,
                 "source": "estimate",
                 "cached_tokens": 0,
+                "cache_write_tokens": 0,
             },
             "cost_usd_micros": 0,
             "turns": 0,
