@@ -14,6 +14,7 @@ from palyra.core.tools import Facets, ToolFailure
 
 SHELL = "/bin/sh"
 MAX_LINE_CHARS = 16_384  # of all lines for a shell in one call
+MAX_LOOKED_AT = 8_192  # words, counted once for each folder: bounds the time of every look
 _SHELLS = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh"})
 # A grant for these would be one for any program at all: they run what they are told.
 _RUNNERS = _SHELLS | {
@@ -40,6 +41,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _WORD = re.compile(
     r"""(?:[^\s();<>|&`"'\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|["'\\])+|[();<>|&]+""", re.DOTALL
 )
+_GOES_TO = frozenset({"cd", "pushd", "-C"})
 _TAKES_LINE = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _VERSION = re.compile(r"[0-9.]+$")  # python3.11 is python
 _FIRST_WORD = re.compile(r"[A-Za-z]*")  # and so are python3-dbg and perl5.36-x86_64-linux-gnu
@@ -59,6 +61,23 @@ class CommandLine:
         """The program's name, without its folder."""
         return posixpath.basename(self.argv[0])
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where it works: its own folder, and those that its words change to."""
+        found = [self.cwd]
+        here = self.cwd
+        for word, folder in pairwise(self.words):
+            if word in _GOES_TO:
+                found.append(posixpath.join(here, folder))
+                here = here if word == "-C" else found[-1]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every word that may name a file, also behind an equals sign."""
+        parts = (part for word in self.words for part in (word, word.partition("=")[2]))
+        return tuple(part for part in parts if part)
+
 
 def read_command(arguments: Mapping[str, Any]) -> CommandLine:
     """The call.  Raises ToolFailure unless it has exactly one of `argv` and `command`."""
@@ -69,13 +88,22 @@ def read_command(arguments: Mapping[str, Any]) -> CommandLine:
     if argv is not None:
         if not argv[0] or not all(map(_is_word, argv)):
             raise ToolFailure("argv: the first word names a program; words are text without NUL")
-        return CommandLine(tuple(argv), _all_words(argv), is_line=False, cwd=cwd)
+        return _bounded(CommandLine(tuple(argv), _all_words(argv), is_line=False, cwd=cwd))
     line = str(line)
     if not _is_word(line) or not line.strip():
         raise ToolFailure(
             'command: give a line for /bin/sh, such as "ls -l", not empty, without NUL'
         )
-    return CommandLine((SHELL, "-c", line), _all_words(split_line(line)), is_line=True, cwd=cwd)
+    words = _all_words(split_line(line))
+    return _bounded(CommandLine((SHELL, "-c", line), words, is_line=True, cwd=cwd))
+
+
+def _bounded(call: CommandLine) -> CommandLine:
+    if len(call.words) * len(call.folders) > MAX_LOOKED_AT:
+        raise ToolFailure(
+            f"more than {MAX_LOOKED_AT} words, counted from each folder: write a script file"
+        )
+    return call
 
 
 def find_facets(arguments: Mapping[str, Any]) -> Facets:
@@ -86,7 +114,7 @@ def find_facets(arguments: Mapping[str, Any]) -> Facets:
         return Facets()
     subcommand = _find_subcommand(call)
     return Facets(
-        paths=tuple(dict.fromkeys([call.cwd, *_paths(call.words)])),
+        paths=tuple(dict.fromkeys([call.cwd, *_paths(call)])),
         executable=call.name,
         subcommand=subcommand,
         grant_key=_grant_key(call, subcommand),
@@ -137,14 +165,12 @@ def _find_subcommand(call: CommandLine) -> str:
     return "" if call.argv[1].startswith("-") else call.argv[1]
 
 
-def named_by(words: Sequence[str]) -> list[str]:
-    """Every word that may name a file, also behind an equals sign."""
-    return [part for word in words for part in (word, word.partition("=")[2]) if part]
-
-
-def _paths(words: Sequence[str]) -> list[str]:
-    """Every word that may be a path, in the workspace or not; options are none."""
-    return [word for word in named_by(words) if not word.startswith("-")]
+def _paths(call: CommandLine) -> list[str]:
+    """Every word that may be a path, as it is written and from each folder; options are none."""
+    words = [word for word in call.names if not word.startswith("-")]
+    inner = [word for word in words if not word.startswith("/")]
+    reached = (posixpath.join(folder, word) for folder in call.folders if folder for word in inner)
+    return [*words, *map(posixpath.normpath, reached)]
 
 
 def _all_words(words: Sequence[str]) -> tuple[str, ...]:

@@ -5,16 +5,17 @@ All functions block; they are called from a thread.
 
 import hashlib
 import os
+import posixpath
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from palyra.core.display import visible
 from palyra.core.paths import MAX_PATH_BYTES, normal_path
 from palyra.core.tools import SHARED_HOST, Inspection, ToolCall, ToolFailure
-from palyra.tools.command_line import CommandLine, find_scripts, named_by, read_command
+from palyra.tools.command_line import CommandLine, find_scripts, read_command
 from palyra.tools.confine import Workspace, refusal
 from palyra.tools.sandbox.bubblewrap import PATH, environment_of
 from palyra.tools.sandbox.command import Command, Egress, Level, Limits
@@ -68,8 +69,8 @@ def build_command(around: Surroundings, call: ToolCall) -> Command:
     seen = call.inspection
     approved = _operands(around.workspace, line) if seen is None else seen.operands
     sealed: dict[str, bytes] = {}
-    for word in find_scripts(line):
-        path = _below(around.workspace, _reach(around.workspace, line.cwd, word))
+    for word in _from_folders(line, find_scripts(line)):
+        path = _below(around.workspace, _reach(around.workspace, "", word))
         if path is not None and _SHA256.fullmatch(approved.get(path, "")):
             content = _read(around.workspace, path)
             if hashlib.sha256(content).hexdigest() != approved[path]:
@@ -146,14 +147,19 @@ def _operands(workspace: Workspace, line: CommandLine) -> dict[str, str]:
     Raises ToolFailure for more than MAX_OPERANDS: what was not looked at is not approved.
     """
     found: dict[str, str] = {}
-    for word in named_by(line.words):
-        path = _below(workspace, _reach(workspace, line.cwd, word))
+    for word in _from_folders(line, line.names):
+        path = _below(workspace, _reach(workspace, "", word))
         content = None if path is None or path in found else _content(workspace, path)
         if path is not None and content is not None:
             found[path] = content
         if len(found) > MAX_OPERANDS:
             raise ToolFailure(f"the call names more than {MAX_OPERANDS} files: make it several")
     return found
+
+
+def _from_folders(line: CommandLine, words: Iterable[str]) -> Iterator[str]:
+    """The words as paths, from each folder that the command works in."""
+    return (posixpath.join(folder, word) for folder in line.folders for word in words)
 
 
 def _content(workspace: Workspace, path: str) -> str | None:

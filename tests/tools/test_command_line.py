@@ -70,7 +70,7 @@ def test_a_line_for_the_shell_is_granted_once() -> None:
 def test_paths_are_shown_to_the_rules() -> None:
     """Words, values behind an equals sign, and words of a line; not options."""
     facets = find_facets({"argv": ["tool", "--key=.ssh/id", "a/b", "-v", "/etc/x"], "cwd": "part"})
-    assert ("part", "tool", ".ssh/id", "a/b", "/etc/x") == facets.paths
+    assert ("part", "tool", ".ssh/id", "a/b", "/etc/x") == facets.paths[:5]
     assert ".env" in find_facets({"command": "cat <.env|wc"}).paths
 
 
@@ -127,6 +127,29 @@ def test_scripts_are_found(arguments: dict[str, object], scripts: tuple[str, ...
 def test_a_line_is_split_as_a_shell_would(line: str, words: tuple[str, ...]) -> None:
     """As far as words go: what is expanded, only the shell knows."""
     assert words == tuple(split_line(line))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"argv": ["cat", "prod.yml"], "cwd": "conf"},
+        {"argv": ["cat", "./../conf/prod.yml"], "cwd": "src"},
+        {"command": "cd conf && cat prod.yml"},
+        {"command": "cd src; cd ../conf; cat --in=prod.yml"},
+        {"argv": ["git", "-C", "conf", "add", "prod.yml"]},
+    ],
+)
+def test_a_path_is_shown_from_where_it_is_used(arguments: dict[str, object]) -> None:
+    """A rule about a file holds from whatever folder it is named."""
+    assert "conf/prod.yml" in find_facets(arguments).paths
+
+
+def test_there_is_a_most_of_what_is_looked_at() -> None:
+    """A line that names more, from more folders, is refused before anybody is asked."""
+    line = " ".join(f"{number}" for number in range(3_000))
+    assert len(find_facets({"command": line}).paths) == 3_001
+    with pytest.raises(ToolFailure, match="a script file"):
+        read_command({"command": f"cd a; cd b; {line}"})
 
 
 def test_lines_within_are_bounded() -> None:

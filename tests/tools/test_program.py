@@ -31,6 +31,10 @@ NAMING: dict[str, dict[str, Any]] = {
     "behind many": {"argv": ["cat", *["-n"] * 200, "x"]},
     "line": {"command": "echo; cat x"},
     "script": {"argv": ["sh", "x"]},
+    "elsewhere": {"argv": ["cat", "x"], "cwd": "part"},
+    "gone to": {"command": "cd part && sh ./x"},
+    "gone to in steps": {"command": "cd ./; (pushd part; cat x)"},
+    "told of": {"argv": ["make", "-C", "part", "-f", "x"]},
 }
 
 
@@ -42,12 +46,14 @@ def test_another_content_is_another_call(
     """Of whatever file a call names, however it does; times that a program sets hide nothing."""
     if kind == "large":
         monkeypatch.setattr(program, "MAX_HASHED_BYTES", 2)
-    file = tmp_path / "x"
+    (tmp_path / "part").mkdir()
+    is_inner = "part" in str(NAMING[naming])
+    file = tmp_path / "part/x" if is_inner else tmp_path / "x"
     file.write_text("one", "utf-8")
     if kind == "second name":
         (tmp_path / "y").hardlink_to(file)
     before = look(tmp_path, **NAMING[naming])
-    assert before.operands.keys() == {"x"}
+    assert before.operands.keys() == {"part/x" if is_inner else "x"}
     assert before == look(tmp_path, **NAMING[naming])
     times = file.stat().st_atime_ns, file.stat().st_mtime_ns
     file.write_text("two", "utf-8")
