@@ -31,7 +31,7 @@ class Modelset(NamedTuple):
 
 
 def build_modelset(
-    config: Config, host: Host, secrets: SecretKeeper, alarms: Alarms | None = None
+    config: Config, host: Host, secrets: SecretKeeper, alarms: Alarms
 ) -> Modelset:
     """As the configuration has them.  Raises InvalidParams for one that cannot be kept."""
     fixed = {"scripted": scripted_model(config)}

@@ -11,24 +11,31 @@ from palyra.actors.budgets import Budgets
 from palyra.actors.hub import Hub
 from palyra.config import Config, Paths
 from palyra.core.access import Caller
+from palyra.core.alarms import provider_key
+from palyra.core.breaker import THRESHOLD
 from palyra.core.prices import Price, Prices
+from palyra.core.prompt import ModelFailure
 from palyra.errors import InvalidParams
 from palyra.models.embedded import EmbeddedEmbeddings
+from palyra.models.guarded import GuardedModel
 from palyra.modelset import Modelset, build_modelset, build_router
 from palyra.net import wire
 from palyra.parts import Host
 from palyra.secrets.keeper import SecretKeeper
 from palyra.secrets.resolver import Resolver
 from palyra.sections import ModelProvider, ModelRoute, Models
+from tests.actors.fake_alarms import FakeAlarms
 
 OURS = ModelProvider(name="ours", base_url="http://ours/v1", models=("big",))
 
 
-def built(home: Path, models: Models) -> Modelset:
+def built(home: Path, models: Models, alarms: FakeAlarms | None = None) -> Modelset:
     """What a daemon with these settings has."""
     paths = Paths(config_file=home / "palyra.toml", data_dir=home)
     keeper = SecretKeeper(Resolver(home, home), run_sync, lambda *_: None)
-    return build_modelset(Config(paths=paths, models=models), Host(), keeper)
+    return build_modelset(
+        Config(paths=paths, models=models), Host(), keeper, alarms or FakeAlarms()
+    )
 
 
 def test_nobody_is_configured(tmp_path: Path) -> None:
@@ -47,6 +54,17 @@ def test_a_provider_is_configured(tmp_path: Path) -> None:
     assert ("ours/e", "ours") == (found.embeddings.name, found.embeddings.provider)
     lexical = built(tmp_path, Models(providers=(OURS,)))
     assert isinstance(lexical.embeddings, EmbeddedEmbeddings)
+
+
+def test_a_provider_that_fails_raises_an_alarm(tmp_path: Path) -> None:
+    """Under its own name, once it is left alone."""
+    alarms = FakeAlarms()
+    model = built(tmp_path, Models(providers=(OURS,)), alarms).models["ours/big"]
+    assert isinstance(model, GuardedModel)
+    for _ in range(THRESHOLD):
+        assert [] == alarms.told
+        model._guard.end(ModelFailure("timeout", "nobody answers"))
+    assert [provider_key("ours")] == alarms.told
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Providers:
         *,
         new_id: NewId,
         now_ms: NowMs,
-        alarms: Alarms | None = None,
+        alarms: Alarms,
     ) -> None:
         """Raises InvalidParams for a provider that cannot be asked."""
         names = [provider.name for provider in given]
@@ -102,7 +102,7 @@ class _Provider:
         *,
         new_id: NewId,
         now_ms: NowMs,
-        alarms: Alarms | None,
+        alarms: Alarms,
     ) -> None:
         preset = PRESETS.get(given.name, Preset(""))
         self._base_url = given.base_url or preset.base_url

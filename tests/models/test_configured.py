@@ -13,6 +13,7 @@ from palyra.models.guarded import GuardedEmbeddings, GuardedModel
 from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 from palyra.sections import ModelProvider
+from tests.actors.fake_alarms import FakeAlarms
 from tests.models.memory_provider import MemoryBackend
 from tests.models.model_kit import CHAT_EXPECTED, CHAT_TURN, KEY, REQUEST, memory_client
 from tests.models.provider import STREAM, Provider, refusal, sse
@@ -44,7 +45,8 @@ class Kept:
 def providers(*given: ModelProvider, kept: Kept | None = None) -> Providers:
     """These providers."""
     find = (kept or Kept()).find
-    return Providers(given, find, new_id=lambda prefix: f"{prefix}_1", now_ms=lambda: 0)
+    new_id = "{}_1".format
+    return Providers(given, find, new_id=new_id, now_ms=lambda: 0, alarms=FakeAlarms())
 
 
 def guarded(made: Providers, name: str) -> GuardedModel:
