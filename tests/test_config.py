@@ -11,11 +11,13 @@ import pytest
 from palyra.config import (
     Config,
     allowed_values,
+    check_no_secret,
     find_paths,
     first_file,
     load,
     schema,
 )
+from palyra.core.redact import Redactor
 from palyra.errors import InvalidParams
 from palyra.sections import SECTIONS
 
@@ -312,3 +314,26 @@ def test_lists_of_numbers_and_tables(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(InvalidParams, match="a list of numbers"):
         load(path, environ={"PALYRA_FETCH__PORTS": "http"})
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ('[mcp]\nservers = [{ name = "a", command = ["x"], environment = ["A=SECRET"] }]', "mcp.servers"),
+        ('[mcp]\nservers = [{ name = "a", command = ["x", "--key", "SECRET"] }]', "mcp.servers"),
+        ('[models]\nproviders = [{ name = "a", base_url = "https://u:h4nter22@h/v1" }]', "models.providers"),
+        ('[fetch]\ncredentials = [{ name = "g", host = "h", secret = "SECRET" }]', "fetch.credentials"),
+    ],
+)  # fmt: skip
+def test_a_secret_in_a_setting_is_refused_unrepeated(tmp_path: Path, given: str, key: str) -> None:
+    """The key and the remedy are named; a reference in its place is fine."""
+    secret, redact = "ghp_" + "Canary0123456789abcdefghijABCDEFGHIJ", Redactor([]).redact_text
+    for text in (secret, "vault:GITHUB_TOKEN"):
+        (tmp_path / "palyra.toml").write_text(given.replace("SECRET", text), encoding="utf-8")
+        found = load(home=tmp_path, environ={})
+        if text == secret or "h4nter22" in given:
+            with pytest.raises(InvalidParams, match=f"{key} holds .*vault:NAME") as refused:
+                check_no_secret(found, redact)
+            assert not any(part in refused.value.message for part in (secret[4:], "h4nter22"))
+        else:
+            check_no_secret(found, redact)

@@ -112,7 +112,7 @@ def _viable_unit(unit: str, quantifier: str, rest: str) -> str:
 # A letter or digit before a prefix makes it part of a word (`task-…` is no `sk-…`), unless it ends
 # an escape: \n in JSON or source text, %3D in a URL, a terminal's colour.  The bracket that ends
 # our own marker is no boundary: what was left alone beside a secret stays alone beside its marker.
-_ESCAPE = r"\\[a-z]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}|\[[0-9;]*[mK]"
+_ESCAPE = r"\\[a-z]|\\u[0-9A-Fa-f]{4}|%(?:25)*[0-9A-Fa-f]{2}|\[[0-9;]*[mK]"
 ANYWHERE = ""
 WORD = rf"(?:^|[^A-Za-z0-9\]]|{_ESCAPE})"
 TOKEN = rf"(?:^|[^A-Za-z0-9_\]-]|{_ESCAPE})"

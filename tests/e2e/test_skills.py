@@ -13,6 +13,7 @@ import wasmtime
 from palyra.core import events as ev
 from palyra.errors import PalyraError
 from palyra.net.client import Client
+from palyra.tools.wasm.limits import MIB
 from tests.core.skill_samples import EVE, package
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.tapes import read_whole
@@ -156,3 +157,53 @@ async def test_a_foreign_key_is_refused(skilled: DaemonProcess) -> None:
         await install(client, package(HELLO))
         with pytest.raises(PalyraError, match="has changed"):
             await install(client, package(HELLO, EVE))
+
+
+# What is wrong with a module, and what the installation says of it.
+UNFIT = {
+    "too many functions": (guests.many_functions(10_001), "10002 functions"),
+    "too large": (
+        guests.call_guest("unreachable", extra=f'(data (i32.const 0) "{"x" * MIB}")'),
+        "module.wasm has 1048[0-9]+ bytes|1 MiB|1048576",
+    ),
+    "a forbidden import": (guests.FORBIDDEN_IMPORT, "capability_denied|path_open"),
+    "no exports": (guests.NO_EXPORTS, "memory"),
+    "a compile bomb": (guests.compile_bomb(), "compiling"),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+async def test_an_unfit_module_is_not_installed(skilled: DaemonProcess, case: str) -> None:
+    """The operator is told why, nothing is installed, and the daemon goes on."""
+    text, said = UNFIT[case]
+    skill_id = case.replace(" ", "-")
+    async with skilled.connect() as client:
+        with pytest.raises(PalyraError, match=said):
+            await install(client, package(bytes(wasmtime.wat2wasm(text)), id=skill_id))
+        assert skill_id not in {each.id for each in (await client.list_skills()).skills}
+
+
+# What a guest does when it is called -> the documented error.
+BROKEN = {
+    "has a wrong signature": (guests.WRONG_SIGNATURE, "invalid_module: "),
+    "traps": (guests.TRAP, "trapped: "),
+    "grows its memory": (guests.GROW_UNTIL_REFUSED, "quota_exceeded: "),
+    "grows its table": (guests.TABLE_UNTIL_REFUSED, "quota_exceeded: "),
+    "recurses": (guests.RECURSE, "quota_exceeded: "),
+    "says what is no JSON": (guests.says("hello"), "bad_output: "),
+}
+
+
+async def test_a_guest_that_breaks_down_fails_its_call(skilled: DaemonProcess) -> None:
+    """With its documented error, in the jail; and a call of another one is served after each."""
+    async with skilled.connect() as client:
+        for minor, (text, said) in enumerate(BROKEN.values(), start=5):
+            data = package(bytes(wasmtime.wat2wasm(text)), version=f"1.{minor}.0")
+            await install(client, data)
+            await wait_for_tool(client, "wasm:words.count")
+            ended = await call(client, "wasm:words.count")
+            assert ("failed", True) == (ended.status, said in ended.output), ended
+        await install(client, package(HELLO, version="1.99.0"))
+        await wait_for_tool(client, "wasm:words.count")
+        assert "hello" == (await call(client, "wasm:words.count")).output
+        await client.remove_skill("words")
