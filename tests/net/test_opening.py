@@ -52,6 +52,7 @@ async def test_connect_tells_who_one_is(autojump_clock: Clock) -> None:
             "scopes": [
                 "agents:read",
                 "approvals:read",
+                "incidents:read",
                 "runs:read",
                 "sessions:read",
                 "system:read",
