@@ -28,6 +28,7 @@ from palyra.tools.sandbox.masks import remove_placeholder
 from palyra.tools.sandbox.shared_host import remove_private_folder
 
 _DEATH_MS = 5_000
+_ROUNDS = 5
 _START_FIELD = 19  # of /proc/PID/stat after the name: when it was started, in clock ticks
 
 
@@ -92,7 +93,12 @@ class JailRecords:
             with suppress(msgspec.MsgspecError, OSError):
                 killed += self._reap(msgspec.json.decode(path.read_bytes(), type=JailRecord))
             path.unlink(missing_ok=True)
-        return killed + sum(kill_process(process) for process in find_named(self.name))
+        for _ in range(_ROUNDS):  # one that is killed may have had a child a moment before
+            named = find_named(self.name)
+            if not named:
+                break
+            killed += sum(kill_process(process) for process in named)
+        return killed
 
     def _reap(self, record: JailRecord) -> int:
         killed = 0

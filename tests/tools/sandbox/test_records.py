@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from palyra.tools.sandbox import records
 from palyra.tools.sandbox.guard import Guards
 from palyra.tools.sandbox.records import JailRecords, Process, find_process, kill_process
 
@@ -22,8 +23,7 @@ def sleeper() -> Generator[subprocess.Popen[bytes]]:
 
 def test_recorded_processes_are_killed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     """By number and start, and the record is gone with them."""
-    records = JailRecords(tmp_path / "jails", None)
-    records.write([sleeper.pid], "", [])
+    JailRecords(tmp_path / "jails", None).write([sleeper.pid], "", [])
     assert 1 == JailRecords(tmp_path / "jails", None).reap()
     assert -9 == sleeper.wait()
     assert [] == list((tmp_path / "jails").iterdir())
@@ -71,8 +71,8 @@ def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> 
     before = Guards().take(str(workspace))
     with subprocess.Popen(["/bin/true"]) as gone:
         pass
-    records = JailRecords(tmp_path / "jails", None)
-    records.write([gone.pid], "", [], root=str(workspace), before=before)
+    known = JailRecords(tmp_path / "jails", None)
+    known.write([gone.pid], "", [], root=str(workspace), before=before)
     (workspace / "AGENTS.md").unlink()
     (workspace / "AGENTS.md").write_text("evil", "utf-8")
     (workspace / ".git/commondir").write_text("../evil", "utf-8")
@@ -80,6 +80,17 @@ def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> 
     assert Path("guide.md") == (workspace / "AGENTS.md").readlink()
     assert not (workspace / ".git/commondir").exists()
     assert ["evil"] == [path.read_text("utf-8") for path in workspace.glob("AGENTS.md.set-aside-*")]
+
+
+def test_a_half_born_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a jail's first half has started right before it was killed is looked for again."""
+    found = JailRecords(tmp_path / "jails", None)
+    looks = iter([[Process(1, 0)], [Process(2, 0)], []])
+    killed: list[Process] = []
+    monkeypatch.setattr(records, "find_named", lambda _: next(looks))
+    monkeypatch.setattr(records, "kill_process", lambda process: not killed.append(process))  # type: ignore[func-returns-value]
+    assert 2 == found.reap()
+    assert [Process(1, 0), Process(2, 0)] == killed
 
 
 def test_a_torn_record_is_dropped(tmp_path: Path) -> None:
