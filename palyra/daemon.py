@@ -276,7 +276,7 @@ class Daemon:
         look, office, book = self.host.run_blocking, self.office, self.incidents
         return [
             policy_watch.child_spec(self.policy, look, office.approvals, self.directory, book),
-            usage_watch.child_spec(self.usage, self.desk, look),
+            usage_watch.child_spec(self.usage, self.desk, look, book),
         ]
 
     def _problems(self) -> Sequence[str]:

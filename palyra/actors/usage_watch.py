@@ -1,7 +1,7 @@
 """The usage watch: puts changed prices and budgets of the configuration in force.
 
 Owns: nothing.  Talks to: the file (port), the desk that budgets are changed at.
-Never: puts a broken file in force; what held before stays, and it says so loudly.
+Never: puts a broken file in force; what held before stays, and an incident says so.
 Restart: permanent; it looks again.
 """
 
@@ -13,7 +13,8 @@ import trio
 
 from palyra.actors.budget_desk import BudgetDesk
 from palyra.actors.child import ChildSpec
-from palyra.core.ports import RunBlocking
+from palyra.core.alarms import USAGE, usage_broken
+from palyra.core.ports import Alarms, RunBlocking
 from palyra.core.prices import Prices
 from palyra.core.records import BudgetRecord
 from palyra.errors import Unavailable
@@ -47,6 +48,7 @@ async def usage_watch(
     source: UsageSource,
     desk: BudgetDesk,
     run_blocking: RunBlocking,
+    alarms: Alarms,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -60,11 +62,17 @@ async def usage_watch(
         before = source.problems
         found = await run_blocking(source.refresh)
         if source.problems != before:
-            for problem in source.problems:
-                log.critical("prices and budgets stay as they were", problem=problem)
+            _tell(source.problems, alarms)
         if found is not None:
             is_late = not await _put_in_force(source, desk, found, is_late=is_late)
         await trio.sleep(LOOK_S)
+
+
+def _tell(problems: tuple[str, ...], alarms: Alarms) -> None:
+    if problems:
+        alarms.report(usage_broken(problems))
+    else:
+        alarms.clear(USAGE, "the configuration is in order again")
 
 
 async def _put_in_force(
@@ -82,6 +90,9 @@ async def _put_in_force(
     return True
 
 
-def child_spec(source: UsageSource, desk: BudgetDesk, run_blocking: RunBlocking) -> ChildSpec:
+def child_spec(
+    source: UsageSource, desk: BudgetDesk, run_blocking: RunBlocking, alarms: Alarms
+) -> ChildSpec:
     """The watch as a service."""
-    return ChildSpec("usage", partial(usage_watch, source, desk, run_blocking), "permanent")
+    watch = partial(usage_watch, source, desk, run_blocking, alarms)
+    return ChildSpec("usage", watch, "permanent")

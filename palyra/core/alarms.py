@@ -9,6 +9,7 @@ from palyra.core.incident import Alarm
 from palyra.core.journal import Break, VerifyReport
 
 POLICIES = "policies_broken"
+USAGE = "usage_broken"
 JOURNAL = "journal_refuses"
 
 
@@ -20,6 +21,18 @@ def policies_broken(problems: Sequence[str]) -> Alarm:
         severity="critical",
         summary="the user policies are broken: the last good ones stay in force, and without any "
         "what is sensitive is denied",
+        evidence={"problem": problems[0], "problems": len(problems)},
+        resolves_itself=True,
+    )
+
+
+def usage_broken(problems: Sequence[str]) -> Alarm:
+    """Prices and budgets of the configuration cannot be read; what was in force before still is."""
+    return Alarm(
+        domain="provider",
+        key=USAGE,
+        severity="critical",
+        summary="the configuration is broken: prices and budgets stay as they were",
         evidence={"problem": problems[0], "problems": len(problems)},
         resolves_itself=True,
     )

@@ -11,10 +11,12 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from palyra.actors.usage_watch import LOOK_S, Configured, usage_watch
+from palyra.core.alarms import USAGE
 from palyra.core.journal import Change
 from palyra.core.prices import Price, Prices
 from palyra.errors import DiskFull
 from palyra.store.memory_journal import MemoryJournal
+from tests.actors.fake_alarms import FakeAlarms
 from tests.actors.office_kit import OPERATOR, Kit, inline_blocking, running
 from tests.actors.test_budget_desk import accounts, desk
 from tests.actors.test_budgets import answering, budget, having, lines, store
@@ -29,6 +31,7 @@ class FakeFile:
         self.problems: tuple[str, ...] = ()
         self.finds: tuple[str, ...] = ()
         self.next: Configured | None = None
+        self.alarms = FakeAlarms()
 
     def refresh(self) -> Configured | None:
         self.problems = self.finds
@@ -43,7 +46,8 @@ async def watching(kit: Kit) -> AsyncGenerator[FakeFile]:
     """A watch that lives inside the block."""
     file = FakeFile()
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(usage_watch, file, desk(kit), inline_blocking))
+        watch = partial(usage_watch, file, desk(kit), inline_blocking, file.alarms)
+        await nursery.start(watch)
         try:
             yield file
         finally:
@@ -126,12 +130,13 @@ async def test_a_budget_that_is_gone_is_let_go_once_that_works(
 async def test_a_broken_file_changes_nothing_and_is_said_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Until it is mended."""
-    async with running(store, make_budgets=having(budget())) as kit:
-        with capture_logs() as logged:
-            async with watching(kit) as file:
-                file.finds = ("configuration: what is this?",)
-                await wait_look()
-                await wait_look()
+    """Until it is mended, which is said too."""
+    async with running(store, make_budgets=having(budget())) as kit, watching(kit) as file:
+        file.finds = ("configuration: what is this?",)
+        await wait_look()
+        await wait_look()
         assert ["b"] == [each.budget_id for each in await desk(kit).list_all(OPERATOR)]
-        assert 1 == sum(entry["log_level"] == "critical" for entry in logged)
+        assert [USAGE] == file.alarms.told
+        file.finds = ()
+        await wait_look()
+        assert [USAGE, f"-{USAGE}"] == file.alarms.told

@@ -164,6 +164,7 @@ REPORT = VerifyReport(
 )
 ALL = (
     alarms.policies_broken(("a.cedar: it ends too early", "b")),
+    alarms.usage_broken(("configuration: no such key", "b")),
     alarms.chain_broken(BREAK, REPORT),
     alarms.chain_broken(LOST, REPORT),
     alarms.journal_refuses("disk full"),
@@ -182,6 +183,7 @@ def test_no_two_alarms_have_a_key_in_common() -> None:
     assert all(alarm.summary and alarm.evidence for alarm in ALL)
     assert {
         alarms.POLICIES,
+        alarms.USAGE,
         alarms.JOURNAL,
         alarms.stranded_key("run_1"),
         alarms.provider_key("openai"),
