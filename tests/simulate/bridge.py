@@ -33,7 +33,7 @@ class Bridge(Person):
                 await self.pause(0.1, 60)
                 if self.world.is_over:
                     break
-                nursery.start_soon(self.hand_in, client, f"task {self.name}.{number}")
+                self.begin(nursery, self.hand_in, client, f"task {self.name}.{number}")
             self.world.starters.discard(self.name)
 
     async def hand_in(self, client: Client, name: str) -> None:

@@ -1,6 +1,6 @@
 """The people of a story: they use the real client library, impatiently, and believe what it says."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,17 @@ class Person:
                     nursery.cancel_scope.cancel()
                     return
             await self.pause(0.1, 5)
+
+    def begin(
+        self, nursery: trio.Nursery, deed: Callable[..., Awaitable[None]], *args: object
+    ) -> None:
+        """Do in the background what may start a run: nothing is settled before it is done."""
+        self.world.starts += 1
+        nursery.start_soon(self._start, deed, *args)
+
+    async def _start(self, deed: Callable[..., Awaitable[None]], *args: object) -> None:
+        await deed(*args)
+        self.world.starts -= 1
 
     async def live(self) -> None:
         """What this person does in the story."""

@@ -37,7 +37,7 @@ class Worker(Person):
                 await self.pause(0.01, 60)
                 if self.world.is_over:
                     break
-                nursery.start_soon(self.handle, client, nursery, f"task {self.name}.{number}")
+                self.begin(nursery, self.handle, client, nursery, f"task {self.name}.{number}")
             self.world.starters.discard(self.name)
 
     async def handle(self, client: Client, nursery: trio.Nursery, name: str) -> None:
@@ -60,7 +60,7 @@ class Worker(Person):
         for deed in self.rng.sample(self.deeds, 3):
             nursery.start_soon(deed, client, started.run_id)
         if self.rng.random() < FORKS:
-            nursery.start_soon(self.fork, client, nursery, f"{name} forked", started.run_id)
+            self.begin(nursery, self.fork, client, nursery, f"{name} forked", started.run_id)
 
     @property
     def deeds(self) -> tuple[Callable[[Client, str], Awaitable[None]], ...]:

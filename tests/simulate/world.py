@@ -97,10 +97,10 @@ class World:
         self.people: list[Person] = []
         self.known_runs: list[str] = []  # that were acknowledged
         self.codes: list[tuple[str, str]] = []  # that senders were given: pairing, code
-        self.starters: set[str] = set()
+        self.starters: set[str] = set()  # people who have not begun everything yet
+        self.starts = 0  # under way, of runs
         self.refused_openings = 0
-        self.standstills = 0
-        self.effects = 0
+        self.standstills = self.effects = 0
         self.life: Life | None = None
         self.lives = 0
         self.ghosts: list[Life] = []
@@ -264,7 +264,7 @@ class World:
         self.trace.add("world", "peace")
         await self._restart()
         with trio.move_on_after(OVER_WITHIN_S) as patience:
-            while self.starters or self.oracle.open_runs():  # noqa: ASYNC110 - runs tell nobody
+            while self.starters or self.starts or self.oracle.open_runs():  # noqa: ASYNC110 - runs tell nobody
                 await trio.sleep(LOOK_S)
         if patience.cancelled_caught:
             self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.open_runs()}")
