@@ -212,6 +212,7 @@ class Daemon:
             public_key=self.keys.public_key,
             sign=self.keys.sign,
             redact=self.office.redactor.redact_bytes,
+            run_blocking=self.host.run_blocking,
             state=lambda: self.state,
             count_stranded=lambda: len(self.directory.stranded),
             problems=self._problems,
@@ -231,7 +232,6 @@ class Daemon:
             max_connections=server.max_connections,
             websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
         )
-
         tally = Tally()
         sources = HttpSources(
             version=__version__,
@@ -256,7 +256,7 @@ class Daemon:
                 lambda: read_tree(self.snapshot()),
             ),
         )
-        redact = self.redactor.redact_bytes
+        redact = self.services.redact
         edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, redact)
         return edge
 

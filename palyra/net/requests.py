@@ -7,6 +7,7 @@ replies come in the order in which they are ready.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 import trio
 
@@ -28,6 +29,7 @@ from palyra.net.methods.table import METHODS
 from palyra.net.outbox import REPLY
 from palyra.net.params import Params, convert_params
 from palyra.net.receipts import digest_body
+from palyra.net.redaction import without_secrets
 from palyra.net.services import Services
 from palyra.net.subscription import Subscriptions, Viewer
 
@@ -146,14 +148,20 @@ class _Pending:
             self.caller.require(method.scope)
         params = convert_params(method.params, request.params)
         result = await method.serve(self._call(method, params), params)
-        redact = None if method.is_exact else self.services.redact
-        reply = rpc.encode_result(request.id, result, redact)
+        reply = rpc.encode_result(request.id, await self._shown(method, result))
         limit_bytes = self.services.limits.outbox_bytes // 2
         if len(reply) > limit_bytes:
             raise TooLarge(
                 f"the reply has {len(reply)} bytes, the limit is {limit_bytes}: ask for less"
             )
         return reply
+
+    async def _shown(self, method: AnyMethod, result: object) -> object:
+        if method.is_exact:
+            return result
+        services = self.services
+        data = msgspec.json.encode(result)
+        return msgspec.Raw(await without_secrets(data, services.redact, services.run_blocking))
 
     def _call(self, method: AnyMethod, params: Params) -> Call:
         return Call(

@@ -211,12 +211,11 @@ def _find_fault(envelope: dict[str, Any]) -> str | None:
     return None
 
 
-def encode_result(request_id: RequestId, result: object, redact: Redact | None = None) -> bytes:
-    """The reply that carries `result` (anything msgspec encodes, or Raw), without secrets."""
-    data = _ENCODER.encode(result)
+def encode_result(request_id: RequestId, result: object) -> bytes:
+    """The reply that carries `result` (anything msgspec encodes, or Raw)."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (
         _ENCODER.encode(request_id),
-        data if redact is None else redact(data)[0],
+        _ENCODER.encode(result),
     )
 
 

@@ -7,7 +7,7 @@ from palyra.actors.child import ChildSnapshot
 from palyra.actors.hub import Hub
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.ports import NowMs, Sign
+from palyra.core.ports import NowMs, RunBlocking, Sign
 from palyra.net.limits import Limits
 from palyra.net.pacer import Pacer
 from palyra.net.ports import (
@@ -64,6 +64,7 @@ class Services:
     public_key: bytes  # Ed25519, 32 bytes
     sign: Sign
     redact: Redact
+    run_blocking: RunBlocking
     state: Callable[[], State]
     count_stranded: Callable[[], int]  # open runs that cannot go on
     problems: Callable[[], Sequence[str]]  # what somebody has to mend, in words

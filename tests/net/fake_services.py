@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import trio
@@ -52,6 +52,7 @@ from palyra.net.receipts import Receipts
 from palyra.net.services import Peer as PeerFacts
 from palyra.net.services import Services
 from palyra.net.tokens import authenticate, digest_token
+from tests.actors.office_kit import inline_blocking
 from tests.net.fake_budgets import FakeBudgets
 from tests.net.fake_files import FakeFiles
 from tests.net.fake_incidents import FakeIncidents
@@ -59,6 +60,8 @@ from tests.net.fake_registry import FakeAgents, FakeChannels
 from tests.net.fake_skills import FakeSkills
 from tests.net.fake_store import FakeJournal, FakeStore, run_record
 from tests.net.memory_peer import MemoryTransport, Peer
+
+T = TypeVar("T")
 
 ROLES: dict[str, tuple[str, Role]] = {
     "tok-operator": ("root", "operator"),
@@ -327,6 +330,7 @@ class Daemon:
         self.hub = Hub(wire)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
+        self.blocking_calls = 0  # that would have held up the loop
         self.state: wire.State = "ready"
         self.tree = ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0)
         numbers = count(1)
@@ -354,6 +358,7 @@ class Daemon:
             public_key=b"\x01\x02",
             sign=lambda message: b"signed " + message[:4],
             redact=Redactor([]).redact_bytes,
+            run_blocking=self.run_blocking,
             state=lambda: self.state,
             count_stranded=lambda: 3,
             problems=lambda: ["mend me"],
@@ -364,6 +369,10 @@ class Daemon:
         )
         for token, (principal, role) in ROLES.items():
             self.add_token(token, principal, role)
+
+    async def run_blocking(self, fn: Callable[..., T], /, *args: object) -> T:
+        self.blocking_calls += 1
+        return await inline_blocking(fn, *args)
 
     def add_token(
         self, token: str, principal: str, role: Role, *, expires_ms: int | None = None

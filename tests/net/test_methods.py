@@ -171,6 +171,20 @@ async def test_lists_name_the_next_page(autojump_clock: Clock) -> None:
         assert "next_cursor" not in await peer.call("session.list")
 
 
+@pytest.mark.parametrize("size", [1, 60])
+async def test_a_large_reply_is_redacted_in_a_thread(autojump_clock: Clock, size: int) -> None:
+    """Its secrets are gone, and the loop was not held up by the search for them."""
+    secret = "sk-ant-" + "api03-" + "aB3" * 15
+    async with open_daemon() as daemon:
+        for number in range(size):
+            run_id = f"run_{number}"
+            daemon.store.runs[run_id] = run_record(run_id, reason=f"bad key {secret}")
+        peer = await daemon.connect()
+        shown = (await peer.call("run.list", limit=500))["runs"]
+        assert {"bad key [redacted:anthropic]"} == {run["reason"] for run in shown[-size:]}
+        assert (size > 1) == daemon.blocking_calls
+
+
 async def test_wait_passes_on_deadline_and_outcome(autojump_clock: Clock) -> None:
     """`run.wait` gives up after its time and says so."""
     async with open_daemon() as daemon:

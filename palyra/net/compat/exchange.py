@@ -12,9 +12,9 @@ import msgspec
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 
-from palyra.actors.blocking import run_sync
 from palyra.errors import PalyraError, TooLarge, TooSlow
 from palyra.net.compat.errors import Encoded
+from palyra.net.redaction import without_secrets
 from palyra.net.rpc import Redact
 from palyra.net.sniff import Head
 
@@ -96,21 +96,17 @@ class Exchange:
     async def respond(self, status: HTTPStatus, value: object) -> None:
         """The whole answer, as JSON without secrets; bytes are JSON already.
 
-        It may quote what was asked, which was redacted on the tape alone.  One that comes before the whole body did is there at once, and the rest is dropped.
+        It may quote what was asked, which was redacted on the tape alone.  One that comes before the
+        whole body did is there at once, and the rest is dropped.
         """
         encoded = value if isinstance(value, bytes) else msgspec.json.encode(value)
-        body = await self._without_secrets(encoded)
+        body = await without_secrets(encoded, self._redact)
         await self._begin(status, {"Content-Type": JSON_TYPE, "Content-Length": str(len(body))})
         if not self._is_read:
             await self.send(body)
             await self._drop_body()
             body = b""
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
-
-    async def _without_secrets(self, data: bytes) -> bytes:
-        if len(data) <= INLINE_BYTES:
-            return self._redact(data)[0]
-        return (await run_sync(self._redact, data))[0]
 
     async def _drop_body(self) -> None:
         left = LINGER_BYTES
@@ -127,7 +123,7 @@ class Exchange:
 
     async def send(self, piece: bytes) -> None:
         """One piece, without secrets; waits for a reader that is slow, and is cut off with it."""
-        body = await self._without_secrets(piece)
+        body = await without_secrets(piece, self._redact)
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def end_stream(self) -> None:
