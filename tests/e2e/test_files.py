@@ -5,15 +5,13 @@ import os
 import re
 
 import pytest
-import trio
 
 from palyra.core import events as ev
 from palyra.errors import Conflict, NotFound
 from palyra.net.client import Client
 from tests.e2e.daemon_process import DaemonProcess
-from tests.e2e.people import ask_for, find_events, somebody
+from tests.e2e.people import ask_for, find_events, somebody, wait_tool
 from tests.e2e.tapes import check_tape, read_whole
-from tests.e2e.wire import WITHIN_S
 from tests.tools.sandbox.jails import needs_bubblewrap
 
 pytestmark = pytest.mark.real
@@ -129,9 +127,7 @@ async def test_a_long_output_is_read_whole(daemon: DaemonProcess) -> None:
 async def test_200_kib_of_a_command_are_read_whole(daemon: DaemonProcess) -> None:
     """What a program printed in its jail, every line of it, through the model's own tool."""
     async with daemon.connect() as client:
-        with trio.fail_after(WITHIN_S):
-            while "shell" not in {tool.name for tool in (await client.list_tools()).tools}:
-                pass
+        await wait_tool(client, "shell")
         call = the_call("shell", argv=["seq", "1", "40000"])
         started = await client.start_run(call, session_key="shell")
         await client.wait_run(started.run_id, until="attention")

@@ -11,7 +11,7 @@ import trio
 from palyra.core import events as ev
 from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
-from tests.e2e.people import find_events
+from tests.e2e.people import LOOK_S, find_events, wait_tool
 from tests.e2e.tapes import check_tape, read_whole
 from tests.e2e.wire import WITHIN_S
 from tests.tools.sandbox.jails import find_alive, needs_bubblewrap
@@ -22,7 +22,6 @@ PERMIT = """
 permit (principal, action, resource)
 when { resource.capabilities.contains("process") || resource == Tool::"process_stop" };
 """
-LOOK_S = 0.02
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +37,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProces
 
 async def begin(client: Client, *lines: str) -> str:
     """A run of these calls, once programs can be run."""
-    with trio.fail_after(WITHIN_S):
-        while "shell" not in {tool.name for tool in (await client.list_tools()).tools}:  # noqa: ASYNC110 - another process
-            await trio.sleep(LOOK_S)
-        return (await client.start_run("\n".join(lines))).run_id
+    await wait_tool(client, "shell")
+    return (await client.start_run("\n".join(lines))).run_id
 
 
 async def finish(client: Client, run_id: str) -> list[TapeEvent]:

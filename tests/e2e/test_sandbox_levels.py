@@ -19,7 +19,7 @@ from palyra.net.client import Client
 from palyra.tools.sandbox import jailer
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from tests.e2e.daemon_process import DaemonProcess
-from tests.e2e.people import ask_for, find_events
+from tests.e2e.people import LOOK_S, ask_for, find_events
 from tests.e2e.tapes import check_tape, read_whole
 from tests.e2e.test_programs import PERMIT, call, outcomes, wait_alive
 from tests.e2e.wire import WITHIN_S
@@ -28,7 +28,6 @@ from tests.tools.sandbox.jails import find_alive
 
 pytestmark = pytest.mark.real
 SOMEBODY = 4_242 if os.geteuid() == 0 else os.geteuid()
-LOOK_S = 0.02
 
 
 def hide_bubblewrap() -> None:

@@ -16,6 +16,7 @@ from palyra.net.client import Client
 from palyra.tools.wasm.limits import MIB
 from tests.core.skill_samples import EVE, package
 from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.people import wait_tool
 from tests.e2e.tapes import read_whole
 from tests.e2e.wire import WITHIN_S
 from tests.tools.wasm import guests
@@ -40,20 +41,12 @@ def skilled(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess
     (base / "policies").mkdir()
     (base / "policies" / "skills.cedar").write_text(ALLOW)
     rules = str(base / "policies")
-    # The tests ask again and again whether a tool is there yet.
-    with running(base, PALYRA_POLICY__DIR=rules, PALYRA_SERVER__REQUESTS_PER_S="100000") as process:
+    with running(base, PALYRA_POLICY__DIR=rules) as process:
         yield process
 
 
 async def install(client: Client, data: bytes) -> None:
     await client.install_skill(await client.upload_skill(data))
-
-
-async def wait_for_tool(client: Client, tool: str) -> None:
-    """Return once the catalogue has it: a worker has to start first."""
-    with trio.fail_after(WITHIN_S):
-        while tool not in await names(client):
-            await trio.lowlevel.checkpoint()
 
 
 async def names(client: Client) -> set[str]:
@@ -80,13 +73,13 @@ async def test_a_skill_is_a_tool(skilled: DaemonProcess) -> None:
     """Installed, called in a run, quarantined, enabled; its digest is on the tape."""
     async with skilled.connect() as client:
         await install(client, package(HELLO))
-        await wait_for_tool(client, "wasm:words.count")
+        await wait_tool(client, "wasm:words.count")
         ended = await call(client, "wasm:words.count")
         assert ("succeeded", "hello") == (ended.status, ended.output)
         await client.quarantine_skill("words", "a look first")
         assert "wasm:words.count" not in await names(client)
         await client.enable_skill("words")
-        await wait_for_tool(client, "wasm:words.count")
+        await wait_tool(client, "wasm:words.count")
 
 
 async def test_a_skill_that_loops_ends_its_call_only(skilled: DaemonProcess) -> None:
@@ -97,7 +90,7 @@ async def test_a_skill_that_loops_ends_its_call_only(skilled: DaemonProcess) -> 
     async with skilled.connect() as client:
         await install(client, package(loop, id="loops", tools=[tool]))
         await install(client, package(HELLO))
-        await wait_for_tool(client, "wasm:loops.count")
+        await wait_tool(client, "wasm:loops.count")
         ended = await call(client, "wasm:loops.count")
         assert ("failed", True) == (ended.status, "timed_out: " in ended.output), ended
         assert "hello" == (await call(client, "wasm:words.count")).output
@@ -107,13 +100,13 @@ async def test_what_was_replaced_on_disk_is_not_run(skilled: DaemonProcess) -> N
     """Neither the package, nor machine code that somebody put in its place; also after a kill."""
     async with skilled.connect() as client:
         await install(client, package(HELLO))
-        await wait_for_tool(client, "wasm:words.count")
+        await wait_tool(client, "wasm:words.count")
     skilled.kill()
     for code in (skilled.home / "skills" / "compiled").glob("*.code"):
         code.write_bytes(b"\0" * 32 + code.read_bytes()[32:])
     skilled.start()
     async with skilled.connect() as client:
-        await wait_for_tool(client, "wasm:words.count")
+        await wait_tool(client, "wasm:words.count")
         assert "hello" == (await call(client, "wasm:words.count")).output  # compiled anew
         digest = (await client.get_skill("words")).package_sha256
         replace(skilled.home / "skills" / "packages" / f"{digest}.zip")
@@ -142,7 +135,7 @@ async def test_a_guest_fetches_by_the_rules(skilled: DaemonProcess, untouched: s
         for version, granted in (("1.3.0", capabilities), ("1.4.0", [])):
             data = package(asks, version=version, capabilities=capabilities)
             await client.install_skill(await client.upload_skill(data), grant=granted)
-            await wait_for_tool(client, "wasm:words.count")
+            await wait_tool(client, "wasm:words.count")
             ended = await call(client, "wasm:words.count")
             said = '"error"' if granted else "capability_denied: "
             assert ("succeeded" if granted else "failed", True) == (
@@ -200,10 +193,10 @@ async def test_a_guest_that_breaks_down_fails_its_call(skilled: DaemonProcess) -
         for minor, (text, said) in enumerate(BROKEN.values(), start=5):
             data = package(bytes(wasmtime.wat2wasm(text)), version=f"1.{minor}.0")
             await install(client, data)
-            await wait_for_tool(client, "wasm:words.count")
+            await wait_tool(client, "wasm:words.count")
             ended = await call(client, "wasm:words.count")
             assert ("failed", True) == (ended.status, said in ended.output), ended
         await install(client, package(HELLO, version="1.99.0"))
-        await wait_for_tool(client, "wasm:words.count")
+        await wait_tool(client, "wasm:words.count")
         assert "hello" == (await call(client, "wasm:words.count")).output
         await client.remove_skill("words")
