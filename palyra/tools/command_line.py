@@ -125,12 +125,14 @@ def find_scripts(call: CommandLine) -> tuple[str, ...]:
     """The words that name a program text, if there is such a file: run it as it was approved."""
     words = call.words
     found = [words[0]] if words and "/" in words[0] else []
-    for at, word in enumerate(words):
+    is_next = False
+    for word in words:
+        if is_next and not word.startswith("-"):
+            found.append(word)
+            is_next = False
         if word in {".", "source"} or _plain_name(word) in _INTERPRETERS:
-            found += [next_word for next_word in words[at + 1 :] if not next_word.startswith("-")][
-                :1
-            ]
-    return tuple(found)
+            is_next = True
+    return tuple(dict.fromkeys(found))
 
 
 def _grant_key(call: CommandLine, subcommand: str) -> str:

@@ -1,12 +1,18 @@
 """What a shell call is, read from its arguments: program, sub-command, what a grant is for."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from palyra.core.intake import Refused, check_arguments
 from palyra.core.tools import ToolFailure
-from palyra.tools.command_line import find_facets, find_scripts, read_command, split_line
+from palyra.tools.command_line import (
+    CommandLine,
+    find_facets,
+    find_scripts,
+    read_command,
+    split_line,
+)
 from palyra.tools.shell import shell_spec
 
 
@@ -111,6 +117,25 @@ def test_no_path_is_out_of_the_rules_sight(arguments: dict[str, object]) -> None
 def test_scripts_are_found(arguments: dict[str, object], scripts: tuple[str, ...]) -> None:
     """The words that name a program text."""
     assert scripts == find_scripts(read_command(arguments))
+
+
+class Word(str):  # noqa: FURB189 - it is handed to regular expressions
+    """A word that counts how often one is asked how it begins."""
+
+    __slots__ = ()
+    asked: ClassVar[int] = 0
+
+    def startswith(self, *args: Any) -> bool:
+        type(self).asked += 1
+        return super().startswith(*args)
+
+
+def test_scripts_are_found_in_one_pass() -> None:
+    """However many interpreters a line names; and a script is named once, or it is read as often."""
+    words = (*["sh"] * 1_000, *["-x"] * 1_000, "a.sh", "sh", "a.sh")
+    call = CommandLine(("sh",), tuple(map(Word, words)), is_line=True, cwd="")
+    assert ("sh", "a.sh") == find_scripts(call)
+    assert Word.asked <= 2 * len(words)
 
 
 @pytest.mark.parametrize(
