@@ -71,11 +71,13 @@ def build_command(around: Surroundings, call: ToolCall) -> Command:
     sealed: dict[str, bytes] = {}
     for word in _from_folders(line, find_scripts(line)):
         path = _below(around.workspace, _reach(around.workspace, "", word))
-        if path is not None and _SHA256.fullmatch(approved.get(path, "")):
-            content = _read(around.workspace, path)
-            if hashlib.sha256(content).hexdigest() != approved[path]:
-                raise ToolFailure(f"{visible(path)} was changed meanwhile: propose the call again")
-            sealed[f"{around.workspace.root}/{path}"] = content
+        place = f"{around.workspace.root}/{path}"
+        if path is None or place in sealed or not _SHA256.fullmatch(approved.get(path, "")):
+            continue
+        content = _read(around.workspace, path)
+        if hashlib.sha256(content).hexdigest() != approved[path]:
+            raise ToolFailure(f"{visible(path)} was changed meanwhile: propose the call again")
+        sealed[place] = content
     return _command(around, line, find_binary(around.workspace, line), sealed)
 
 

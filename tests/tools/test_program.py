@@ -61,6 +61,22 @@ def test_another_content_is_another_call(
     assert before != look(tmp_path, **NAMING[naming])
 
 
+def test_a_script_is_read_once_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line names it as often as it likes: one copy is sealed."""
+    (tmp_path / "x").touch()
+    read: list[str] = []
+
+    def note(workspace: Workspace, path: str) -> bytes:
+        read.append(path)
+        return (workspace.root / path).read_bytes()
+
+    monkeypatch.setattr(program, "_read", note)
+    look(tmp_path, command="sh x; sh ./x; sh ././x")
+    assert ["x"] == read
+
+
 def test_what_appears_later_is_another_call(tmp_path: Path) -> None:
     """A name behind which there was nothing, a folder, or a place for secrets that nobody reads."""
     (tmp_path / "d").mkdir()

@@ -102,11 +102,10 @@ class Exchange:
         encoded = value if isinstance(value, bytes) else msgspec.json.encode(value)
         body = await without_secrets(encoded, self._redact)
         await self._begin(status, {"Content-Type": JSON_TYPE, "Content-Length": str(len(body))})
+        await self._put(body, is_last=self._is_read)
         if not self._is_read:
-            await self.send(body)
             await self._drop_body()
-            body = b""
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+            await self.end_stream()
 
     async def _drop_body(self) -> None:
         left = LINGER_BYTES
@@ -123,12 +122,14 @@ class Exchange:
 
     async def send(self, piece: bytes) -> None:
         """One piece, without secrets; waits for a reader that is slow, and is cut off with it."""
-        body = await without_secrets(piece, self._redact)
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._put(await without_secrets(piece, self._redact), is_last=False)
 
     async def end_stream(self) -> None:
         """No more pieces."""
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._put(b"", is_last=True)
+
+    async def _put(self, body: bytes, *, is_last: bool) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
     async def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
         self.has_begun = True
