@@ -11,6 +11,7 @@ from palyra.core.records import ApprovalRecord, Role
 from palyra.net.client import Client, Subscription, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.wire import WITHIN_S
+from tests.tools.sandbox.jails import find_alive
 
 LOOK_S = 0.02
 
@@ -19,6 +20,13 @@ async def wait_tool(client: Client, name: str) -> None:
     """Return when there is that tool; those that start programs are there once walls are proved."""
     with trio.fail_after(WITHIN_S):
         while name not in {tool.name for tool in (await client.list_tools()).tools}:  # noqa: ASYNC110 - another process
+            await trio.sleep(LOOK_S)
+
+
+async def wait_alive(marker: str, *, wanted: bool) -> None:
+    """Return when there are processes with that word, or none any more."""
+    with trio.fail_after(WITHIN_S):
+        while bool(find_alive(marker)) is not wanted:  # noqa: ASYNC110 - other processes
             await trio.sleep(LOOK_S)
 
 

@@ -11,10 +11,10 @@ import trio
 from palyra.core import events as ev
 from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
-from tests.e2e.people import LOOK_S, find_events, wait_tool
+from tests.e2e.people import LOOK_S, find_events, wait_alive, wait_tool
 from tests.e2e.tapes import check_tape, read_whole
 from tests.e2e.wire import WITHIN_S
-from tests.tools.sandbox.jails import find_alive, needs_bubblewrap
+from tests.tools.sandbox.jails import needs_bubblewrap
 
 pytestmark = [pytest.mark.real, needs_bubblewrap]
 
@@ -59,13 +59,6 @@ def outcomes(tape: list[TapeEvent]) -> list[tuple[str, str]]:
     """Status and output of every call."""
     found = find_events(tape, ev.ToolCompleted)
     return [(each.status, each.output) for each in found if isinstance(each, ev.ToolCompleted)]
-
-
-async def wait_alive(marker: str, *, wanted: bool) -> None:
-    """Return when there are processes with that word, or none any more."""
-    with trio.fail_after(WITHIN_S):
-        while bool(find_alive(marker)) is not wanted:  # noqa: ASYNC110 - other processes
-            await trio.sleep(LOOK_S)
 
 
 async def test_a_program_runs_behind_its_walls(programs: DaemonProcess) -> None:

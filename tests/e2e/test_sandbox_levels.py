@@ -19,9 +19,9 @@ from palyra.net.client import Client
 from palyra.tools.sandbox import jailer
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from tests.e2e.daemon_process import DaemonProcess
-from tests.e2e.people import LOOK_S, ask_for, find_events
+from tests.e2e.people import LOOK_S, ask_for, find_events, wait_alive
 from tests.e2e.tapes import check_tape, read_whole
-from tests.e2e.test_programs import PERMIT, call, outcomes, wait_alive
+from tests.e2e.test_programs import PERMIT, call, outcomes
 from tests.e2e.wire import WITHIN_S
 from tests.forked import ForkedProcess, Setting, run_forked
 from tests.tools.sandbox.jails import find_alive

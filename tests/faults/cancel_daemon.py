@@ -2,9 +2,9 @@
 
 Clients start runs of every kind and cancel each at a random moment over a socket, while somebody
 answers what is asked.  Every run has one terminal event; what a file tool did is what the tape
-says; nothing is left in the daemon, and no process of a program once its cancel is answered.  Prints sums as JSON, with the 99th percentile of the time from
-request to reply (which is for `tests/e2e/test_cancel.py` to judge); the exit code is 1 when a rule
-was broken.
+says; nothing is left in the daemon, and no process of a program once its cancel is answered.  Prints
+sums as JSON, with the 99th percentile of the time from request to reply (which is for
+`tests/e2e/test_cancel.py` to judge); the exit code is 1 when a rule was broken.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import trio
 from palyra.core import events as ev
 from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess
-from tests.e2e.people import wait_tool
+from tests.e2e.people import wait_alive, wait_tool
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 from tests.faults.effects import Renames
 from tests.faults.load import FOLDER, RULES, Ledger, Recipes, answer_prompts
@@ -95,7 +95,11 @@ class Cancels:
         """A run whose program starts others and ends of nothing else."""
         marker = uuid4().hex
         started = await client.start_run(call_line("shell", command=STUBBORN.format(marker)))
-        await trio.sleep(self.rng.random() * PROGRAM_LIFE_S)
+        self.counts["programs"] += 1
+        if self.counts["programs"] % 2:
+            await wait_alive(marker, wanted=True)  # on a slow machine the others may not be yet
+        else:
+            await trio.sleep(self.rng.random() * PROGRAM_LIFE_S)
         self.counts["programs alive before"] += bool(find_alive(marker))
         began_s = trio.current_time()
         cancelled = await client.cancel(started.run_id, "enough")
