@@ -1,16 +1,22 @@
 """What the documents name exists: files, links, methods, notifications, event kinds, codes."""
 
 import functools
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from palyra.core.events import KINDS
+from palyra.core.intake import Refused, check_arguments
 from palyra.net import closing
 from palyra.net.client.frames import ERRORS
 from palyra.net.methods.table import METHODS
 from palyra.net.wire import NOTIFICATIONS
+from palyra.tools.files import read_file_spec
+from palyra.tools.search import search_text_spec
+from palyra.tools.shell import shell_spec
+from palyra.tools.writes import write_file_spec
 from tests.docs_blocks import ROOT
 
 PAGES = [
@@ -23,6 +29,8 @@ NAMED = re.compile(
 )
 # A test as the documents write one; parameters in brackets are left out.
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)")
+# A call as a reader would type it; those inside other JSON are left out.
+CALL = re.compile(r"'/call (\w+) (\{.*\})'")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -41,6 +49,18 @@ def list_tests(file: Path) -> frozenset[str]:
     return frozenset(
         re.findall(r"(?m)^(?:async )?def (test_\w+)", file.read_text(encoding="utf-8"))
     )
+
+
+def find_wrong_calls(page: Path) -> list[str]:
+    """Example calls of the page that their tool would refuse."""
+    specs = (read_file_spec(""), search_text_spec(""), write_file_spec(""), shell_spec("", 600))
+    known = {spec.name: spec for spec in specs}
+    found = CALL.findall(page.read_text(encoding="utf-8"))
+    return [
+        f"{tool} {text}"
+        for tool, text in found
+        if isinstance(check_arguments(known[tool], json.loads(text)), Refused)
+    ]
 
 
 def does_exist(name: str) -> bool:
@@ -81,6 +101,20 @@ def test_missing_tests_are_noticed(tmp_path: Path) -> None:
     there = "tests/test_docs_facts.py::test_missing_tests_are_noticed"
     page.write_text(f"`{there}`, `{there}_not`", encoding="utf-8")
     assert [f"{there}_not"] == find_missing_tests(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_example_calls_fit_their_tools(page: Path) -> None:
+    """Every call that a page shows has the arguments its tool takes, also where it is not run."""
+    assert [] == find_wrong_calls(page)
+
+
+def test_wrong_example_calls_are_noticed(tmp_path: Path) -> None:
+    """A page that shows a call with another field than the tool has is found out."""
+    page = tmp_path / "page.md"
+    right, wrong = 'search_text {"query": "TODO"}', 'search_text {"pattern": "TODO"}'
+    page.write_text(f"$ palyra run '/call {right}'\n$ palyra run '/call {wrong}'", encoding="utf-8")
+    assert [wrong] == find_wrong_calls(page)
 
 
 def test_protocol_page_names_everything_there_is() -> None:
