@@ -126,7 +126,7 @@ class Incidents:
         self, caller: Caller, wanted: IncidentFilter
     ) -> tuple[list[IncidentRecord], str | None]:
         """A page, newest first, and where the next one begins."""
-        caller.require("incidents:read")
+        caller.require(SCOPE)
         newer = dict(self._unsaved)
         kept = await self._journal.read(lambda store: store.list_incidents(wanted))
         floor = kept[-1].incident_id if len(kept) == wanted.limit else ""
@@ -142,7 +142,7 @@ class Incidents:
 
     async def get(self, caller: Caller, incident_id: str) -> IncidentRecord:
         """One incident.  Raises NotFound."""
-        caller.require("incidents:read")
+        caller.require(SCOPE)
         return await self._get(incident_id)
 
     async def resolve(
