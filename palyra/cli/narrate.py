@@ -115,7 +115,8 @@ def _proposed(event: ev.ToolProposed) -> Line:
 
 
 def _rejected(event: ev.ToolRejected) -> Line:
-    return Line("✗", f"rejected: {event.reason}; {event.repair_hint}", "red")
+    told = "; ".join(filter(None, (event.reason, event.repair_hint)))
+    return Line("✗", f"rejected: {told}", "red")
 
 
 def _decided(event: ev.ToolDecided) -> Line:

@@ -75,10 +75,11 @@ def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) 
             f"scope {answer.scope!r} was not offered; offered: {', '.join(pending.scopes)}",
             field="scope",
         )
-    if (answer.scope == "timeboxed") != (answer.ttl_ms is not None):
+    if answer.scope == "timeboxed" and answer.ttl_ms is None:
+        raise InvalidParams("a timeboxed answer needs a time: how long it holds", field="ttl_ms")
+    if answer.scope != "timeboxed" and answer.ttl_ms is not None:
         raise InvalidParams(
-            "ttl_ms says how long a timeboxed answer holds; it goes with that scope and no other",
-            field="ttl_ms",
+            f"a time goes with the scope 'timeboxed', not with {answer.scope!r}", field="ttl_ms"
         )
     if answer.ttl_ms is not None and answer.ttl_ms > MAX_TTL_MS:
         raise InvalidParams(

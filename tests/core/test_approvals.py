@@ -62,9 +62,9 @@ def test_an_answer_to_something_else_does_not_count(
 @pytest.mark.parametrize(
     ("scope", "ttl_ms", "complaint"),
     [
-        ("once", 5, "goes with that scope"),
-        ("session", 5, "goes with that scope"),
-        ("timeboxed", None, "goes with that scope"),
+        ("once", 5, "goes with the scope 'timeboxed', not with 'once'"),
+        ("session", 5, "goes with the scope 'timeboxed', not with 'session'"),
+        ("timeboxed", None, "needs a time"),
         ("timeboxed", 86_400_001, "at most 86400000, a day"),
     ],
 )

@@ -1,0 +1,25 @@
+"""Tape events as sentences."""
+
+import msgspec
+import pytest
+
+from palyra.cli.narrate import narrate
+from palyra.core import events as ev
+from palyra.net.client import TapeEvent
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ("at path: expected a text", "rejected: path: got nothing; at path: expected a text"),
+        ("", "rejected: path: got nothing"),
+    ],
+)
+def test_a_refusal_without_a_hint_ends_with_its_reason(hint: str, told: str) -> None:
+    """What a tool's own look refuses has no hint: nothing stands for it."""
+    event = ev.ToolRejected(call_id="call_1", reason="path: got nothing", repair_hint=hint)
+    item = TapeEvent(
+        run_id="run_1", session_id="ses_1", seq=1, at_ms=0, kind="tool.rejected",
+        data=msgspec.Raw(b"{}"), event=event,
+    )  # fmt: skip
+    assert told == narrate(item).text
