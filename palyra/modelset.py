@@ -30,9 +30,7 @@ class Modelset(NamedTuple):
     names: tuple[str, ...] = ()  # of the providers
 
 
-def build_modelset(
-    config: Config, host: Host, secrets: SecretKeeper, alarms: Alarms
-) -> Modelset:
+def build_modelset(config: Config, host: Host, secrets: SecretKeeper, alarms: Alarms) -> Modelset:
     """As the configuration has them.  Raises InvalidParams for one that cannot be kept."""
     fixed = {"scripted": scripted_model(config)}
     embedded = EmbeddedEmbeddings(host.run_blocking)
