@@ -19,7 +19,7 @@ from palyra.cli.exits import Stop
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, talk
 from palyra.config import Config
-from palyra.core.incident import UNRESOLVED
+from palyra.core.incident import SEVERITIES, UNRESOLVED
 from palyra.core.redact import Redactor
 from palyra.core.secret_rules import RULES
 from palyra.errors import PalyraError
@@ -32,7 +32,6 @@ OPENAT2 = 437  # the same number on every architecture
 AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
 CANARY = "c4nary-of-the-doctor"
-_BADNESS = {"warning": 0, "error": 1, "critical": 2}
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 
@@ -255,7 +254,7 @@ def check_incidents(options: Options) -> Check:
     found = page.incidents
     if not found:
         return Check(name="incidents", verdict="ok", detail="none is open")
-    worst = max(found, key=lambda each: (_BADNESS[each.severity], each.last_ms))
+    worst = max(found, key=lambda each: (SEVERITIES.index(each.severity), each.last_ms))
     count = f"{len(found)}{'+' if page.next_cursor else ''}"
     return Check(
         name="incidents",

@@ -6,7 +6,7 @@ stays so; found again, it is another incident.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -29,7 +29,7 @@ MOVES: Mapping[IncidentState, frozenset[IncidentState]] = {
     "escalated": frozenset({"resolved"}),
     "resolved": frozenset(),
 }
-_WORSE: tuple[IncidentSeverity, ...] = ("warning", "error", "critical")
+SEVERITIES: tuple[IncidentSeverity, ...] = get_args(IncidentSeverity)  # the worst last
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -90,7 +90,7 @@ def found_again(incident: IncidentRecord, alarm: Alarm, now_ms: int) -> Incident
         raise IllegalState(f"{incident.incident_id} is resolved: the alarm opens another")
     return msgspec.structs.replace(
         incident,
-        severity=max(incident.severity, alarm.severity, key=_WORSE.index),
+        severity=max(incident.severity, alarm.severity, key=SEVERITIES.index),
         summary=alarm.summary,
         evidence=dict(alarm.evidence),
         count=incident.count + 1,

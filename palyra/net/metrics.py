@@ -13,7 +13,8 @@ from palyra.actors.budgets import Budgets
 from palyra.actors.child import ChildSnapshot
 from palyra.actors.loop_lag import LoopLag
 from palyra.core.breaker import State as BreakerState
-from palyra.core.records import BudgetMetric, BudgetScope, IncidentSeverity
+from palyra.core.incident import SEVERITIES
+from palyra.core.records import BudgetMetric, BudgetScope
 from palyra.core.routing import Standing
 from palyra.net.ports import Journal
 from palyra.net.tally import Tally
@@ -62,7 +63,7 @@ def read_problems(count: int) -> Iterator[Reading]:
 
 def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
     """What was found to be wrong and is not resolved."""
-    for severity in get_args(IncidentSeverity):
+    for severity in SEVERITIES:
         yield Reading(
             "palyra_incidents_open",
             "Incidents that are not resolved.",

@@ -1,9 +1,9 @@
 """What a daemon that was killed leaves behind, written down beforehand.
 
 One small file per jail: which processes, which control group, which placeholders, and how the
-workspace was where it must be put back.  A jail dies with
-its daemon by itself, so as a rule only a group and placeholders are left.  The files survive the
-daemon, not the machine, and need no more: what they name does not survive the machine either.
+workspace was where it must be put back.  A jail dies with its daemon by itself, so as a rule only a
+group and placeholders are left.  The files survive the daemon, not the machine, and need no more:
+what they name does not survive the machine either.
 
 One thing is left before anything can be written down: killed at a bad moment, bubblewrap's parent
 half is gone and its child half, which holds the namespaces, waits for a word from it for ever.  It
