@@ -128,14 +128,21 @@ def stop_for(error: PalyraError, *, code: int | None = None) -> Stop:
 def find_exit_code(command: Callable[[], object], *, as_json: bool) -> int:
     """The exit code of the program after `command`; what went wrong has been told."""
     try:
+        return _tell_end(command, as_json=as_json)
+    except KeyboardInterrupt:  # click was at its end already, or the end was being told
+        return _abort(is_interrupt=True, as_json=as_json)
+
+
+def _tell_end(command: Callable[[], object], *, as_json: bool) -> int:
+    try:
         code = command()
     except click.ClickException as error:
+        if error.exit_code == INTERRUPTED:
+            _ignore_interrupts()
         tell(error, as_json=as_json)
         return error.exit_code
     except click.Abort as abort:  # click's word for Ctrl-C, and for an end of input at a question
         return _abort(is_interrupt=not isinstance(abort.__cause__, EOFError), as_json=as_json)
-    except KeyboardInterrupt:  # click was at its end already
-        return _abort(is_interrupt=True, as_json=as_json)
     except OSError as error:
         where = error.filename or "the output"
         tell(Stop(f"{where}: {error.strerror or error}", kind="io_error"), as_json=as_json)
@@ -171,10 +178,15 @@ def _abort(*, is_interrupt: bool, as_json: bool) -> int:
     if not is_interrupt:
         tell(Stop("the input has ended"), as_json=as_json)
         return FAILED
-    with suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more may not kill what ends already
+    _ignore_interrupts()
     tell(Stop("interrupted", code=INTERRUPTED), as_json=as_json)
     return INTERRUPTED
+
+
+def _ignore_interrupts() -> None:
+    """One more may not kill what ends already."""
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _give_up_output() -> None:

@@ -88,9 +88,18 @@ def test_interrupts_of_both_kinds_exit_130(monkeypatch: pytest.MonkeyPatch) -> N
     """Wherever Ctrl-C finds the program, it ends with 130, and later ones change nothing."""
     ignored: list[object] = []
     monkeypatch.setattr("signal.signal", lambda number, handler: ignored.append((number, handler)))
-    for error in (KeyboardInterrupt(), abort(KeyboardInterrupt())):
+    stopped = Stop("interrupted", code=130)
+    for error in (KeyboardInterrupt(), abort(KeyboardInterrupt()), stopped):
         assert 130 == find_exit_code(failing(error), as_json=False)
-    assert 2 == len(ignored)
+    assert 3 == len(ignored)
+
+
+def test_an_interrupt_while_an_error_is_told_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one like any other."""
+    monkeypatch.setattr("signal.signal", lambda _number, _handler: None)
+    stop = Stop("no")
+    monkeypatch.setattr(stop, "show", failing(KeyboardInterrupt()))
+    assert 130 == find_exit_code(failing(stop), as_json=False)
 
 
 def test_an_interrupt_counts_before_other_errors() -> None:

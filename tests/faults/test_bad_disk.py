@@ -116,7 +116,7 @@ def fill(store: SqliteJournal, seq: int) -> int:
 def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
     """Writes are refused, reads go on, nothing acknowledged is lost, and space ends it."""
     disk = SimulatedDisk()
-    disk.capacity_bytes = 480 * KIB
+    disk.capacity_bytes = 500 * KIB
     with journal_on(disk, tmp_path) as store:
         store.open()
         store.commit([rows("run_b", 0, 3)])

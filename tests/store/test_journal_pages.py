@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 
 PAGE = 4096
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
-OLD_PAGES = range(45, 95, 7)  # of a run that ended long ago
+OLD_PAGES = range(52, 102, 7)  # of a run that ended long ago
 
 
 def never() -> bool:
