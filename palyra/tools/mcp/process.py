@@ -8,9 +8,10 @@ import os
 import shutil
 import signal
 import subprocess  # noqa: S404 - names of pipes
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +20,14 @@ import trio
 from palyra.core.display import visible
 from palyra.tools.mcp.lines import LineReader, LineWriter
 from palyra.tools.mcp.link import Link, OpenLink, ServerGone, StdioServer
+from palyra.tools.sandbox.child import Child
 from palyra.tools.sandbox.command import Bind, Command, Egress, Limits, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 
 # Runs a program with its errors dropped; the jail has no other way to say so.
 _QUIETLY = ("/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh")
+_NOT_RUN = (126, 127)  # the shell's way to say that there is no such program
+_NOTICE_S = 0.5  # from the end of its output to its own
 _LEAVE_S = 2.0  # to end by itself once its input is closed
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -61,7 +65,8 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) ->
             async with sandbox.open(replace(command, network=network)) as child:
                 if child.stdin is None:
                     raise ServerGone("the jail gave no input")
-                yield _link(child.stdin, child.stdout, on_end, child.enforcement)
+                async with _telling_the_end(partial(_ending_in_jail, child)):
+                    yield _link(child.stdin, child.stdout, on_end, child.enforcement)
         except SandboxFailure as failure:
             raise ServerGone(failure.message) from None
 
@@ -87,11 +92,41 @@ def unjailed(server: StdioServer) -> OpenLink:
         try:
             if process.stdin is None or process.stdout is None:
                 raise ServerGone("the program gave no pipes")
-            yield _link(process.stdin, process.stdout, on_end, "none")
+            async with _telling_the_end(partial(_ending, process)):
+                yield _link(process.stdin, process.stdout, on_end, "none")
         finally:
             await _end(process)  # noqa: ASYNC102 - shielded inside
 
     return open_link
+
+
+@asynccontextmanager
+async def _telling_the_end(find: Callable[[], Awaitable[str]]) -> AsyncGenerator[None]:
+    """A failure of the talk becomes how the program ended, if that is why; else it stays."""
+    try:
+        yield
+    except Exception:
+        told = ""
+        with trio.move_on_after(_NOTICE_S):
+            told = await find()
+        if not told:  # it still runs: that was not it
+            raise
+        raise ServerGone(told) from None
+
+
+async def _ending(process: trio.Process) -> str:
+    return f"it ended with exit code {await process.wait()}"
+
+
+async def _ending_in_jail(child: Child) -> str:
+    ending = await child.wait()
+    if ending.exit_code in _NOT_RUN:
+        return (
+            f"it could not be run in the jail (exit code {ending.exit_code}): what it needs, an "
+            "interpreter too, has to lie in its `folders`"
+        )
+    how = ending.signal or f"exit code {ending.exit_code}"
+    return f"it ended with {how}" + (f", limit: {ending.limit}" if ending.limit else "")
 
 
 def _no_program(server: StdioServer) -> ServerGone:

@@ -137,6 +137,23 @@ async def test_missing_program_is_a_problem_and_no_crash(is_jailed: bool) -> Non
     assert "/nonexistent/server: no such program" == box.server.problem
 
 
+@pytest.mark.parametrize("is_jailed", [False, True])
+async def test_how_a_program_ended_is_the_problem(tmp_path: Path, is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Its exit code; in the jail also that what it needs may not be shown there."""
+    program = tmp_path / "server"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o700)
+    argv = (str(program),)
+    box = Box(jail(argv) if is_jailed else unjailed(StdioServer(argv, {})))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(box.server.serve)
+        with trio.fail_after(30):
+            await box.until(lambda: box.starts >= 2)
+        nursery.cancel_scope.cancel()
+    told = "it could not be run in the jail" if is_jailed else "it ended with exit code 3"
+    assert told in box.server.problem, box.server.problem
+
+
 # --- an address ----------------------------------------------------------------------------------
 
 
