@@ -235,6 +235,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "budget.delete": {"budget_id": "day"},
     "channel.set": {"channel": "chat"},
     "channel.delete": {"channel": "chat"},
+    "incident.resolve": {"incident_id": "inc_1", "reason": "seen to"},
     "pairing.approve": {"pairing_id": "pai_1", "code": "c"},
     "pairing.revoke": {"pairing_id": "pai_1"},
     "skill.install": {"sha256": "b" * 64, "grant": ["clock"]},
@@ -252,7 +253,7 @@ def test_every_mutation_is_covered() -> None:
 def effects_of(daemon: Daemon) -> list[Any]:
     """What has happened in the daemon."""
     asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
-    asked += daemon.budgets.asked
+    asked += [*daemon.budgets.asked, *daemon.incidents.asked]
     tokens = list(daemon.store.tokens.items())
     return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
 
