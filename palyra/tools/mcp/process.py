@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import trio
 
 from palyra.core.display import visible
+from palyra.errors import PalyraError
 from palyra.tools.mcp.lines import LineReader, LineWriter
 from palyra.tools.mcp.link import Link, OpenLink, ServerGone, StdioServer
 from palyra.tools.sandbox.child import Child
@@ -105,7 +106,7 @@ async def _telling_the_end(find: Callable[[], Awaitable[str]]) -> AsyncGenerator
     """A failure of the talk becomes how the program ended, if that is why; else it stays."""
     try:
         yield
-    except Exception:
+    except (ExceptionGroup, PalyraError):  # the session wraps what happens inside it
         told = ""
         with trio.move_on_after(_NOTICE_S):
             told = await find()
