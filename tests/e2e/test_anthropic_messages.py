@@ -1,5 +1,6 @@
 """Anthropic's own SDK as a client of `/v1/messages`; OpenAI's of `/v1/embeddings`."""
 
+from collections.abc import Generator
 from typing import Any, cast
 
 import anthropic
@@ -24,17 +25,19 @@ PIXEL = (
 
 
 @pytest.fixture(scope="module")
-def sdk(daemon: DaemonProcess) -> anthropic.Anthropic:
+def sdk(daemon: DaemonProcess) -> Generator[anthropic.Anthropic]:
     """The official client, pointed at the daemon."""
     url = f"http://127.0.0.1:{daemon.port}"
-    return anthropic.Anthropic(base_url=url, api_key=daemon.token, max_retries=0)
+    with anthropic.Anthropic(base_url=url, api_key=daemon.token, max_retries=0) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
-def other(daemon: DaemonProcess) -> openai.OpenAI:
+def other(daemon: DaemonProcess) -> Generator[openai.OpenAI]:
     """OpenAI's client."""
     url = f"http://127.0.0.1:{daemon.port}/v1"
-    return openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0)
+    with openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0) as client:
+        yield client
 
 
 def dot(left: list[float], right: list[float]) -> float:

@@ -1,5 +1,6 @@
 """OpenAI's own SDK as a client of `/v1/chat/completions`: it must find nothing odd."""
 
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 import openai
@@ -35,10 +36,11 @@ def call_of(name: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def sdk(daemon: DaemonProcess) -> openai.OpenAI:
+def sdk(daemon: DaemonProcess) -> Generator[openai.OpenAI]:
     """The official client, pointed at the daemon."""
     url = f"http://127.0.0.1:{daemon.port}/v1"
-    return openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0)
+    with openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0) as client:
+        yield client
 
 
 def ask(sdk: openai.OpenAI, *texts: str, **more: Any) -> ChatCompletion:
