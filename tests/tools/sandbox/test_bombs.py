@@ -12,7 +12,7 @@ import trio.lowlevel
 
 from palyra.tools import disk_watch
 from palyra.tools.capture import Capture
-from palyra.tools.disk_watch import DiskWatch
+from palyra.tools.disk_watch import ALLOWED_BYTES, DiskWatch
 from palyra.tools.sandbox.command import MIB, Limits
 from palyra.tools.sandbox.control_groups import find_control_groups
 from palyra.tools.sandbox.sandbox import Sandbox
@@ -41,8 +41,17 @@ class Seen:
     left: list[int]
 
 
-async def explode(sandbox: Sandbox, code: str, folder: Path, limits: Limits = SMALL) -> Seen:
-    """Let it run behind its limits, until it ends or one of them stops it."""
+async def explode(
+    sandbox: Sandbox,
+    code: str,
+    folder: Path,
+    limits: Limits = SMALL,
+    allowed_bytes: int = ALLOWED_BYTES,
+) -> Seen:
+    """Let it run behind its limits, until it ends or one of them stops it.
+
+    `allowed_bytes` of a disk on which others write too: little only where that is the question.
+    """
     marker = uuid4().hex
     command = python(
         code, marker, workspace=folder, is_writable=True, cwd=str(folder), limits=limits
@@ -50,7 +59,7 @@ async def explode(sandbox: Sandbox, code: str, folder: Path, limits: Limits = SM
     capture = Capture()
     with trio.fail_after(60):
         async with sandbox.open(command) as child:
-            limit = await attend(child, capture, DiskWatch(folder, allowed_bytes=24 * MIB))
+            limit = await attend(child, capture, DiskWatch(folder, allowed_bytes=allowed_bytes))
     limit = limit or (child.ending.limit if child.ending else "")
     return Seen(capture.result().text, limit, find_alive(marker))
 
@@ -114,7 +123,8 @@ async def test_a_bomb_is_stopped_and_named(
     limits = replace(SMALL, address_space_bytes=None)
     if limit != "cpu":
         limits = replace(limits, cpu_s=30, memory_bytes=32 * MIB)
-    seen = await explode(sandbox, code, tmp_path, limits)
+    allowed_bytes = 24 * MIB if limit == "disk" else ALLOWED_BYTES
+    seen = await explode(sandbox, code, tmp_path, limits, allowed_bytes)
     assert (limit, []) == (seen.limit, seen.left)
 
 
