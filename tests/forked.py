@@ -188,6 +188,7 @@ def _become(arguments: list[str], setting: Setting, streams: Sequence[int]) -> N
         os.close(stream)
     sys.stdin, sys.stdout, sys.stderr = map(_open_standard, range(3))
     signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run in the background
     sys.argv = ["palyra", *arguments]
     if setting.before is not None:
         setting.before()
