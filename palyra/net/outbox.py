@@ -164,10 +164,12 @@ class Outbox:
 
     async def wait(self) -> bool:
         """True when something waits, False when nothing ever will again."""
-        if not self._queue and not self._is_finished:
-            self._work = trio.Event()  # one waiter: the writer
-        await self._work.wait()
-        return bool(self._queue)
+        while True:
+            if not self._queue and not self._is_finished:
+                self._work = trio.Event()  # one waiter: the writer
+            await self._work.wait()
+            if self._queue or self._is_finished:  # else: all filtered out, or withdrawn
+                return bool(self._queue)
 
     async def wait_urgent(self) -> None:
         """Return once something waits that somebody waits for."""

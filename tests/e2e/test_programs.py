@@ -125,7 +125,8 @@ async def test_a_program_in_the_background_ends_with_its_run(programs: DaemonPro
         )
         await wait_alive(marker, wanted=True)
         with trio.fail_after(WITHIN_S):
-            await programs.reach(run_id, "tool.completed", after_seq=14)
+            started = await programs.reach(run_id, "tool.completed")
+            await programs.reach(run_id, "tool.completed", after_seq=started)
         process_id = outcomes(await read_whole(client, run_id))[0][1].split()[0]
         other = await begin(client, call("process_stop", process=process_id))
         refused = outcomes(await finish(client, other))[0]

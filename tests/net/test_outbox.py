@@ -189,6 +189,29 @@ async def test_wait_ends_with_work_or_with_the_end(autojump_clock: Clock) -> Non
     assert [True, True] == results
 
 
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+async def test_the_writer_waits_on_when_what_woke_it_is_nothing(
+    autojump_clock: Clock, *, is_withdrawn: bool
+) -> None:
+    """Events all filtered out, or withdrawn before they were written, are not the end."""
+    outbox, _ = make()
+    results: list[bool] = []
+
+    async def write() -> None:
+        results.append(await outbox.wait())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        lane = Numbered()
+        outbox.put_frames([Frame(1, "run.done", b"void")] if is_withdrawn else [], lane)
+        outbox.withdraw(lane, 0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [] == results
+        outbox.put(b"a")
+    assert [True] == results
+
+
 async def test_room_is_waited_for_by_all(autojump_clock: Clock) -> None:
     """Everybody who waits for room gets it once little is queued."""
     outbox, _ = make(10_000_000)

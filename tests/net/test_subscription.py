@@ -246,6 +246,20 @@ async def test_kinds_filter_the_events(autojump_clock: Clock) -> None:
         assert [2, ("caught_up", 2), 4] == outline(peer)
 
 
+async def test_unwanted_kinds_do_not_silence_a_connection(autojump_clock: Clock) -> None:
+    """Rows nobody wants to see, while nothing waits to be written: the next reply still comes."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        await peer.call("tape.subscribe", run_id=RUN, kinds=["run.done"])
+        await peer.read_all()
+        daemon.publish(row(0), row(1))
+        await peer.read_all()
+        await peer.call("ping")
+        daemon.publish(row(2, kind="run.done"))
+        await peer.read_all()
+        assert [("caught_up", -1), 2] == outline(peer)
+
+
 async def test_unsubscribed_is_silent(autojump_clock: Clock) -> None:
     """Nothing follows the reply to `tape.unsubscribe`; a second one is not found."""
     async with open_daemon() as daemon:
