@@ -148,6 +148,17 @@ class Hub:
         if self._dirty:
             self._wake.set()
 
+    def note_head(self, feed: Feed, head_seq: int) -> None:
+        """A reader saw the committed head.
+
+        Of a run that publishes, that may be before the journal's own word, which then is no news:
+        so whoever waits for it is told now.
+        """
+        if feed.is_open:
+            self.committed([(feed.run_id, head_seq)])
+        else:
+            feed.note_head(head_seq)
+
     def _retire(self, feed: Feed) -> None:
         del self._feeds[feed.run_id]
         self._dirty.pop(feed, None)

@@ -123,7 +123,6 @@ class Lane:
 
     def replay(self, page: TapePage) -> None:
         """Pass on a page read after the cursor."""
-        self.feed.note_head(page.head_seq)
         if self.next_seq < page.floor_seq:
             self._reset("below_floor", page.floor_seq)
         if not page.rows and self.next_seq <= page.head_seq:

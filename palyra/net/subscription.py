@@ -158,6 +158,7 @@ class Subscription:
             await self.outbox.wait_room()
             page = await self._viewer.read_page(lane.feed.run_id, lane.next_seq - 1)
             if not self._is_closed:
+                self._viewer.hub.note_head(lane.feed, page.head_seq)
                 lane.replay(page)
 
 

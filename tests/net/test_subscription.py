@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from palyra.actors.feed import Feed, Frame
-from palyra.core.journal import TapePage
+from palyra.core.journal import Change, TapePage
 from palyra.errors import InvariantBroken, Unavailable
 from palyra.net import lane as lane_module
 from palyra.net.lane import Lane
@@ -233,6 +233,23 @@ async def test_terminal_commit_is_told_at_once(autojump_clock: Clock) -> None:
         await peer.read_all()
         assert began_s == trio.current_time()
         assert [("caught_up", -1), 0, ("tape.committed", 0)] == outline(peer)
+
+
+async def test_a_reader_of_the_tape_takes_no_word_from_others(autojump_clock: Clock) -> None:
+    """The journal's word comes after somebody read the head: who waits for it still hears it."""
+    async with open_daemon() as daemon:
+        peer, late = await daemon.connect(), await daemon.connect()
+        await peer.call("tape.subscribe", run_id=RUN)
+        daemon.publish(row(0), row(1, kind="run.done"))
+        daemon.store.write(Change(rows=(row(0), row(1, kind="run.done"))))  # and no word of it yet
+        await peer.read_all()
+        reply = await late.call("tape.subscribe", run_id=RUN)
+        daemon.hub.committed([(RUN, 1)])
+        await peer.read_all()
+        await late.read_all()
+        assert 1 == reply["through"]
+        assert [("caught_up", -1), 0, 1, ("tape.committed", 1)] == outline(peer)
+        assert [0, 1, ("caught_up", 1)] == outline(late)
 
 
 async def test_kinds_filter_the_events(autojump_clock: Clock) -> None:

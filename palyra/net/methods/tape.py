@@ -141,7 +141,7 @@ async def _subscribe_run(
         call.subscriptions.close(subscription.subscription_id)
         raise
     lane.next_seq = min(next_seq, page.head_seq + 1)
-    lane.feed.note_head(page.head_seq)
+    call.services.hub.note_head(lane.feed, page.head_seq)
     call.then(subscription.start)
     return Subscribed(
         subscription=subscription.subscription_id,
