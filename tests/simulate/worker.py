@@ -1,11 +1,13 @@
 """Those who start runs, and meddle with them."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from palyra.core.records import Role
+from palyra.errors import NotFound
 from palyra.net.client.client import Client
 from tests.simulate.people import FOR_EVER_S, TOLERATED, Person
 from tests.simulate.script import ASKED_TOOLS, TOOLS, draw_text
@@ -67,7 +69,7 @@ class Worker(Person):
         """What can be done about a run."""
         return (
             self.watch, self.watch, self.steer, self.cancel, self.wait, self.look, self.replay,
-            self.arrange,
+            self.arrange, self.glance,
         )  # fmt: skip
 
     def draw_options(self) -> dict[str, Any]:
@@ -143,6 +145,16 @@ class Worker(Person):
                 self.fail("nothing crosses principals", f"{self.name} sees {run.run_id}")
         if view is not None and page.head_seq < view.head_seq:
             self.fail("reads do not go back", f"{run_id}: {page.head_seq} < {view.head_seq}")
+
+    async def glance(self, client: Client, run_id: str) -> None:
+        """Subscribe to few kinds of events, beside whatever else this connection does."""
+        kinds = self.rng.choice((["tool.started"], ["run.done", "run.failed", "run.cancelled"]))
+        asked = {"run_id": run_id, "kinds": kinds}
+        opened = await self.insist(lambda: client.call("tape.subscribe", asked))
+        await self.pause(0.1, 60)
+        if opened is not None:
+            with contextlib.suppress(NotFound, *TOLERATED):  # another connection, by now
+                await client.call("tape.unsubscribe", {"subscription": opened["subscription"]})
 
     async def replay(self, client: Client, run_id: str) -> None:
         """A run that has ended replays, byte for byte."""
