@@ -11,11 +11,11 @@ import re
 from math import log2
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SECRET = (
+SECRET_WORDS = (
     "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "credential",
     "credentials", "cookie", "authorization",
 )  # fmt: skip
-_KEY_OF = frozenset(
+KEY_OF = frozenset(
     [
         "access",
         "account",
@@ -80,8 +80,8 @@ def names_secret(key: str) -> str | None:
         return None
     before, last = (match.group().lower() for match in (found[-2:-1] or found)[:1] + found[-1:])
     if last == "key":
-        return "api_key" if before in _KEY_OF else None
-    word = next((word for word in _SECRET if last.endswith(word)), "")
+        return "api_key" if before in KEY_OF else None
+    word = next((word for word in SECRET_WORDS if last.endswith(word)), "")
     if word == "token" and (before in _NO_TOKEN or last[:-5] in _NO_TOKEN):
         return None
     return _CLASSES.get(word, word) or None

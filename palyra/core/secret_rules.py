@@ -17,7 +17,14 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from palyra.core.secret_keys import is_basic, is_no_key, is_password, is_random
+from palyra.core.secret_keys import (
+    KEY_OF,
+    SECRET_WORDS,
+    is_basic,
+    is_no_key,
+    is_password,
+    is_random,
+)
 
 CONTEXT_BYTES = 24  # before a match that a rule may look at: a terminal's colour, a long key
 
@@ -290,11 +297,13 @@ RULES: tuple[Rule, ...] = (
     *(Rule(name, start, "", prefix + body) for name, start, prefix, body in _VENDORS),
 )
 
-# A key that may name a secret, with a string beside it, in JSON text.
+# A key that may name a secret, with a string beside it, in JSON text: an ordinary `path_key` must not
+# cost a second look.  Between two words of a key lies nothing that `names_secret` takes for a word.
+_BETWEEN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u00[01][0-9A-Fa-f])*"
 KEYED_STRING = "|".join(
-    _any_case(word) + r'[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]'
+    word + r'[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]'
     for word in (
-        "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "credential",
-        "credentials", "cookie", "authorization", "key",
+        *map(_any_case, SECRET_WORDS),
+        f"(?:{'|'.join(map(_any_case, sorted(KEY_OF)))}){_BETWEEN}{_any_case('key')}",
     )
-)  # fmt: skip
+)

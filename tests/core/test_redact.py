@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from palyra.core.hold_back import HELD_LIMIT_BYTES
 from palyra.core.redact import Redactor, StreamRedactor
 from palyra.core.scanner import Scanner
-from palyra.core.secret_keys import may_be_secret, names_secret
+from palyra.core.secret_keys import KEY_OF, may_be_secret, names_secret
 from palyra.core.secret_rules import RULES, Rule, viable_prefix
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -251,6 +251,43 @@ def test_value_beside_a_key_is_replaced_whole(value: object, expected: object) -
     redacted = REDACTOR.redact_bytes(json.dumps(value).encode())[0]
     assert expected == json.loads(redacted)
     assert (redacted, False) == REDACTOR.redact_bytes(redacted)
+
+
+_OTHER = st.characters(exclude_characters=string.ascii_letters + string.digits)
+
+
+@given(
+    st.sampled_from(["", "a", "x_", "é", "7"]),
+    st.sampled_from(sorted(KEY_OF)),
+    st.text(_OTHER, max_size=4),
+    st.sampled_from([str.lower, str.upper, str.capitalize, str.title]),
+)
+@example("", "api", "\n", str.lower)  # an escape has a letter
+@example("", "api", "\x0b\x1f", str.upper)
+def test_the_first_look_misses_no_key_that_names_a_secret(
+    before: str, word: str, between: str, case: Callable[[str], str]
+) -> None:
+    """However the words of a key are joined and escaped, what stands beside it goes."""
+    name = before + case(word) + between + case("key")
+    for text in (json.dumps({name: "hush"}), json.dumps({name: "hush"}, ensure_ascii=False)):
+        redacted, is_changed = REDACTOR.redact_bytes(text.encode("utf-8", "surrogatepass"))
+        assert is_changed is (names_secret(name) is not None)
+        assert is_changed is (b"hush" not in redacted)
+
+
+@pytest.mark.parametrize("name", ["path_key", "grant_key", "idempotency_key", "primary key"])
+def test_an_ordinary_key_costs_no_second_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon's own events have such keys: they are let through at the first look."""
+    looked: list[bytes] = []
+
+    def look(_: Redactor, data: bytes) -> Iterator[bytes]:
+        looked.append(data)
+        yield data
+
+    monkeypatch.setattr(Redactor, "_json_pieces", look)
+    for key in (name, "api_key"):
+        REDACTOR.redact_bytes(json.dumps({key: "src"}).encode())
+    assert [b'{"api_key": "src"}'] == looked
 
 
 @pytest.mark.parametrize("value", PLAIN_STRUCTURES)
