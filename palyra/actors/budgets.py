@@ -205,9 +205,7 @@ class Budgets:
         if run is not None and budget.window == "run":
             return self._run_account(budget, key, run)
         account = self._accounts.get(key)
-        if account is None:
-            account = self._accounts[key] = Account(budget, key.subject)
-        return account
+        return account or self._accounts.setdefault(key, Account(budget, key.subject))
 
     def _run_account(self, budget: BudgetRecord, key: Key, run: Run) -> Account:
         """The run's tape says what it has spent so far."""
@@ -226,8 +224,7 @@ class Budgets:
         """Of many accounts look at some, in turn, and forget those that hold nothing."""
         if len(self._accounts) < SWEEP_AT:
             return
-        if not self._unswept:
-            self._unswept = list(self._accounts)
+        self._unswept = self._unswept or list(self._accounts)
         now_ms = self.now_ms()
         for key in self._unswept[-SWEEP_STEP:]:
             account = self._accounts.get(key)
@@ -259,6 +256,7 @@ class Budgets:
         """What a call took that broke; one that said nothing is not paid for."""
         if not had_output:
             meter.usage = Usage()
+            self._give_back(meter)
             return None
         meter.usage = meter.measure()
         return self.charge(meter.model, meter.usage)
@@ -277,32 +275,34 @@ class Budgets:
         self.release(run)
         self._charge(self.find(run.run), line)
 
-    def settle_payer(self, payer: Payer, meter: Meter, line: UsageRecord) -> None:
-        """Like `settle`, for a call outside of runs."""
-        meter.give_back()
-        self._charge(self._find_of(payer), line)
-        self._wake()
+    def settle_payer(self, payer: Payer, meter: Meter, line: UsageRecord | None) -> None:
+        """Like `settle`, for a call outside of runs; without a line there was none."""
+        self._give_back(meter)
+        if line is not None:
+            self._charge(self._find_of(payer), line)
         self._sweep()
 
     def _charge(self, accounts: list[Account], line: UsageRecord) -> None:
         for noted in self._notes:
             noted.append(line)
-        if not accounts:
-            return
         for account in accounts:
             account.add(amount_of(account.budget, line), line.at_ms)
             mark = account.pass_mark(line.at_ms)
             if mark is not None:
                 self._alert(account, mark, line.at_ms)
-        self._wake()
+        if accounts:
+            self._wake()
 
     def release(self, run: RunHandle) -> None:
         """Give back what is reserved for the run's call."""
         meter, run.meter = run.meter, None
-        if meter is None or not meter.holds:
-            return
-        meter.give_back()
-        self._wake()
+        if meter is not None:
+            self._give_back(meter)
+
+    def _give_back(self, meter: Meter) -> None:
+        if meter.holds:
+            meter.give_back()
+            self._wake()
 
     def leave(self, run: RunHandle) -> None:
         """A run's actor has ended: nothing of it is reserved, and its own accounts are forgotten."""

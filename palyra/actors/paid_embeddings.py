@@ -50,9 +50,9 @@ class PaidEmbeddings:
     ) -> Embeddings:
         """One vector a text; its line is committed by then.
 
-        Waits while others hold the rest of a budget.  Raises InvalidParams, BudgetExceeded,
-        ModelFailure, Unavailable.  Cancellation: once the provider is asked, it is charged as an
-        estimate.
+        A failure that asked nobody has none.  Waits while others hold the rest of a budget.  Raises
+        InvalidParams, BudgetExceeded, ModelFailure, Unavailable.  Cancellation: once the provider is
+        asked, it is charged as an estimate.
         """
         check_texts(texts, dimensions)
         meter = Meter(self.name, sum(map(estimate_tokens, texts)))
@@ -61,17 +61,18 @@ class PaidEmbeddings:
         if refusal is not None:
             raise _explain(refusal, self.name)
         outcome: CallOutcome = "abandoned"
-        used = meter.measure()
+        was_asked, used = True, meter.measure()
         try:
             made = await self._model.embed(texts, dimensions=dimensions)
             outcome, used = "completed", made.usage
         except ModelFailure as failure:
-            outcome, used = "failed", failure.usage
+            outcome, used, was_asked = "failed", failure.usage, failure.was_asked
             raise
         finally:
-            line = self._line(payer, outcome, used)
+            line = self._line(payer, outcome, used) if was_asked else None
             self._budgets.settle_payer(payer, meter, line)
-            ticket = self._journal.append(Change(records=(line,)))
+            if line is not None:
+                ticket = self._journal.append(Change(records=(line,)))
         await ticket.wait()
         return made
 

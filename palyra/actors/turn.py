@@ -59,6 +59,7 @@ async def ask_model(
         result = budgets.finish(meter, await model.stream(shown, take))
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:
+        meter.is_sent = failure.was_asked
         heard = TurnBroke(
             turn=turn,
             attempt=attempt,
@@ -67,6 +68,7 @@ async def ask_model(
             had_output=stream.order > 0,
             retry_after_ms=failure.retry_after_ms,
             charge=budgets.break_off(meter, had_output=stream.order > 0),
+            was_asked=failure.was_asked,
         )
     stream.close()
     await run.report(heard)

@@ -2,7 +2,8 @@
 
 Pure: time comes in.  Closed until `threshold` failures in a row; then open for `open_ms`; then half
 open: one call may try, and its outcome closes or opens again.  A refusal that is the caller's own
-fault says nothing of the provider's health and counts as neither.
+fault says nothing of the provider's health and counts as neither; nor does "slow down": who says it
+is alive, and mostly means one model or one key.
 """
 
 from typing import Literal
@@ -13,10 +14,8 @@ from palyra.core.prompt import FailureClass
 
 THRESHOLD = 3
 OPEN_MS = 30_000
-# What tells of an ill provider.  The others (auth, quota, invalid_request, …) would fail anywhere.
-UNHEALTHY: frozenset[FailureClass] = frozenset(
-    {"rate_limited", "transient", "timeout", "unavailable", "malformed"}
-)
+# What tells of an ill provider.
+UNHEALTHY: frozenset[FailureClass] = frozenset({"transient", "timeout", "unavailable", "malformed"})
 
 State = Literal["closed", "open", "half_open"]
 

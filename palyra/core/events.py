@@ -171,6 +171,7 @@ class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
     detail: str
     delay_ms: int = 0
     charge: Charge | None = None  # what it took all the same
+    was_asked: bool = True  # False: there was no call, so the ledger has none
 
 
 class BudgetExceeded(Event, frozen=True, kw_only=True, gc=False):

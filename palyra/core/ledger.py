@@ -2,7 +2,8 @@
 
 A line is committed with the event it follows from, so a crash neither loses nor doubles one.  A
 call has a line when it was answered (`turn.completed`), when it broke (`turn.failed`), and when
-the end of the run or of the daemon stopped it (`abandoned` of the event that says so).
+the end of the run or of the daemon stopped it (`abandoned` of the event that says so).  An attempt
+that asked nobody (`was_asked`) is no call.
 """
 
 from palyra.core import events as ev
@@ -20,7 +21,8 @@ def usage_record(run: Run, event: ev.Event, at_ms: int) -> UsageRecord | None:
             charge = Charge(usage=event.usage, cost_usd_micros=cost)
             return _line(run, "completed", charge, at_ms)
         case ev.TurnFailed():
-            return _line(run, "failed", event.charge or NOTHING, at_ms)
+            made = _line(run, "failed", event.charge or NOTHING, at_ms)
+            return made if event.was_asked else None
         case ev.RunRecovered() | ev.RunCancelled() | ev.RunFailed():
             charge_left = event.abandoned
             return None if charge_left is None else _line(run, "abandoned", charge_left, at_ms)

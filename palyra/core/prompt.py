@@ -153,9 +153,15 @@ class ModelFailure(PalyraError):
     code = "unavailable"
 
     def __init__(
-        self, failure_class: FailureClass, detail: str, retry_after_ms: int | None = None
+        self,
+        failure_class: FailureClass,
+        detail: str,
+        retry_after_ms: int | None = None,
+        *,
+        was_asked: bool = True,
     ) -> None:
         super().__init__(detail)
         self.usage = Usage()  # of the parts that were delivered before it failed
         self.failure_class: FailureClass = failure_class
         self.retry_after_ms = retry_after_ms  # when the provider said to come back
+        self.was_asked = was_asked  # False: nothing was tried, so there was no call

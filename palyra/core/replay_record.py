@@ -178,6 +178,7 @@ def _read_failure(_record: Record, _run: Run, event: ev.TurnFailed) -> TurnBroke
         detail=event.detail,
         had_output=not event.retry,  # the tape says no more of it, and no more follows from it
         charge=event.charge,
+        was_asked=event.was_asked,
     )
 
 

@@ -64,6 +64,7 @@ class TurnBroke(_Data, frozen=True, kw_only=True):
     had_output: bool
     retry_after_ms: int | None = None  # what the provider asks for, at least
     charge: Charge | None = None  # what it took all the same
+    was_asked: bool = True  # False: nothing was tried, so there was no call
 
 
 class BudgetRefused(_Data, frozen=True, kw_only=True):

@@ -96,6 +96,7 @@ def turn_broke(step: Step, heard: TurnBroke) -> None:
             detail=heard.detail,
             delay_ms=delay_ms,
             charge=heard.charge,
+            was_asked=heard.was_asked,
         )
     )
     if way is None:

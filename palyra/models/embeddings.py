@@ -78,6 +78,7 @@ class HttpEmbeddings:
             except ModelFailure as failure:
                 if parts:
                     failure.usage = _sum([part.usage for part in parts])
+                    failure.was_asked = True
                 raise
         vectors = tuple(vector for part in parts for vector in part.vectors)
         if len({len(vector) for vector in vectors}) > 1:

@@ -106,10 +106,10 @@ class Exchange:
             key = await self._find_key()
         except PalyraError as error:
             text = f"the key of {provider} cannot be found: {error.message}"
-            raise ModelFailure("auth", text) from None
+            raise ModelFailure("auth", text, was_asked=False) from None
         if key and not (key.isascii() and key.isprintable()):
             text = f"the key of {provider} holds characters that fit into no header; store it anew"
-            raise ModelFailure("auth", text)
+            raise ModelFailure("auth", text, was_asked=False)
         return key
 
     async def _refuse(self, response: httpx.Response, take_next: TakeNext, kind: str) -> None:

@@ -62,6 +62,7 @@ class Guard:
                 f"{self.provider} failed {self.breaker.failures} times in a row and is left alone "
                 f"for another {left_ms / 1000:.0f} s",
                 left_ms,
+                was_asked=False,
             )
         self.breaker = begin_call(self.breaker, now_ms)
 

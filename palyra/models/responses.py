@@ -70,6 +70,7 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
             "invalid_request",
             "the Responses API has no stop sequences; leave `stop` out, or take a provider with "
             'api = "chat" or "anthropic"',
+            was_asked=False,
         )
     body: Body = {
         "model": model,

@@ -104,6 +104,18 @@ async def test_a_budget_of_money_refuses_what_has_no_price(
         assert (0, []) == (model.asked, lines(kit))
 
 
+async def test_an_embedding_that_asked_nobody_is_no_call(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The breaker refused it: no line of the ledger, and nothing stays reserved."""
+    async with running(store, make_budgets=having(budget())) as kit:
+        model = Embedder()
+        model.failure = ModelFailure("unavailable", "left alone", was_asked=False)
+        with pytest.raises(ModelFailure):
+            await paid(kit, model).embed("ann", ["hello"])
+        assert ([], 0, 0) == (lines(kit), reserved(kit), sum(each[2] for each in spent(kit)))
+
+
 @pytest.mark.parametrize("delivered", [0, 640])
 async def test_a_failed_embedding_is_charged_for_what_was_delivered(
     store: MemoryJournal, autojump_clock: MockClock, delivered: int

@@ -18,6 +18,7 @@ from palyra.models.guarded import Guard, GuardedModel
 from palyra.models.leases import Leases
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.office_kit import OPERATOR, STRANGER, Kit, Model, call, now_ms, running, say
+from tests.actors.test_budgets import budget, having, lines, reserved
 from tests.actors.test_runs import store
 
 __all__ = ["store"]  # a fixture
@@ -264,6 +265,55 @@ async def test_a_provider_that_is_left_alone_is_not_waited_for(
         await kit.end(third)
         assert ["scripted"] == models_of(kit, third)
         assert "closed" == fleet.guards["scripted"].standing.breaker
+
+
+async def test_who_is_left_alone_is_not_called(
+    autojump_clock: MockClock, store: MemoryJournal
+) -> None:
+    """What the breaker refused is no call of the ledger, and reserves nothing of a budget."""
+    fleet = Fleet(RouteTable())
+    fleet["scripted"].turns = fail(times=3)
+    async with fleet.running(store, make_budgets=having(budget(hard=10**9))) as kit:
+        assert ["failed", "done"] == [await kit.end(await kit.start()) for _ in range(2)]
+        told = lines(kit)
+        assert (["failed"] * 3 + ["completed"], 4) == (
+            [line.outcome for line in told],
+            fleet.asked["scripted"],
+        )
+        (run_id,) = {line.run_id for line in told[3:]}
+        assert [False] == [event.was_asked for event in kit.events(run_id, "turn.failed")]
+        assert 0 == reserved(kit)
+        await replayed(kit, run_id)
+
+
+async def test_who_is_refused_by_the_breaker_and_leaves_pays_nothing(
+    autojump_clock: MockClock, store: MemoryJournal
+) -> None:
+    """While it waits for the provider nothing is reserved for it."""
+    fleet = Fleet(RouteTable())
+    async with fleet.running(store, make_budgets=having(budget(hard=10**9))) as kit:
+        fleet.guards["scripted"].breaker = Breaker(failures=3, open_until_ms=now_ms() + OPEN_MS)
+        run_id = await kit.start()
+        await wait_all_tasks_blocked()
+        assert ["turn.failed"] == [kind for kind in kit.kinds(run_id) if kind == "turn.failed"]
+        await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
+        assert ("cancelled", [], 0) == (await kit.end(run_id), lines(kit), reserved(kit))
+
+
+async def test_a_provider_that_is_only_busy_is_not_left_alone(
+    autojump_clock: MockClock, store: MemoryJournal
+) -> None:
+    """Each run is told itself when to come back; others, and other models there, are asked."""
+    fleet = Fleet(TO_SPARE, "b/spare")
+    fleet["scripted"].turns = fail("rate_limited", times=9)
+    async with fleet.running(store) as kit:
+        for _ in range(3):
+            await kit.end(await kit.start())
+        assert {"scripted": 9, "b/spare": 3} == fleet.asked
+        assert "closed" == fleet.guards["scripted"].standing.breaker
+        last = await kit.start()
+        await kit.end(last)
+        assert ["scripted"] == models_of(kit, last)
 
 
 @pytest.mark.parametrize(("after_ms", "asked"), [(20_000, 3), (20_001, 1)])

@@ -16,6 +16,7 @@ from palyra.core.breaker import (
 from palyra.core.prompt import FAILURE_CLASSES, FailureClass
 
 TRANSIENT: FailureClass = "transient"
+BUSY: FailureClass = "rate_limited"
 ENOUGH = (TRANSIENT,) * THRESHOLD
 
 
@@ -52,6 +53,12 @@ def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
     opened = after(*ENOUGH, now_ms=365 * 86_400_000)
     assert opened.admits(0)
     assert not opened.admits(365 * 86_400_000)
+
+
+def test_a_provider_that_is_busy_is_alive() -> None:
+    """However often it says "slow down": that is no failure, and forgives none."""
+    assert "closed" == after(*[BUSY] * 10).state(0)
+    assert "open" == after("transient", "rate_limited", "timeout", "transient").state(0)
 
 
 @pytest.mark.parametrize("failure", sorted(set(FAILURE_CLASSES) - UNHEALTHY))

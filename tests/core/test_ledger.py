@@ -63,6 +63,16 @@ def test_a_call_that_broke_and_one_that_was_answered() -> None:
     assert (1, 2) == (world.run.usage.input_tokens, world.run.usage.output_tokens)
 
 
+def test_an_attempt_that_asked_nobody_is_no_call() -> None:
+    """The tape says that; the ledger has the call that was made."""
+    world = begun()
+    broke = TurnBroke(turn=1, attempt=1, failure_class="unavailable", detail="", had_output=False)
+    world.hear(msgspec.structs.replace(broke, was_asked=False))
+    world.hear(TurnFinished(turn=1, attempt=2, result=turn(text="the answer")))
+    assert [(1, 2, "completed", 3, 0)] == told(world)
+    assert [False] == [event.was_asked for event in world.drafts("turn.failed")]
+
+
 def test_what_a_broken_call_took_all_the_same() -> None:
     """It counts for the run as well."""
     world = begun()

@@ -185,7 +185,7 @@ def test_an_api_without_stop_says_so() -> None:
     """Instead of an answer that goes on."""
     with pytest.raises(ModelFailure, match="no stop sequences") as caught:
         body(RESPONSES, sampling=Sampling(stop=("x",)))
-    assert "invalid_request" == caught.value.failure_class
+    assert ("invalid_request", False) == (caught.value.failure_class, caught.value.was_asked)
 
 
 @pytest.mark.parametrize("name", ALL)

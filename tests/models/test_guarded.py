@@ -70,7 +70,7 @@ async def test_a_failing_provider_is_left_alone(autojump_clock: MockClock) -> No
     for _ in range(3):
         await fail(model, "transient")
     refused = await fail(model, "unavailable")
-    assert (3, OPEN_MS) == (inner.asked, refused.retry_after_ms)
+    assert (3, OPEN_MS, False) == (inner.asked, refused.retry_after_ms, refused.was_asked)
     await trio.sleep_until(trio.current_time() + OPEN_MS / 1000)
     assert await model.stream(REQUEST, ignore) == TURN
     assert await model.stream(REQUEST, ignore) == TURN

@@ -163,6 +163,7 @@ async def test_a_key_that_fits_into_no_header(key: str) -> None:
         with pytest.raises(ModelFailure, match="fit into no header") as caught:
             await model.stream(REQUEST, ignore)
     assert ("auth", []) == (caught.value.failure_class, served.heads)
+    assert not caught.value.was_asked
     assert key not in caught.value.message
 
 
@@ -178,6 +179,7 @@ async def test_a_key_that_cannot_be_found() -> None:
         with pytest.raises(ModelFailure, match="OPENAI_API_KEY is not set") as caught:
             await model.stream(REQUEST, ignore)
     assert ("auth", []) == (caught.value.failure_class, served.heads)
+    assert not caught.value.was_asked
 
 
 @pytest.mark.real
