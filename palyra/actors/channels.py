@@ -28,6 +28,7 @@ from palyra.core.channels import (
     try_code,
 )
 from palyra.core.commands import PairingRequested, ReceiptKey, SetChannel, StartRun
+from palyra.core.counted import counted
 from palyra.core.ids import NewId
 from palyra.core.journal import Change, PairingFilter
 from palyra.core.ports import JournalStore, NowMs
@@ -206,7 +207,9 @@ class Channels:
         if tried.state != "paired":
             await self._keep(tried, None)
             left = MAX_ATTEMPTS - tried.attempts
-            raise InvalidParams(f"that is not the code; {left} attempts are left", field="code")
+            raise InvalidParams(
+                f"that is not the code; {counted(left, 'attempt')} left", field="code"
+            )
         await self._keep(tried, receipt)
         return tried
 

@@ -11,6 +11,7 @@ from palyra.actors.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.artifacts import Artifact, ArtifactPage, read_page
 from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
+from palyra.core.counted import counted
 from palyra.core.ports import Artifacts, FileHistory, RunBlocking
 from palyra.errors import Forbidden, InvalidParams, NotFound
 
@@ -49,7 +50,7 @@ class Files:
         artifact, data = found
         page = read_page(data, offset, limit_bytes)
         if page is None:
-            raise InvalidParams(f"offset {offset} of {len(data)} bytes", field="offset")
+            raise InvalidParams(f"offset {offset} of {counted(len(data), 'byte')}", field="offset")
         return Piece(artifact, page)
 
     async def list_checkpoints(self, caller: Caller, wanted: CheckpointFilter) -> list[Checkpoint]:

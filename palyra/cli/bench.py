@@ -15,6 +15,7 @@ from palyra.cli.exits import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
 from palyra.cli.screen import print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, verdict
 from palyra.cli.tape import find_key, is_signed
+from palyra.core.counted import counted
 from palyra.errors import PalyraError
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ def print_comparison(found: Comparison) -> None:
     """The cases that ended otherwise, then both sides' figures."""
     columns = ("CASE", "REPEAT", "MET", "STATE", "REASON", "ANSWER", "COST", "TIME")
     changed = [_row(pair) for pair in found.pairs if pair.is_changed]
-    print_table(columns, changed, empty=f"{len(found.pairs)} pairs, all ended alike")
+    print_table(columns, changed, empty=f"{counted(len(found.pairs), 'pair')}, all ended alike")
     for name, alone in (("first", found.only_first), ("second", found.only_second)):
         if alone:
             say(f"only in the {name}: {len(alone)}, {alone[0][0]!r} among them", fg="yellow")

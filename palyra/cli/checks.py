@@ -19,6 +19,7 @@ from palyra.cli.exits import Stop
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, talk
 from palyra.config import Config
+from palyra.core.counted import counted
 from palyra.core.incident import SEVERITIES, UNRESOLVED
 from palyra.core.redact import Redactor
 from palyra.core.secret_rules import RULES
@@ -297,7 +298,9 @@ def check_journal(options: Options) -> Check:
             detail=f"{report.breaks} break(s); the first: {report.first_break.detail}",
             remedy="restore the data directory from a backup; `palyra tape verify` shows more",
         )
-    return Check(name="journal", verdict="ok", detail=f"{report.checked_events} events intact")
+    return Check(
+        name="journal", verdict="ok", detail=f"{counted(report.checked_events, 'event')} intact"
+    )
 
 
 def check_secrets(options: Options) -> Check:

@@ -12,6 +12,7 @@ import msgspec
 from palyra.cli.screen import one_line, safe
 from palyra.core import events as ev
 from palyra.core.budget_steps import describe
+from palyra.core.counted import counted
 from palyra.core.display import describe_call
 from palyra.net.client import TapeEvent
 
@@ -54,7 +55,7 @@ def _accepted(event: ev.RunAccepted) -> Line:
 
 def _inherited(event: ev.ConversationInherited) -> Line:
     where = f"{event.run_id} up to seq {event.at_seq}"
-    return Line("·", f"goes on from {where}, {len(event.messages)} messages", "cyan")
+    return Line("·", f"goes on from {where}, {counted(len(event.messages), 'message')}", "cyan")
 
 
 def _received(event: ev.MessageReceived) -> Line:
@@ -75,12 +76,13 @@ def _rerouted(event: ev.RouteChanged) -> Line:
 
 
 def _compacted(event: ev.ContextCompacted) -> Line:
-    shown = f"about {event.before_tokens} tokens become {event.after_tokens}"
+    shown = f"about {counted(event.before_tokens, 'token')} become {event.after_tokens}"
     return Line("·", f"the prompt was too large: {shown}", "yellow")
 
 
 def _assembled(event: ev.ContextAssembled) -> Line:
-    return Line("·", f"context of {event.input_tokens} tokens, {len(event.segments)} segments")
+    tokens = counted(event.input_tokens, "token")
+    return Line("·", f"context of {tokens}, {counted(len(event.segments), 'segment')}")
 
 
 def _turn_started(event: ev.TurnStarted) -> Line:
@@ -90,8 +92,8 @@ def _turn_started(event: ev.TurnStarted) -> Line:
 
 def _turn_completed(event: ev.TurnCompleted) -> Line:
     used = event.usage
-    calls = f", {len(event.calls)} call(s)" if event.calls else ""
-    spent = f"{used.input_tokens} + {used.output_tokens} tokens"
+    calls = f", {counted(len(event.calls), 'call')}" if event.calls else ""
+    spent = f"{used.input_tokens} + {counted(used.output_tokens, 'token')}"
     cost = f", ${event.cost_usd_micros / 1_000_000:.6f}" if event.cost_usd_micros else ""
     if event.is_unpriced:
         cost = ", cost unknown"

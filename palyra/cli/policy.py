@@ -10,6 +10,7 @@ from palyra.cli.exits import FAILED, USAGE, Stop
 from palyra.cli.screen import print_json, say
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.counted import counted
 from palyra.core.grants import describe_key
 from palyra.errors import Rejected
 
@@ -65,7 +66,8 @@ def check(options: Options, folder: Path | None) -> None:
     if options.as_json:
         print_json(found)
         return
-    say(f"{len(found.rules)} rules in {len(found.files)} files are in order", fg="green")
+    rules, files = counted(len(found.rules), "rule"), counted(len(found.files), "file")
+    say(f"in order: {rules} in {files}", fg="green")
     say(f"version {found.version}", dim=True)
 
 

@@ -9,6 +9,7 @@ import click
 from palyra.cli.exits import Stop
 from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.counted import counted
 from palyra.core.ids import is_id
 from palyra.core.records import QueueMode, SessionRecord
 
@@ -95,7 +96,7 @@ async def _find_id(client: Client, name: str) -> str:
 
 def _print_queue(queue: Queue) -> None:
     state = "paused, " if queue.paused else ""
-    say(f"{state}{queue.mode}, {queue.messages} of {queue.cap} messages wait")
+    say(f"{state}{queue.mode}, {queue.messages} of {counted(queue.cap, 'message')} waiting")
     rows = [("active", queue.active)] if queue.active else []
     rows += [(str(place), run_id) for place, run_id in enumerate(queue.waiting, 1)]
     print_table(("PLACE", "RUN"), rows, empty="nothing is active, nothing waits")

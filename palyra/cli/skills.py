@@ -10,6 +10,7 @@ from palyra.cli.screen import age, print_json, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
 from palyra.cli.skill_files import TEMPLATES, make_folder, pack_folder, sign_file
 from palyra.cli.tape import read_bytes
+from palyra.core.counted import counted
 from palyra.net.client import Client, Skill
 
 COLUMNS = ("SKILL", "VERSION", "PUBLISHER", "STATE", "TOOLS", "CHANGED")
@@ -42,7 +43,7 @@ def build(folder: Path, out: Path | None) -> None:
     description, package = pack_folder(folder)
     path = out or Path(f"{description.id}-{description.version}.zip")
     replace_file(path, package)
-    say(f"{path}: {len(description.tools)} tools, {len(package)} bytes")
+    say(f"{path}: {counted(len(description.tools), 'tool')}, {len(package)} bytes")
 
 
 @skills.command()
@@ -141,7 +142,8 @@ def audit(options: Options, skill_id: str) -> None:
     else:
         imports = ", ".join(found.imports) or "nothing"
         say(f"{skill_id} is what was installed", fg="green")
-        say(f"{found.functions} functions, {found.module_bytes} bytes, imports {imports}")
+        functions = counted(found.functions, "function")
+        say(f"{functions}, {found.module_bytes} bytes, imports {imports}")
     if found.problems:
         raise SystemExit(FAILED)
 

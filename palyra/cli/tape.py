@@ -9,6 +9,7 @@ from palyra.cli.files import replace_file
 from palyra.cli.narrate import narrate, to_json
 from palyra.cli.screen import print_json, print_json_line, print_table, say
 from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.counted import counted
 from palyra.core.export import ExportReport, verify_export
 from palyra.core.ids import is_id
 from palyra.core.journal import VerifyReport
@@ -155,8 +156,8 @@ def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) 
         print_json(report)
     elif report.problem is None:
         say(
-            f"intact: {report.checked_events} events of {report.run_id}, "
-            f"{report.checked_attestations} attestations",
+            f"intact: {counted(report.checked_events, 'event')} of {report.run_id}, "
+            f"{counted(report.checked_attestations, 'attestation')}",
             fg="green",
         )
         say(f"sealed with {report.public_key}", dim=True)
@@ -210,7 +211,7 @@ def _print_replay(options: Options, report: ReplayReport) -> None:
     if options.as_json:
         print_json(report)
     elif found is None:
-        say(f"matches: {report.events} events of {report.run_id}", fg="green")
+        say(f"matches: {counted(report.events, 'event')} of {report.run_id}", fg="green")
         say(f"digest {report.replayed_digest}", dim=True)
         if report.unjudged:
             seqs = ", ".join(map(str, report.unjudged))
@@ -230,7 +231,8 @@ def _print_online(options: Options, report: VerifyReport) -> None:
         print_json(report)
     elif found is None:
         say(
-            f"intact: {report.checked_events} events, {report.checked_roots} signed roots",
+            f"intact: {counted(report.checked_events, 'event')}, "
+            f"{counted(report.checked_roots, 'signed root')}",
             fg="green",
         )
     else:

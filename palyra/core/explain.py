@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from palyra.core.counted import counted
+
 WORDS = "words"  # of `Meta.extra`: what a pattern allows
 SHOWN_CHARS = 96  # of a bad value; a token cut shorter would no longer be known for one
 MAX_FIELD_CHARS = 128  # a peer may have sent a name of any length
@@ -113,7 +115,7 @@ def show(value: object, limit_chars: int = SHOWN_CHARS) -> str:
 def _measured(value: object) -> str:
     """The value, with its size where that may be what is wrong and cannot be seen."""
     if isinstance(value, list):
-        return f"{len(value)} members"
+        return counted(len(value), "member")
     if isinstance(value, str) and len(value) > SHOWN_CHARS:
         return f"{len(value)} characters: {show(value)}"
     return show(value)
@@ -183,8 +185,6 @@ def _range(least: Any, most: Any) -> str:  # noqa: ANN401 - numbers of either ki
 
 
 def _length(least: int | None, most: int | None, noun: str) -> str:
-    if least is None and most is None:
-        return ""
     if most is None:
-        return f" of at least {least} {noun}{'' if least == 1 else 's'}"
-    return f" of {least} to {most} {noun}s" if least else f" of at most {most} {noun}s"
+        return "" if least is None else f" of at least {counted(least, noun)}"
+    return f" of {least} to {most} {noun}s" if least else f" of at most {counted(most, noun)}"

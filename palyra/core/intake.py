@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.canonical import MAX_SAFE_INTEGER, NotCanonical, canonical_json
+from palyra.core.counted import counted
 from palyra.core.display import visible
 from palyra.core.excerpt import head_of
 from palyra.core.schema import TYPES, expected_text
@@ -135,7 +136,7 @@ def _canonical(arguments: dict[str, Any], cap_bytes: int) -> bytes:
     except NotCanonical:
         raise _Mismatch((), "numbers within ±(2^53-1) and valid Unicode", "others") from None
     if len(canonical) > cap_bytes:
-        raise _Mismatch((), f"at most {cap_bytes} bytes", f"{len(canonical)} bytes")
+        raise _Mismatch((), f"at most {cap_bytes} bytes", counted(len(canonical), "byte"))
     return canonical
 
 
@@ -265,9 +266,9 @@ def _kind(value: object) -> str:
             shown = json.dumps(value) if abs(value) < _SHOWN_BELOW else "beyond all bounds"
             return f"the number {shown}"
         case str():
-            return f"a string of {len(value)} characters"
+            return f"a string of {counted(len(value), 'character')}"
         case list():
-            return f"an array of {len(value)} items"
+            return f"an array of {counted(len(value), 'item')}"
         case _:
             return "an object"
 

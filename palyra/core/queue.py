@@ -16,6 +16,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.commands import ChangeQueue
+from palyra.core.counted import counted
 from palyra.core.prompt import UserMessage
 from palyra.core.records import QueueMode, SessionRecord
 from palyra.core.run_state import Run
@@ -62,7 +63,7 @@ def find_place(mode: QueueMode, standing: Standing) -> Place:
         raise Conflict(f"{standing.session_id} is busy: {_why(standing)}")
     if standing.waiting >= standing.cap:
         raise Overloaded(
-            f"{standing.session_id} has {standing.waiting} messages waiting, the cap "
+            f"{standing.session_id} has {counted(standing.waiting, 'message')} waiting, the cap "
             "(runs.queue_cap)",
             retry_after_ms=RETRY_AFTER_MS,
         )
@@ -72,7 +73,11 @@ def find_place(mode: QueueMode, standing: Standing) -> Place:
 def _why(standing: Standing) -> str:
     if standing.active is not None:
         return f"{standing.active} is active"
-    return "its queue is paused" if standing.is_paused else f"{standing.waiting} messages wait"
+    return (
+        "its queue is paused"
+        if standing.is_paused
+        else f"{counted(standing.waiting, 'message')} waiting"
+    )
 
 
 def takes(run: Run, accepted: ev.RunAccepted, text: str) -> bool:

@@ -7,6 +7,7 @@ schema without being kept.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from palyra.core.counted import counted
 from palyra.errors import InvariantBroken
 
 TYPES: dict[str, Callable[[Any], bool]] = {
@@ -33,8 +34,8 @@ KEYWORDS = frozenset({"type"}) | _ANNOTATIONS | frozenset().union(*_OF_TYPE.valu
 # Type -> how it is called, its lower and upper bound, and what they count.
 _WORDS = {
     "object": ("an object", "", "", ""),
-    "array": ("an array", "minItems", "maxItems", " items"),
-    "string": ("a string", "minLength", "maxLength", " characters"),
+    "array": ("an array", "minItems", "maxItems", "item"),
+    "string": ("a string", "minLength", "maxLength", "character"),
     "integer": ("an integer", "minimum", "maximum", ""),
     "number": ("a number", "minimum", "maximum", ""),
     "boolean": ("a boolean", "", "", ""),
@@ -66,14 +67,17 @@ def expected_text(schema: Mapping[str, Any]) -> str:
     """What the schema asks for, in words."""
     if "enum" in schema:
         return "one of " + ", ".join(repr(one) for one in schema["enum"])
-    words, low, high, unit = _WORDS[schema["type"]]
-    return words + _range_text(schema, low, high, unit)
+    words, low, high, noun = _WORDS[schema["type"]]
+    return words + _range_text(schema, low, high, noun)
 
 
-def _range_text(schema: Mapping[str, Any], low: str, high: str, unit: str) -> str:
+def _range_text(schema: Mapping[str, Any], low: str, high: str, noun: str) -> str:
     least, most = schema.get(low), schema.get(high)
-    if least is None and most is None:
-        return ""
-    if least is None:
-        return f" of at most {most}{unit}"
-    return f" of at least {least}{unit}" if most is None else f" of {least} to {most}{unit}"
+    if most is None:
+        return "" if least is None else f" of at least {_measure(least, noun)}"
+    from_least = "at most" if least is None else f"{least} to"
+    return f" of {from_least} {_measure(most, noun)}"
+
+
+def _measure(bound: int, noun: str) -> str:
+    return counted(bound, noun) if noun else str(bound)

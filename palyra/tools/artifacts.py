@@ -1,6 +1,7 @@
 """artifact_read: an output that was too long to be shown, page by page, in the session it is of."""
 
 from palyra.core.artifacts import NAME_CHARS, ArtifactPage, line_offset, read_page
+from palyra.core.counted import counted
 from palyra.core.ports import Artifacts
 from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.errors import Unavailable
@@ -73,5 +74,6 @@ def _page(data: bytes, call: ToolCall) -> ArtifactPage:
     page = None if offset is None else read_page(data, offset, PAGE_BYTES)
     if page is None:
         ends = data.count(b"\n")
-        raise ToolFailure(f"that is past the end: it has {len(data)} bytes and {ends} line ends")
+        size = f"{counted(len(data), 'byte')} and {counted(ends, 'line end')}"
+        raise ToolFailure(f"that is past the end: it has {size}")
     return page

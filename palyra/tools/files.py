@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any
 
+from palyra.core.counted import counted
 from palyra.core.display import visible
 from palyra.core.paths import MAX_PATH_BYTES, is_private, normal_path
 from palyra.core.tools import ToolFailure, ToolOutput, ToolSpec
@@ -107,7 +108,8 @@ def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
         skipped = sum(1 for _ in islice(file, first - 1))
         page = _read_page(file, arguments.get("limit", MAX_LINES))
     if not page.lines and first > 1:
-        raise ToolFailure(f"offset {first} is past the end: the file has {skipped} lines")
+        lines = counted(skipped, "line")
+        raise ToolFailure(f"offset {first} is past the end: the file has {lines}")
     return _page_output(page, first)
 
 
@@ -115,7 +117,7 @@ def _check_text(file: IO[bytes], size_bytes: int) -> None:
     if size_bytes > MAX_READ_BYTES:
         raise ToolFailure(f"the file has {size_bytes} bytes; at most {MAX_READ_BYTES} are read")
     if b"\0" in file.read(_PROBE_BYTES):
-        raise ToolFailure(f"a binary file of {size_bytes} bytes; only text is read")
+        raise ToolFailure(f"a binary file of {counted(size_bytes, 'byte')}; only text is read")
     file.seek(0)
 
 
@@ -194,7 +196,7 @@ def _entry_text(folder: str, entry: os.DirEntry[str]) -> str:
         return f"{name}  gone"
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFREG:
-        return f"{name}  {found.st_size} bytes"
+        return f"{name}  {counted(found.st_size, 'byte')}"
     return f"{name}/" if kind == stat.S_IFDIR else f"{name}  {_KINDS.get(kind, 'device')}"
 
 

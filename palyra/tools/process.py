@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import trio
 
+from palyra.core.counted import counted
 from palyra.core.excerpt import head_of
 from palyra.core.ids import NewId
 from palyra.core.ports import RunBlocking
@@ -202,7 +203,7 @@ def _describe(program: Background) -> str:
     how = "for" if program.is_running else "after"
     return (
         f"{program.process_id}: {_state(program)} {how} {took_s:.0f} s, "
-        f"{program.output.total} bytes of output, command: {program.name}"
+        f"{counted(program.output.total, 'byte')} of output, command: {program.name}"
     )
 
 

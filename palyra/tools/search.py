@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from palyra.core.counted import counted
 from palyra.core.display import visible
 from palyra.core.globs import MAX_PATTERN_CHARS, compile_glob, fixed_folder
 from palyra.core.line_search import (
@@ -157,7 +158,8 @@ class _Search:
         if self.is_cut:
             yield "there is more: narrow the search with path, glob or a longer query"
         if self._skipped:
-            yield f"{self._skipped} files were not searched (too large, or with a second name)"
+            files = counted(self._skipped, "file")
+            yield f"{files} not searched (too large, or with a second name)"
 
     def lines(self) -> Iterator[str]:
         """Everything that is shown, up to the bounds."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from palyra.core.counted import counted
 from palyra.core.ports import RunBlocking
 from palyra.core.tools import SHARED_HOST, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.capture import FLOOD_BYTES, Capture, Captured
@@ -146,7 +147,7 @@ def render(output: Captured, ending: Ending | None, took_s: float, child: Child)
     """What the model reads: the output, and on a line of its own how it ended."""
     text = output.text if not output.text or output.text.endswith("\n") else f"{output.text}\n"
     how = describe_ending(ending)
-    note = f"[{how}; {output.total_bytes} bytes of output in {took_s:.1f} s]"
+    note = f"[{how}; {counted(output.total_bytes, 'byte')} of output in {took_s:.1f} s]"
     if child.restored:
         note += f"\n[put back, because no program may change it: {', '.join(child.restored)}]"
     return ToolOutput(

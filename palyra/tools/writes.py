@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from palyra.core.counted import counted
 from palyra.core.display import visible
 from palyra.core.file_content import Content
 from palyra.core.patch import MAX_FILES, PatchError
@@ -155,8 +156,8 @@ class _Writer:
         found = changes.look(key)
         to = Content(data) if found is None else replace(found, data=data)
         changes.make({key: to}, self.keep_for(call))
-        before = "a new file" if found is None else f"replacing {len(found.data)} bytes"
-        return ToolOutput(text=f"wrote {len(data)} bytes to {visible(path)}, {before}")
+        before = "a new file" if found is None else f"replacing {counted(len(found.data), 'byte')}"
+        return ToolOutput(text=f"wrote {counted(len(data), 'byte')} to {visible(path)}, {before}")
 
     def look_at_patch(self, call: ToolCall) -> Inspection:
         """The files the patch fits.  Blocks.  Raises ToolFailure for one that does not fit."""
@@ -203,7 +204,7 @@ def _outcome(path: str, before: Content | None, after: Content | None) -> str:
     if after is None:
         return f"deleted {name}"
     if before is None:
-        return f"created {name}, {len(after.data)} bytes"
+        return f"created {name}, {counted(len(after.data), 'byte')}"
     if after == before:
         return f"unchanged {name}"
-    return f"updated {name}, {len(before.data)} to {len(after.data)} bytes"
+    return f"updated {name}, {len(before.data)} to {counted(len(after.data), 'byte')}"

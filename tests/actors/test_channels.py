@@ -10,6 +10,7 @@ from palyra.core.access import Caller
 from palyra.core.agents import AgentChange
 from palyra.core.channels import CODE_TTL_MS, MAX_ATTEMPTS, MAX_PENDING
 from palyra.core.commands import ReceiptKey, SetChannel
+from palyra.core.counted import counted
 from palyra.core.journal import PairingFilter, RunFilter
 from palyra.core.records import PairingRecord
 from palyra.errors import (
@@ -310,7 +311,7 @@ async def test_wrong_codes_use_up_the_attempts(
         await bind(kit, pairing="required")
         record, code = await ask_in(kit)
         for left in range(MAX_ATTEMPTS - 1, -1, -1):
-            with pytest.raises(InvalidParams, match=f"{left} attempts are left"):
+            with pytest.raises(InvalidParams, match=counted(left, "attempt") + " left"):
                 await kit.office.channels.approve(OPERATOR, record.pairing_id, "AAAA-AAAA")
     async with running(store) as kit:
         with pytest.raises(IllegalState, match="wrong codes"):

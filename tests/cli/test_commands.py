@@ -432,7 +432,7 @@ async def test_session_shows_its_queue() -> None:
         daemon.reply_with("session.queue", QUEUE)
         shown = await palyra("sessions", "show", SESSION, url=daemon.url)
     assert "run_waiting" in shown.out
-    assert "followup, 2 of 20 messages wait" in shown.out
+    assert "followup, 2 of 20 messages waiting" in shown.out
 
 
 async def test_queue_is_changed_in_one_request() -> None:

@@ -37,7 +37,7 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
         ({"name": "A"}, 'name: expected a text of at most 3 characters: a to z, got "A"'),
         ({"key": ""}, 'key: expected a text of at least 1 character, got ""'),
         ({"states": ["done", "x"]}, 'states[1]: expected "done" or "failed", got "x"'),
-        ({"few": [1, 2]}, "few: expected a list of at most 1 members, got 2 members"),
+        ({"few": [1, 2]}, "few: expected a list of at most 1 member, got 2 members"),
         ({"inner": {"size": 0}}, "inner.size: expected a whole number of at least 1, got 0"),
         ({"inner": 3}, "inner: expected an object, got 3"),
         ({"limits": {"a": 10}}, "limits[...]: expected a whole number of at most 9"),

@@ -94,7 +94,7 @@ def test_a_message_has_one_place(mode: Any, standing: dict[str, Any], place: Any
     [
         (BUSY, "run_a is active"),
         ({**REST, "is_paused": True}, "paused"),
-        ({**REST, "waiting": 2}, "2 messages wait"),
+        ({**REST, "waiting": 2}, "2 messages waiting"),
     ],
 )
 def test_a_rejection_says_why(standing: dict[str, Any], why: str) -> None:

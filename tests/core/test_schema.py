@@ -60,7 +60,7 @@ def test_what_is_not_kept_is_an_error(schema: dict[str, Any], complaint: str) ->
         ({"type": "number", "minimum": 0}, "a number of at least 0"),
         ({"type": "integer", "minimum": 0, "maximum": 9}, "an integer of 0 to 9"),
         ({"type": "string", "maxLength": 9}, "a string of at most 9 characters"),
-        ({"type": "array", "minItems": 1}, "an array of at least 1 items"),
+        ({"type": "array", "minItems": 1}, "an array of at least 1 item"),
         ({"type": "string", "enum": ["a", "b"]}, "one of 'a', 'b'"),
     ],
 )

@@ -146,7 +146,7 @@ def test_no_second_name_is_read(workspace: Workspace) -> None:
     """A hard link is left out, and that is said."""
     (workspace.root / "twin").hardlink_to(workspace.root.parent / "outside" / "secret.py")
     assert lines(workspace, SECRET) == [
-        "[nothing was found; 1 files were not searched (too large, or with a second name)]"
+        "[nothing was found; 1 file not searched (too large, or with a second name)]"
     ]
 
 
@@ -195,7 +195,7 @@ def test_a_large_file_is_not_searched(
 ) -> None:
     """It is counted among what was left out."""
     monkeypatch.setattr(search, "MAX_FILE_BYTES", 5)
-    assert "files were not searched (too large" in lines(workspace, "needle")[-1]
+    assert "not searched (too large" in lines(workspace, "needle")[-1]
 
 
 # --- bounds of the walk --------------------------------------------------------------------------
