@@ -47,7 +47,7 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
     (
         errors.Unreachable,
         NO_DAEMON,
-        "see `palyra status`; where no daemon runs, start one with `palyra up`",
+        "start one with `palyra up`; where one runs, its log says why it does not answer",
     ),
     (
         errors.Unavailable,
@@ -58,7 +58,7 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
     (errors.InvalidParams, USAGE, ""),  # the command's own help
     (errors.DigestMismatch, FAILED, "look at it again with `palyra approvals show`"),
     (errors.Overloaded, FAILED, "try again in a moment"),
-    (errors.TooSlow, FAILED, "try again; `palyra status` shows how the daemon is"),
+    (errors.TooSlow, FAILED, "try again; the daemon's log may say what holds it up"),
     (errors.ProtocolError, FAILED, "check that both ends are Palyra and of similar versions"),
 )
 

@@ -74,7 +74,9 @@ def sign_file(path: Path, key: Path, *, may_create: bool) -> tuple[bytes, str]:
 
 def _read_key(path: Path, *, may_create: bool) -> bytes:
     """The seed in the file, 32 bytes as hex; a fresh one if there is none and one may be made."""
-    if may_create and not path.exists():
+    if not path.exists():
+        if not may_create:
+            raise Stop(f"{path}: there is no such key", "make one with --create", code=USAGE)
         _write_key(path)
     try:
         seed = bytes.fromhex(read_bytes(path).decode("ascii"))

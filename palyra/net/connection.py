@@ -164,7 +164,7 @@ class Connection:
             if isinstance(closed, NoMoreInput):
                 with trio.move_on_after(LAST_ANSWERS_S):
                     await self._wait_answered()
-            await self._end(closing.DONE, "the peer is gone")
+            await self._end(closing.DONE, "closed by the client")
         except BadFrame as bad:
             await self._end(bad.code, bad.reason)
 

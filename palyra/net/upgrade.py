@@ -82,7 +82,8 @@ def is_own_host(authority: str, names: Names) -> bool:
         return False
     if name in names.hosts or f"{name}:{port}" in names.hosts:
         return True
-    return port == names.port and is_loopback(name)
+    # Without a port a loopback name is still no stranger's: nobody can make it lead elsewhere.
+    return is_loopback(name) and (match["port"] is None or port == names.port)
 
 
 def is_loopback(name: str) -> bool:
@@ -111,7 +112,7 @@ def _judge_origin(head: Head, names: Names) -> Refusal | None:
     if not values:
         return None  # not a browser: the token decides
     # Compared whole: "null", a suffix look-alike and a second header cannot match.
-    own = f"http://{_text(head.values(b'host')[0])}"
+    own = _own_origin(_text(head.values(b"host")[0]), names)
     allowed = {_without_default_port(name) for name in (own, *names.origins)}
     if len(values) == 1 and _without_default_port(_text(values[0])) in allowed:
         return None
@@ -120,6 +121,12 @@ def _judge_origin(head: Head, names: Names) -> Refusal | None:
         HTTPStatus.FORBIDDEN,
         f"Origin {shown} is not allowed; the setting server.allowed_origins lists those that are",
     )
+
+
+def _own_origin(host: str, names: Names) -> str:
+    """Where a page of ours comes from, of which the Host is known to be ours."""
+    is_bare = is_loopback(host) and host not in names.hosts
+    return f"http://{host}:{names.port}" if is_bare else f"http://{host}"
 
 
 def _without_default_port(origin: str) -> str:

@@ -523,6 +523,8 @@ async def test_unreachable_daemon_exits_69() -> None:
     found = await palyra("status", url="ws://127.0.0.1:9/v1/ws")
     assert 69 == found.code
     assert "Traceback" not in found.err
+    assert "palyra up" in found.err
+    assert "palyra status" not in found.err  # that is what was just tried
 
 
 async def test_refused_token_exits_77() -> None:

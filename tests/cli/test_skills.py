@@ -59,7 +59,7 @@ async def test_a_template_becomes_a_signed_package(tmp_path: Path) -> None:
     [
         (("skills", "init", "."), "is not there yet"),
         (("skills", "build", "."), "skill.toml"),
-        (("skills", "sign", "none.zip", "--key", "none"), "none"),
+        (("skills", "sign", "none.zip", "--key", "none"), "make one with --create"),
         (("skills", "install", "none.zip"), "none.zip cannot be read"),
     ],
 )

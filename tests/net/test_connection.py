@@ -261,6 +261,15 @@ async def test_client_that_leaves_changes_nothing(autojump_clock: Clock) -> None
         assert 2 == len(other.events())
 
 
+async def test_a_client_that_leaves_is_nothing_to_worry_about(autojump_clock: Clock) -> None:
+    """What is logged of it is that, and not that something was lost."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        peer.leave()
+        await peer.transport.closed.wait()
+        assert (1000, "closed by the client") == peer.transport.farewell
+
+
 async def test_socket_that_breaks_while_written_ends_the_connection(autojump_clock: Clock) -> None:
     """A peer that can no longer be written to is gone, also when nothing is read from it."""
     async with open_daemon() as daemon:

@@ -46,10 +46,19 @@ def status(verdict: Admission | Refusal | None) -> int | None:
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost:7420", "LOCALHOST:7420", "127.0.0.1:7420", "127.8.9.10:7420", "[::1]:7420"],
+    [
+        "localhost:7420",
+        "LOCALHOST:7420",
+        "127.0.0.1:7420",
+        "127.8.9.10:7420",
+        "[::1]:7420",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+    ],
 )
-def test_loopback_names_with_our_port_are_ours(host: str) -> None:
-    """Whoever names this machine and our port is served."""
+def test_loopback_names_are_ours(host: str) -> None:
+    """Whoever names this machine is served, unless with a port that is not ours."""
     assert None is judge_request(request(("host", host)), OWN)
 
 
@@ -57,13 +66,18 @@ def test_loopback_names_with_our_port_are_ours(host: str) -> None:
     "host",
     [
         "evil.example:7420",
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "192.168.0.2",
+        "[::]",
         "localhost.evil.example:7420",
         "127.0.0.1.evil.example:7420",
         "evil-localhost:7420",
         "notlocalhost:7420",
         "localhost.:7420",
         "localhost:7421",
-        "localhost",
+        "localhost:80",
         "localhost:",
         "localhost:07420x",
         "localhost:7420:7420",
@@ -154,6 +168,7 @@ def test_own_and_listed_origins_pass(host: str, origin: str) -> None:
         "http://evil.example",
         "http://localhost",
         "http://localhost:74200",
+        "http://localhost:80",
         "http://localhost:7421",
         "https://localhost:7420",
         "http://127.0.0.1:7420",
@@ -175,6 +190,16 @@ def test_other_origins_are_refused(origin: str) -> None:
     """Any other page, look-alikes and `null` included, is 403."""
     verdict = judge_request(request(("host", "localhost:7420"), ("origin", origin)), CONFIGURED)
     assert HTTPStatus.FORBIDDEN == status(verdict)
+
+
+@pytest.mark.parametrize(
+    ("expected", "origin"),
+    [(None, "http://localhost:7420"), (403, "http://localhost"), (403, "http://localhost:3000")],
+)
+def test_a_host_without_a_port_makes_no_other_page_ours(expected: int | None, origin: str) -> None:
+    """Our own pages have our port, whatever `Host` leaves out."""
+    verdict = judge_request(request(("host", "localhost"), ("origin", origin)), OWN)
+    assert expected == status(verdict)
 
 
 def test_two_origins_are_refused() -> None:
