@@ -15,7 +15,7 @@ from palyra.core.fold_rules import is_attested, need, registrar
 from palyra.core.pictures import recorded_pictures
 from palyra.core.progress import start_anew, told
 from palyra.core.prompt import AssistantMessage, Message, ProposedCall, UserMessage
-from palyra.core.records import Charge, Usage
+from palyra.core.records import Charge
 from palyra.core.run_state import (
     Call,
     CallPhase,
@@ -147,16 +147,9 @@ def _charged(run: Run, charge: Charge | None) -> Run:
     """The run with what one more model call took."""
     if charge is None:
         return run
-    used, total = charge.usage, run.usage
     return _replace(
         run,
-        usage=Usage(
-            input_tokens=total.input_tokens + used.input_tokens,
-            output_tokens=total.output_tokens + used.output_tokens,
-            source=used.source,
-            cached_tokens=total.cached_tokens + used.cached_tokens,
-            cache_write_tokens=total.cache_write_tokens + used.cache_write_tokens,
-        ),
+        usage=run.usage.plus(charge.usage),
         cost_usd_micros=run.cost_usd_micros + (charge.cost_usd_micros or 0),
         unpriced_calls=run.unpriced_calls + (charge.cost_usd_micros is None),
     )

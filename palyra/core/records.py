@@ -32,6 +32,18 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: Literal["provider", "estimate"] = "estimate"
     cached_tokens: int = 0  # of the input: read from the provider's cache, mostly cheaper
     cache_write_tokens: int = 0  # of the input: written to that cache, sometimes dearer
+    reasoning_tokens: int = 0  # of the output: what the model thought, as far as it was told
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Both together, counted by whoever counted the other one."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            source=other.source,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -51,11 +51,16 @@ _FINISH: dict[str, FinishReason] = {
 }
 
 
+class _Output(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    output_tokens_details: _Output | None = None
 
 
 class _Message(msgspec.Struct):
@@ -193,12 +198,19 @@ class AnthropicReader:
         if usage is None:
             return
         told = msgspec.structs.asdict(usage)
+        told["thought"] = (told.pop("output_tokens_details") or _Output()).thinking_tokens
         self._counts |= {name: count for name, count in told.items() if count is not None}
         counts = self._counts
         cached = counts.get("cache_read_input_tokens", 0)
         stored = counts.get("cache_creation_input_tokens", 0)
         used = counts.get("input_tokens", 0) + stored + cached
-        self._builder.count(used if counts else None, counts.get("output_tokens"), cached, stored)
+        self._builder.count(
+            used if counts else None,
+            counts.get("output_tokens"),
+            cached=cached,
+            stored=stored,
+            thought=counts.get("thought"),
+        )
 
 
 # --- the conversation ----------------------------------------------------------------------------

@@ -69,19 +69,19 @@ class _Choice(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+_NO_DETAILS = _Details()
 
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
     prompt_cache_hit_tokens: int | None = None  # DeepSeek
-
-    @property
-    def cached(self) -> int | None:
-        """Input that was read from the provider's cache."""
-        details = self.prompt_tokens_details or _Details()
-        return details.cached_tokens or self.prompt_cache_hit_tokens
 
 
 class _Chunk(msgspec.Struct):
@@ -157,11 +157,20 @@ class ChatReader:
         builder = self._builder
         builder.trace_ref = builder.trace_ref or chunk.id
         if chunk.usage is not None:
-            usage = chunk.usage
-            builder.count(usage.prompt_tokens, usage.completion_tokens, usage.cached)
+            self._count(chunk.usage)
         if chunk.choices:
             self._take_choice(chunk.choices[0])
         return False
+
+    def _count(self, usage: _Usage) -> None:
+        details = usage.prompt_tokens_details or _NO_DETAILS
+        self._builder.count(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            cached=details.cached_tokens or usage.prompt_cache_hit_tokens,
+            stored=details.cache_write_tokens,
+            thought=(usage.completion_tokens_details or _NO_DETAILS).reasoning_tokens,
+        )
 
     def _take_choice(self, choice: _Choice) -> None:
         delta = choice.delta

@@ -34,14 +34,20 @@ class _Details(msgspec.Struct):
     reason: str = ""
 
 
-class _Cached(msgspec.Struct):
+class _Counts(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+_NO_COUNTS = _Counts()
 
 
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _Cached | None = None
+    input_tokens_details: _Counts | None = None
+    output_tokens_details: _Counts | None = None
 
 
 class _Response(msgspec.Struct):
@@ -151,15 +157,23 @@ class ResponsesReader:
         self.is_whole = True
         response = event.response or _Response()
         if response.usage is not None:
-            usage = response.usage
-            cached = (usage.input_tokens_details or _Cached()).cached_tokens
-            self._builder.count(usage.input_tokens, usage.output_tokens, cached)
+            self._count(response.usage)
         if event.type == "response.incomplete":
             details = response.incomplete_details or _Details()
             is_filtered = details.reason == "content_filter"
             self._builder.finish_reason = "content_filter" if is_filtered else "length"
         else:
             self._builder.finish_reason = "stop"
+
+    def _count(self, usage: _Usage) -> None:
+        details = usage.input_tokens_details or _NO_COUNTS
+        self._builder.count(
+            usage.input_tokens,
+            usage.output_tokens,
+            cached=details.cached_tokens,
+            stored=details.cache_write_tokens,
+            thought=(usage.output_tokens_details or _NO_COUNTS).reasoning_tokens,
+        )
 
 
 # --- the conversation ----------------------------------------------------------------------------

@@ -98,14 +98,20 @@ class TurnBuilder:
         self.add_arguments(key, whole)
 
     def count(
-        self, used: int | None, written: int | None, cached: int | None = None, stored: int = 0
+        self,
+        used: int | None,
+        written: int | None,
+        *,
+        cached: int | None = None,
+        stored: int | None = None,
+        thought: int | None = None,
     ) -> None:
         """What the provider counted so far: tokens of input and output.
 
-        Of the input: those from its cache, and those put into it.  Nonsense counts as nothing
-        told: it would end up in somebody's budget.
+        Of the input: those from its cache, and those put into it; of the output: those of what it
+        thought.  Nonsense counts as nothing told: it would end up in somebody's budget.
         """
-        counts = (used or 0, written or 0, cached or 0, stored)
+        counts = (used or 0, written or 0, cached or 0, stored or 0, thought or 0)
         if (used is None and written is None) or not all(0 <= each <= MAX_COUNT for each in counts):
             self._usage = None
             return
@@ -114,6 +120,7 @@ class TurnBuilder:
             output_tokens=counts[1],
             cached_tokens=min(counts[2], counts[0]),
             cache_write_tokens=min(counts[3], counts[0] - min(counts[2], counts[0])),
+            reasoning_tokens=min(counts[4], counts[1]),
             source="provider",
         )
 

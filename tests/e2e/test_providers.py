@@ -38,12 +38,14 @@ async def serving(
 
 
 @asynccontextmanager
-async def asking(daemon: DaemonProcess, **more: Any) -> AsyncGenerator[RawPeer]:
-    """A chat completion that was asked for, and is not read yet."""
+async def asking(
+    daemon: DaemonProcess, path: str = "/v1/chat/completions", **more: Any
+) -> AsyncGenerator[RawPeer]:
+    """An answer that was asked for, and is not read yet."""
     asked = {"model": "default", "messages": [{"role": "user", "content": "go on"}], **more}
     body = json.dumps(asked).encode()
     head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\n"
         f"Authorization: Bearer {daemon.token}\r\nConnection: close\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
@@ -53,9 +55,11 @@ async def asking(daemon: DaemonProcess, **more: Any) -> AsyncGenerator[RawPeer]:
         yield peer
 
 
-async def ask(daemon: DaemonProcess, **more: Any) -> tuple[int, Any]:
+async def ask(
+    daemon: DaemonProcess, path: str = "/v1/chat/completions", **more: Any
+) -> tuple[int, Any]:
     """Status and JSON of a whole answer."""
-    async with asking(daemon, **more) as peer:
+    async with asking(daemon, path, **more) as peer:
         head, _, text = (await peer.read_to_end()).partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(text)
 
@@ -138,3 +142,49 @@ async def test_a_provider_that_does_not_call_what_it_must(tmp_path: Path) -> Non
     )  # fmt: skip
     assert "tool_calls" == late["choices"][0]["finish_reason"]
     assert "look" in served.bodies[1]["messages"][-1]["content"]
+
+
+USED = {
+    "prompt_tokens": 100,
+    "completion_tokens": 30,
+    "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 15},
+    "completion_tokens_details": {"reasoning_tokens": 20},
+}
+
+
+async def test_tokens_are_told_apart_as_each_api_defines_them(tmp_path: Path) -> None:
+    """Input with what came from a cache, or beside it; two turns of one run are summed."""
+    answer: list[Piece] = [STREAM, sse(chunk(content="fine"), {**END, "usage": USED}, "[DONE]")]
+    looks = chunk(tool_calls=[{"index": 0, "function": {"name": "list_dir"}}])
+    first: list[Piece] = [STREAM, sse(looks, {**END, "usage": USED}, "[DONE]")]
+    asked = [{"role": "user", "content": "go on"}]
+    paths: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/chat/completions", {}),
+        ("/v1/responses", {"messages": None, "input": "go on"}),
+        ("/v1/messages", {"messages": asked, "max_tokens": 99}),
+    ]
+    async with serving(tmp_path, first, answer, answer, answer) as (_, daemon):
+        chat, responses, messages = [
+            (await ask(daemon, path, **more))[1]["usage"] for path, more in paths
+        ]
+    assert chat == {
+        "prompt_tokens": 200,
+        "completion_tokens": 60,
+        "total_tokens": 260,
+        "prompt_tokens_details": {"cached_tokens": 120, "cache_write_tokens": 30},
+        "completion_tokens_details": {"reasoning_tokens": 40},
+    }
+    assert responses == {
+        "input_tokens": 100,
+        "output_tokens": 30,
+        "total_tokens": 130,
+        "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 15},
+        "output_tokens_details": {"reasoning_tokens": 20},
+    }
+    assert messages == {
+        "input_tokens": 25,
+        "cache_creation_input_tokens": 15,
+        "cache_read_input_tokens": 60,
+        "output_tokens": 30,
+        "output_tokens_details": {"thinking_tokens": 20},
+    }

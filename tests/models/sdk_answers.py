@@ -33,7 +33,8 @@ def chat_answer(finish_reason: str = "tool_calls") -> list[Any]:
         {
             **_chat_chunk({}), "choices": [],
             "usage": {"prompt_tokens": 17, "completion_tokens": 5, "total_tokens": 22,
-                      "prompt_tokens_details": {"cached_tokens": 4}},
+                      "prompt_tokens_details": {"cached_tokens": 4},
+                      "completion_tokens_details": {"reasoning_tokens": 1}},
         },
         "[DONE]",
     ]  # fmt: skip
@@ -64,7 +65,7 @@ def anthropic_answer(stop_reason: str = "tool_use") -> list[Any]:
     return [
         *events,
         {"type": "message_delta", "delta": {"stop_reason": stop_reason, "stop_sequence": None},
-         "usage": {"output_tokens": 5}},
+         "usage": {"output_tokens": 5, "output_tokens_details": {"thinking_tokens": 1}}},
         {"type": "message_stop"},
     ]  # fmt: skip
 

@@ -17,6 +17,7 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.records import Usage
 from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
 from palyra.models.chat import CHAT, OPENAI_CHAT
 from palyra.models.dialect import JSON_ONLY, Body, Dialect
@@ -343,14 +344,42 @@ async def test_anthropics_counts_are_running_totals() -> None:
         sse(
             {"type": "message_start", "message": {"id": "m", "usage": first}},
             {"type": "message_delta", "usage": {"output_tokens": 2}},
+            {"type": "message_delta", "usage": {"output_tokens_details": {"thinking_tokens": 3}}},
             {"type": "message_delta", "usage": {"input_tokens": 5, "output_tokens": 6}},
             {"type": "message_stop"},
         ),
         dialect=ANTHROPIC,
     )
-    usage = turn.usage
-    assert (19, 6, 4, 10) == (
-        usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cache_write_tokens,
+    assert turn.usage == Usage(
+        input_tokens=19,
+        output_tokens=6,
+        source="provider",
+        cached_tokens=4,
+        cache_write_tokens=10,
+        reasoning_tokens=3,
+    )
+
+
+@pytest.mark.parametrize("name", ["chat", "responses"])
+@pytest.mark.parametrize("told", [True, False])
+async def test_openais_counts_are_told_apart(name: str, *, told: bool) -> None:
+    """Input has what came from the cache and what went into it, output what was thought."""
+    read, written = {"cached_tokens": 4, "cache_write_tokens": 2}, {"reasoning_tokens": 3}
+    whole = (9, 7, read, written) if told else (9, 7, None, None)
+    keys = (
+        ("prompt_tokens", "completion_tokens")
+        if name == "chat"
+        else ("input_tokens", "output_tokens")
+    )
+    usage = dict(zip([*keys, *(f"{key}_details" for key in keys)], whole, strict=True))
+    event: Any = {"type": "response.completed", "response": {"usage": usage}}
+    if name == "chat":
+        event = {**chunk(content="x"), "usage": usage}
+    turn = await ask(STREAM, sse(event, "[DONE]"), dialect=ALL[name])
+    apart = (4, 2, 3) if told else (0, 0, 0)
+    assert (9, 7, *apart) == (
+        turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cached_tokens,
+        turn.usage.cache_write_tokens, turn.usage.reasoning_tokens,
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class Read(NamedTuple):
     input_tokens: int
     cached_tokens: int
     output_tokens: int
+    reasoning_tokens: int
 
 
 class Answer(NamedTuple):
@@ -92,6 +93,7 @@ def read_chat(answer: Answer) -> Read:
     (choice,), usage = found.choices, found.usage
     assert usage is not None
     assert usage.prompt_tokens_details is not None
+    assert usage.completion_tokens_details is not None
     calls = [
         (call.function.name, json.loads(call.function.arguments))
         for call in choice.message.tool_calls or ()
@@ -99,6 +101,7 @@ def read_chat(answer: Answer) -> Read:
     return Read(
         choice.message.content or "", calls, choice.finish_reason, usage.prompt_tokens,
         usage.prompt_tokens_details.cached_tokens or 0, usage.completion_tokens,
+        usage.completion_tokens_details.reasoning_tokens or 0,
     )  # fmt: skip
 
 
@@ -117,6 +120,7 @@ def read_responses(answer: Answer) -> Read:
     return Read(
         found.output_text, calls, reason, usage.input_tokens,
         usage.input_tokens_details.cached_tokens, usage.output_tokens,
+        usage.output_tokens_details.reasoning_tokens,
     )  # fmt: skip
 
 
@@ -132,7 +136,12 @@ def read_anthropic(answer: Answer) -> Read:
     cached = usage.cache_read_input_tokens or 0
     used = usage.input_tokens + (usage.cache_creation_input_tokens or 0) + cached
     reasons = {"tool_use": "tool_calls", "end_turn": "stop", "max_tokens": "length"}
-    return Read(text, calls, reasons[str(found.stop_reason)], used, cached, usage.output_tokens)
+    thought = (
+        0 if usage.output_tokens_details is None else usage.output_tokens_details.thinking_tokens
+    )
+    return Read(
+        text, calls, reasons[str(found.stop_reason)], used, cached, usage.output_tokens, thought
+    )
 
 
 CASES: list[tuple[Dialect, Any, list[Any]]] = [
@@ -152,10 +161,11 @@ async def test_we_read_what_the_sdk_reads(dialect: Dialect, read: Any, events: l
     ours = Read(
         turn.text, [(call.tool, call.arguments) for call in turn.calls], turn.finish_reason,
         turn.usage.input_tokens, turn.usage.cached_tokens, turn.usage.output_tokens,
+        turn.usage.reasoning_tokens,
     )  # fmt: skip
     assert "provider" == turn.usage.source
     assert read(streamed(events)) == ours
-    assert (17, 4, 5) == (ours.input_tokens, ours.cached_tokens, ours.output_tokens)
+    assert (17, 4, 5, 1) == ours[3:]
 
 
 # --- failures

@@ -146,6 +146,7 @@ async def test_run_is_shown_with_its_phase(autojump_clock: Clock) -> None:
                 "source": "estimate",
                 "cached_tokens": 0,
                 "cache_write_tokens": 0,
+                "reasoning_tokens": 0,
             },
             "cost_usd_micros": 0,
             "turns": 0,

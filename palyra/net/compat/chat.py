@@ -25,7 +25,9 @@ from palyra.net.compat.chat_schema import (
     ChunkDelta,
     ChunkNote,
     ImagePart,
+    InputDetails,
     NamedTool,
+    OutputDetails,
     RefusalPart,
     RunNote,
     TextPart,
@@ -216,6 +218,15 @@ def _usage(usage: Usage) -> ChatUsage:
         prompt_tokens=usage.input_tokens,
         completion_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
+        prompt_tokens_details=input_details(usage),
+        completion_tokens_details=OutputDetails(reasoning_tokens=usage.reasoning_tokens),
+    )
+
+
+def input_details(usage: Usage) -> InputDetails:
+    """What of the input came from a cache, or went into it."""
+    return InputDetails(
+        cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
     )
 
 

@@ -186,12 +186,27 @@ class ChunkNote(Answered, frozen=True, kw_only=True):
     tool_call: ServerCall | None = None
 
 
+class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the input: what was read from the provider's cache, and what was written to it."""
+
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the output: what the model thought."""
+
+    reasoning_tokens: int = 0
+
+
 class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of all turns of the run."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: InputDetails
+    completion_tokens_details: OutputDetails
 
 
 class AnsweredFunction(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from palyra.net.compat.messages_schema import (
     StopReason,
     TextBlock,
     ThinkingBlock,
+    ThinkingDetails,
     ToolChoice,
     ToolUseBlock,
 )
@@ -202,7 +203,14 @@ def _tool_use(call: ProposedCall) -> ToolUseBlock:
 
 
 def _usage(usage: Usage) -> MessageUsage:
-    return MessageUsage(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
+    stored, cached = usage.cache_write_tokens, usage.cached_tokens
+    return MessageUsage(
+        input_tokens=usage.input_tokens - stored - cached,
+        cache_creation_input_tokens=stored,
+        cache_read_input_tokens=cached,
+        output_tokens=usage.output_tokens,
+        output_tokens_details=ThinkingDetails(thinking_tokens=usage.reasoning_tokens),
+    )
 
 
 def message_error(error: PalyraError) -> dict[str, Any]:
@@ -237,7 +245,7 @@ class MessageStream:
             model=self._request.model,
             content=[],
             stop_reason=None,
-            usage=MessageUsage(input_tokens=0, output_tokens=0),
+            usage=MessageUsage(),
             palyra=RunNote(run_id=answer.run_id, session_id=answer.session_id),
         )
         return _event("message_start", message=message)

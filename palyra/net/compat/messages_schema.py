@@ -144,11 +144,20 @@ class StopDetails(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     category: None = None
 
 
-class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of all turns of the run."""
+class ThinkingDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the output: what the model thought."""
 
-    input_tokens: int
-    output_tokens: int
+    thinking_tokens: int = 0
+
+
+class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of all turns of the run; the three kinds of input make its sum."""
+
+    input_tokens: int = 0  # neither from the provider's cache nor into it
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+    output_tokens_details: ThinkingDetails = ThinkingDetails()
 
 
 class TokenCount(msgspec.Struct, frozen=True, kw_only=True):

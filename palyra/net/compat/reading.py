@@ -149,11 +149,7 @@ class Reading:
         self._turn, self._streamed = "", ""
         self._answer += event.text
         self._finish_reason = event.finish_reason
-        self.usage = Usage(
-            input_tokens=self.usage.input_tokens + event.usage.input_tokens,
-            output_tokens=self.usage.output_tokens + event.usage.output_tokens,
-            source=event.usage.source,
-        )
+        self.usage = self.usage.plus(event.usage)
         yield from self._say(rest)
 
     def _message_completed(self, frame: TapeEvent) -> Iterator[Part]:

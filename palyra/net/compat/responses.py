@@ -10,8 +10,8 @@ from palyra.core.prompt import ProposedCall
 from palyra.core.records import RunRecord, Usage
 from palyra.errors import InvalidParams
 from palyra.net.compat.asking import Answer, Ask, check_tools
-from palyra.net.compat.chat import run_note
-from palyra.net.compat.chat_schema import RunNote
+from palyra.net.compat.chat import input_details, run_note
+from palyra.net.compat.chat_schema import OutputDetails, RunNote
 from palyra.net.compat.conversation import (
     Attachment,
     Conversation,
@@ -303,4 +303,6 @@ def _usage(usage: Usage) -> ResponseUsage:
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
+        input_tokens_details=input_details(usage),
+        output_tokens_details=OutputDetails(reasoning_tokens=usage.reasoning_tokens),
     )

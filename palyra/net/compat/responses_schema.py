@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.net.compat.asking import Extension
-from palyra.net.compat.chat_schema import RunNote
+from palyra.net.compat.chat_schema import InputDetails, OutputDetails, RunNote
 from palyra.net.compat.params import Count, Name, Request, Share, Temperature, ToolName
 from palyra.net.params import Params
 
@@ -165,26 +165,14 @@ class OutputCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 OutputItem = OutputMessage | OutputReasoning | OutputCall
 
 
-class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing is told apart."""
-
-    cached_tokens: int = 0
-
-
-class OutputDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing is told apart."""
-
-    reasoning_tokens: int = 0
-
-
 class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of all turns of the run."""
 
     input_tokens: int
     output_tokens: int
     total_tokens: int
-    input_tokens_details: InputDetails = InputDetails()
-    output_tokens_details: OutputDetails = OutputDetails()
+    input_tokens_details: InputDetails
+    output_tokens_details: OutputDetails
 
 
 class ResponseError(msgspec.Struct, frozen=True, kw_only=True):

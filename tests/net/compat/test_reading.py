@@ -70,6 +70,25 @@ def test_what_did_not_stream_follows_with_the_turn() -> None:
     assert "m" == play.reading.model
 
 
+def test_tokens_are_those_of_all_turns() -> None:
+    """What came from a cache, went into it, or was thought is summed apart."""
+    play = Play()
+    spent = Usage(
+        input_tokens=9, output_tokens=4, cached_tokens=3, cache_write_tokens=2, reasoning_tokens=1
+    )
+    for turn, more in ((1, {}), (2, {"source": "provider"})):
+        used = msgspec.structs.replace(spent, **more)
+        play.hear(started(turn), msgspec.structs.replace(completed(turn, "x"), usage=used))
+    assert play.reading.usage == Usage(
+        input_tokens=18,
+        output_tokens=8,
+        source="provider",
+        cached_tokens=6,
+        cache_write_tokens=4,
+        reasoning_tokens=2,
+    )
+
+
 def test_the_end_waits_for_its_commit() -> None:
     """No success is told before it is durable."""
     play = Play()
