@@ -116,9 +116,7 @@ class Gate:
         if now is not None and now.version == admitted.spec.version:
             return admitted
         reason = f"{proposed.tool} is not available any more, or not as it was shown"
-        return refusal(
-            reason, position="tool", expected="another tool, or the call again in another run"
-        )
+        return refusal(reason, expected="another tool, or the call again in another run")
 
     def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)

@@ -161,7 +161,6 @@ def _redacted(mark: str) -> Refused:
     """A secret that was shown as its mark cannot be handed on: run so, the call is another one."""
     return refusal(
         f"{mark} stands for a secret that was not shown, so the call would not do what it says",
-        position="arguments",
         expected="arguments without it; secrets are named to the daemon (sandbox.environment, "
         "a credential of the tool), files that hold one are changed around it",
     )

@@ -54,9 +54,9 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     repair_hint: str
 
 
-def refusal(reason: str, position: str, expected: str) -> Refused:
-    """What is expected where: `edits[0].path`, or `arguments` for the whole."""
-    return Refused(reason=reason, repair_hint=f"at {position}: expected {expected}")
+def refusal(reason: str, expected: str) -> Refused:
+    """What is wrong and where, and what is expected there; a model reads one after the other."""
+    return Refused(reason=reason, repair_hint=f"expected {expected}")
 
 
 def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
@@ -66,7 +66,6 @@ def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
     also = "".join(f", and {each}" for prefix, each in _ALSO if name.startswith(prefix))
     return refusal(
         f"{shown!r} is not in this run's catalogue; the agent's tool list decides that{also}",
-        position="tool",
         expected=f"{near[0]!r}" if near else _tools_text(catalogue),
     )
 
@@ -83,15 +82,14 @@ def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:
         checked = checker.check_fields(spec.parameters, proposed, ())
         canonical = _canonical(checked, spec.input_cap_bytes)
     except _Mismatch as found:
-        return refusal(found.reason, found.position, found.expected)
+        return refusal(found.reason, found.expected)
     return Accepted(arguments=checked, canonical=canonical, coercions=tuple(checker.coercions))
 
 
 class _Mismatch(Exception):
     def __init__(self, path: tuple[str | int, ...], expected: str, got: str) -> None:
-        self.position = _position(path)
         self.expected = expected
-        self.reason = f"{self.position}: got {got}"
+        self.reason = f"{_position(path)}: got {got}"  # `arguments: …` for the whole
         super().__init__(self.reason)
 
 

@@ -11,7 +11,7 @@ from palyra.net.client import TapeEvent
 @pytest.mark.parametrize(
     ("hint", "told"),
     [
-        ("at path: expected a text", "rejected: path: got nothing; at path: expected a text"),
+        ("expected a text", "rejected: path: got nothing; expected a text"),
         ("", "rejected: path: got nothing"),
     ],
 )

@@ -31,7 +31,7 @@ PROPOSED = ev.ToolProposed(
     tool_class="effect",
 )
 NAMED = ProposedCall(call_id=CALL, tool="write_file", arguments={})
-REJECTED = ev.ToolRejected(call_id=CALL, reason="path: got nothing", repair_hint="at path: a text")
+REJECTED = ev.ToolRejected(call_id=CALL, reason="path: got nothing", repair_hint="expected a text")
 ASKED = ev.ApprovalRequested(
     approval_id="apr_1",
     call_id=CALL,

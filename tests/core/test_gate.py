@@ -73,7 +73,7 @@ def test_a_malformed_proposal_is_refused() -> None:
     """What intake refuses is refused, with a hint."""
     refused = admit(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
-    assert refused.repair_hint == "at count: expected an integer of 0 to 100"
+    assert refused.repair_hint == "expected an integer of 0 to 100"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
     """Only the exact name is in the catalogue; a near miss is told what there is."""
     refused = admit(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
-    assert refused.repair_hint == f"at tool: expected {expected}"
+    assert refused.repair_hint == f"expected {expected}"
     assert "catalogue" in refused.reason
 
 

@@ -104,7 +104,7 @@ def test_a_value_outside_its_schema_is_refused(
 ) -> None:
     """The refusal names position, what was expected and the kind of what came."""
     found = refused({"x": schema}, {"x": value})
-    assert found == Refused(reason=f"x: got {got}", repair_hint=f"at x: expected {expected}")
+    assert found == Refused(reason=f"x: got {got}", repair_hint=f"expected {expected}")
 
 
 COERCED = [
@@ -159,7 +159,7 @@ def test_missing_field() -> None:
     """A required field that is missing is named with what it should be."""
     found = refused({"x": {"type": "integer", "maximum": 3}}, {}, required=("x",))
     assert found.reason == "x: got nothing"
-    assert found.repair_hint == "at x: expected an integer of at most 3"
+    assert found.repair_hint == "expected an integer of at most 3"
 
 
 def test_missing_and_unknown_field() -> None:
@@ -186,14 +186,14 @@ def test_unknown_field_of_a_tool_without_any() -> None:
     """A tool without parameters takes none."""
     found = refused({}, {"\u202ex": 1})
     assert found.reason == 'arguments: got the field "\\u202ex"'
-    assert found.repair_hint == "at arguments: expected only the fields none"
+    assert found.repair_hint == "expected only the fields none"
 
 
 def test_positions_inside() -> None:
     """The position leads through objects and arrays."""
     edit = {"type": "object", "properties": {"line": {"type": "integer"}}}
     found = refused({"edits": {"type": "array", "items": edit}}, {"edits": [{}, {"line": "?"}]})
-    assert found.repair_hint.startswith("at edits[1].line: ")
+    assert found.reason.startswith("edits[1].line: got ")
 
 
 def test_coercions_inside() -> None:
@@ -206,7 +206,7 @@ def test_coercions_inside() -> None:
 def test_arguments_must_be_an_object(arguments: object) -> None:
     """Anything but an object is refused as a whole."""
     found = refused({}, arguments)
-    assert found.repair_hint == "at arguments: expected a JSON object"
+    assert found.repair_hint == "expected a JSON object"
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def test_size_is_bounded_by_the_tool() -> None:
     assert accepted({"x": {"type": "string"}}, {"x": "a" * 92}, input_cap_bytes=100)
     found = refused({"x": {"type": "string"}}, {"x": "a" * 93}, input_cap_bytes=100)
     assert found.reason == "arguments: got 101 bytes"
-    assert found.repair_hint == "at arguments: expected at most 100 bytes"
+    assert found.repair_hint == "expected at most 100 bytes"
 
 
 @pytest.mark.parametrize("arguments", [{"x": "a" * 101}, {"x": {"a" * 101: 1}}])
@@ -247,7 +247,7 @@ def test_size_is_bounded_before_anything_is_built(arguments: object) -> None:
     """Long texts and long names are refused by their length alone."""
     found = refused({"x": OPEN}, arguments, input_cap_bytes=100)
     assert found.reason == "arguments: got more"
-    assert found.repair_hint == "at arguments: expected at most 100 bytes"
+    assert found.repair_hint == "expected at most 100 bytes"
 
 
 @pytest.mark.parametrize("value", [2**53, float("nan"), "\ud800", {"a": [1e400]}])

@@ -13,17 +13,17 @@ pytestmark = pytest.mark.real
 
 # A call, and what is wrong with it: field and limit.
 REFUSED: list[tuple[str, Any, str]] = [
-    ("shell", {"command": 5}, "at command: expected a string"),
-    ("write_file", {"path": 5, "content": "x"}, "at path: expected a string"),
-    ("http_fetch", {"url": 5}, "at url: expected a string"),
-    ("echo", {"text": "x", "loud": True}, "at arguments: expected only the fields text"),
-    ("echo", {"txt": "x"}, "at text: expected a string"),
-    ("echo", {}, "at text: expected a string"),
-    ("sleep", {"seconds": 1_000_000}, "at seconds: expected a number of 0 to"),
-    ("sleep", {"seconds": "1e3"}, "at seconds: expected a number of 0 to"),
-    ("echo", {"text": "x" * 66_000}, "at arguments: expected at most 65536 bytes"),
-    ("echo", ["x"], "at arguments: expected a JSON object"),
-    ("ecko", {"text": "x"}, "at tool: expected 'echo'"),
+    ("shell", {"command": 5}, "command: expected a string"),
+    ("write_file", {"path": 5, "content": "x"}, "path: expected a string"),
+    ("http_fetch", {"url": 5}, "url: expected a string"),
+    ("echo", {"text": "x", "loud": True}, "arguments: expected only the fields text"),
+    ("echo", {"txt": "x"}, "text: expected a string"),
+    ("echo", {}, "text: expected a string"),
+    ("sleep", {"seconds": 1_000_000}, "seconds: expected a number of 0 to"),
+    ("sleep", {"seconds": "1e3"}, "seconds: expected a number of 0 to"),
+    ("echo", {"text": "x" * 66_000}, "arguments: expected at most 65536 bytes"),
+    ("echo", ["x"], "arguments: expected a JSON object"),
+    ("ecko", {"text": "x"}, "'ecko' is not in this run's catalogue"),
 ]
 
 
@@ -47,4 +47,5 @@ async def test_mistakes_are_put_right_or_told(daemon: DaemonProcess) -> None:
     for (tool, _, hint), events in zip(refused, others, strict=True):
         rejected = events[1].event
         assert isinstance(rejected, ev.ToolRejected), tool
-        assert rejected.repair_hint.startswith(hint), (tool, rejected)
+        told = f"{rejected.reason.partition(': got')[0]}: {rejected.repair_hint}"
+        assert told.startswith(hint), (tool, rejected)
