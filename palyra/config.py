@@ -149,7 +149,7 @@ def load(
     return msgspec.structs.replace(Config(paths=paths), **kinds)
 
 
-def check_no_secret(config: Config, redact: Callable[[str], tuple[str, bool]]) -> None:
+def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) -> None:
     """Raise InvalidParams, which does not repeat it, for a secret that stands in a value."""
     for name in SECTIONS:
         for key, value in msgspec.structs.asdict(getattr(config, name)).items():

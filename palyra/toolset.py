@@ -12,7 +12,7 @@ from functools import partial
 from palyra.actors.child import ChildSpec
 from palyra.actors.directory import Directory
 from palyra.actors.supervisor import Supervisor
-from palyra.config import Config, check_no_secret
+from palyra.config import Config, refuse_secrets
 from palyra.core.ports import Alarms, Artifacts
 from palyra.core.redact import Redactor
 from palyra.mcpset import build_mcpset
@@ -73,7 +73,7 @@ def build_toolset(
     made for a host that is closed.
     """
     redact = redactor.redact_text
-    check_no_secret(config, redact)
+    refuse_secrets(config, redact)
     workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
     artifacts, kept = file_stores(config, host)
     checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)

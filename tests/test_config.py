@@ -11,10 +11,10 @@ import pytest
 from palyra.config import (
     Config,
     allowed_values,
-    check_no_secret,
     find_paths,
     first_file,
     load,
+    refuse_secrets,
     schema,
 )
 from palyra.core.redact import Redactor
@@ -333,7 +333,7 @@ def test_a_secret_in_a_setting_is_refused_unrepeated(tmp_path: Path, given: str,
         found = load(home=tmp_path, environ={})
         if text == secret or "h4nter22" in given:
             with pytest.raises(InvalidParams, match=f"{key} holds .*vault:NAME") as refused:
-                check_no_secret(found, redact)
+                refuse_secrets(found, redact)
             assert not any(part in refused.value.message for part in (secret[4:], "h4nter22"))
         else:
-            check_no_secret(found, redact)
+            refuse_secrets(found, redact)

@@ -8,7 +8,7 @@ import msgspec
 from palyra.cli.screen import print_json, print_table, say
 from palyra.cli.settings import load_config
 from palyra.cli.shell import Options, shared_options
-from palyra.config import check_no_secret, first_file
+from palyra.config import first_file, refuse_secrets
 from palyra.config import schema as config_schema
 from palyra.core.redact import Redactor
 from palyra.sections import SECTIONS
@@ -25,7 +25,7 @@ def config() -> None:
 def show(options: Options, file: Path | None) -> None:
     """Show every key as it holds: file, environment and defaults together."""
     found = load_config(options.home, file)
-    check_no_secret(found, Redactor([]).redact_text)
+    refuse_secrets(found, Redactor([]).redact_text)
     values = {name: msgspec.structs.asdict(getattr(found, name)) for name in SECTIONS}
     if options.as_json:
         paths = {"config_file": str(found.paths.config_file), "data_dir": str(found.paths.data_dir)}

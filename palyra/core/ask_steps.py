@@ -134,7 +134,7 @@ def looked_at(step: Step, heard: Inspected) -> Call | None:
     return call if call is not None and call.phase == "proposed" else None
 
 
-def find_end(step: Step, call: Call) -> str | None:
+def find_lapse(step: Step, call: Call) -> str | None:
     """Why an allowed call may not start any more; None when it may."""
     if step.setting.is_stale(call):
         return STALE

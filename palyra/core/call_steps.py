@@ -9,7 +9,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.alarms import outcome_unknown
-from palyra.core.ask_steps import ask, find_end, prepared
+from palyra.core.ask_steps import ask, find_lapse, prepared
 from palyra.core.attest import Attestation, seal_attestation
 from palyra.core.canonical import sha256_hex
 from palyra.core.gate import Allow, Deny, NeedsApproval
@@ -110,7 +110,7 @@ def decided(step: Step, call: Call, verdict: Allow | Deny, approval_id: str | No
 def deny_ended(step: Step) -> None:
     """Deny what was allowed and may not start any more."""
     for call in step.run.calls:
-        reason = find_end(step, call) if call.phase == "allowed" else None
+        reason = find_lapse(step, call) if call.phase == "allowed" else None
         if reason is not None:
             void = Deny(
                 reason_code="approval_void",
