@@ -5,7 +5,7 @@ Written by: the prompt whose answer made one (once that is committed), a session
 whoever ends one.  Restart: read anew from the journal, before any run goes on.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -19,6 +19,7 @@ from palyra.core.records import GrantRecord
 from palyra.errors import Conflict, NotFound, Overloaded
 
 RESET = "session.reset"
+MOST_EARLY = 256  # ends remembered for grants whose commit is on the disk and not told yet
 _LOADED = 100_000  # far more than principals times MAX_LIVE of any real daemon
 _Key = tuple[str, str, str, str]  # principal, agent, tool, key
 
@@ -30,7 +31,8 @@ class Grants:
         self._journal = journal
         self._now_ms = now_ms
         self._live: dict[_Key, dict[str, GrantRecord]] = defaultdict(dict)
-        self._ended_early: set[str] = set()  # ended between their commit and the news of it
+        # Ended between their commit and the news of it, which may never come: the run may be lost.
+        self._ended_early: deque[str] = deque(maxlen=MOST_EARLY)
 
     def query(self, store: JournalStore) -> list[GrantRecord]:
         """All that hold now, from the journal; blocks."""
@@ -74,7 +76,7 @@ class Grants:
         Those that expired meanwhile are forgotten.
         """
         if grant.grant_id in self._ended_early:
-            self._ended_early.discard(grant.grant_id)
+            self._ended_early.remove(grant.grant_id)
             return False
         now_ms = self._now_ms()
         known = self._live[_key(grant)]
@@ -96,7 +98,7 @@ class Grants:
     def _end(self, grant: GrantRecord, by: str) -> GrantRecord:
         known = self._live.get(_key(grant), {})
         if known.pop(grant.grant_id, None) is None:
-            self._ended_early.add(grant.grant_id)
+            self._ended_early.append(grant.grant_id)
         elif not known:
             del self._live[_key(grant)]
         return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)
@@ -126,7 +128,6 @@ class Grants:
         try:
             await self._journal.commit(Change(records=(ended,)))
         except Conflict:  # somebody else's end was under way
-            self._ended_early.discard(grant_id)
             return await self._find_seen(caller, grant_id)
         return ended
 

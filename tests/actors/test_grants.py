@@ -6,9 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from palyra.actors.grants import MOST_EARLY
 from palyra.core.access import Caller
 from palyra.core.ask_steps import LAPSED
 from palyra.core.grants import MAX_LIVE
+from palyra.core.journal import Change
 from palyra.core.records import GrantRecord
 from palyra.errors import Forbidden, InvalidParams, NotFound, Overloaded
 from palyra.store.memory_journal import MemoryJournal
@@ -212,6 +214,20 @@ async def test_a_grant_that_is_ended_while_it_is_made_never_holds(
         assert a_grant_of(store).ended_by == "bob"
         assert [left.run_id for left in await pending(kit)] == [runs[1]]
         assert await count_asked(kit, await ask(kit, "git c")) == 1
+
+
+async def test_few_early_ends_are_remembered(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Grants that never came to be told of, such as of a run that was lost, leave nothing behind."""
+    many = [a_grant(f"grt_{number}") for number in range(MOST_EARLY + 3)]
+    async with running(store) as kit:
+        store.commit([Change(records=tuple(many))])
+        grants = kit.office.grants
+        for each in many:
+            assert (await grants.revoke(OPERATOR, each.grant_id)).ended_by == OPERATOR.principal
+        assert [grants.add(each) for each in many] == [True] * 3 + [False] * MOST_EARLY
+        assert [grants.add(each) for each in many[3:]] == [True] * MOST_EARLY  # each is told once
 
 
 async def test_a_session_grant_answers_no_question_from_before_a_reset(
