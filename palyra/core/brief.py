@@ -35,6 +35,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     sampling: Sampling = DEFAULT_SAMPLING
     answer_schema: dict[str, Any] | None = None  # what the answer, in JSON mode, must fit
     must_call: str = ""  # one of the tools, or ANY_TOOL: the answer is a call of it, and no words
+    one_call: bool = False  # of the tools, in an answer; a turn that makes more keeps the first
 
     @property
     def is_blank(self) -> bool:

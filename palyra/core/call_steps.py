@@ -15,11 +15,16 @@ from palyra.core.canonical import sha256_hex
 from palyra.core.gate import Allow, Deny, NeedsApproval
 from palyra.core.intake import Refused
 from palyra.core.prompt import ProposedCall
-from palyra.core.run_state import ABORTED, Call
+from palyra.core.run_state import ABORTED, Call, Run
 from palyra.core.run_steps import CallEnded, Preparation, Report
 from palyra.core.step import Step
 from palyra.core.tools import CLIENT, HANDED_OVER, OutcomeStatus
 from palyra.errors import InvariantBroken
+
+ONE_TOO_MANY = Refused(
+    reason="the caller takes one call a turn, and there is one before it",
+    repair_hint="if it is still needed, propose it alone, once the other one has its result",
+)
 
 
 def equal_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
@@ -65,6 +70,9 @@ def judge_again(step: Step, call: Call) -> None:
 
 
 def _judged(step: Step, call: Call, judged: Preparation) -> None:
+    if _is_one_too_many(step.run, judged):
+        reject(step, call, ONE_TOO_MANY)
+        return
     match judged.verdict:
         case Refused() as refused:
             reject(step, call, refused)
@@ -75,6 +83,14 @@ def _judged(step: Step, call: Call, judged: Preparation) -> None:
                 decided(step, call, verdict, None if asked is None else asked.approval_id)
         case verdict:
             decided(step, call, verdict)
+
+
+def _is_one_too_many(run: Run, judged: Preparation) -> bool:
+    """Whether a call for the client comes behind another one, and the caller takes one alone."""
+    brief = run.accepted.brief
+    if brief is None or not brief.one_call or judged.executor != CLIENT:
+        return False
+    return any(call.executor == CLIENT and call.phase == "allowed" for call in run.calls)
 
 
 def reject(step: Step, call: Call, refused: Refused) -> None:

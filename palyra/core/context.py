@@ -154,6 +154,7 @@ def assemble(
         is_background=run.accepted.origin == "background",
         sampling=DEFAULT_SAMPLING if brief is None else brief.sampling,
         must_call=brief is not None and bool(brief.must_call),
+        one_call=brief is not None and brief.one_call,
     )
     return event, request
 

@@ -119,6 +119,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_background: bool = False  # nobody waits for it: others go first
     sampling: Sampling = DEFAULT_SAMPLING
     must_call: bool = False  # one of the tools, instead of an answer in words
+    one_call: bool = False  # at most: a wish, which a model may not know
     pictures: Mapping[str, str] = {}  # base64 by artifact, of those that can be shown
 
 

@@ -131,8 +131,10 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
         ]
         body["tools"][-1].update(_CACHED)
         body["messages"][-1]["content"][-1].update(_CACHED)  # the next turn begins with all of it
-    if request.must_call:
-        body["tool_choice"] = {"type": "any"}
+    if request.must_call or request.one_call:
+        body["tool_choice"] = {"type": "any" if request.must_call else "auto"}
+    if request.one_call:
+        body["tool_choice"]["disable_parallel_tool_use"] = True
     return body
 
 

@@ -115,6 +115,8 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
         ]
     if request.must_call:
         body["tool_choice"] = "required"
+    if request.one_call:
+        body["parallel_tool_calls"] = False
     if request.json_mode:
         body["response_format"] = {"type": "json_object"}
     if request.sampling.stop:

@@ -97,6 +97,8 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
         ]
     if request.must_call:
         body["tool_choice"] = "required"
+    if request.one_call:
+        body["parallel_tool_calls"] = False
     if request.json_mode:
         body["text"] = {"format": {"type": "json_object"}}
     if most := most_tokens(request, max_tokens):

@@ -98,6 +98,40 @@ def test_calls_of_the_daemon_are_run_before_the_run_ends() -> None:
     assert made.refold() == made.run
 
 
+ONE_CALL = Brief(tools=(TOOL,), one_call=True)
+
+
+def answers(made: World) -> list[str]:
+    """The calls of the answer."""
+    return [call.call_id for call in made.drafts("message.completed")[0].calls]
+
+
+def test_a_caller_may_want_one_call_at_most() -> None:
+    """The first one of its own; the tape has the others as rejected, each with its attestation."""
+    made = world(ONE_CALL)
+    made.hear(heard(1, "allow:mine", "allow:mine", "allow:mine"))
+    assert (["c1"], "done") == (answers(made), made.run.state)
+    rejected = made.drafts("tool.rejected")
+    assert ["c2", "c3"] == [event.call_id for event in rejected]
+    assert "one call" in rejected[0].reason
+    statuses = [event.attestation["status"] for event in made.drafts("tool.attested")]
+    assert ["rejected", "rejected", HANDED_OVER] == statuses
+    assert made.refold() == made.run
+    other = world(WITH_TOOL)
+    other.hear(heard(1, "allow:mine", "allow:mine", "allow:mine"))
+    assert ["c1", "c2", "c3"] == answers(other)
+
+
+def test_only_calls_of_the_client_are_counted() -> None:
+    """Those of the daemon run first, as ever; one that was refused is none."""
+    made = world(ONE_CALL)
+    made.hear(heard(1, "allow", "refuse:mine", "allow:mine", "allow", "allow:mine"))
+    assert ["c1", "c4"] == [event.call_id for event in made.drafts("tool.started")]
+    for call_id in ("c1", "c4"):
+        made.hear(CallEnded(call_id=call_id, status="succeeded", output="x", raw_sha256=""))
+    assert ["c3"] == answers(made)
+
+
 def test_a_malformed_call_goes_back_to_the_model() -> None:
     """Nothing was handed over, so the run goes on."""
     made = world()

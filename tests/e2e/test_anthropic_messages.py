@@ -120,6 +120,16 @@ def test_a_call_can_be_asked_for(sdk: anthropic.Anthropic, choice: Any) -> None:
     assert "weather" == getattr(call, "name", "")
 
 
+@pytest.mark.parametrize("kind", ["auto", "any"])
+def test_a_reply_may_have_one_call_at_most(sdk: anthropic.Anthropic, kind: str) -> None:
+    """The first of two; without the wish, both."""
+    two, wish = '/call weather {"city": "Oslo"}\n/call weather', {"disable_parallel_tool_use": True}
+    for more, wanted in ((wish, [{"city": "Oslo"}]), ({}, [{"city": "Oslo"}, {}])):
+        made = ask(sdk, two, tools=[WEATHER], tool_choice={"type": kind, **more})
+        assert wanted == [block.input for block in made.content if block.type == "tool_use"]
+        assert "tool_use" == made.stop_reason
+
+
 def test_pictures_are_taken(sdk: anthropic.Anthropic, other: openai.OpenAI) -> None:
     """In base64, in both APIs; an address is not fetched."""
     image = {
@@ -152,12 +162,8 @@ def test_errors_have_the_shape_of_the_api(sdk: anthropic.Anthropic) -> None:
         ask(sdk.with_options(api_key="pal_wrong"), "hello")
     with pytest.raises(anthropic.BadRequestError):
         ask(sdk, "hello", "prefill")
-    for choice in (
-        {"type": "tool", "name": "none"},
-        {"type": "auto", "disable_parallel_tool_use": True},
-    ):
-        with pytest.raises(anthropic.BadRequestError):
-            ask(sdk, "hello", tools=[WEATHER], tool_choice=choice)
+    with pytest.raises(anthropic.BadRequestError):
+        ask(sdk, "hello", tools=[WEATHER], tool_choice={"type": "tool", "name": "none"})
 
 
 def test_embeddings_are_numbers_or_bytes(other: openai.OpenAI) -> None:

@@ -178,6 +178,41 @@ async def test_a_call_can_be_asked_for(
     assert note(chunks[-1])["reason"].endswith(only)
 
 
+TWO_CALLS = '/call weather {"city": "Oslo"}\n/call weather {"city": "Rome"}\n/then\n/say it rains'
+
+
+@pytest.mark.parametrize("form", ["whole", "stream"])
+async def test_a_reply_may_have_one_call_at_most(
+    daemon: DaemonProcess, sdk: openai.OpenAI, form: str
+) -> None:
+    """Of two that the model makes the first one is the client's; the tape says what of the other."""
+    wants: Any = {"tools": [WEATHER], "parallel_tool_calls": False, "user": f"one by one, {form}"}
+    if form == "stream":
+        chunks = stream(sdk, TWO_CALLS, **wants)
+        calls = [c for chunk in chunks for c in chunk.choices[0].delta.tool_calls or ()]
+        run_id, finish = note(chunks[-1])["run_id"], chunks[-1].choices[0].finish_reason
+    else:
+        made = ask(sdk, TWO_CALLS, **wants)
+        calls = made.choices[0].message.model_copy().tool_calls or []  # type: ignore[assignment]  # of either form
+        run_id, finish = note(made)["run_id"], made.choices[0].finish_reason
+    assert ("tool_calls", ['{"city":"Oslo"}']) == (
+        finish,
+        [call.model_dump()["function"]["arguments"] for call in calls],
+    )
+    async with daemon.connect() as client:
+        tape = await read_whole(client, run_id)
+        report = await client.replay_run(run_id, strict=True)
+    assert report.matched
+    (left,) = found(tape, ev.ToolRejected)
+    assert calls[0].id != left.call_id
+    assert "one call" in left.reason
+    result: Any = [{"role": "tool", "tool_call_id": calls[0].id, "content": "rain"}]
+    said: Any = {"role": "assistant", "tool_calls": [calls[0].model_dump()]}
+    messages = [{"role": "user", "content": TWO_CALLS}, said, *result]
+    last = sdk.chat.completions.create(model="scripted", messages=messages, **wants)
+    assert "it rains" == last.choices[0].message.content
+
+
 async def test_what_the_request_brings_is_on_the_tape(
     daemon: DaemonProcess, sdk: openai.OpenAI
 ) -> None:
@@ -294,7 +329,6 @@ REFUSED: list[tuple[type[openai.APIStatusError], str, dict[str, Any]]] = [
     (openai.BadRequestError, "unsupported_parameter", {"logprobs": True}),
     (openai.BadRequestError, "invalid_params", {"tool_choice": "required"}),
     (openai.BadRequestError, "invalid_params", {"tools": [WEATHER], "tool_choice": call_of("x")}),
-    (openai.BadRequestError, "unsupported_parameter", {"parallel_tool_calls": False}),
     (
         openai.BadRequestError,
         "unsupported_parameter",

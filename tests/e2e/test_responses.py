@@ -131,6 +131,19 @@ def test_a_call_can_be_asked_for(sdk: openai.OpenAI) -> None:
     assert ("invalid_params", "tool_choice") == (refused.value.code, refused.value.param)
 
 
+def test_a_reply_may_have_one_call_at_most(sdk: openai.OpenAI) -> None:
+    """The first of two, also in its events; the session goes on from it alone."""
+    two = '/call weather {"city": "Oslo"}\n/call weather\n/then\n/say it rains'
+    made = ask(sdk, two, tools=[WEATHER], parallel_tool_calls=False)
+    (call,) = made.output
+    assert isinstance(call, ResponseFunctionToolCall)
+    assert ('{"city":"Oslo"}', False) == (call.arguments, made.parallel_tool_calls)
+    assert ask(sdk, two, tools=[WEATHER]).parallel_tool_calls
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+    last = ask(sdk, [result], previous_response_id=made.id, tools=[WEATHER])
+    assert "it rains" == last.output_text
+
+
 def test_a_conversation_goes_on(sdk: openai.OpenAI) -> None:
     """Each follows the one before in one session, and knows more."""
     first = ask(sdk, "/say one")

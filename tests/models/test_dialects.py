@@ -218,6 +218,19 @@ def test_a_call_that_is_asked_for(name: str) -> None:
     assert "tool_choice" not in body(ALL[name])
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_one_call_at_most(name: str) -> None:
+    """In every dialect's own words, also of a call that is asked for; else nothing is said of it."""
+    one, forced = body(ALL[name], one_call=True), body(ALL[name], one_call=True, must_call=True)
+    if name == "anthropic":
+        assert {"type": "auto", "disable_parallel_tool_use": True} == one["tool_choice"]
+        assert {"type": "any", "disable_parallel_tool_use": True} == forced["tool_choice"]
+    else:
+        assert (False, False) == (one["parallel_tool_calls"], forced["parallel_tool_calls"])
+        assert ("required", False) == (forced["tool_choice"], "tool_choice" in one)
+    assert "parallel" not in str(body(ALL[name], must_call=True))
+
+
 # --- pictures
 
 

@@ -57,6 +57,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     tools: tuple[ClientTool, ...] = ()
     must_call: str = ""  # see Brief
+    one_call: bool = False
     sampling: Sampling = Sampling()
     json_mode: bool = False
     answer_schema: dict[str, Any] | None = None
@@ -204,6 +205,7 @@ def make_command(ask: Ask) -> StartRun:
         sampling=ask.sampling,
         answer_schema=ask.answer_schema,
         must_call=ask.must_call,
+        one_call=ask.one_call and bool(ask.tools),
     )
     session_id = extension.session_id
     return StartRun(

@@ -61,7 +61,6 @@ NEUTRAL = {
     "web_search_options": (),
     "functions": (),
     "function_call": (),
-    "parallel_tool_calls": (True,),
 }
 
 # --- the request ---------------------------------------------------------------------------------
@@ -78,6 +77,7 @@ def read_chat(request: ChatRequest, target: Target, _called: Mapping[str, str]) 
         target=target,
         tools=tools,
         must_call=must_call,
+        one_call=request.parallel_tool_calls is False,
         sampling=sampling_of(
             max_output_tokens=request.max_completion_tokens or request.max_tokens,
             temperature=request.temperature,

@@ -71,6 +71,7 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
         target=target,
         tools=tools,
         must_call=must_call,
+        one_call=bool(choice.disable_parallel_tool_use),
         sampling=sampling_of(
             max_output_tokens=request.max_tokens,
             temperature=request.temperature,
@@ -83,11 +84,6 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
 
 
 def _must_call(choice: ToolChoice) -> str:
-    if choice.disable_parallel_tool_use:
-        raise Unsupported(
-            "tool_choice.disable_parallel_tool_use: a turn may call several tools",
-            field="tool_choice.disable_parallel_tool_use",
-        )
     if choice.type == "tool":
         return _need(choice.name, "tool_choice", "name")
     return ANY_TOOL if choice.type == "any" else ""

@@ -54,7 +54,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (0,),
     "truncation": ("disabled",),
     "include": ((), ("reasoning.encrypted_content",)),
-    "parallel_tool_calls": (True,),
 }
 
 
@@ -89,6 +88,7 @@ def read_responses(request: ResponsesRequest, target: Target, called: Mapping[st
         target=target,
         tools=tools,
         must_call=must_call,
+        one_call=request.parallel_tool_calls is False,
         sampling=sampling_of(
             max_output_tokens=request.max_output_tokens,
             temperature=request.temperature,
@@ -206,6 +206,7 @@ def with_request(response: Response, request: ResponsesRequest) -> Response:
         top_p=request.top_p,
         tools=list(request.tools or ()),
         tool_choice=request.tool_choice or "auto",
+        parallel_tool_calls=request.parallel_tool_calls is not False,
         metadata=request.metadata or {},
         user=request.user,
     )
