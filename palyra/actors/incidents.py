@@ -120,6 +120,10 @@ class Incidents:
         if known is not None:
             self._end(known, by=DAEMON, reason=reason)
 
+    def is_told(self, key: str) -> bool:
+        """See `Alarms.is_told`."""
+        return key in self._open or len(self._open) >= MAX_OPEN  # its domain's stands for it
+
     # --- for operators
 
     async def list_page(

@@ -54,7 +54,8 @@ async def policy_watch(
     while True:
         version, problems = rules.version, rules.problems
         await run_blocking(rules.refresh)
-        if rules.problems != problems:
+        is_hidden = rules.problems and not alarms.is_told(POLICIES)
+        if rules.problems != problems or is_hidden:
             _tell(rules.problems, alarms)
         if rules.version != version:
             log.info("other rules are in force", version=rules.version)

@@ -61,7 +61,8 @@ async def usage_watch(
     while True:
         before = source.problems
         found = await run_blocking(source.refresh)
-        if source.problems != before:
+        is_hidden = source.problems and not alarms.is_told(USAGE)
+        if source.problems != before or is_hidden:
             _tell(source.problems, alarms)
         if found is not None:
             is_late = not await _put_in_force(source, desk, found, is_late=is_late)

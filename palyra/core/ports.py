@@ -160,13 +160,16 @@ class JournalStore(Registry, Ledger, IncidentBook, Protocol):
 
 
 class Alarms(Protocol):
-    """Where it is told that something is wrong.  Neither method waits, or fails."""
+    """Where it is told that something is wrong.  No method waits, or fails."""
 
     def report(self, alarm: Alarm) -> IncidentRecord:
         """The incident of that alarm, new or found again; it is told of and recorded."""
 
     def clear(self, key: str, reason: str) -> None:
         """What was told under that key is over; nothing happens if nothing was."""
+
+    def is_told(self, key: str) -> bool:
+        """Whether what was told under that key stands; an operator may have said it is over."""
 
 
 class LanguageModel(Protocol):

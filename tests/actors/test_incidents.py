@@ -168,6 +168,22 @@ async def test_what_is_over_is_resolved_and_found_again_is_another(
         ]
 
 
+async def test_it_can_be_asked_whether_an_alarm_stands(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Until it is over, whoever says so; where there is no room, its domain's stands for it."""
+    async with open_book(store) as desk:
+        assert not desk.book.is_told("full")
+        found = desk.book.report(PASSING)
+        assert desk.book.is_told("full")
+        await desk.book.resolve(OPERATOR, found.incident_id, "it was seen to")
+        assert not desk.book.is_told("full")
+        assert not desk.book._found  # nothing is remembered of what is over
+        for number in range(MAX_OPEN):
+            desk.book.report(msgspec.structs.replace(ALARM, key=f"k{number}"))
+        assert desk.book.is_told("full")
+
+
 async def test_one_log_line_an_incident_as_loud_as_it_is_bad(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
@@ -270,6 +286,46 @@ async def test_an_incident_waits_for_room(store: MemoryJournal, autojump_clock: 
         assert ("resolved", "there is room") == (kept.state, kept.reason)
 
 
+async def test_a_journal_that_refuses_is_left_alone(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says itself when it takes writes again."""
+    async with open_book(store) as desk:
+        fill(desk)
+        asked = list[Change]()
+        monkeypatch.setattr(desk.journal, "append", asked.append)
+        desk.book.report(ALARM)
+        await trio.sleep(10 * RETRY_S)
+        assert [] == asked
+
+
+async def test_what_changes_while_it_is_committed_is_committed_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The older record is no news any more."""
+    async with open_book(store) as desk:
+        desk.journal.hold = True
+        desk.book.report(ALARM)
+        await settle()
+        desk.book.report(ALARM)
+        desk.journal.release()
+        await settle()
+        assert [2] == [each.count for each in desk.kept()]
+
+
+async def test_what_changes_all_the_time_keeps_nothing_waiting(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes to the end of the line."""
+    monkeypatch.setattr("palyra.actors.incidents.MAX_BATCH", 1)
+    desk = Desk(store)
+    desk.book.begin(store.open().incidents)
+    for key in ("busy", "quiet", "busy"):
+        desk.book.report(msgspec.structs.replace(ALARM, key=key))
+    assert await desk.book.save()
+    assert ["quiet"] == [each.key for each in desk.kept()]
+
+
 async def test_a_refused_commit_is_tried_again(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
@@ -328,6 +384,31 @@ async def test_pages_hold_together_whatever_is_committed(
             assert expected == seen
 
 
+@pytest.mark.parametrize("is_found_before", [True, False])
+async def test_a_page_misses_nothing_that_is_committed_while_it_is_read(
+    store: MemoryJournal, autojump_clock: MockClock, *, is_found_before: bool
+) -> None:
+    """Whether it was found before the journal looked or only after that."""
+    async with open_book(store) as desk:
+        read = desk.journal.read
+        fill(desk)
+
+        async def read_slowly(query: Any) -> Any:
+            found = await read(query)
+            if not is_found_before:
+                desk.book.report(ALARM)
+                return found
+            make_room(desk)
+            await trio.sleep(2 * RETRY_S)
+            assert 1 == len(desk.kept())
+            return found
+
+        desk.journal.read = read_slowly  # type: ignore[method-assign]  # a slow disk
+        if is_found_before:
+            desk.book.report(ALARM)
+        assert ["full"] == [each.key for each in (await desk.page())[0]]
+
+
 # --- lives ---------------------------------------------------------------------------------------
 
 
@@ -382,6 +463,31 @@ async def test_what_was_not_committed_outlives_the_journal(
         assert {("full", 2, "open"), ("short", 1, "resolved")} == {
             (each.key, each.count, each.state) for each in desk.kept()
         }
+
+
+async def test_an_end_that_was_not_committed_ends_no_other(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The journal is opened anew, and has found the same once more."""
+    async with open_book(store) as desk:
+        fill(desk)
+        old = desk.book.report(PASSING)
+        desk.book.clear("full", "there is room")
+        newer = msgspec.structs.replace(old, incident_id=f"{old.incident_id}1")
+        desk.book.begin([newer])
+        assert 1 == desk.book.open_count
+
+
+async def test_what_an_earlier_life_of_the_journal_found_is_to_be_found_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A start is one of the journal's, though the daemon did not end."""
+    async with open_book(store) as desk:
+        found = desk.book.report(PASSING)
+        await settle()
+        desk.book.begin([found])
+        desk.book.end_start()
+        assert 0 == desk.book.open_count
 
 
 async def test_a_record_may_be_committed_with_what_it_is_about(
@@ -442,6 +548,30 @@ async def test_an_end_that_cannot_be_committed_is_no_success(
         make_room(desk)
         ended = await desk.book.resolve(OPERATOR, found.incident_id, "once more")
         assert ("made room", [ended]) == (ended.reason, desk.kept())
+
+
+async def test_an_end_is_done_or_refused_and_never_unknown(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Whoever asked for it may be cut off meanwhile."""
+    async with open_book(store) as desk, trio.open_nursery() as nursery:
+        found = desk.book.report(ALARM)
+        await settle()
+        desk.journal.hold = True
+        ended = list[IncidentRecord]()
+
+        async def end() -> None:
+            ended.append(await desk.book.resolve(OPERATOR, found.incident_id, "made room"))
+
+        nursery.start_soon(end)
+        await settle()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await settle()
+            assert [] == ended
+            desk.journal.release()
+            await settle()
+    assert ["resolved"] == [each.state for each in ended] == [each.state for each in desk.kept()]
 
 
 async def test_what_is_there_no_more_is_not_found(

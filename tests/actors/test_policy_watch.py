@@ -80,6 +80,19 @@ async def test_broken_rules_are_an_incident_until_they_are_mended(
     assert [f"-{POLICIES}", POLICIES, f"-{POLICIES}"] == rules.alarms.told
 
 
+async def test_what_is_resolved_and_not_mended_is_told_again(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """At the next look, once: nobody can say that broken rules are in order."""
+    async with watching() as (rules, _):
+        rules.next = ("v1", ("a: broken",))
+        await wait_look()
+        rules.alarms.standing.clear()
+        await wait_look()
+        await wait_look()
+        assert [f"-{POLICIES}", POLICIES, POLICIES] == rules.alarms.told
+
+
 async def test_rules_that_were_broken_at_the_start_are_told_of(
     autojump_clock: trio.abc.Clock,
 ) -> None:

@@ -140,3 +140,16 @@ async def test_a_broken_file_changes_nothing_and_is_said_once(
         file.finds = ()
         await wait_look()
         assert [USAGE, f"-{USAGE}"] == file.alarms.told
+
+
+async def test_what_is_resolved_and_not_mended_is_told_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """At the next look, once: nobody can say that a broken file is in order."""
+    async with running(store, make_budgets=having()) as kit, watching(kit) as file:
+        file.finds = ("configuration: what is this?",)
+        await wait_look()
+        file.alarms.standing.clear()
+        await wait_look()
+        await wait_look()
+        assert [USAGE, USAGE] == file.alarms.told

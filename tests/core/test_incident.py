@@ -111,6 +111,11 @@ def test_resolved_is_final_and_every_other_state_can_be_left() -> None:
     assert {*UNRESOLVED, "resolved"} == set(STATES)
 
 
+def test_what_needs_a_person_is_not_taken_back() -> None:
+    """Only its end follows, or a watchdog would try again what it gave up."""
+    assert {"resolved"} == set(MOVES["escalated"])
+
+
 def test_attempts_are_counted() -> None:
     """Each time something is done about it, and only then."""
     tried = move(move(move(incident(), "remediating"), "open"), "remediating")
@@ -166,6 +171,7 @@ ALL = (
     alarms.policies_broken(("a.cedar: it ends too early", "b")),
     alarms.usage_broken(("configuration: no such key", "b")),
     alarms.chain_broken(BREAK, REPORT),
+    alarms.chain_broken(msgspec.structs.replace(BREAK, position=8), REPORT),
     alarms.chain_broken(LOST, REPORT),
     alarms.journal_refuses("disk full"),
     alarms.outcome_unknown("run_1", "call_1", "shell"),
@@ -173,6 +179,7 @@ ALL = (
     alarms.run_stranded("run_1", "its tape is not there"),
     alarms.walls_leak("a file outside"),
     alarms.provider_left_alone("openai", 3, "timeout"),
+    alarms.provider_left_alone("local", 3, "timeout"),
 )
 
 
@@ -187,6 +194,7 @@ def test_no_two_alarms_have_a_key_in_common() -> None:
         alarms.JOURNAL,
         alarms.stranded_key("run_1"),
         alarms.provider_key("openai"),
+        alarms.provider_key("local"),
     } == {alarm.key for alarm in ALL if alarm.resolves_itself}
 
 
