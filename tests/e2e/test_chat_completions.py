@@ -171,6 +171,8 @@ async def test_a_call_can_be_asked_for(
     )  # fmt: skip
     chunks = stream(sdk, "/say I would rather\n/then\n/say talk", **chosen)
     assert "not_called" == note(chunks[-1])["partial"]
+    refusals = [c.choices[0].delta.refusal for c in chunks if c.choices[0].delta.refusal]
+    assert ("", [note(chunks[-1])["reason"]]) == (said(chunks), refusals)
     async with daemon.connect() as client:
         tape = await read_whole(client, note(chunks[-1])["run_id"])
     assert ["not_called"] == [event.reason for event in found(tape, ev.AnswerRejected)]

@@ -137,8 +137,10 @@ async def test_a_provider_that_does_not_call_what_it_must(tmp_path: Path) -> Non
         tool["function"]["name"] for body in served.bodies for tool in body["tools"]
     }
     assert {"required"} == {body["tool_choice"] for body in served.bodies}
-    assert ("not_called", "stop") == (
-        never["palyra"]["partial"], never["choices"][0]["finish_reason"],
+    (choice,), wanted = never["choices"], "the model did not call what it was to call: look"
+    assert ("not_called", "stop", None, wanted) == (
+        never["palyra"]["partial"], choice["finish_reason"],
+        choice["message"]["content"], choice["message"]["refusal"],
     )  # fmt: skip
     assert "tool_calls" == late["choices"][0]["finish_reason"]
     assert "look" in served.bodies[1]["messages"][-1]["content"]

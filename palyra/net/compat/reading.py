@@ -3,8 +3,9 @@
 The text of an answer is everything the model says in the run: the turns before a tool's call, too,
 with a blank line between two turns.  It must be passed on as it comes, before anybody can know
 whether the turn will end in a call; so the whole answer and the stream say the same.  In JSON mode
-only the answer itself counts, once it was found to be JSON.  What the daemon itself says of a run
-without an answer is none of the model's words: such an end is a refusal.
+only the answer itself counts, once it was found to be JSON; and where a call is asked for, only the
+words beside it.  What the daemon itself says of a run without an answer is none of the model's
+words: such an end is a refusal.
 
 What streamed is checked against what the tape has: a turn whose pieces are not its beginning ends
 the answer with an error, for a piece that was shown cannot be taken back.
@@ -77,7 +78,7 @@ class Reading:
         self.server_calls: dict[str, ServerCall] = {}
         self.usage = Usage()
         self.ended: Ended | None = None
-        self._json_mode = False
+        self._is_strict = False  # not every text may be an answer: none leaves before the end
         self._turn = ""  # the item its pieces come with
         self._streamed = ""  # of the turn
         self._answer = ""  # the text of the last turn, with what it goes on from
@@ -123,7 +124,7 @@ class Reading:
         yield from self._say(piece.delta)
 
     def _say(self, text: str, *, is_final: bool = False) -> Iterator[Part]:
-        if not text or (self._json_mode and not is_final):
+        if not text or (self._is_strict and not is_final):
             return
         if self._is_paused:
             text = BREAK + text
@@ -155,8 +156,8 @@ class Reading:
     def _message_completed(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.MessageCompleted)
         self._calls = event.calls
-        if self._json_mode or not self.text.strip():
-            self._held = event.text if self._json_mode else event.text.removeprefix(self._answer)
+        if self._is_strict or not self.text.strip():
+            self._held = event.text if self._is_strict else event.text.removeprefix(self._answer)
         elif event.text.startswith(self._answer):
             yield from self._say(event.text[len(self._answer) :])
         else:  # of a run that ends with less than an answer
@@ -228,7 +229,8 @@ class Reading:
 
     def _accepted(self, frame: TapeEvent) -> Iterator[Part]:
         event = msgspec.json.decode(frame.data, type=ev.RunAccepted)
-        self.created_ms, self._json_mode = frame.at_ms, event.json_mode
+        must_call = event.brief is not None and bool(event.brief.must_call)
+        self.created_ms, self._is_strict = frame.at_ms, event.json_mode or must_call
         return iter(())
 
     def _done(self, frame: TapeEvent) -> Iterator[Part]:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core import events as ev
+from palyra.core.brief import Brief
 from palyra.core.partial import OWN_WORDS
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import Usage
@@ -135,6 +136,33 @@ def test_in_json_mode_only_the_answer_counts() -> None:
     )
     parts += play.hear(ev.RunDone(reason="answered"))
     assert [Text("{}"), Ended(finish="stop")] == parts
+
+
+FORCED = ev.RunAccepted(
+    principal="ann", session_id="ses_1", agent="default", model="m", brief=Brief(must_call="*")
+)
+
+
+def test_where_a_call_is_asked_for_words_are_none() -> None:
+    """They stay back until there is a call beside them; without one they are a refusal."""
+    play = Play()
+    parts = play.hear(FORCED, started(1)) + play.stream("I would rather talk")
+    parts += play.hear(completed(1, "I would rather talk"), started(2))
+    assert [] == parts
+    ended = ev.RunDone(reason="answered")
+    parts = play.stream("let me see", 2) + play.hear(
+        completed(2, "let me see", CALL),
+        ev.MessageCompleted(text="let me see", calls=(CALL,)),
+        ended,
+    )
+    assert [Text("let me see"), Ended(finish="tool_calls", calls=(CALL,))] == parts
+    play = Play()
+    play.hear(
+        FORCED, started(1), completed(1, "I talk"), ev.MessageCompleted(text="No call. I talk")
+    )
+    parts = play.hear(ev.RunDone(reason="partial", cause="not_called", missing="no call"))
+    wanted = Ended(finish="stop", partial="not_called", reason="no call", refusal="no call")
+    assert [wanted] == parts
 
 
 @pytest.mark.parametrize("json_mode", [True, False])
