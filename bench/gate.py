@@ -144,7 +144,7 @@ def step(call: ProposedCall) -> Callable[[], object]:
         new_id=lambda prefix: f"{prefix}_{next(ids)}",
         redact=redactor.redact_bytes,
         sign=lambda digest: digest * 2,
-        prepare=lambda run, named: gate.prepare(run, named, prefix, (named,)),
+        prepare=lambda run, named: gate.prepare(run, named, prefix),
         assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, bytes(32)),
         jitter_ms=lambda _attempt: 0,
         provider=lambda _model: "scripted",

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.access import Caller
-from palyra.core.canonical import digest_of_any
+from palyra.core.admission import TakenIn, take_in
 from palyra.core.commands import ResolveApproval
 from palyra.core.context import Prefix
 from palyra.core.execution import execution_digest
@@ -20,7 +20,6 @@ from palyra.core.gate import (
     Deny,
     NeedsApproval,
     RunFacts,
-    admit,
     judge,
     policy_request,
     tool_call,
@@ -37,6 +36,7 @@ from palyra.core.tools import CLIENT, NO_FACETS, Facets, Inspection, ToolCall, T
 from palyra.errors import InvalidParams
 
 FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
+FindTwins = Callable[[Admitted], tuple[str, ...]]
 DECISIONS = 3  # in a row that other rules overtake, before the answer is no
 
 
@@ -65,22 +65,23 @@ class Gate:
     def prepare(
         self,
         run: Run,
-        proposed: ProposedCall,
+        proposed: ProposedCall | TakenIn,
         prefix: Prefix,
-        turn: Sequence[ProposedCall] = (),
         inspection: Inspection | None = None,
         *,
+        find_twins: FindTwins = lambda _admitted: (),
         end: str = "",
     ) -> Preparation:
         """The verdict on a proposal, with what the verdict is about.
 
-        What was not in the prefix, the model was not shown: such a tool is unknown.  `turn` are
-        the calls of the turn as the model wrote them; `inspection` is what a look has found; `end`
-        is why the model will not be asked again.
+        What was not in the prefix, the model was not shown: such a tool is unknown.  `inspection`
+        is what a look has found; `find_twins` gives later calls of the turn that are the same: one
+        question is enough for all; `end` is why the model will not be asked again.
         """
-        admitted = self._admit(proposed, prefix)
+        taken = proposed if isinstance(proposed, TakenIn) else self.take_in(proposed, prefix)
+        admitted = self._available(taken)
         if isinstance(admitted, Refused):
-            return self._refused(proposed, admitted)
+            return self._refused(taken, admitted)
         facts = msgspec.structs.replace(self._facts(run, prefix, admitted), end=end)
         verdict = self._judge(admitted, facts, inspection)
         prepared = Preparation(
@@ -96,7 +97,7 @@ class Gate:
         )
         if not isinstance(verdict, NeedsApproval):
             return prepared
-        twins = self._twins(admitted, prefix, turn)
+        twins = find_twins(admitted)
         call = tool_call(admitted, facts, inspection)
         covers = (admitted.call_id, *twins)
         return msgspec.structs.replace(
@@ -107,15 +108,19 @@ class Gate:
             twins=twins,
         )
 
-    def _admit(self, proposed: ProposedCall, prefix: Prefix) -> Admitted | Refused:
-        """What the model was shown is checked; what has gone since, or is another tool, cannot run."""
-        admitted = admit(proposed, prefix.catalogue, self._facets_of)
+    def take_in(self, proposed: ProposedCall, prefix: Prefix) -> TakenIn:
+        """Intake of a proposal against what the model was shown.  Any thread may call."""
+        return take_in(proposed, prefix.catalogue, self._facets_of)
+
+    def _available(self, taken: TakenIn) -> Admitted | Refused:
+        """What was taken in, unless its tool has gone since, or is another one: then none can run."""
+        tool, admitted = taken.proposal.tool, taken.result
         if isinstance(admitted, Refused) or admitted.spec.executor == CLIENT:
             return admitted
-        now = self.find_spec(proposed.tool)
+        now = self.find_spec(tool)
         if now is not None and now.version == admitted.spec.version:
             return admitted
-        reason = f"{proposed.tool} is not available any more, or not as it was shown"
+        reason = f"{tool} is not available any more, or not as it was shown"
         return refusal(reason, expected="another tool, or the call again in another run")
 
     def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
@@ -130,12 +135,12 @@ class Gate:
         decision = self._decide(policy_request(admitted, facts))
         return judge(admitted, facts, decision, inspection)
 
-    def _refused(self, proposed: ProposedCall, refused: Refused) -> Preparation:
-        spec = self._toolbox.catalogue().tools.get(proposed.tool)
+    def _refused(self, taken: TakenIn, refused: Refused) -> Preparation:
+        spec = self._toolbox.catalogue().tools.get(taken.proposal.tool)
         return Preparation(
-            digest=digest_of_any(proposed.arguments),
+            digest=taken.digest,
             tool_class="unknown" if spec is None else spec.tool_class,
-            arguments=proposed.arguments,
+            arguments=taken.proposal.arguments,
             verdict=refused,
         )
 
@@ -148,22 +153,6 @@ class Gate:
         reason = "the rules changed while they were asked: propose the call again"
         return msgspec.structs.replace(
             decision, answer="deny", reason_code="policy_changing", reason=reason
-        )
-
-    def _twins(
-        self, admitted: Admitted, prefix: Prefix, turn: Sequence[ProposedCall]
-    ) -> tuple[str, ...]:
-        """Later calls of the turn that are the same: one question is enough for all."""
-        ids = [call.call_id for call in turn]
-        if admitted.call_id not in ids:
-            return ()
-        later = turn[ids.index(admitted.call_id) + 1 :]
-        same = [call for call in later if call.tool == admitted.spec.name]
-        checked = ((call.call_id, self._admit(call, prefix)) for call in same)
-        return tuple(
-            call_id
-            for call_id, other in checked
-            if isinstance(other, Admitted) and other.proposal == admitted.proposal
         )
 
     def alone(self) -> "Gate":
@@ -216,7 +205,7 @@ class Gate:
         With it the call itself if it would be looked at before anybody is asked: `inspection` is
         what the look has found.
         """
-        admitted = self._admit(proposed, prefix)
+        admitted = self._available(self.take_in(proposed, prefix))
         if isinstance(admitted, Refused):
             raise InvalidParams(f"{admitted.reason}; {admitted.repair_hint}", field="arguments")
         session_id, epoch = ("", None) if session is None else (session.session_id, session.epoch)
@@ -244,15 +233,15 @@ class Gate:
         return told, tool_call(admitted, facts) if looks else None
 
     def judge_answer(
-        self, run: Run, asked: ProposedCall, prefix: Prefix, caller: Caller, answer: ResolveApproval
+        self, run: Run, asked: TakenIn, prefix: Prefix, caller: Caller, answer: ResolveApproval
     ) -> PolicyDecision:
         """Whether the rules let this caller answer so; the caller is the token's, not the message's."""
-        admitted = self._admit(asked, prefix)
+        admitted = self._available(asked)
         if isinstance(admitted, Refused):
             return PolicyDecision(
                 answer="allow" if answer.decision == "deny" else "deny",
                 reason_code="cannot_run",
-                reason=f"{asked.tool} could not run any more: {admitted.reason}",
+                reason=f"{asked.proposal.tool} could not run any more: {admitted.reason}",
                 policies=(),
                 version=self._policy.version,
             )

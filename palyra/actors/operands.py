@@ -4,14 +4,18 @@ Owns: arguments before redaction, in memory only; the tape has them redacted.
 Written by: one run actor.  Never: survives a restart; what held a secret is proposed again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from palyra.actors.gate import Gate
 from palyra.core.access import Caller
+from palyra.core.admission import TakenIn, is_light
 from palyra.core.commands import ResolveApproval
 from palyra.core.context import Prefix
+from palyra.core.gate import Admitted
 from palyra.core.policy import PolicyDecision
+from palyra.core.ports import RunBlocking
 from palyra.core.prompt import ProposedCall
 from palyra.core.run_state import Call, Run
 from palyra.core.run_steps import Preparation
@@ -24,7 +28,9 @@ class Operands:
     Beside them what a look found that the call would meet, which may hold secrets as well.
     """
 
-    __slots__ = ("_arguments", "_find_end", "_gate", "_inspections", "_prefix", "_proposed")
+    __slots__ = (
+        "_arguments", "_find_end", "_gate", "_inspections", "_prefix", "_proposed", "_taken",
+    )  # fmt: skip
 
     def __init__(self, gate: Gate, prefix: Prefix, find_end: Callable[[], str]) -> None:
         """`find_end`: why the run's model will not be asked again; "" when it may be."""
@@ -34,10 +40,32 @@ class Operands:
         self._proposed: dict[str, ProposedCall] = {}
         self._arguments: dict[str, Any] = {}
         self._inspections: dict[str, Inspection] = {}
+        self._taken: dict[str, TakenIn] = {}
+
+    async def take_in(self, calls: Sequence[ProposedCall], run_blocking: RunBlocking) -> None:
+        """Intake of a turn that nobody has heard of yet: in a thread, unless it is short.
+
+        Cancellation: not heard while it is in a thread.
+        """
+        if is_light(calls):
+            return
+        take_in = partial(self._gate.take_in, prefix=self._prefix)
+        taken = await run_blocking(lambda: [take_in(call) for call in calls])
+        self._taken.update((each.proposal.call_id, each) for each in taken)
+
+    async def recall(self, run: Run, run_blocking: RunBlocking) -> None:
+        """The same after a restart, for the calls as the tape has them."""
+        self.keep(map(self._written, run.calls))
+        await self.take_in(tuple(self._proposed.values()), run_blocking)
 
     def keep(self, calls: Iterable[ProposedCall]) -> None:
         """Remember what a turn proposed, instead of the turn before."""
         self._proposed = {call.call_id: call for call in calls}
+        self._taken = {
+            call_id: taken
+            for call_id, taken in self._taken.items()
+            if taken.proposal is self._proposed.get(call_id)
+        }
         self._arguments.clear()
         self._inspections.clear()
 
@@ -49,10 +77,10 @@ class Operands:
         """Intake and gate of one call, on what the model really wrote."""
         prepared = self._gate.prepare(
             run,
-            self._written(named),
+            self._taken_in(self._written(named)),
             self._prefix,
-            [self._written(call) for call in run.calls],
             self._inspections.get(named.call_id),
+            find_twins=partial(self._find_twins, run),
             end=self._find_end(),
         )
         self._arguments[named.call_id] = prepared.arguments
@@ -63,6 +91,25 @@ class Operands:
         return self._proposed.get(call.call_id) or ProposedCall(
             call_id=call.call_id, tool=call.tool, arguments=call.arguments
         )
+
+    def _find_twins(self, run: Run, admitted: Admitted) -> tuple[str, ...]:
+        """Later calls of the turn that are the same."""
+        ids = [call.call_id for call in run.calls]
+        later = run.calls[ids.index(admitted.call_id) + 1 :]
+        same = [self._written(call) for call in later if call.tool == admitted.spec.name]
+        others = [self._taken_in(call).result for call in same]
+        return tuple(
+            other.call_id
+            for other in others
+            if isinstance(other, Admitted) and other.proposal == admitted.proposal
+        )
+
+    def _taken_in(self, written: ProposedCall) -> TakenIn:
+        """Its intake, once for all that asks: a turn with many calls looks at each for its twins."""
+        known = self._taken.get(written.call_id)
+        if known is None or known.proposal is not written:  # ids may come again, in another turn
+            known = self._taken[written.call_id] = self._gate.take_in(written, self._prefix)
+        return known
 
     def find(self, call_id: str, recorded: Any) -> Any:  # noqa: ANN401 - a JSON value
         """The arguments as gated; after a restart those that are `recorded`."""
@@ -78,7 +125,8 @@ class Operands:
         call = run.find_asking(answer.approval_id)
         if call is None:
             return None
-        return self._gate.judge_answer(run, self._written(call), self._prefix, caller, answer)
+        asked = self._taken_in(self._written(call))
+        return self._gate.judge_answer(run, asked, self._prefix, caller, answer)
 
     def is_stale(self, call: Call) -> bool:
         """Whether the call was judged under rules that hold no more."""

@@ -49,6 +49,7 @@ from palyra.core.run_steps import (
     Effect,
     Execute,
     Expire,
+    GoOn,
     Input,
     Inspect,
     Report,
@@ -56,17 +57,12 @@ from palyra.core.run_steps import (
     RulesChanged,
     Setting,
     TurnFinished,
+    Yield,
 )
 from palyra.core.step import Step
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
-from palyra.errors import (
-    ActorGone,
-    IllegalState,
-    InvariantBroken,
-    TooLarge,
-    Unavailable,
-)
+from palyra.errors import ActorGone, IllegalState, InvariantBroken, TooLarge, Unavailable
 
 log = structlog.get_logger("palyra.run")
 DAEMON = "palyra"  # who ends a run that cannot go on
@@ -105,6 +101,7 @@ async def _prepare(
     agent, obstacle = await _find_agent(handle, office)
     history, first = await _find_history(handle, office, obstacle or first)
     actor = _RunActor(handle, office, agent, history)
+    await actor.operands.recall(handle.run, office.run_blocking)
     return actor, actor.check_model(first)
 
 
@@ -342,7 +339,8 @@ class _RunActor:
                 model = office.models[effect.request.model]
                 charge = self.ticket if handle.is_recovering else None
                 handle.meter = Meter(effect.request.model, handle.run.input_tokens)
-                self.nursery.start_soon(ask_model, handle, office, model, effect, charge)
+                take_in = self.operands.take_in
+                self.nursery.start_soon(ask_model, handle, office, model, effect, charge, take_in)
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
@@ -356,6 +354,8 @@ class _RunActor:
                 self.nursery.start_soon(execute_call, handle, office, call, effect, self.ticket)
             case Report():
                 pass  # recorded with the step's events
+            case Yield():
+                self.nursery.start_soon(handle.report, GoOn())
 
     def tool_call(self, call_id: str) -> ToolCall:
         """What will run: the operands as gated or, after a restart, as the tape has them."""

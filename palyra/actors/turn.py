@@ -5,6 +5,7 @@ Never: retries; that is the run's decision.
 Restart: none; it is a child of its run and ends with it.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -13,25 +14,29 @@ from palyra.actors.journal import Ticket
 from palyra.actors.pictures import show_pictures
 from palyra.actors.progress import ProgressStream
 from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
-from palyra.core.ports import LanguageModel
-from palyra.core.prompt import Delta, ModelFailure
+from palyra.core.ports import LanguageModel, RunBlocking
+from palyra.core.prompt import Delta, ModelFailure, ProposedCall
 from palyra.core.run_steps import BudgetRefused, CallModel, TurnBroke, TurnFinished
 
 if TYPE_CHECKING:
     from palyra.actors.office import Office
     from palyra.actors.run_handle import RunHandle
 
+TakeIn = Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
 
-async def ask_model(
+
+async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions only
     run: "RunHandle",
     office: "Office",
     model: LanguageModel,
     effect: CallModel,
-    charge: Ticket | None = None,
+    charge: Ticket | None,
+    take_in: TakeIn,
 ) -> None:
     """Stream one turn; the run hears TurnFinished, TurnBroke, or BudgetRefused without a call.
 
     `charge` is what a resumed run pays with: a call that takes the process down must not be free.
+    `take_in` is the intake of its calls, ahead of the run's own step.
     Cancellation: the request is abandoned and nothing is reported.
     """
     if charge is not None:
@@ -57,6 +62,7 @@ async def ask_model(
     try:
         shown = await show_pictures(office, request)
         result = budgets.finish(meter, await model.stream(shown, take))
+        await take_in(result.calls, office.run_blocking)
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:
         meter.is_sent = failure.was_asked

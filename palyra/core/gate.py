@@ -22,6 +22,7 @@ from palyra.core.display import render_call, render_json
 from palyra.core.events import ApprovalMode
 from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key
 from palyra.core.intake import Refused, check_arguments, refusal, unknown_tool
+from palyra.core.marks import NO_PATHS, PathFacts, read_paths
 from palyra.core.paths import normal_path
 from palyra.core.policy import PolicyDecision, PolicyRequest
 from palyra.core.prompt import ProposedCall
@@ -97,6 +98,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int  # of the canonical arguments
     coercions: tuple[str, ...] = ()
     facets: Facets = NO_FACETS
+    paths: PathFacts = NO_PATHS  # of the facets, once they are read
 
     @property
     def path_key(self) -> str | None:
@@ -141,6 +143,7 @@ def admit(
         size_bytes=len(checked.canonical),
         coercions=checked.coercions,
         facets=facets,
+        paths=read_paths(facets.paths),
     )
 
 
@@ -219,6 +222,7 @@ def policy_request(admitted: Admitted, facts: RunFacts) -> PolicyRequest:
         is_tainted=facts.is_tainted,
         depth=facts.depth,
         facets=admitted.facets,
+        known_paths=admitted.paths,
         size_bytes=admitted.size_bytes,
         in_scope=facts.hands_down(spec.name),
         approval="none" if facts.grant is None or facts.grant.decision == "deny" else "granted",

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from palyra.core.marks import NO_PATHS, PathFacts, read_paths
 from palyra.core.tools import NO_FACETS, Facets
 
 Answer = Literal["allow", "ask", "deny"]
@@ -30,12 +31,19 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_tainted: bool = False
     depth: int = 0
     facets: Facets = NO_FACETS
+    known_paths: PathFacts = NO_PATHS  # of the facets, if they were read already
     size_bytes: int = 0  # of the canonical arguments
     in_scope: bool = True  # False: a tool that the parent run did not hand down
     approval: Standing = "none"
     now_ms: int = 0
     decision: Literal["allow", "deny"] | None = None  # approval.decide: what is answered
     scope: str | None = None  # approval.decide: for how long
+
+    @property
+    def paths(self) -> PathFacts:
+        """What is known of the paths it names."""
+        named, known = self.facets.paths, self.known_paths
+        return known if known.of is named else read_paths(named)
 
 
 class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from palyra.core.run_steps import (
     CallEnded,
     Cancel,
     Expire,
+    GoOn,
     Input,
     Inspected,
     Resume,
@@ -211,6 +212,11 @@ def _read_look(
     return Inspected(call_id=event.call_id, failure=failure)
 
 
+def _read_rest(_record: Record, _run: Run, _event: ev.ToolProposed) -> GoOn:
+    """A call whose gating begins a step is one that the step before had no room for."""
+    return GoOn()
+
+
 def _read_outcome(record: Record, _run: Run, event: ev.ToolCompleted) -> CallEnded:
     """The outcome; what its event does not say of it is in its attestation."""
     attested = record.find_of(ev.ToolAttested, event.call_id)
@@ -261,6 +267,7 @@ _INPUTS: dict[type[ev.Event], Callable[[Record, Run, Any], Input]] = {
     ev.BudgetExceeded: _read_refusal,
     ev.ApprovalResolved: _read_answer,
     ev.ApprovalRequested: _read_look,
+    ev.ToolProposed: _read_rest,
     ev.ToolDecided: _read_look,
     ev.ToolRejected: _read_look,
     ev.ToolCompleted: _read_outcome,

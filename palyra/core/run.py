@@ -4,6 +4,7 @@ Pure but for what `Setting` hands in (clock, ids, rules, signature), so live ope
 and replay take the same path.  Rules:
 
 - Preparation is sequential in the model's order and stops at a call that waits for a person.
+- A step gates a few calls, then lets others go first: a turn with a hundred holds up nobody.
 - Execution begins when every call of the turn is prepared, in batches (`core.batches`).
 - The next turn begins when every call is attested and the guard of `core.progress` has had its
   say; without calls the text ends the run, if `core.answer` takes it for an answer.
@@ -11,6 +12,7 @@ and replay take the same path.  Rules:
 - A text that is none is sent back once; one that was cut off is gone on with, three times, unless
   the caller itself limited it.
 - Calls of tools that the client runs end the run, once all other calls of the turn have ended.
+  Where the caller takes one call at most, the first one that may be made is it.
 - A terminal run ignores every input; so does a run that no longer expects it (a late outcome).
 """
 
@@ -55,6 +57,7 @@ from palyra.core.run_steps import (
     Cancel,
     Execute,
     Expire,
+    GoOn,
     Input,
     Inspected,
     Report,
@@ -64,6 +67,7 @@ from palyra.core.run_steps import (
     Steer,
     TurnBroke,
     TurnFinished,
+    Yield,
 )
 from palyra.core.step import Step, searched
 from palyra.core.tools import HANDED_OVER
@@ -76,6 +80,7 @@ from palyra.core.turn_steps import (
     turn_broke,
 )
 
+MAX_GATED = 4  # calls in one step: about a millisecond
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
 
 
@@ -124,7 +129,7 @@ def _hear(step: Step, heard: Input) -> None:
             _turn_ended(step, heard)
         case BudgetRefused():
             budget_refused(step, heard)
-        case ApprovalAnswered() | Inspected() | RulesChanged() | CallEnded():
+        case ApprovalAnswered() | Inspected() | RulesChanged() | GoOn() | CallEnded():
             _hear_of_call(step, heard)
         case Steer():
             step.add(ev.SteerReceived(text=heard.text, by=heard.by, attachments=heard.attachments))
@@ -135,7 +140,7 @@ def _hear(step: Step, heard: Input) -> None:
 
 
 def _hear_of_call(
-    step: Step, heard: ApprovalAnswered | Inspected | RulesChanged | CallEnded
+    step: Step, heard: ApprovalAnswered | Inspected | RulesChanged | GoOn | CallEnded
 ) -> None:
     match heard:
         case ApprovalAnswered():
@@ -144,6 +149,8 @@ def _hear_of_call(
             _inspected(step, heard)
         case RulesChanged():
             _rules_changed(step)
+        case GoOn():
+            _gate_more(step)
         case CallEnded():
             _call_ended(step, heard)
         case _:
@@ -157,7 +164,7 @@ def _go_on(step: Step) -> None:
     """Whatever comes next between two inputs."""
     _prepare_calls(step)
     phases = {call.phase for call in step.run.calls}
-    if phases & {"proposed", "asking", "started"}:
+    if phases & {"named", "proposed", "asking", "started"}:
         return
     deny_ended(step)
     hand_over(step)
@@ -230,12 +237,28 @@ def _turn_finished(step: Step) -> None:
 
 
 def _prepare_calls(step: Step) -> None:
-    """Gate the named calls in order; stop at the one that waits, for a look or a person."""
-    for call in step.run.calls:
-        if any(other.phase in {"proposed", "asking"} for other in step.run.calls):
+    """Gate the named calls in order; stop at the one that waits, for a look or a person.
+
+    What is more than one step may take is left to the next one.
+    """
+    if _is_waiting(step.run):
+        return
+    named = [call for call in step.run.calls if call.phase == "named"]
+    for call in named[:MAX_GATED]:
+        prepare_call(step, call)
+        if _is_waiting(step.run):
             return
-        if call.phase == "named":
-            prepare_call(step, call)
+    if len(named) > MAX_GATED:
+        step.effects.append(Yield())
+
+
+def _is_waiting(run: Run) -> bool:
+    return any(call.phase in {"proposed", "asking"} for call in run.calls)
+
+
+def _gate_more(step: Step) -> None:
+    if any(call.phase == "named" for call in step.run.calls):
+        _go_on(step)
 
 
 def _start_batch(step: Step) -> None:

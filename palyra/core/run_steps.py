@@ -96,6 +96,10 @@ class RulesChanged(_Data, frozen=True, kw_only=True):
     """Other rules are in force: what was asked under the old ones is judged again."""
 
 
+class GoOn(_Data, frozen=True, kw_only=True):
+    """Others have had their turn: gate the calls that are still to be gated."""
+
+
 class CallEnded(_Data, frozen=True, kw_only=True):
     """A started call came to its end.  `output` is redacted, as it will stand on the tape."""
 
@@ -145,6 +149,7 @@ Input = (
     | ApprovalAnswered
     | Inspected
     | RulesChanged
+    | GoOn
     | CallEnded
     | Steer
     | Cancel
@@ -187,7 +192,11 @@ class Report(_Data, frozen=True, kw_only=True):
     alarm: Alarm
 
 
-Effect = CallModel | AskPerson | Inspect | Execute | Report
+class Yield(_Data, frozen=True, kw_only=True):
+    """Let others have their turn; the run then hears GoOn."""
+
+
+Effect = CallModel | AskPerson | Inspect | Execute | Report | Yield
 
 # --- what a step may ask for ---------------------------------------------------------------------
 

@@ -14,7 +14,9 @@ from palyra.core.tools import Facets, ToolFailure
 
 SHELL = "/bin/sh"
 MAX_LINE_CHARS = 16_384  # of all lines for a shell in one call
-MAX_LOOKED_AT = 8_192  # words, counted once for each folder: bounds the time of every look
+# Words, and their characters, counted once for each folder: bounds the time of every look.
+MAX_LOOKED_AT = 8_192
+MAX_CHARS_LOOKED_AT = 262_144
 _SHELLS = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh"})
 # A grant for these would be one for any program at all: they run what they are told.
 _RUNNERS = _SHELLS | {
@@ -99,6 +101,14 @@ def read_command(arguments: Mapping[str, Any]) -> CommandLine:
 
 
 def _bounded(call: CommandLine) -> CommandLine:
+    """The call, unless it names too much.  No folder is longer than all words together."""
+    most_folders = 1 + sum(word in _GOES_TO for word in call.words)
+    chars = len(call.cwd) + sum(map(len, call.words))
+    if most_folders * chars > MAX_CHARS_LOOKED_AT:
+        raise ToolFailure(
+            f"words of more than {MAX_CHARS_LOOKED_AT} characters, counted from each folder: write a "
+            "script file"
+        )
     if len(call.words) * len(call.folders) > MAX_LOOKED_AT:
         raise ToolFailure(
             f"more than {MAX_LOOKED_AT} words, counted from each folder: write a script file"
@@ -169,7 +179,7 @@ def _find_subcommand(call: CommandLine) -> str:
 
 def _paths(call: CommandLine) -> list[str]:
     """Every word that may be a path, as it is written and from each folder; options are none."""
-    words = [word for word in call.names if not word.startswith("-")]
+    words = [word for word in dict.fromkeys(call.names) if not word.startswith("-")]
     inner = [word for word in words if not word.startswith("/")]
     reached = (posixpath.join(folder, word) for folder in call.folders if folder for word in inner)
     return [*words, *map(posixpath.normpath, reached)]
@@ -177,7 +187,7 @@ def _paths(call: CommandLine) -> list[str]:
 
 def _all_words(words: Sequence[str]) -> tuple[str, ...]:
     """These, and those of a line that a shell among them is given: `bash -c "cat x"`."""
-    if _SHELLS.isdisjoint(map(_plain_name, words)):
+    if _SHELLS.isdisjoint(map(_plain_name, set(words))):
         return tuple(words)
     lines = [line for option, line in pairwise(words) if _TAKES_LINE.fullmatch(option)]
     if sum(map(len, lines)) > MAX_LINE_CHARS:

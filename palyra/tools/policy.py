@@ -15,8 +15,9 @@ from typing import Any
 import cedarpy
 
 from palyra.core.canonical import sha256_hex
+from palyra.core.marks import PathFacts
 from palyra.core.policy import Answer, PolicyDecision, PolicyRequest
-from palyra.tools.policy_mentions import Mentions, values_of
+from palyra.tools.policy_mentions import Mentions, mentions_paths, values_of
 from palyra.tools.policy_question import Context, Facts, build_entities, facts, question
 from palyra.tools.policy_rules import (
     Fingerprint,
@@ -33,6 +34,10 @@ from palyra.tools.policy_text import BrokenPolicy
 _ENTITY_SETS = 512  # (principal, agent, tool) kept parsed
 _ERROR_CHARS = 300
 _KNOWN = 4_096  # decisions kept
+# Of the list that the engine is handed, if a rule asks for it: some four microseconds a path, in
+# which nothing else in the process goes on.
+MAX_PATHS = 512
+MAX_PATH_CHARS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +99,11 @@ class CedarPolicy:
             reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
             return _decision("deny", "policy_broken", reason, (), force.version)
         about = facts(request)
+        shows_paths = mentions_paths(force.rules.mentions)
+        if shows_paths and (excess := _excess(request.paths)):
+            return _decision("deny", "too_many_paths", excess, (), force.version)
         try:
-            asked, context = question(request, self._state)
+            asked, context = question(request, self._state, shows_paths=shows_paths)
         except ValueError as error:  # a facet that the schema does not know
             return _error(str(error), force.version)
         key = _key(request, about, context, force.rules.mentions)
@@ -157,6 +165,16 @@ def _key(
     if mentions is None:
         return None
     return (request.action, about, *values_of(context, mentions))
+
+
+def _excess(paths: PathFacts) -> str:
+    """Why the engine is not asked about so many paths; "" when it is."""
+    if len(paths.inside) <= MAX_PATHS and sum(map(len, paths.inside)) <= MAX_PATH_CHARS:
+        return ""
+    return (
+        f"a rule looks at context.paths, and the call names {len(paths.inside)} of them; it may have "
+        f"{MAX_PATHS}, of {MAX_PATH_CHARS} characters together: put the words into a script file"
+    )
 
 
 def _is_sensitive(request: PolicyRequest) -> bool:

@@ -55,6 +55,11 @@ def _path(node: Mapping[str, Any]) -> str | None:
     return None
 
 
+def mentions_paths(mentions: Mentions) -> bool:
+    """Whether some rule looks at the list of paths."""
+    return mentions is None or "paths" in mentions
+
+
 def values_of(context: Context, mentions: frozenset[str]) -> tuple[object, ...]:
     """What the rules look at, in one order; equal values, equal decisions."""
     return tuple(_value(context, name) for name in sorted(mentions))

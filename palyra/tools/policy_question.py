@@ -14,7 +14,6 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from palyra.core.marks import call_path_marks, host_marks
-from palyra.core.paths import normal_path
 from palyra.core.policy import Action, PolicyRequest
 
 ACTIONS: frozenset[str] = frozenset(get_args(Action))
@@ -89,14 +88,17 @@ _ENCODER = msgspec.json.Encoder()
 _CHECK = msgspec.json.Decoder(Context)
 
 
-def question(request: PolicyRequest, state: Sequence[str]) -> tuple[dict[str, Any], Context]:
+def question(
+    request: PolicyRequest, state: Sequence[str], *, shows_paths: bool = True
+) -> tuple[dict[str, Any], Context]:
     """The request in Cedar's terms, and its context; ids are objects, never text to be parsed.
 
+    `shows_paths`: whether a rule asks for the list of paths; of thousands it is what costs most.
     Raises ValueError for what the schema does not allow.
     """
     if request.action not in ACTIONS:
         raise ValueError(f"there is no action {request.action!r}")
-    context = _context(request, state)
+    context = _context(request, state, shows_paths=shows_paths)
     text = _ENCODER.encode(context)
     _CHECK.decode(text)
     asked = {
@@ -108,10 +110,8 @@ def question(request: PolicyRequest, state: Sequence[str]) -> tuple[dict[str, An
     return asked, context
 
 
-def _context(request: PolicyRequest, state: Sequence[str]) -> Context:
-    facets = request.facets
-    inside = [path for path in map(normal_path, facets.paths) if path is not None]
-    is_one = len(facets.paths) == 1 and len(inside) == 1
+def _context(request: PolicyRequest, state: Sequence[str], *, shows_paths: bool) -> Context:
+    facets, paths = request.facets, request.paths
     return Context(
         agent=_ToAgent(entity=_Agent(type="Agent", id=request.agent)),
         session=request.session_id,
@@ -123,9 +123,9 @@ def _context(request: PolicyRequest, state: Sequence[str]) -> Context:
             depth=request.depth,
         ),
         in_scope=request.in_scope,
-        path=inside[0] if is_one else UNSET,
-        paths=sorted(set(inside)),
-        path_marks=sorted(call_path_marks(facets.paths, state)),
+        path=UNSET if paths.single is None else paths.single,
+        paths=list(paths.inside) if shows_paths else [],
+        path_marks=sorted(call_path_marks(paths, state)),
         executable=facets.executable or UNSET,
         subcommand=facets.subcommand or UNSET,
         host=facets.host or UNSET,

@@ -18,7 +18,7 @@ from palyra.core.records import AgentRecord, Usage
 from palyra.core.route_plan import Leaving, RouteChange
 from palyra.core.run import accept, decide
 from palyra.core.run_state import Run
-from palyra.core.run_steps import Input, Limits, Preparation, Setting
+from palyra.core.run_steps import GoOn, Input, Limits, Preparation, Setting, Yield
 from palyra.core.step import Step
 from palyra.core.tools import Catalogue
 
@@ -111,8 +111,10 @@ class World:
         return step
 
     def hear(self, heard: Input) -> list[str]:
-        """The kinds of the events that follow from one input."""
-        return [draft.kind for draft in self.keep(decide(self.run, heard, self.setting)).drafts]
+        """The kinds of the events that follow from one input; nobody else wants a turn meanwhile."""
+        step = self.keep(decide(self.run, heard, self.setting))
+        kinds = [draft.kind for draft in step.drafts]
+        return kinds + self.hear(GoOn()) if Yield() in step.effects else kinds
 
     def drafts(self, kind: str) -> list[Any]:
         """All events of a kind on the tape, decoded."""

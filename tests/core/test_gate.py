@@ -20,6 +20,7 @@ from palyra.core.gate import (
     policy_request,
 )
 from palyra.core.intake import Refused
+from palyra.core.marks import NO_PATHS, read_paths
 from palyra.core.tools import Facets
 from tests.core.tool_samples import FACTS, a_call, a_catalogue, a_decision, a_spec, an_admitted
 
@@ -39,7 +40,7 @@ def test_a_sound_proposal_is_admitted() -> None:
     assert admitted == Admitted(
         call_id="call_1", spec=a_spec("probe"), arguments={"count": 25},
         digest=sha256_hex(canonical), size_bytes=len(canonical),
-        coercions=('count: "25" -> 25',),
+        coercions=('count: "25" -> 25',), paths=NO_PATHS,
     )  # fmt: skip
 
 
@@ -171,7 +172,7 @@ def test_the_rules_hear_of_run_tool_and_paths() -> None:
         "agent_labels": (), "session_id": "ses_1", "run_id": "run_1", "origin": "delegated", "tool": "probe",
         "tool_class": "path_scoped", "risk": "high", "capabilities": ("fs.write",),
         "owner": "alice", "is_tainted": True, "depth": 2,
-        "facets": Facets(paths=("a",), grant_key="./"),
+        "facets": Facets(paths=("a",), grant_key="./"), "known_paths": read_paths(("a",)),
         "size_bytes": 12, "in_scope": True, "approval": "none", "now_ms": 0, "decision": None,
         "scope": None,
     }  # fmt: skip

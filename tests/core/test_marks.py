@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.core.marks import call_path_marks, host_marks
+from palyra.core.marks import call_path_marks, host_marks, read_paths
 
 HOSTS = {
     "": set(),
@@ -37,10 +37,22 @@ PATHS: dict[tuple[str, ...], set[str]] = {
     ("/srv/palyra",): {"outside", "state"},
     ("/srv/./palyra/a", ".git/x"): {"outside", "state", "configuration"},
     ("/srv/palyra2",): {"outside"},
+    ("//srv/palyra",): {"outside", "state"},
+    ("/opt", "/srv/palyra/a", "/x"): {"outside", "state"},
+    ("a/../.git/x",): {"outside"},
 }
 
 
 @pytest.mark.parametrize("paths", PATHS)
 def test_paths(paths: tuple[str, ...]) -> None:
     """The marks of all paths together; the daemon's places are known to it alone."""
-    assert PATHS[paths] == call_path_marks(paths, ["/srv/palyra/"])
+    assert PATHS[paths] == call_path_marks(read_paths(paths), ["/srv/palyra/"])
+
+
+def test_paths_are_read_once() -> None:
+    """Inside are the normal ones, each once; one path alone is told as such."""
+    facts = read_paths(("b", "./a", "a", "/etc", "b/"))
+    assert ("a", "b") == facts.inside
+    assert facts.single is None
+    assert read_paths(("./a",)).single == "a"
+    assert read_paths(("/a",)).single is None

@@ -177,6 +177,16 @@ def test_there_is_a_most_of_what_is_looked_at() -> None:
         read_command({"command": f"cd a; cd b; {line}"})
 
 
+def test_there_is_a_most_of_characters_that_are_looked_at() -> None:
+    """Few long words from many folders cost as much: refused too, before the folders are built."""
+    word = "y/" * 80
+    honest = {"command": f"cd {word}; cat " + "x " * 1_000}
+    assert f"{word}/x".replace("//", "/") in find_facets(honest).paths
+    folders = " ".join(f"cd {word}" for _ in range(45))
+    with pytest.raises(ToolFailure, match="262144 characters, counted from each folder"):
+        read_command({"command": f"{folders} cat " + "x/../" * 400})
+
+
 def test_lines_within_are_bounded() -> None:
     """As the one of `command` is."""
     with pytest.raises(ToolFailure, match="16384 characters"):

@@ -9,7 +9,7 @@ import pytest
 
 from palyra.core.gate import policy_request
 from palyra.core.policy import PolicyRequest
-from palyra.tools.policy import CedarPolicy
+from palyra.tools.policy import MAX_PATHS, CedarPolicy
 from palyra.tools.policy_rules import MAX_FILES, Layer, PolicyFile, read_policy_files
 from tests.core.tool_samples import FACTS, an_admitted
 
@@ -251,6 +251,42 @@ CONDITIONS = [
     ('context has path && context.path like "src/*"', {"paths": ("src/a", "src/b")}),
     ('context has path && context.path like "src/*"', {"paths": ()}),
 ]
+
+
+@pytest.mark.parametrize(
+    ("most", "more"),
+    [
+        ([f"a{number}" for number in range(MAX_PATHS)], ["one more"]),
+        (["x" * 100] * 3 + [f"{number:0128}" for number in range(511)], ["y" * 200]),
+    ],
+)
+def test_a_rule_about_paths_is_asked_about_so_many(
+    tmp_path: Path, most: list[str], more: list[str]
+) -> None:
+    """The engine lets nobody else work meanwhile; more is denied, and told what to do instead."""
+    policy = with_rules(
+        tmp_path,
+        team='permit (principal, action, resource) when { !context.paths.contains("b") };',
+    )
+    assert "allow" == policy.decide(ask_for(paths=tuple(most))).answer
+    denied = policy.decide(ask_for(paths=(*most, *more)))
+    assert ("deny", "too_many_paths") == (denied.answer, denied.reason_code)
+    assert "it may have 512, of 65536 characters together" in denied.reason
+    assert "script file" in denied.reason
+
+
+def test_without_a_rule_about_paths_their_number_is_free(tmp_path: Path) -> None:
+    """Nothing of the list is handed on; what its paths are is known all the same."""
+    policy = with_rules(tmp_path, team=EVERYTHING)
+    many = tuple(f"a{number}" for number in range(5_000))
+    assert "allow" == policy.decide(ask_for(paths=many)).answer
+    assert "denied" == policy.decide(ask_for(paths=(*many, ".ssh/x"))).reason_code
+    assert (
+        "denied"
+        == policy.decide(
+            ask_for("write_file", paths=(*many, ".git/x"), capabilities=("fs.write",))
+        ).reason_code
+    )
 
 
 @pytest.mark.parametrize(("condition", "miss"), CONDITIONS)

@@ -1,0 +1,134 @@
+"""The operands of a turn: intake once for each call, ahead of the run where it takes long."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, TypeVarTuple
+
+import msgspec
+import pytest
+
+from palyra.actors.gate import Gate
+from palyra.actors.operands import Operands
+from palyra.core.context import stable_prefix
+from palyra.core.gate import NeedsApproval
+from palyra.core.prompt import ProposedCall
+from palyra.core.records import AgentRecord
+from palyra.core.run_state import Call, Run
+from palyra.core.tools import Facets, ToolOutput
+from palyra.tools.catalog import InlineTool, Toolbox
+from palyra.tools.policy import CedarPolicy
+from tests.actors.office_kit import inline_blocking
+from tests.core.run_world import World
+from tests.core.tool_samples import a_spec
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class Counted:
+    """Operands over a tool whose facets are counted, and a thread that is."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[str] = []
+        self.hops = 0
+        tool = InlineTool(
+            a_spec("probe", tool_class="effect", capabilities=("process",), parameters=TEXT),
+            lambda _call: ToolOutput(text=""),
+            facets=self.find_facets,
+        )
+        toolbox = Toolbox([tool], inline_blocking)
+        prefix = stable_prefix(
+            AgentRecord(name="default", version=0, instructions=""), toolbox.catalogue()
+        )
+        gate = Gate(toolbox, CedarPolicy(), lambda _principal: 0)
+        self.operands = Operands(gate, prefix, str)
+
+    def find_facets(self, arguments: Any) -> Facets:
+        """None; who asks is noted."""
+        self.looked_at.append(arguments["text"])
+        return Facets()
+
+    async def run_blocking(self, function: Callable[[*Args], T], *arguments: *Args) -> T:
+        """A thread."""
+        self.hops += 1
+        return await inline_blocking(function, *arguments)
+
+    async def hear(self, calls: Iterable[ProposedCall]) -> Run:
+        """A turn as a run takes it: intake ahead, then kept; the run that has it."""
+        calls = tuple(calls)
+        await self.operands.take_in(calls, self.run_blocking)
+        self.operands.keep(calls)
+        return with_calls(calls)
+
+    def prepare(self, run: Run, index: int) -> Any:
+        """The gate's word on one of its calls."""
+        call = run.calls[index]
+        return self.operands.prepare(
+            run, ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+        )
+
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def a_turn(*texts: str) -> list[ProposedCall]:
+    """Calls with these texts; their ids are their places."""
+    return [
+        ProposedCall(call_id=f"c{place}", tool="probe", arguments={"text": text})
+        for place, text in enumerate(texts)
+    ]
+
+
+def with_calls(calls: Iterable[ProposedCall]) -> Run:
+    """A run with a turn of these calls."""
+    named = [Call(call_id=c.call_id, tool=c.tool, arguments=c.arguments) for c in calls]
+    return msgspec.structs.replace(World().run, calls=tuple(named))
+
+
+async def test_intake_of_a_long_turn_is_done_in_a_thread_and_once() -> None:
+    """However often the gate asks, and however many look for their twins."""
+    counted = Counted()
+    texts = [f"{place} " + "x" * 100 for place in range(20)]
+    run = await counted.hear(a_turn(*texts))
+    assert (1, texts) == (counted.hops, counted.looked_at)
+    for index in range(20):
+        assert isinstance(counted.prepare(run, index).verdict, NeedsApproval)
+    assert texts == counted.looked_at
+
+
+async def test_intake_of_a_short_turn_is_done_where_it_is_asked_for() -> None:
+    """A thread costs more than the look; once is enough all the same."""
+    counted = Counted()
+    run = await counted.hear(a_turn("a", "b"))
+    assert (0, []) == (counted.hops, counted.looked_at)
+    for index in (0, 1, 0):
+        counted.prepare(run, index)
+    assert ["a", "b"] == counted.looked_at
+
+
+@pytest.mark.parametrize("size", [1, 1_000])
+async def test_an_id_that_comes_again_is_another_call(size: int) -> None:
+    """What was taken in under an id holds for that very call, and not for a later one."""
+    counted = Counted()
+    first = counted.prepare(await counted.hear(a_turn("a" * size)), 0)
+    again = counted.prepare(await counted.hear(a_turn("b" * size)), 0)
+    assert ({"text": "a" * size}, {"text": "b" * size}) == (first.arguments, again.arguments)
+    assert first.digest != again.digest
+
+
+async def test_twins_are_found_among_what_was_taken_in() -> None:
+    """Later calls with the same arguments, and no others."""
+    counted = Counted()
+    run = await counted.hear(a_turn("a" * 600, "b" * 600, "a" * 600, "a" * 600))
+    assert ("c2", "c3") == counted.prepare(run, 0).twins
+    assert ("c3",) == counted.prepare(run, 2).twins
+    assert () == counted.prepare(run, 1).twins
+
+
+async def test_after_a_restart_intake_is_ahead_as_well() -> None:
+    """Of the calls as the tape has them."""
+    counted = Counted()
+    run = with_calls(a_turn("a" * 600, "a" * 600))
+    await counted.operands.recall(run, counted.run_blocking)
+    assert (1, 2) == (counted.hops, len(counted.looked_at))
+    assert ("c1",) == counted.prepare(run, 0).twins
+    assert 2 == len(counted.looked_at)
