@@ -7,7 +7,7 @@ Restart: temporary; a program is started once.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -83,6 +83,11 @@ class Background:
         self._stopping = trio.CancelScope()
 
     @property
+    def sealed_bytes(self) -> int:
+        """Of the scripts it runs, which lie in memory for as long as it does."""
+        return self.command.sealed_bytes if self.is_running else 0
+
+    @property
     def is_running(self) -> bool:
         """Whether its jail is there."""
         return self.ended_s is None
@@ -119,6 +124,7 @@ class Background:
             raise
         finally:
             self.ended_s = trio.current_time()
+            self.command = replace(self.command, files={})  # it is remembered, its scripts are not
             self.ending = self.ending or Ending(None, "SIGKILL")
             self._tell()
 

@@ -25,6 +25,7 @@ from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.shell import WORDS, describe_ending
 
 MAX_PER_RUN = 8
+MAX_SEALED_BYTES = 16_777_216  # of the scripts of a run's programs, while they run
 MAX_REMEMBERED = 256  # that have ended, over all runs
 PAGE_BYTES = 16_000  # leaves room for the note in what the model is shown
 EXCERPT_BYTES = 16_384
@@ -140,6 +141,12 @@ class Processes:
         if len(own) >= MAX_PER_RUN:
             raise ToolFailure(f"{len(own)} programs run already, the most there may be: stop one")
         command = await self._run_blocking(build_command, around, call)
+        held_bytes = sum(each.sealed_bytes for each in self._of(call.run_id))
+        if held_bytes + command.sealed_bytes > MAX_SEALED_BYTES:
+            raise ToolFailure(
+                f"the scripts of the programs in the background would have more than "
+                f"{MAX_SEALED_BYTES} bytes together: stop one first"
+            )
         process_id = self._new_id("proc")
         name = head_of(" ".join(read_command(call.arguments).words), NAME_CHARS)
         program = Background(process_id, call.run_id, name, command)

@@ -22,7 +22,9 @@ from palyra.tools.sandbox.command import Command, Egress, Level, Limits
 
 MAX_OPERANDS = 256  # files that one call names; more than a prompt shows
 MAX_SCRIPT_BYTES = 4_194_304
+MAX_SEALED_BYTES = 8_388_608  # of all scripts of a call: the copies lie in memory
 MAX_HASHED_BYTES = 16_777_216  # a larger operand is known by its size and time
+MAX_READ_BYTES = 268_435_456  # of all operands of a call that are hashed: about a second
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_STEPS = MAX_PATH_BYTES  # names on the way of one word; only a maze of links needs more
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/nix/store/")
@@ -75,6 +77,11 @@ def build_command(around: Surroundings, call: ToolCall) -> Command:
         if path is None or place in sealed or not _SHA256.fullmatch(approved.get(path, "")):
             continue
         content = _read(around.workspace, path)
+        if sum(map(len, sealed.values())) + len(content) > MAX_SEALED_BYTES:
+            raise ToolFailure(
+                f"the scripts of the call have more than {MAX_SEALED_BYTES} bytes together: make it "
+                "several calls"
+            )
         if hashlib.sha256(content).hexdigest() != approved[path]:
             raise ToolFailure(f"{visible(path)} was changed meanwhile: propose the call again")
         sealed[place] = content
@@ -146,16 +153,22 @@ def _command(
 def _operands(workspace: Workspace, line: CommandLine) -> dict[str, str]:
     """Every file of the workspace that a word names, with what it holds.
 
-    Raises ToolFailure for more than MAX_OPERANDS: what was not looked at is not approved.
+    Raises ToolFailure for more than may be looked at: what was not is not approved.
     """
     found: dict[str, str] = {}
+    read_bytes = 0
     for word in _from_folders(line, line.names):
         path = _below(workspace, _reach(workspace, "", word))
-        content = None if path is None or path in found else _content(workspace, path)
-        if path is not None and content is not None:
-            found[path] = content
-        if len(found) > MAX_OPERANDS:
-            raise ToolFailure(f"the call names more than {MAX_OPERANDS} files: make it several")
+        seen = None if path is None or path in found else _file(workspace, path)
+        if path is None or seen is None:
+            continue
+        read_bytes += seen.st_size if seen.st_size <= MAX_HASHED_BYTES else 0
+        if len(found) == MAX_OPERANDS or read_bytes > MAX_READ_BYTES:
+            raise ToolFailure(
+                f"the call names more than {MAX_OPERANDS} files, or files of more than "
+                f"{MAX_READ_BYTES} bytes together: make it several"
+            )
+        found[path] = _content(workspace, path, seen)
     return found
 
 
@@ -164,15 +177,17 @@ def _from_folders(line: CommandLine, words: Iterable[str]) -> Iterator[str]:
     return (posixpath.join(folder, word) for folder in line.folders for word in words)
 
 
-def _content(workspace: Workspace, path: str) -> str | None:
-    """What tells one content of a file from any other; None for what is no file.
+def _file(workspace: Workspace, path: str) -> os.stat_result | None:
+    found = workspace.look(path)
+    return found if found is not None and stat.S_ISREG(found.st_mode) else None
+
+
+def _content(workspace: Workspace, path: str, found: os.stat_result) -> str:
+    """What tells one content of a file from any other.
 
     Its SHA-256, hex; of one that is too large, or has a second name and may not be opened, size
     and change time, which no program can set back.
     """
-    found = workspace.look(path)
-    if found is None or not stat.S_ISREG(found.st_mode):
-        return None
     if found.st_size <= MAX_HASHED_BYTES:
         with (
             suppress(ToolFailure),

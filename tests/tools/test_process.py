@@ -12,6 +12,7 @@ import trio.lowlevel
 from palyra.actors.blocking import run_sync
 from palyra.actors.ids import new_id
 from palyra.core.tools import ToolCall, ToolFailure, ToolOutput
+from palyra.tools import process as module
 from palyra.tools.confine import Workspace
 from palyra.tools.process import MAX_PER_RUN, Processes
 from palyra.tools.program import Surroundings
@@ -137,3 +138,19 @@ async def test_as_many_as_there_may_be(runs: Runs) -> None:
         await runs.start("sleep 600")
     await runs.call("process_stop", process=names[0])
     await runs.start("true")
+
+
+async def test_scripts_in_the_background_are_bounded(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a run's running programs together; one that has ended holds nothing."""
+    monkeypatch.setattr(module, "MAX_SEALED_BYTES", 20)
+    (tmp_path / "x").write_text("sleep 100\n#\n", "utf-8")  # 12 bytes
+    (tmp_path / "y").write_text("echo y\n", "utf-8")
+    first = await runs.start("sh x")
+    await runs.start("sh y")
+    with pytest.raises(ToolFailure, match="more than 20 bytes together: stop one first"):
+        await runs.start("sh x")
+    await runs.start("sh x", run_id="run_2")
+    await runs.call("process_stop", process=first)
+    await runs.start("sh x")

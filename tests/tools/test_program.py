@@ -97,3 +97,28 @@ def test_more_files_than_anybody_looks_at_are_refused(
     look(tmp_path, argv=["cat", "a", "b", "a"])
     with pytest.raises(ToolFailure, match="more than 2 files"):
         look(tmp_path, argv=["cat", "a", "b", "c"])
+
+
+def test_files_of_more_than_anybody_reads_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All together; one that is known by its time is not read, and does not count."""
+    monkeypatch.setattr(program, "MAX_READ_BYTES", 6)
+    monkeypatch.setattr(program, "MAX_HASHED_BYTES", 4)
+    for name, size in {"a": 3, "b": 3, "c": 1, "large": 5}.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    look(tmp_path, argv=["cat", "a", "b", "a", "large"])
+    with pytest.raises(ToolFailure, match="files of more than 6 bytes together: make it several"):
+        look(tmp_path, argv=["cat", "a", "b", "c"])
+
+
+def test_scripts_that_no_memory_should_hold_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is sealed, so all of them together are bounded; a file that is only named is not held."""
+    monkeypatch.setattr(program, "MAX_SEALED_BYTES", 6)
+    for name, size in {"a": 3, "b": 3, "c": 1}.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    look(tmp_path, command="sh a; sh b; sh a; cat c")
+    with pytest.raises(ToolFailure, match="scripts of the call have more than 6 bytes together"):
+        look(tmp_path, command="sh a; sh b; sh c")

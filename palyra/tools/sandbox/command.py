@@ -83,3 +83,8 @@ class Command:
     takes_input: bool = False  # a pipe for stdin; else it is empty
     least: Level = "A"  # behind fewer walls than these it is not run
     merges_errors: bool = False  # stderr goes where stdout goes, in order
+
+    @property
+    def sealed_bytes(self) -> int:
+        """Of all sealed copies: memory, for as long as the program runs."""
+        return sum(map(len, self.files.values()))
