@@ -5,6 +5,7 @@ import random
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import trio._core._run as trio_run  # noqa: PLC2701 - there is no public way
 
@@ -35,15 +36,19 @@ def scheduled_by(seed: int) -> Generator[None]:
     """Inside, trio's choice among the tasks that can run is a function of the seed.
 
     So is the moment at which garbage is found: never, except for what reference counts free.
+    And no daemon freezes the heap it begins with: there were worlds before it.
     """
     run: Any = trio_run
     before, was_collecting = run._ALLOW_DETERMINISTIC_SCHEDULING, gc.isenabled()
     state = run._r.getstate()
     run._ALLOW_DETERMINISTIC_SCHEDULING = True
     run._r.seed(f"{seed}/scheduler")
+    if not _Worlds.count:
+        gc.freeze()  # what is loaded by now stays, and is not looked through again
     gc.disable()
     try:
-        yield
+        with patch.object(gc, "freeze"):
+            yield
     finally:
         run._ALLOW_DETERMINISTIC_SCHEDULING = before
         run._r.setstate(state)
@@ -51,10 +56,9 @@ def scheduled_by(seed: int) -> Generator[None]:
 
 
 def _tidy(*, is_collecting: bool) -> None:
-    """Free what a world left behind; each life of a daemon froze the heap it began with."""
+    """Free what the worlds left behind."""
     _Worlds.count += 1
     if _Worlds.count % _GC_EVERY == 0:
-        gc.unfreeze()
         gc.collect()
     if is_collecting:
         gc.enable()
