@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import anthropic
 import openai
+import pydantic
 import pytest
 from anthropic.types import Message
 
@@ -120,6 +121,39 @@ def test_a_call_can_be_asked_for(sdk: anthropic.Anthropic, choice: Any) -> None:
     assert "weather" == getattr(call, "name", "")
 
 
+class Weather(pydantic.BaseModel):
+    """What the answer is to be."""
+
+    city: str
+
+
+def test_an_answer_fits_its_schema(sdk: anthropic.Anthropic) -> None:
+    """The SDK's own types: a first answer that does not fit is sent back; one that never does is none."""
+    text = '/say {"city": 5}\n/then\n/say {"city": "Oslo"}'
+    messages: Any = [{"role": "user", "content": text}]
+    made = sdk.messages.parse(
+        model="scripted", max_tokens=99, messages=messages, output_format=Weather
+    )
+    assert Weather(city="Oslo") == made.parsed_output
+    form = {"type": "json_schema", "schema": {"type": "object", "required": ["city"]}}
+    never = ask(sdk, "/say {}\n/then\n/say {}", output_config={"format": form, "effort": "low"})
+    assert ("refusal", []) == (never.stop_reason, never.content)
+    for wrong in ({"type": "json_schema", "schema": {"pattern": "x"}}, {"type": "json"}):
+        with pytest.raises(anthropic.BadRequestError):
+            ask(sdk, "hello", output_config={"format": wrong})
+
+
+def test_models_are_listed(sdk: anthropic.Anthropic) -> None:
+    """As its own API shows them."""
+    page = sdk.models.list()
+    cards = list(page)
+    assert {"scripted", "agent/default"} <= {card.id for card in cards}
+    assert {("model", True)} == {(card.type, card.display_name == card.id) for card in cards}
+    assert (False, cards[0].id, cards[-1].id) == (page.has_more, page.first_id, page.last_id)
+    assert cards[0] == sdk.models.retrieve(cards[0].id)
+    assert 1970 <= cards[-1].created_at.year
+
+
 @pytest.mark.parametrize("kind", ["auto", "any"])
 def test_a_reply_may_have_one_call_at_most(sdk: anthropic.Anthropic, kind: str) -> None:
     """The first of two; without the wish, both."""
@@ -128,6 +162,14 @@ def test_a_reply_may_have_one_call_at_most(sdk: anthropic.Anthropic, kind: str) 
         made = ask(sdk, two, tools=[WEATHER], tool_choice={"type": kind, **more})
         assert wanted == [block.input for block in made.content if block.type == "tool_use"]
         assert "tool_use" == made.stop_reason
+
+
+def test_what_a_tool_says_beside_its_schema(sdk: anthropic.Anthropic) -> None:
+    """How its arguments are to come is of no consequence; who else may call it is."""
+    taken = {"strict": True, "eager_input_streaming": True, "cache_control": {"type": "ephemeral"}}
+    assert "end_turn" == ask(sdk, "/say x", tools=[{**WEATHER, **taken}]).stop_reason
+    with pytest.raises(anthropic.BadRequestError):
+        ask(sdk, "/say x", tools=[{**WEATHER, "allowed_callers": ["code_execution_20250825"]}])
 
 
 def test_pictures_are_taken(sdk: anthropic.Anthropic, other: openai.OpenAI) -> None:

@@ -144,6 +144,31 @@ def test_a_reply_may_have_one_call_at_most(sdk: openai.OpenAI) -> None:
     assert "it rains" == last.output_text
 
 
+def test_what_is_over_does_not_stream_again(sdk: openai.OpenAI) -> None:
+    """The SDK would find no event in the whole response, and say nothing."""
+    made = ask(sdk, "/say hello")
+    with pytest.raises(openai.BadRequestError, match="stream") as refused:
+        sdk.responses.retrieve(made.id, stream=True)
+    assert "unsupported_parameter" == refused.value.code
+    assert "hello" == sdk.responses.retrieve(made.id, stream=False).output_text
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ([{"type": "input_file", "file_id": "x"}], "input[0].content[0].type"),
+        ([{"type": "input_text", "text": 5}], "input[0].content[0].text"),
+        ([7], "input[0].content[0]"),
+        (7, "input[0].content"),
+    ],
+)
+def test_a_wrong_part_is_named(sdk: openai.OpenAI, content: Any, field: str) -> None:
+    """With its place, in the same words as everything else."""
+    with pytest.raises(openai.BadRequestError, match="expected") as refused:
+        ask(sdk, [{"role": "user", "content": content}])
+    assert field == refused.value.param
+
+
 def test_a_conversation_goes_on(sdk: openai.OpenAI) -> None:
     """Each follows the one before in one session, and knows more."""
     first = ask(sdk, "/say one")

@@ -7,6 +7,7 @@ byte, and whether the client is still there must be known all the time.
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from urllib.parse import parse_qs
 
 import msgspec
 import trio
@@ -50,6 +51,7 @@ class Exchange:
     ) -> None:
         self.method = scope["method"]
         self.path = scope["path"]
+        self._query = scope["query_string"]
         self.head = Head(scope["method"].encode(), scope["raw_path"], tuple(scope["headers"]))
         self.has_begun = False
         self.is_gone = False  # the client has left
@@ -64,6 +66,10 @@ class Exchange:
         for value in self.head.values(name):
             return value.decode("ascii") if value.isascii() else None
         return None
+
+    def asks(self, name: str, value: str) -> bool:
+        """Whether the query says so."""
+        return value in parse_qs(self._query.decode("ascii", "replace")).get(name, ())
 
     async def read_body(self, max_bytes: int) -> bytes:
         """The whole body.  Raises Encoded, TooLarge, TooSlow, Gone."""

@@ -21,12 +21,12 @@ def with_headers(request: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any
     """The request with what its headers say of its run; its own member wins."""
     changes: dict[str, Any] = {}
     said = request.palyra
-    mode = exchange.header(b"x-palyra-approval-mode")
+    mode = _find(exchange, "x-palyra-approval-mode")
     if mode is not None and said.approval_mode is None:
         if mode not in {"ask", "deny"}:
             raise InvalidParams("x-palyra-approval-mode: ask or deny", field="approval_mode")
         changes["approval_mode"] = mode
-    cancel = exchange.header(b"x-palyra-cancel-on-disconnect")
+    cancel = _find(exchange, "x-palyra-cancel-on-disconnect")
     if cancel is not None and said.cancel_on_disconnect is None:
         if (wanted := _SWITCH.get(cancel.lower())) is None:
             raise InvalidParams(
@@ -38,6 +38,14 @@ def with_headers(request: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any
     return msgspec.structs.replace(request, palyra=msgspec.structs.replace(said, **changes))
 
 
+def _find(exchange: Exchange, name: str) -> str | None:
+    """The header, None when there is none.  Raises InvalidParams for one that nobody can read."""
+    text = exchange.header(name.lower().encode())
+    if text is None and exchange.head.values(name.lower().encode()):
+        raise InvalidParams(f"{name}: only ASCII fits into a header", field=name.lower())
+    return text
+
+
 async def find_key(
     exchange: Exchange, caller: Caller, request: Params, size_bytes: int, redact: Redact
 ) -> ReceiptKey | None:
@@ -45,7 +53,7 @@ async def find_key(
 
     Raises InvalidParams.
     """
-    key = exchange.header(b"idempotency-key")
+    key = _find(exchange, "Idempotency-Key")
     if key is None:
         return None
     if not 0 < len(key) <= MAX_KEY_CHARS or redact(key.encode())[1]:

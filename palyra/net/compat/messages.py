@@ -30,7 +30,7 @@ from palyra.net.compat.messages_schema import (
     ToolUseBlock,
 )
 from palyra.net.compat.names import Target
-from palyra.net.compat.params import read_stop, refuse_unless_neutral, sampling_of
+from palyra.net.compat.params import read_schema, read_stop, refuse_unless_neutral, sampling_of
 from palyra.net.compat.reading import Ended, Finish, Part, Reasoning, ServerCall, Text
 
 ID_PREFIX = "msg_"
@@ -56,8 +56,7 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
             "metadata.user_id",
             field="thread",
         )
-    if request.output_config is not None and "format" in request.output_config:
-        raise Unsupported("output_config.format: answers are not checked", field="output_config")
+    wanted = None if request.output_config is None else request.output_config.format
     choice = request.tool_choice or ToolChoice(type="auto")
     must_call = _must_call(choice)
     tools = () if choice.type == "none" else _tools(request)
@@ -78,6 +77,10 @@ def read_messages(request: MessagesRequest, target: Target, _called: Mapping[str
             top_p=request.top_p,
             stop=read_stop(request.stop_sequences, "stop_sequences"),
         ),
+        json_mode=wanted is not None,
+        answer_schema=None
+        if wanted is None
+        else read_schema(wanted.schema, "output_config.format"),
         user=None if request.metadata is None else request.metadata.user_id,
         extension=request.palyra,
     )

@@ -56,6 +56,8 @@ class InputTool(Params, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
     description: str | None = None
     type: Literal["custom"] | None = None
+    strict: bool | None = None
+    eager_input_streaming: bool | None = None
     cache_control: dict[str, Any] | None = None
 
 
@@ -65,6 +67,20 @@ class ToolChoice(Params, frozen=True, kw_only=True):
     type: Literal["auto", "none", "any", "tool"]
     name: str | None = None
     disable_parallel_tool_use: bool | None = None
+
+
+class OutputFormat(Params, frozen=True, kw_only=True):
+    """What form the answer has."""
+
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+class OutputConfig(Params, frozen=True, kw_only=True):
+    """How the answer is to be."""
+
+    format: OutputFormat | None = None
+    effort: str | None = None
 
 
 class Metadata(Params, frozen=True, kw_only=True):
@@ -90,7 +106,7 @@ class MessagesRequest(Request, frozen=True, kw_only=True):
     service_tier: str | None = None
     container: Any = None
     mcp_servers: tuple[Any, ...] | None = None
-    output_config: dict[str, Any] | None = None
+    output_config: OutputConfig | None = None
     cache_control: dict[str, Any] | None = None
     thread: Any = None
     palyra: Extension = Extension()
@@ -105,7 +121,7 @@ class CountRequest(Params, frozen=True, kw_only=True):
     tools: tuple[InputTool, ...] | None = None
     tool_choice: ToolChoice | None = None
     thinking: dict[str, Any] | None = None
-    output_config: dict[str, Any] | None = None
+    output_config: OutputConfig | None = None
     cache_control: dict[str, Any] | None = None
     palyra: Extension = Extension()
 

@@ -1,5 +1,6 @@
 """What `model` names: an agent (`agent/NAME`), or a model that the default agent is to use."""
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -23,19 +24,25 @@ class Target(NamedTuple):
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A name that `model` may have."""
+    """A name that `model` may have, for clients of either API."""
 
     id: str
+    display_name: str
     object: str = "model"
+    type: str = "model"
     created: int = 0  # Unix seconds; 0 for what is part of the program or the configuration
+    created_at: str  # the same as RFC 3339
     owned_by: str = OWNER
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """All names."""
+    """All names, on one page."""
 
     object: str = "list"
     data: list[ModelCard]
+    has_more: bool = False
+    first_id: str
+    last_id: str
 
 
 async def find_target(sources: CompatSources, caller: Caller, name: str) -> Target:
@@ -56,14 +63,11 @@ async def find_target(sources: CompatSources, caller: Caller, name: str) -> Targ
 async def list_cards(sources: CompatSources, caller: Caller) -> ModelList:
     """Agents, then models that are listed, then embeddings; a provider has more."""
     agents = await sources.services.agents.list_all(caller)
-    cards = [
-        ModelCard(id=AGENT_PREFIX + agent.name, created=agent.created_ms // 1000)
-        for agent in agents
-    ]
+    cards = [_card(AGENT_PREFIX + agent.name, agent.created_ms // 1000) for agent in agents]
     cards += [_card(name) for name in sources.models]
     if sources.embeddings is not None:
         cards.append(_card(sources.embeddings.name))
-    return ModelList(data=cards)
+    return ModelList(data=cards, first_id=cards[0].id, last_id=cards[-1].id)
 
 
 async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelCard:
@@ -74,9 +78,16 @@ async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelC
     if target.model is not None:
         return _card(name)
     agent = await sources.services.agents.get(caller, target.agent or DEFAULT_AGENT.name)
-    return ModelCard(id=name, created=agent.created_ms // 1000)
+    return _card(name, agent.created_ms // 1000)
 
 
-def _card(name: str) -> ModelCard:
+def _card(name: str, created: int = 0) -> ModelCard:
     provider, slash, _ = name.partition("/")
-    return ModelCard(id=name, owned_by=provider if slash else OWNER)
+    is_provider = bool(slash) and not name.startswith(AGENT_PREFIX)
+    return ModelCard(
+        id=name,
+        display_name=name,
+        created=created,
+        created_at=datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        owned_by=provider if is_provider else OWNER,
+    )

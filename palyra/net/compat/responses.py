@@ -29,6 +29,7 @@ from palyra.net.compat.responses_schema import (
     Incomplete,
     InputItem,
     InputPart,
+    MessageContent,
     NamedFunction,
     OutputCall,
     OutputItem,
@@ -44,6 +45,7 @@ from palyra.net.compat.responses_schema import (
     Status,
     TextFormat,
 )
+from palyra.net.params import convert_params
 
 ID_PREFIX, RUN_PREFIX = "resp_", "run_"
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -161,12 +163,10 @@ def _add_message(conversation: Conversation, item: InputItem, where: str) -> Non
 
 
 def _parts(content: Any, where: str) -> str | tuple[InputPart, ...]:  # noqa: ANN401 - see InputItem
-    if isinstance(content, str):
-        return content
     try:
-        return msgspec.convert(content or (), tuple[InputPart, ...])
-    except msgspec.ValidationError as error:
-        raise InvalidParams(f"{where}.content: {error}", field=f"{where}.content") from None
+        return convert_params(MessageContent, {"content": content}).content or ()
+    except InvalidParams as error:
+        raise InvalidParams(f"{where}: {error.message}", field=f"{where}.{error.field}") from None
 
 
 def _text(content: str | tuple[InputPart, ...] | None, where: str) -> str:

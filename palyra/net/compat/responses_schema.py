@@ -25,6 +25,12 @@ class InputPart(Params, frozen=True, kw_only=True):
     logprobs: tuple[Any, ...] | None = None
 
 
+class MessageContent(Params, frozen=True, kw_only=True):
+    """What a message says."""
+
+    content: str | tuple[InputPart, ...] | None
+
+
 class InputItem(Params, frozen=True, kw_only=True):
     """A message, a call, a call's result, or what a model thought (which is passed over)."""
 

@@ -257,6 +257,8 @@ async def _responses(visit: Visit) -> None:
 
 async def _response(visit: Visit) -> None:
     """A response of before; of one that is under way, what is known without waiting."""
+    if visit.exchange.asks("stream", "true"):
+        raise Unsupported("stream: only a response that is being asked for streams", field="stream")
     await _show(visit, run_id_of(visit.rest))
 
 

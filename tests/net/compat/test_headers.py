@@ -24,7 +24,13 @@ ANN = Caller(principal="ann", role="operator", token_id="tok_ann")
 def exchange(body: bytes = b"", **said: str) -> Exchange:
     """A request with those headers."""
     told = [(name.replace("_", "-").encode(), value.encode()) for name, value in said.items()]
-    scope: Any = {"method": "POST", "path": "/v1/x", "raw_path": b"/v1/x", "headers": told}
+    scope: Any = {
+        "method": "POST",
+        "path": "/v1/x",
+        "raw_path": b"/v1/x",
+        "query_string": b"",
+        "headers": told,
+    }
 
     async def receive() -> Any:  # noqa: RUF029 - as ASGI has it
         return {"type": "http.request", "body": body, "more_body": False}
@@ -54,6 +60,18 @@ def test_another_word_switches_nothing(word: str) -> None:
     asked = exchange(x_palyra_cancel_on_disconnect=word)
     with pytest.raises(InvalidParams):
         headers.with_headers(ChatRequest(model="m", messages=()), asked)
+
+
+@pytest.mark.parametrize("name", ["x_palyra_approval_mode", "x_palyra_cancel_on_disconnect"])
+async def test_a_header_that_is_no_text_is_not_passed_over(name: str) -> None:
+    """A key that nobody reads would make the repeated request another run."""
+    with pytest.raises(InvalidParams, match="ASCII"):
+        headers.with_headers(ChatRequest(model="m", messages=()), exchange(b"", **{name: "é"}))
+    request = ChatRequest(model="m", messages=())
+    with pytest.raises(InvalidParams, match="ASCII"):
+        await headers.find_key(
+            exchange(idempotency_key="é"), ANN, request, 1, lambda data: (data, False)
+        )
 
 
 @pytest.mark.parametrize("text", ["hello", "x" * INLINE_BYTES])
