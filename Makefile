@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST_ARGS ?= -n 2
 CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 
+# Tests start interpreters by the dozen: each would compile everything it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test lint types check cover torture simulate bench lock clean
 
