@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import trio
 
 from palyra.actors import approvals, gate, journal, run, run_records, tool_call
 from palyra.actors.grants import Grants
@@ -25,6 +26,7 @@ from palyra.core.journal import Change
 from palyra.core.redact import Redactor
 from palyra.core.run_state import Call
 from palyra.net.lane import Lane
+from palyra.net.outbox import Outbox
 from palyra.net.receipts import Receipts
 
 Plant = AbstractContextManager[Any]
@@ -200,6 +202,18 @@ def keep_reservations() -> Plant:
     return patch.object(Meter, "give_back", lambda _meter: None)
 
 
+def take_nothing_for_the_end() -> Plant:
+    """A writer that wakes and finds nothing to write does not come back."""
+
+    async def careless(self: Outbox) -> bool:
+        if not self._queue and not self._is_finished:
+            self._work = trio.Event()
+        await self._work.wait()
+        return bool(self._queue)
+
+    return patch.object(Outbox, "wait", careless)
+
+
 @contextmanager
 def both(one: Plant, other: Plant) -> Generator[None]:
     with one, other:
@@ -223,6 +237,7 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
             "an accepted message is durable",
             "no tool before its start is committed",
             "a person is asked what is committed",
+            "a resolution is told when committed",
             "an end that is told is durable",
         },
     ),
@@ -257,6 +272,7 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
     (grant_for_ever, {"a grant that was ended speaks no more", "a grant ends once"}),
     (say_nothing_of_unknown, {"an unknown outcome has its incident"}),
     (ask_nobody, {"nothing starts that nobody allowed"}),
+    (take_nothing_for_the_end, {"a request is answered", "nobody waits for ever"}),
     (lose_lines_of_failures, {"the ledger says what a run took"}),
     (keep_reservations, {"reservations are returned", "nobody waits for ever"}),
 ]

@@ -1,9 +1,11 @@
 """The wiretap: reads what the daemon says, on every connection, and whether it was true then."""
 
+import math
 import re
 from typing import Any
 
 import msgspec
+import trio
 
 from palyra.core.access import Caller
 from palyra.core.records import TERMINAL
@@ -14,15 +16,19 @@ from tests.simulate.oracle import Fail, Oracle
 Json = dict[str, Any]
 _RUN = re.compile(rb"run_[0-9a-f-]{36}")
 _DECODE = msgspec.json.Decoder().decode
+PATIENCE_S = 120.0  # no request but one takes the daemon nearly so long
+MAY_TAKE_LONG = {"run.wait"}
 
 
 class _Ear:
     """What was heard of one connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
         self.caller: Caller | None = None
         self.token = ""
         self.asked: dict[Any, Json] = {}
+        self.asked_s: dict[Any, float] = {}  # when, of those that are answered soon
         self.next_seq: dict[tuple[str, str], int] = {}  # (subscription, run)
         self.kinds: dict[str, frozenset[str]] = {}  # by subscription, where it wants only some
         self.caught_up: set[str] = set()
@@ -39,15 +45,18 @@ class Wiretap:
 
     def on_request(self, wire: Wire, data: bytes) -> None:
         """A client asks."""
-        ear = self._ears.setdefault(wire.number, _Ear())
+        ear = self._ears.setdefault(wire.number, _Ear(wire))
         request = _DECODE(data)
         ear.asked[request["id"]] = request
+        if request["method"] not in MAY_TAKE_LONG:
+            ear.asked_s[request["id"]] = trio.current_time()
+        self._check_patience()
         if request["method"] == "connect":
             ear.token = request["params"]["token"]
 
     def on_reply(self, wire: Wire, data: bytes) -> None:
         """The daemon says something."""
-        ear = self._ears.setdefault(wire.number, _Ear())
+        ear = self._ears.setdefault(wire.number, _Ear(wire))
         self._check_bytes(ear, data)
         message = _DECODE(data)
         for frame in message if isinstance(message, list) else [message]:
@@ -55,6 +64,17 @@ class Wiretap:
                 self._notice(ear, frame["method"], frame["params"])
             else:
                 self._reply(ear, frame)
+
+    def _check_patience(self) -> None:
+        """Nobody who can be reached waits long for an answer."""
+        too_long_ago_s = trio.current_time() - PATIENCE_S
+        for ear in self._ears.values():
+            wire = ear.wire
+            if wire.is_cut or wire.is_silent or not wire.life.is_on:
+                continue
+            if min(ear.asked_s.values(), default=math.inf) < too_long_ago_s:
+                waits = [ear.asked[number]["method"] for number in ear.asked_s]
+                self._fail("a request is answered", f"{wire.name}: {waits}")
 
     def _check_bytes(self, ear: _Ear, data: bytes) -> None:
         if SECRET.encode() in data:
@@ -132,6 +152,7 @@ class Wiretap:
 
     def _reply(self, ear: _Ear, frame: Json) -> None:
         request = ear.asked.pop(frame["id"], None)
+        ear.asked_s.pop(frame["id"], None)
         if request is None:
             self._fail("a request is answered once", str(frame)[:200])
             return
