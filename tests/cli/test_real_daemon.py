@@ -22,8 +22,10 @@ from palyra.net.client import (
     TapeEvent,
     connect,
 )
-from palyra.net.client.process import DaemonProcess, start_daemon, stop_daemon, wait_announced
+from palyra.net.client import process as client_process
+from palyra.net.client.process import start_daemon, stop_daemon, wait_announced
 from tests.cli.command import environment, palyra
+from tests.e2e.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.real
 
@@ -31,48 +33,18 @@ WITHIN_S = 60.0
 KILLS = 3
 
 
-class House:
-    """A home, a workspace beside it, and the daemon that lives there at the moment."""
-
-    def __init__(self, directory: Path) -> None:
-        self.home = directory / "home"
-        self.work = directory / "work"
-        self.work.mkdir()
-        self._daemon: DaemonProcess | None = None
-
-    async def start(self) -> None:
-        """Start a daemon and wait until it is ready."""
-        self._daemon = await start_daemon(self.home, "--workspace", str(self.work))
-        await wait_announced(self._daemon)
-
-    async def restart(self) -> None:
-        """Kill it with -9, then start another on the same home."""
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
-        await self.start()
-
-    @property
-    def process(self) -> trio.Process:
-        assert self._daemon is not None
-        return self._daemon.process
-
-    async def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        return await stop_daemon(self._daemon) if self._daemon else 0
-
-
 @asynccontextmanager
-async def real_daemon(directory: Path) -> AsyncGenerator[House]:
-    """A house with a daemon, which must drain and exit with 0 at the end."""
-    house = House(directory)
+async def real_daemon(directory: Path) -> AsyncGenerator[DaemonProcess]:
+    """A daemon with a home and a workspace, which must drain and exit with 0 at the end."""
+    daemon = DaemonProcess(directory)
     try:
         with trio.fail_after(WITHIN_S):
-            await house.start()
-            yield house
+            await trio.to_thread.run_sync(daemon.start)
+            yield daemon
+        daemon.signal(signal.SIGTERM)
+        assert 0 == await daemon.ended()
     finally:
-        with trio.move_on_after(WITHIN_S, shield=True):
-            code = await house.stop()
-    assert 0 == code
+        daemon.end()
 
 
 def see(view: list[TapeEvent], item: Item) -> None:
@@ -99,18 +71,18 @@ async def test_stream_survives_kill_and_restart(tmp_path: Path) -> None:
     """A subscription over three kill -9 ends as the exact tape, and the waiting run is done."""
     view: list[TapeEvent] = []
     call = '/call write_file {"path": "note.txt", "content": "x"}'
-    async with real_daemon(tmp_path) as house, connect(home=house.home) as client:
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
         started = await client.start_run(f"{call}\n/then\n/say done")
         async with client.events(started.run_id, progress=False) as items:
             await follow_until(view, items, ApprovalRequested)
             for _ in range(KILLS):
-                await house.restart()
+                await daemon.restart()
             asked = (await client.list_approvals(run_id=started.run_id))[0]
             await client.resolve_approval(asked.approval_id, "allow", asked.digest)
             await follow_until(view, items, RunDone)
         run = await client.wait_run(started.run_id)  # what was seen is news, this is a promise
         committed = (await client.read_tape(started.run_id, limit=1000)).events
-        assert "x" == (house.work / "note.txt").read_text()
+        assert "x" == (daemon.workspace / "note.txt").read_text()
     assert committed == view
     assert ("done", "answered") == (run.state, run.reason)
 
@@ -118,15 +90,15 @@ async def test_stream_survives_kill_and_restart(tmp_path: Path) -> None:
 async def test_stream_is_whole_when_killed_while_events_flow(tmp_path: Path) -> None:
     """A daemon killed in the middle of many runs: every view is the tape that was kept."""
     views: dict[str, list[TapeEvent]] = {}
-    async with real_daemon(tmp_path) as house, connect(home=house.home) as client:
-        await watch_runs_over_a_kill(house, client, views)
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        await watch_runs_over_a_kill(daemon, client, views)
         kept = {run_id: (await client.read_tape(run_id)).events for run_id in views}
     assert 8 == len(kept)
     assert kept == views
 
 
 async def watch_runs_over_a_kill(
-    house: House, client: Client, views: dict[str, list[TapeEvent]]
+    daemon: DaemonProcess, client: Client, views: dict[str, list[TapeEvent]]
 ) -> None:
     """Eight runs, a kill -9 when the first is well under way, and all ends are seen."""
     under_way = trio.Event()
@@ -134,7 +106,7 @@ async def watch_runs_over_a_kill(
         for _ in range(8):
             nursery.start_soon(watch_a_run, client, views, under_way)
         await under_way.wait()
-        await house.restart()
+        await daemon.restart()
 
 
 async def watch_a_run(
@@ -153,7 +125,7 @@ async def watch_a_run(
 
 async def test_progress_precedes_the_turn(tmp_path: Path) -> None:
     """Words stream before the turn that contains them is complete, in order."""
-    async with real_daemon(tmp_path) as house, connect(home=house.home) as client:
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
         started = await client.start_run("/delay 5\n/tokens 30")
         async with client.events(started.run_id) as items:
             got = [item async for item in items]
@@ -171,8 +143,8 @@ async def test_progress_precedes_the_turn(tmp_path: Path) -> None:
 async def test_run_command_end_to_end(tmp_path: Path) -> None:
     """`palyra run` against the real daemon prints the answer; the tape verifies in and out."""
     file = tmp_path / "run.ndjson"
-    async with real_daemon(tmp_path) as house:
-        home = house.home
+    async with real_daemon(tmp_path) as daemon:
+        home = daemon.home
         done = await palyra("run", '/call echo {"text": "hi"}\n/then\n/say all well', home=home)
         run_id = done.err.split()[1]
         exported = await palyra("tape", "export", run_id, "-o", str(file), home=home)
@@ -186,19 +158,19 @@ async def test_run_command_end_to_end(tmp_path: Path) -> None:
 
 async def test_denied_when_unattended(tmp_path: Path) -> None:
     """`palyra run --deny` never waits: the call is denied, nothing is written, exit code 4."""
-    async with real_daemon(tmp_path) as house:
+    async with real_daemon(tmp_path) as daemon:
         call = '/call write_file {"path": "a.txt", "content": "x"}'
-        done = await palyra("run", "--deny", call, home=house.home)
+        done = await palyra("run", "--deny", call, home=daemon.home)
     assert 4 == done.code
-    assert not (house.work / "a.txt").exists()
+    assert not (daemon.workspace / "a.txt").exists()
 
 
 async def test_revoked_token_ends_the_client(tmp_path: Path) -> None:
     """A client whose token is revoked is told so and does not try again for ever."""
-    async with real_daemon(tmp_path) as house, connect(home=house.home) as operator:
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as operator:
         made = await operator.create_token(principal="ann", role="client", name="t")
         async with (
-            connect(home=house.home, token=made.token) as other,
+            connect(home=daemon.home, token=made.token) as other,
             other.notices() as inbox,
         ):
             await operator.revoke_token(made.token_id)
@@ -209,10 +181,11 @@ async def test_revoked_token_ends_the_client(tmp_path: Path) -> None:
 
 async def test_second_daemon_names_the_first(tmp_path: Path) -> None:
     """A second daemon on the same directory exits with 69 and names the pid of the first."""
-    async with real_daemon(tmp_path) as house:
-        second = await palyra("serve", "--port", "0", home=house.home)
+    async with real_daemon(tmp_path) as daemon:
+        pid = daemon.pid
+        second = await palyra("serve", "--port", "0", home=daemon.home)
     assert 69 == second.code
-    assert f"pid {house.process.pid}" in second.out + second.err
+    assert f"pid {pid}" in second.out + second.err
 
 
 async def test_daemon_that_cannot_start_is_reported(tmp_path: Path) -> None:
@@ -236,7 +209,7 @@ async def test_up_makes_a_home_and_stops_on_interrupt(tmp_path: Path) -> None:
             stdout=output, env=environment(), start_new_session=True,
         )  # fmt: skip
     with trio.fail_after(WITHIN_S):
-        found = await wait_announced(DaemonProcess(home, log, process))
+        found = await wait_announced(client_process.DaemonProcess(home, log, process))
         status = await palyra("status", home=home)
         process.send_signal(signal.SIGINT)
         code = await process.wait()

@@ -214,7 +214,9 @@ async def test_exit_code_and_summary_tell_what_was_missed(tmp_path: Path) -> Non
     ]
     path = write_cases(tmp_path / "cases.jsonl", cases)
     out = tmp_path / "out"
-    ran = await palyra("--json", "bench", "run", str(path), "--out", str(out), "--repeat", "2")
+    command = ("--json", "bench", "run", str(path), "--out", str(out), "--repeat", "2")
+    with running(tmp_path) as daemon:
+        ran = await palyra(*command, home=daemon.home)
     assert 4 == ran.code, ran.err
     assert ran.json == msgspec.json.decode((out / "summary.json").read_bytes())
     assert {"done": 6, "refused": 4} == ran.json["states"]
@@ -223,7 +225,7 @@ async def test_exit_code_and_summary_tell_what_was_missed(tmp_path: Path) -> Non
     assert "nobody's" in (by_id["refused", 0].reason or "")
     assert (by_id["huge", 0].reason or "").startswith("too_large")
     assert (0, 1) == (by_id["met", 0].seed, by_id["met", 1].seed)
-    assert not (out / "workspace" / "n").exists()
+    assert not (daemon.workspace / "n").exists()
 
 
 async def test_changed_input_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -231,7 +233,8 @@ async def test_changed_input_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = write_cases(tmp_path / "cases.jsonl", [{"id": "c0", "text": "a"}])
     out = tmp_path / "out"
     command = ("bench", "run", str(path), "--out", str(out))
-    assert 0 == (await palyra(*command)).code
+    with running(tmp_path) as daemon:
+        assert 0 == (await palyra(*command, home=daemon.home)).code
     other_model = await palyra(*command, "--model", "other")
     write_cases(path, [{"id": "c0", "text": "b"}])
     other_file = await palyra(*command)
@@ -346,8 +349,12 @@ async def test_results_of_another_daemon_are_noticed(tmp_path: Path) -> None:
     """When the daemon's data is gone, runs are not quietly begun anew."""
     path = write_cases(tmp_path / "cases.jsonl", [{"id": "c0", "text": "hello"}])
     out = tmp_path / "out"
-    assert 0 == (await palyra("bench", "run", str(path), "--out", str(out))).code
-    (out / RESULTS).write_bytes(b"")
-    (out / DAEMON).rename(tmp_path / "gone")
-    ran = await palyra("bench", "run", str(path), "--out", str(out))
+    command = ("bench", "run", str(path), "--out", str(out))
+    with running(tmp_path) as daemon:
+        assert 0 == (await palyra(*command, home=daemon.home)).code
+        daemon.stop()
+        (out / RESULTS).write_bytes(b"")
+        daemon.home.rename(tmp_path / "gone")
+        daemon.start()
+        ran = await palyra(*command, home=daemon.home)
     assert (1, True) == (ran.code, "is this the daemon that the results come from" in ran.err)
