@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from palyra.core.display import visible
-from palyra.core.paths import is_configuration, is_private, may_be_marked
+from palyra.core.paths import is_configuration, is_private
 from palyra.tools.confine import walk
 from palyra.tools.sandbox.command import SandboxFailure
+from palyra.tools.sandbox.folders import Folders, Walk
 
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
@@ -79,10 +80,10 @@ class Mask:
                 yield from ("--perms", "0555", "--size", "4096", "--tmpfs", inside)
 
 
-def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
+def find_masks(root: str, held: Container[str] = (), folders: Folders | None = None) -> list[Mask]:
     """The masks of a workspace, outer before inner; `held`: placeholders, which are not there.
 
-    Raises SandboxFailure for a workspace too large to be looked at.
+    `folders` remembers what was read before.  Raises SandboxFailure for a workspace too large to be looked at.
     """
     masks: list[Mask] = []
     masks += (_top(root, name, "no-file", held) for name in FILES)
@@ -93,7 +94,10 @@ def find_masks(root: str, held: Container[str] = ()) -> list[Mask]:
         masks += (_below(root, f".git/{name}", "no-file", held) for name in GIT_FILES)
         masks += (_below(root, f".git/{name}", "no-folder", held) for name in GIT_FOLDERS)
     known = {mask.path for mask in masks}
-    masks += (mask for mask in _present(root) if mask.path not in known)
+    folders = folders or Folders()
+    walk = folders.begin(root)
+    masks += (mask for mask in _present(walk) if mask.path not in known)
+    folders.keep(walk)
     return [
         mask for mask in masks if not pathlib.Path(f"{root}/{mask.path}").is_symlink()
     ]  # see `guard`
@@ -175,23 +179,21 @@ def _below(root: str, path: str, absent: Kind, held: Container[str]) -> Mask:
     return Mask(path, "read-only")
 
 
-def _present(root: str) -> Iterator[Mask]:
-    """Configuration and secrets further down."""
-    looked_at, folders = 0, [""]
+def _present(walk: Walk) -> Iterator[Mask]:
+    """Configuration and secrets further down; what nobody can look into, nobody finds anything in."""
+    root, looked_at, folders = walk.root, 0, [""]
     while folders:
         folder = folders.pop()
-        name = folder.rpartition("/")[2]
-        for entry in _list(f"{root}/{folder}"):
-            looked_at += 1
-            is_folder = entry.is_dir(follow_symlinks=False)
-            is_told = may_be_marked(name, entry.name)
-            if not is_folder and not is_told:
-                continue
+        listing = walk.look(f"{root}/{folder}".rstrip("/"))
+        looked_at += listing.total
+        if listing.is_closed:
+            yield _closed(root, folder)
+        for entry in listing.entries:
             path = f"{folder}/{entry.name}".lstrip("/")
-            mask = _mask_of(path, is_folder=is_folder) if is_told else None
-            if mask is not None and not entry.is_symlink():
+            mask = _mask_of(path, is_folder=entry.is_folder) if entry.may_be_marked else None
+            if mask is not None and not entry.is_link:
                 yield mask
-            elif mask is None and is_folder and entry.name not in _ALWAYS_ASIDE:
+            elif mask is None and entry.is_folder and entry.name not in _ALWAYS_ASIDE:
                 folders.append(path)
         if looked_at > MAX_LOOKED_AT:
             raise SandboxFailure(
@@ -200,16 +202,23 @@ def _present(root: str) -> Iterator[Mask]:
             )
 
 
-def _list(folder: str) -> list[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        return list(entries)
-    return []
+def _closed(root: str, folder: str) -> Mask:
+    """Of a folder that cannot be read: a program whose own it is could open it again."""
+    if not folder:
+        raise SandboxFailure(f"no program can be run in {root}: it cannot be read")
+    return Mask(folder, "no-folder")
 
 
 def _mask_of(path: str, *, is_folder: bool) -> Mask | None:
     if is_private(path):
         return Mask(path, "no-folder" if is_folder else "no-file")
     return Mask(path, "read-only") if is_configuration(path) else None
+
+
+def _list(folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
 
 
 def list_entries(root: str, folder: str) -> list[tuple[str, bool]]:
@@ -235,10 +244,11 @@ class Placeholders:
 
     def __init__(self) -> None:
         self._users: Counter[str] = Counter()
+        self._folders = Folders()
 
     def take(self, root: str) -> tuple[list[Mask], list[str]]:
         """The masks of a workspace, and what is there only because of them: for `leave`."""
-        masks = pin_above(find_masks(root, self._users))
+        masks = pin_above(find_masks(root, self._users, self._folders))
         paths = [f"{root}/{mask.path}" for mask in masks if mask.is_missing]
         self._users.update(paths)
         return masks, paths
