@@ -9,15 +9,35 @@ same way.  `run_id` and `session_id` come from structlog's context variables whe
 
 import logging
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
-
 if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
     from palyra.core.redact import Redactor
     from palyra.sections import Logging
+
+
+@contextmanager
+def _without(package: str) -> Generator[None]:
+    """Who imports that package inside the block, if nobody has before, is told there is none."""
+    is_hidden = package not in sys.modules
+    if is_hidden:
+        sys.modules[package] = None  # type: ignore[assignment]  # as `import` wants it
+    try:
+        yield
+    finally:
+        if is_hidden:
+            del sys.modules[package]
+
+
+with _without("rich"):  # for tracebacks that are never printed: a tenth of the daemon's start
+    import structlog
+
+get_logger = structlog.get_logger  # for the first module of the daemon that needs one
 
 
 def setup(settings: "Logging", redactor: "Redactor", stream: TextIO | None = None) -> None:
@@ -49,7 +69,7 @@ class _Redacted(structlog.stdlib.ProcessorFormatter):
     """Renders a line, then redacts all of it: keys, values, tracebacks, what a repr shows."""
 
     def __init__(
-        self, style: str, redactor: "Redactor", shared: list[Processor], *, is_terminal: bool
+        self, style: str, redactor: "Redactor", shared: "list[Processor]", *, is_terminal: bool
     ) -> None:
         renderers = _json() if style == "json" else _console(is_terminal=is_terminal)
         remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
@@ -64,18 +84,18 @@ class _Redacted(structlog.stdlib.ProcessorFormatter):
         return self._redactor.redact_text(line)[0]
 
 
-def _json() -> list[Processor]:
+def _json() -> "list[Processor]":
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
-def _console(*, is_terminal: bool) -> list[Processor]:
+def _console(*, is_terminal: bool) -> "list[Processor]":
     # Plain tracebacks: the others show local variables.
     plain = structlog.dev.plain_traceback
     renderer = structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=plain)
     return [_escape_controls, renderer]
 
 
-def _escape_controls(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+def _escape_controls(_logger: "WrappedLogger", _name: str, event: "EventDict") -> "EventDict":
     """What somebody else wrote into a value must not move the cursor of who reads it."""
     return {
         key: "".join(map(_visible, value))

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import structlog
 import trio
 
 from palyra import __version__, logs
@@ -29,7 +28,7 @@ from palyra.net.tokens import new_token
 from palyra.store.datadir import DataDirectory
 from palyra.store.keys import KeyRing, read_operator_token
 
-log = structlog.get_logger("palyra.serve")
+log = logs.get_logger("palyra.serve")
 EX_UNAVAILABLE = 69  # sysexits.h
 EX_SOFTWARE = 70
 EX_TEMPFAIL = 75

@@ -647,6 +647,18 @@ async def test_client_imports_no_library_of_the_daemon() -> None:
     assert "heavy: []" in await run_python(program)
 
 
+async def test_the_daemon_starts_without_what_only_terminals_need() -> None:
+    """Its log lines are plain, and rich would be a tenth of its start; who prints has it still."""
+    program = """
+import sys
+import palyra.cli.main, palyra.cli.serve, palyra.serve
+print("heavy:", sorted({"rich", "pygments"} & sys.modules.keys()))
+import rich.console
+print(rich.console.Console.__name__)
+"""
+    assert ["heavy: []", "Console"] == (await run_python(program)).splitlines()
+
+
 async def test_agent_options_become_fields(tmp_path: Path) -> None:
     """What is not given is not sent; instructions may come from a file, an empty list is one."""
     (tmp_path / "told.md").write_text("Look round.")
