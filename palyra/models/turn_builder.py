@@ -49,11 +49,6 @@ class TurnBuilder:
         self._usage: Usage | None = None
         self.trace_ref: str | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing of the turn has arrived."""
-        return not (self._text or self._calls)
-
     def add_text(self, text: str) -> None:
         """A piece of the answer, passed on at once."""
         if not text:

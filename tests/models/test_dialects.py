@@ -313,6 +313,7 @@ def test_reasoning_is_apart() -> None:
 @pytest.mark.parametrize(
     ("stop_reason", "expected"),
     [("end_turn", "stop"), ("stop_sequence", "stop"), ("max_tokens", "length"),
+     ("pause_turn", "stop"), ("model_context_window_exceeded", "length"),
      ("tool_use", "tool_calls"), ("refusal", "content_filter"), ("new_one", "stop")],
 )  # fmt: skip
 async def test_why_anthropic_stopped(stop_reason: str, expected: str) -> None:
@@ -394,6 +395,13 @@ async def test_openais_counts_are_told_apart(name: str, *, told: bool) -> None:
         turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cached_tokens,
         turn.usage.cache_write_tokens, turn.usage.reasoning_tokens,
     )  # fmt: skip
+
+
+async def test_deepseeks_cache_has_a_name_of_its_own() -> None:
+    """Beside the counts, where others have details."""
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 5}
+    turn = await ask(STREAM, sse({**chunk(content="x"), "usage": usage}, "[DONE]"))
+    assert 5 == turn.usage.cached_tokens
 
 
 async def calls(dialect: Dialect, *events: Any) -> list[tuple[str, Any]]:

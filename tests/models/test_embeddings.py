@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.blocking import run_sync
 from palyra.core.embeddings import MAX_NUMBERS, MAX_TEXTS, Embeddings, Vector
@@ -78,6 +78,23 @@ async def test_a_failure_tells_what_was_delivered_before_it() -> None:
             with pytest.raises(ModelFailure) as caught:
                 await model.embed(texts)
         assert told == caught.value.usage.input_tokens
+
+
+async def test_a_key_that_is_lost_on_the_way_leaves_a_call() -> None:
+    """The first request was made; without one there was none."""
+    texts = [f"text {number}" for number in range(BATCH_TEXTS + 1)]
+    first = answer(*([1] for _ in range(BATCH_TEXTS)), usage={"prompt_tokens": 64})
+    for keys, was_asked in (([KEY], True), ([], False)):
+        async with asked(first) as (_, model):
+
+            async def find_key(keys: list[str] = keys) -> str:
+                await trio.lowlevel.checkpoint()
+                return keys.pop() if keys else "no\nkey"
+
+            model._exchange._find_key = find_key
+            with pytest.raises(ModelFailure) as caught:
+                await model.embed(texts)
+        assert was_asked == caught.value.was_asked
 
 
 async def test_more_numbers_than_one_answer_holds_are_not_asked_for() -> None:
@@ -223,3 +240,24 @@ def test_the_answer_of_these_tests_is_json() -> None:
     """A control: what is refused above is not refused for the helper's sake."""
     body = answer([1.0], [2.0]).partition(b"\r\n\r\n")[2]
     assert [[1.0], [2.0]] == [item["embedding"] for item in json.loads(body)["data"]]
+
+
+async def test_turns_go_first(autojump_clock: MockClock) -> None:
+    """Somebody waits for a turn, even where the embedding came before it."""
+    guard = Guard("p", "env:KEY", Leases(1, 1), lambda: 0)
+    order: list[str] = []
+
+    async def embed() -> None:
+        await GuardedEmbeddings(Slow(), guard).embed(["a"])
+        order.append("embedding")
+
+    async def ask_model(name: str) -> None:
+        async with guard.call(is_background=False):
+            await trio.sleep_until(trio.current_time() + 1)
+        order.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for task in (lambda: ask_model("first"), embed, lambda: ask_model("second")):
+            nursery.start_soon(task)
+            await wait_all_tasks_blocked()
+    assert ["first", "second", "embedding"] == order

@@ -162,6 +162,7 @@ def test_models_are_made_by_name() -> None:
     for number in range(MAX_MADE):
         assert f"p/{number}" in models
     assert models["p/org/big:7b"].name == "p/org/big:7b"
+    assert 2 == made.count("org/big:7b")  # forgotten meanwhile
 
 
 async def test_the_guard_tells_how_the_provider_is(autojump_clock: MockClock) -> None:

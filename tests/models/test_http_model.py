@@ -135,6 +135,8 @@ async def test_the_key_goes_to_the_provider_and_nowhere_else(dialect: Dialect, h
         with pytest.raises(ModelFailure) as caught:
             await model.stream(REQUEST, ignore)
     assert header in served.heads[0]
+    assert "accept-encoding: identity\r\n" in served.heads[0]
+    assert (dialect is ANTHROPIC) == ("anthropic-version: 2023-06-01" in served.heads[0])
     assert served.heads[0].count(KEY) == 1
     assert KEY not in repr(served.bodies)
     assert f"HTTP 401: Incorrect API key provided: {HIDDEN}." == caught.value.message

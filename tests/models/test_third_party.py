@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -30,6 +31,8 @@ pytestmark = [
     ),
 ]
 Urls = dict[str, str]
+Server = subprocess.Popen[bytes]
+STARTS, LOOK_S = 5, 0.02
 DIALECTS: dict[str, tuple[Dialect, str, str]] = {
     "chat": (CHAT, "openai", "gpt-4.1"),
     "responses": (RESPONSES, "openai", "gpt-4.1"),
@@ -40,23 +43,37 @@ DIALECTS: dict[str, tuple[Dialect, str, str]] = {
 @pytest.fixture(scope="module")
 def urls() -> Iterator[Urls]:
     """The server, in a process group of its own."""
-    openai, anthropic = free_port(), free_port()
-    process = subprocess.Popen(
-        [str(MOCK), "--openai-port", str(openai), "--anthropic-port", str(anthropic)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process, openai, anthropic = start()
     try:
-        trio.run(_wait_for, openai)
-        trio.run(_wait_for, anthropic)
         yield {
             "openai": f"http://127.0.0.1:{openai}/v1",
             "anthropic": f"http://127.0.0.1:{anthropic}/v1",
         }
     finally:
+        stop(process)
+
+
+def start() -> tuple[Server, int, int]:
+    """It, and where it listens.  It cannot choose ports, and another may take those we found."""
+    for _ in range(STARTS):
+        openai, anthropic = free_port(), free_port()
+        process = subprocess.Popen(
+            [str(MOCK), "--openai-port", str(openai), "--anthropic-port", str(anthropic)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        if all(trio.run(is_there, process, port) for port in (openai, anthropic)):
+            return process, openai, anthropic
+        stop(process)
+    raise AssertionError(f"it ended at once, {STARTS} times")
+
+
+def stop(process: Server) -> None:
+    """It, and what it started."""
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def free_port() -> int:
@@ -67,16 +84,17 @@ def free_port() -> int:
         return port
 
 
-async def _wait_for(port: int) -> None:
-    """Until somebody listens there."""
+async def is_there(process: Server, port: int) -> bool:
+    """Wait until somebody listens there; False when the server has ended."""
     with trio.fail_after(60):
-        while True:
+        while process.poll() is None:
             try:
                 await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
             except OSError:
-                await trio.lowlevel.checkpoint()
+                await trio.sleep(LOOK_S)
             else:
-                return
+                return True
+    return False
 
 
 async def ask(urls: Urls, name: str, scenario: str) -> tuple[ModelTurn, list[Delta]]:

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import trio
 import trio.testing
 
 from palyra.core.access import Caller
+from palyra.core.brief import ClientTool
 from palyra.core.commands import ReceiptKey, Started, StartRun
+from palyra.core.prompt import AssistantMessage, ProposedCall, ToolMessage, UserMessage
 from palyra.net.compat.asking import Ask, Extension, answering, make_command, session_key
 from palyra.net.compat.conversation import Told
 from palyra.net.compat.names import Target
@@ -35,6 +38,33 @@ def test_a_user_has_a_session_with_each_agent(
     ask = Ask(told=Told(text="x"), target=target, user="ann", extension=Extension(agent=named))
     assert agent == make_command(ask).agent
     assert f"compat:{agent or ''}:ann" == session_key(ask)
+
+
+def test_results_are_told_once() -> None:
+    """With the conversation that they end, or alone where the session holds it."""
+    result = ToolMessage("c1", "look", "succeeded", "x")
+    said = (
+        UserMessage("go"),
+        AssistantMessage("", (ProposedCall(call_id="c1", tool="look", arguments={}),)),
+    )
+    for is_continued in (False, True):
+        told = Told(before=said, results=(result,), is_continued=is_continued)
+        made = make_command(Ask(told=told, target=Target(None, "scripted")))
+        if is_continued:
+            assert (None, (result,)) == (made.branch, made.results)
+        else:
+            assert made.branch is not None
+            assert ((*said, result), ()) == (made.branch.messages, made.results)
+
+
+def test_one_call_is_one_of_the_clients() -> None:
+    """Without tools of its own the wish says nothing: providers refuse it where no tool is."""
+    ask = Ask(told=Told(text="x"), target=Target(None, "scripted"), one_call=True)
+    assert make_command(ask).brief is None
+    with_tools = msgspec.structs.replace(ask, tools=(ClientTool(name="look", parameters={}),))
+    brief = make_command(with_tools).brief
+    assert brief is not None
+    assert brief.one_call
 
 
 def promise_slowly(daemon: Daemon) -> Callable[..., object]:
