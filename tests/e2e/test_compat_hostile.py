@@ -10,6 +10,7 @@ import trio
 
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
+from tests.e2e.wire import WITHIN_S
 from tests.net.peers import RawPeer
 
 pytestmark = pytest.mark.real
@@ -141,7 +142,7 @@ async def test_who_sends_all_of_it_first_reads_why(
     headers = [] if header is None else [header]
     async with dial(daemon) as peer:
         for _ in range(2):
-            with trio.fail_after(20):
+            with trio.fail_after(WITHIN_S):
                 await peer.send(render(daemon, b" " * size, *headers))
                 head = await peer.read_until(b"\r\n\r\n")
             assert f" {status} ".encode() in head
@@ -206,7 +207,7 @@ async def test_a_revoked_token_ends_its_streams(daemon: DaemonProcess) -> None:
             header = f"Authorization: Bearer {made.token}"
             run_id = await begin_endless(peer, daemon, header)
             await client.revoke_token(made.token_id)
-            with trio.fail_after(5):
+            with trio.fail_after(WITHIN_S):
                 await peer.read_to_end()
         assert "in_progress" == (await client.get_run(run_id)).state
         await client.cancel(run_id)
@@ -241,7 +242,7 @@ async def test_a_slow_reader_holds_up_nobody(daemon: DaemonProcess) -> None:
         (run_id,) = [
             line.partition(b": ")[2] for line in head.splitlines() if b"x-palyra-run-id" in line
         ]
-        with trio.fail_after(20):
+        with trio.fail_after(WITHIN_S):
             assert "done" == (await client.wait_run(run_id.decode())).state
 
 
@@ -256,7 +257,7 @@ async def test_a_person_can_allow_what_a_request_waits_for(daemon: DaemonProcess
 
     async with daemon.connect() as client, trio.open_nursery() as nursery:
         nursery.start_soon(wait)
-        with trio.fail_after(10):
+        with trio.fail_after(WITHIN_S):
             while not (waiting := await client.list_approvals()):
                 await trio.lowlevel.checkpoint()
         await client.resolve_approval(waiting[0].approval_id, "allow", waiting[0].digest)

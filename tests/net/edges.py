@@ -16,6 +16,8 @@ from palyra.net.tally import Tally
 from palyra.net.transport import BadFrame, PeerClosed, Transport
 from tests.net.peers import UPGRADE, RawPeer
 
+WITHIN_S = 20.0  # a bound against hanging, not a promise
+
 
 async def echo(transport: Transport, _peer: Peer) -> None:
     """Send every message back; say why after a bad frame."""
@@ -64,7 +66,7 @@ class RunningEdge:
 
 async def wait_for_connections(running: RunningEdge, count: int) -> None:
     """Wait until the edge serves that many."""
-    with trio.fail_after(5):
+    with trio.fail_after(WITHIN_S):
         while len(running.edge.connections) != count:
             await trio.lowlevel.checkpoint()
 

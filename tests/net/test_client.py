@@ -243,7 +243,10 @@ async def test_mutation_in_flight_is_repeated_with_its_key() -> None:
 async def test_message_over_the_limit_is_refused_here() -> None:
     """What the daemon would hang up on is not sent, nor sent again; the connection goes on."""
     async with fake_daemon() as daemon, client_of(daemon) as client:
-        with trio.fail_after(5), pytest.raises(errors.TooLarge, match=r"1048\d{3} .* 1048576 in"):
+        with (
+            trio.fail_after(WITHIN_S),
+            pytest.raises(errors.TooLarge, match=r"1048\d{3} .* 1048576 in"),
+        ):
             await client.start_run("a" * 1_048_576)
         assert "run.start" not in daemon.methods()
         await client.ping()

@@ -109,7 +109,7 @@ async def test_stop_accepting_keeps_connections() -> None:
 
 
 async def wait_until_refused(port: int) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(WITHIN_S):
         while await is_open(port):
             await trio.lowlevel.checkpoint()
 

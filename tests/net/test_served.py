@@ -12,7 +12,7 @@ from palyra.net.connection import serve_connection
 from palyra.net.limits import Limits
 from palyra.net.services import Peer
 from palyra.net.transport import Transport
-from tests.net.edges import RunningEdge, running_edge
+from tests.net.edges import WITHIN_S, RunningEdge, running_edge
 from tests.net.fake_services import RUN, Daemon, open_daemon, row
 from tests.net.peers import BINARY, CLOSE, PING, PONG, TEXT, RawPeer, frame
 
@@ -154,7 +154,7 @@ async def test_stalled_reader_is_closed_while_another_sees_everything() -> None:
 
 
 async def next_seq(client: Client) -> int:
-    with trio.fail_after(5):
+    with trio.fail_after(WITHIN_S):
         while (message := await client.receive())["method"] != "tape.event":
             pass
     return int(message["params"]["seq"])
