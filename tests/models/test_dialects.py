@@ -175,6 +175,14 @@ def test_openai_has_a_dialect_of_its_own() -> None:
     assert dialect_at("anthropic", PRESETS["anthropic"].base_url) is ANTHROPIC
 
 
+def test_who_is_not_on_this_machine_wants_a_key() -> None:
+    """From the place where everybody keeps it, over a connection that nobody reads."""
+    for name, preset in PRESETS.items():
+        is_far = not preset.base_url.startswith("http://127.0.0.1:")
+        assert is_far == preset.base_url.startswith("https://")
+        assert (f"env:{name.upper()}_API_KEY" if is_far else "") == preset.key
+
+
 @pytest.mark.parametrize(("name", "key"), [("chat", "stop"), ("openai", "stop"),
                                            ("anthropic", "stop_sequences")])  # fmt: skip
 def test_where_to_stop(name: str, key: str) -> None:
@@ -525,3 +533,11 @@ def test_a_turn_with_calls_stopped_for_them() -> None:
         made.finish_reason = told  # type: ignore[assignment]  # the literals above
         assert expected == made.build(REQUEST, {}, lambda _: "c").finish_reason
     assert "stop" == builder().build(REQUEST, {}, lambda _: "c").finish_reason
+
+
+def test_a_part_is_no_more_than_the_whole() -> None:
+    """What is read from a cache, written to it and thought fits into what was counted."""
+    made = builder()
+    made.count(10, 4, cached=6, stored=9, thought=5)
+    told = made.build(REQUEST, {}, lambda _: "c").usage
+    assert (6, 4, 4) == (told.cached_tokens, told.cache_write_tokens, told.reasoning_tokens)

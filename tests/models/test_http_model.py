@@ -6,10 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.core.prompt import Delta, ModelFailure
+from palyra.core.prompt import Delta, ModelFailure, Sampling
 from palyra.errors import Unavailable
 from palyra.models import http_model
-from palyra.models.anthropic import ANTHROPIC
+from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
 from palyra.models.chat import CHAT
 from palyra.models.dialect import Dialect
 from palyra.models.exchange import HIDDEN, REST_S, open_client
@@ -150,6 +150,20 @@ async def test_a_key_inside_a_stream_is_taken_out() -> None:
     assert ("quota", f"no credit on {HIDDEN}") == (
         caught.value.failure_class, caught.value.message,
     )  # fmt: skip
+
+
+async def test_an_error_without_its_last_line_is_that_error() -> None:
+    """Not a connection that broke, which would be asked again."""
+    with pytest.raises(ModelFailure) as caught:
+        await ask(STREAM, b'data: {"error": {"message": "no credit", "code": 402}}')
+    assert ("quota", "no credit") == (caught.value.failure_class, caught.value.message)
+
+
+async def test_what_a_model_may_write_at_most() -> None:
+    """Is what its request says: budgets reserve that much."""
+    few = msgspec.structs.replace(REQUEST, sampling=Sampling(max_output_tokens=7))
+    async with asked(dialect=ANTHROPIC) as (_, model):
+        assert (DEFAULT_MAX_TOKENS, 7) == (model.most_output(REQUEST), model.most_output(few))
 
 
 @pytest.mark.parametrize("key", ["sk-x\n", "sk-ключ", "sk\x00", "a\r\nhost: b"])
