@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -389,6 +390,53 @@ def a_grant(grant_id: str) -> GrantRecord:
         decision="allow", scope="session", session_id="ses_x", epoch=0, approval_id="apr_x",
         by="ann", granted_ms=0,
     )  # fmt: skip
+
+
+async def test_only_what_holds_for_the_principal_takes_room(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Neither grants of others nor those whose time is over."""
+    async with running(store) as kit:
+        grants = kit.office.grants
+        gone = {"scope": "timeboxed", "expires_ms": 0}
+        for number in range(MAX_LIVE):
+            one = msgspec.structs.replace(a_grant(f"grt_{number}"), key=f"key {number}")
+            grants.add(
+                msgspec.structs.replace(one, **({"principal": "bob"} if number % 2 else gone))
+            )
+        grants.check_room("ann")
+
+
+async def test_what_holds_is_what_the_journal_says_at_a_start(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """And what is over takes no place: neither its time, nor its session, nor somebody's end."""
+    async with running(store) as kit:
+        grants, one = kit.office.grants, a_grant("grt_1")
+        of_one = (one.principal, one.agent, one.tool, one.key)
+        grants.add(one)
+        grants.put([])
+        assert () == grants.find(*of_one)
+        over = msgspec.structs.replace(a_grant("grt_0"), scope="timeboxed", expires_ms=0)
+        elsewhere = msgspec.structs.replace(a_grant("grt_2"), session_id="ses_y")
+        for each in (over, one, elsewhere):
+            grants.add(each)
+        assert (one, elsewhere) == grants.find(*of_one)
+        assert ["grt_1"] == [each.grant_id for each in grants.end_session("ses_x")]
+        assert (elsewhere,) == grants.find(*of_one)
+        grants.end_session("ses_y")
+        assert not grants._live
+
+
+async def test_a_grant_whose_time_is_over_has_that_end(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Whoever ends it afterwards has ended nothing."""
+    async with running(store) as kit:
+        over = msgspec.structs.replace(a_grant("grt_1"), scope="timeboxed", expires_ms=0)
+        store.commit([Change(records=(over,))])
+        assert over == await kit.office.grants.revoke(OPERATOR, "grt_1")
+        assert over == a_grant_of(store)
 
 
 async def test_the_prompt_says_what_an_answer_would_hold_for(

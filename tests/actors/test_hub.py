@@ -146,6 +146,20 @@ def test_a_failed_commit_rewinds(hub: Hub) -> None:
     ]
 
 
+def test_the_last_row_alone_may_be_published_again(hub: Hub) -> None:
+    """One that ended the run, too: what takes its place decides whether the run is over."""
+    feed = hub.get_feed(RUN)
+    lane = Recorder(feed)
+    hub.publish([row(0)])
+    hub.committed([(RUN, 0)])
+    for kind in ("turn.started", "run.done"):
+        hub.publish([row(1, kind=kind, size=KEEP_BYTES - 100)])
+    hub.publish([row(1)])
+    hub.committed([(RUN, 1)])
+    assert [0, 1, ("rewind", 1), 1, ("rewind", 1), 1] == lane.heard
+    assert (feed, 2) == (hub.get_feed(RUN), len(feed.find_rows(0) or []))  # and its bytes are gone
+
+
 @pytest.mark.parametrize("seq", [0, 4])
 def test_a_gap_or_a_committed_seq_is_a_bug(hub: Hub, seq: int) -> None:
     """A publisher that skips a seq or repeats a committed one is broken, and hears so."""
@@ -179,6 +193,13 @@ def test_tail_keeps_what_is_uncommitted(hub: Hub) -> None:
     assert 0 < sum(len(row.data) for row in kept) <= KEEP_BYTES
     hub.committed([(RUN, 99)])
     assert [] == feed.find_rows(100)
+
+
+def test_no_uncommitted_row_makes_room(hub: Hub) -> None:
+    """However large it is: it can be read nowhere else."""
+    hub.publish([row(seq, size=KEEP_BYTES) for seq in range(3)])
+    hub.committed([(RUN, 0)])
+    assert 2 == len(hub.get_feed(RUN).find_rows(1) or [])
 
 
 def test_small_tapes_stay_joinable(hub: Hub) -> None:
@@ -226,6 +247,38 @@ def test_terminal_commit_is_told_at_once(hub: Hub) -> None:
     hub.committed([(RUN, 1)])
     assert [0, 1, ("committed", 1), "end"] == lane.heard
     assert lane.feed is not hub.get_feed(RUN)
+
+
+async def test_a_commit_is_told_once_and_then_there_is_nothing_to_tell(
+    hub: Hub, autojump_clock: Clock
+) -> None:
+    """The same once more is no news, a run that is over hears no more, and the actor rests."""
+    lane = Recorder(hub.get_feed(RUN))
+    hub.publish([row(0), row(1, kind="run.done")])
+    for _ in range(2):
+        hub.committed([(RUN, 0)])
+        hub.tell_committed()
+    assert [0, 1, ("committed", 0)] == lane.heard
+    with trio.move_on_after(1) as scope:
+        await hub.wait_dirty()
+    assert scope.cancelled_caught
+    hub.publish([row(2, run_id="run_2")])
+    other = Recorder(hub.get_feed("run_2"))
+    hub.committed([("run_2", 2)])
+    hub.publish([row(3, run_id="run_2", kind="run.done")])
+    hub.committed([("run_2", 3)])
+    hub.tell_committed()
+    assert [3, ("committed", 3), "end"] == other.heard
+
+
+def test_a_lane_of_an_earlier_feed_takes_no_other_with_it(hub: Hub) -> None:
+    """The hub began anew meanwhile."""
+    old = hub.get_feed(RUN)
+    lane = Recorder(old)
+    hub.reset()
+    new = hub.get_feed(RUN)
+    hub.leave(old, lane)
+    assert new is hub.get_feed(RUN)
 
 
 def test_unknown_and_stale_commits_are_ignored(hub: Hub) -> None:

@@ -13,13 +13,14 @@ from palyra.core.journal import UsageFilter
 from palyra.core.prices import Price, Prices
 from palyra.core.prompt import ModelFailure
 from palyra.core.records import BudgetScope, Usage
+from palyra.errors import InvalidParams
 from palyra.store.memory_journal import MemoryJournal
 from tests.actors.office_kit import Kit, now_ms, running
 from tests.actors.test_budgets import answering, budget, having, lines, reserved, store
 
 __all__ = ["store"]  # a fixture
 
-TOLD = Usage(input_tokens=1_000, source="provider")
+TOLD = Usage(input_tokens=1_000, cached_tokens=7, source="provider")
 
 
 class Embedder:
@@ -142,6 +143,39 @@ async def test_a_client_that_leaves_pays_an_estimate(
         assert ("abandoned", True) == (line.outcome, line.is_estimate)
         assert ([("b", "", line.tokens)], 0) == (spent(kit), reserved(kit))
         assert line.tokens > 0
+
+
+async def test_an_embedding_is_there_once_it_is_paid_for(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Its line is committed by then, with what came from the provider's cache."""
+    async with running(store, make_budgets=having(budget())) as kit:
+        made = list[Embeddings]()
+
+        async def embed() -> None:
+            made.append(await paid(kit, Embedder()).embed("ann", ["hello"]))
+
+        kit.journal.hold = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(embed)
+            await trio.sleep(5)
+            assert [] == made
+            kit.journal.release()
+        assert ([TOLD], [TOLD.cached_tokens]) == (
+            [each.usage for each in made],
+            [line.cached_tokens for line in kit.journal.store.list_usage(UsageFilter(), limit=2)],
+        )
+
+
+async def test_what_is_no_question_is_asked_of_nobody(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Nor is anything reserved for it."""
+    async with running(store, make_budgets=having(budget())) as kit:
+        model = Embedder()
+        with pytest.raises(InvalidParams):
+            await paid(kit, model).embed("ann", [])
+        assert (0, [], 0) == (model.asked, lines(kit), reserved(kit))
 
 
 async def test_many_embeddings_at_once_stay_within_one_reservation(

@@ -3,11 +3,13 @@
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
+from palyra.actors import recovery
 from palyra.actors.gateway import Gateway
 from palyra.core import events as ev
 from palyra.core.commands import Cancelled, StartRun
@@ -18,8 +20,9 @@ from palyra.core.run_steps import Limits
 from palyra.core.tape import TapeRow
 from palyra.errors import IllegalState, Unavailable
 from palyra.store.memory_journal import MemoryJournal
-from tests.actors.office_kit import OPERATOR, InlineJournal, Kit, call, running, say
+from tests.actors.office_kit import OPERATOR, SECRET, InlineJournal, Kit, call, running, say
 from tests.actors.test_runs import answer, prompt_of, reach, settle
+from tests.store.kit import approval
 
 LOOK_S = 1.0
 APPROVAL_S = Limits().approval_ms / 1000
@@ -355,6 +358,65 @@ async def test_a_stranded_run_can_be_given_up(
         assert (0, {}) == (kit.recovered, kit.directory.stranded)
 
 
+async def test_giving_up_settles_what_was_open_and_tells_no_secret(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The question of the run is asked no more; the end has a time, and its reason is redacted."""
+    change = open_tape("run_poison", *POISON["a kind nobody knows"])
+    session, record = change.records
+    waiting = msgspec.structs.replace(record, pending_approvals=1)
+    question = approval("apr_1", run_id="run_poison", session_id="ses_p", principal="ann")
+    assert store.commit([Change(rows=change.rows, records=(session, waiting, question))]) == [None]
+    async with running(store) as kit:
+        await settle()
+        await kit.gateway.cancel_run(OPERATOR, "run_poison", f"no {SECRET}")
+        ended = (await kit.gateway.get_run(OPERATOR, "run_poison")).record
+    last = store.read_tape("run_poison", after_seq=0, limit=9, max_bytes=9_999).rows[-1]
+    assert (last.at_ms, 0, True) == (ended.finished_ms, ended.pending_approvals, last.redacted)
+    assert SECRET not in f"{ended.reason}{last.data!r}"
+    settled = store.find_approval("apr_1")
+    assert settled is not None
+    assert ("aborted", "ann", last.at_ms) == (settled.state, settled.by, settled.resolved_ms)
+
+
+async def test_a_stranded_run_that_is_none_any_more_is_no_incident(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A start that does not find it so again says that it is over."""
+    change = open_tape("run_poison", *POISON["a kind nobody knows"])
+    store.commit([change])
+    async with running(store):
+        await settle()
+    ended = msgspec.structs.replace(change.records[1], state="cancelled", finished_ms=2)
+    assert [None] == store.commit([Change(records=(ended,))])
+    assert ["open"] == [each.state for each in incidents(store)]
+    async with running(store):
+        await settle()
+    assert ["resolved"] == [each.state for each in incidents(store)]
+
+
+def test_sessions_are_read_whole_the_oldest_first() -> None:
+    """In looks of about as many runs as one may take, each session once."""
+
+    def run(number: int, session_id: str) -> RunRecord:
+        record = open_tape(f"run_{number}").records[1]
+        assert isinstance(record, RunRecord)
+        return msgspec.structs.replace(record, session_id=session_id, created_ms=number)
+
+    runs = [run(9, "a"), run(2, "b"), run(1, "a"), run(5, "b"), run(0, "c")]
+    by_session = recovery._by_session(runs)
+    assert [["c", [0]], ["a", [1, 9]], ["b", [2, 5]]] == [
+        [of[0].session_id, [each.created_ms for each in of]] for of in by_session
+    ]
+    many = [[run(number, f"s{number}")] for number in range(recovery.RUNS_A_LOOK + 2)]
+    looks = list(recovery._in_looks(many))
+    assert ([recovery.RUNS_A_LOOK, 2], many) == (
+        [*map(len, looks)],
+        [of for look in looks for of in look],
+    )
+    assert [] == list(recovery._in_looks([]))
+
+
 async def test_a_run_is_not_given_up_while_the_journal_takes_no_writes(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
@@ -392,6 +454,7 @@ async def test_a_run_without_a_session_is_seen(
     async with running(store) as kit:
         await settle()
         assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_alone")).phase
+        assert {"run_alone": "its session ses_p is not there"} == kit.directory.stranded
 
 
 async def test_a_new_message_does_not_overtake_the_runs_of_before(
