@@ -105,6 +105,12 @@ def test_tokens_can_be_counted_before(sdk: anthropic.Anthropic) -> None:
         model="scripted", messages=[*said, {"role": "assistant", "content": "y" * 4_000}, *said]
     )
     assert 500 < before.input_tokens - plain.input_tokens < 2_000
+    image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    shown: Any = [{"type": "image", "source": image}, {"type": "text", "text": "/say x"}]
+    pictured = sdk.messages.count_tokens(
+        model="scripted", messages=[{"role": "user", "content": shown}]
+    )
+    assert 1_600 == pictured.input_tokens - plain.input_tokens
     with pytest.raises(anthropic.NotFoundError) as unknown:
         sdk.messages.count_tokens(model="none", messages=said)
     with pytest.raises(anthropic.BadRequestError):

@@ -84,6 +84,7 @@ async def test_an_answer_is_an_ordinary_run(daemon: DaemonProcess, sdk: openai.O
     async with daemon.connect() as client:
         tape = await read_whole(client, note(answer)["run_id"])
     check_tape(tape)
+    assert tape[0].at_ms // 1000 == answer.created
     assert ["compat"] == [event.origin for event in found(tape, ev.RunAccepted)]
 
 

@@ -82,20 +82,26 @@ def promise_slowly(daemon: Daemon) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-@pytest.mark.parametrize("is_wanted", [True, False])
+@pytest.mark.parametrize(
+    ("is_wanted", "is_gone"), [(True, True), (True, False), (False, True), (False, False)]
+)
 async def test_who_leaves_at_the_start_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: trio.testing.MockClock,
     key: ReceiptKey | None,
     is_wanted: bool,  # noqa: FBT001 - a parameter of the test
+    is_gone: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Who asked for that: the run may be promised although its start was never answered."""
+    """Who asked for that: the run may be promised although its start was never answered.
+
+    A request that ends with its client still there, as when the daemon goes down, ends no run.
+    """
     extension = Extension(cancel_on_disconnect=is_wanted)
     ask = Ask(told=Told(text="x"), target=Target(None, "scripted"), extension=extension)
     async with open_daemon() as daemon:
         monkeypatch.setattr(daemon.gateway, "start_run", promise_slowly(daemon))
         sources = CompatSources(services=daemon.services, models={})
         with trio.move_on_after(1):
-            async with answering(sources, ANN, ask, key, lambda: True):
+            async with answering(sources, ANN, ask, key, lambda: is_gone):
                 raise AssertionError("it never began")
-        assert ["cancel the client has left"] * is_wanted == daemon.gateway.effects
+        assert ["cancel the client has left"] * (is_wanted and is_gone) == daemon.gateway.effects
