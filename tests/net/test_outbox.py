@@ -72,11 +72,11 @@ def test_arrays_hold_neighbouring_notifications() -> None:
 def test_arrays_are_bounded() -> None:
     """An array stops before it would pass its bound; a larger message has an array of its own."""
     outbox, _ = make(10_000_000)
-    bodies = [b"x" * (ARRAY_BYTES // 2)] * 3 + [b"y" * (ARRAY_BYTES + 1)]
+    bodies = [b"x" * (ARRAY_BYTES // 2)] * 4 + [b"y" * (ARRAY_BYTES + 1)]
     for body in bodies:
         outbox.put(body)
     packed = outbox.pack(is_batched=True)
-    assert [b"[%b,%b]" % (bodies[0], bodies[1]), bodies[2], bodies[3]] == packed
+    assert [b"[%b,%b]" % (bodies[0], bodies[1])] * 2 + [bodies[4]] == packed
 
 
 def test_one_write_is_bounded() -> None:
@@ -210,6 +210,36 @@ async def test_the_writer_waits_on_when_what_woke_it_is_nothing(
         assert [] == results
         outbox.put(b"a")
     assert [True] == results
+
+
+async def test_who_waits_for_something_urgent_hears_of_replies_and_of_the_end(
+    autojump_clock: Clock,
+) -> None:
+    """News can gather; somebody waits for a reply, and after the end nothing gathers."""
+    outbox, _ = make()
+    outbox.put(b"news")
+    with trio.move_on_after(1) as scope:
+        await outbox.wait_urgent()
+    assert scope.cancelled_caught
+    outbox.put(b"reply", REPLY)
+    with trio.fail_after(1):
+        await outbox.wait_urgent()
+    outbox.finish()
+    outbox.pack(is_batched=False)
+    with trio.fail_after(1):
+        await outbox.wait_urgent()
+
+
+def test_what_is_withdrawn_takes_no_room() -> None:
+    """Its events are gone and others' are not."""
+    outbox, _ = make()
+    lane, other = Numbered(), Numbered()
+    outbox.put_frames([Frame(0, "k", b"a"), Frame(1, "k", b"bb")], lane)
+    outbox.put_frames([Frame(1, "k", b"c")], other)
+    outbox.withdraw(lane, 1)
+    assert 2 * (ENTRY_BYTES + 1) == outbox.waiting_bytes
+    assert [b"a!", b"c!"] == outbox.pack(is_batched=False)
+    assert 0 == outbox.waiting_bytes
 
 
 async def test_room_is_waited_for_by_all(autojump_clock: Clock) -> None:
