@@ -38,10 +38,12 @@ async def dial(daemon: DaemonProcess) -> AsyncGenerator[RawPeer]:
         yield peer
 
 
-async def ask(daemon: DaemonProcess, body: bytes, *headers: str) -> tuple[int, Any]:
+async def ask(
+    daemon: DaemonProcess, body: bytes, *headers: str, path: str = PATH
+) -> tuple[int, Any]:
     """Status and JSON of the answer to one request."""
     async with dial(daemon) as peer:
-        await peer.send(render(daemon, body, "Connection: close", *headers))
+        await peer.send(render(daemon, body, "Connection: close", *headers, path=path))
         head, _, text = (await peer.read_to_end()).partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(text)
 
@@ -225,11 +227,19 @@ async def test_foreign_sessions_are_not_found(daemon: DaemonProcess) -> None:
 
 
 async def test_who_may_only_look_starts_nothing(daemon: DaemonProcess) -> None:
-    """An observer's token is refused by the gateway as everywhere."""
+    """An observer's token is refused, whatever it asks for: embeddings and counting work, too."""
     async with daemon.connect() as client:
         header = f"Authorization: Bearer {await make_token(client, 'observer')}"
-    status, answer = await ask(daemon, json.dumps(HELLO).encode(), header)
-    assert (403, "forbidden") == (status, answer["error"]["code"])
+    asked: dict[str, dict[str, Any]] = {
+        PATH: HELLO,
+        "/v1/responses": {"model": "scripted", "input": "hello"},
+        "/v1/messages": {**HELLO, "max_tokens": 9},
+        "/v1/messages/count_tokens": HELLO,
+        "/v1/embeddings": {"model": "embedded/lexical-1", "input": "hello"},
+    }
+    for path, body in asked.items():
+        status, answer = await ask(daemon, json.dumps(body).encode(), header, path=path)
+        assert (403, "forbidden") == (status, answer["error"]["code"]), path
 
 
 async def test_a_slow_reader_holds_up_nobody(daemon: DaemonProcess) -> None:
