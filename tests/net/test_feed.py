@@ -248,3 +248,42 @@ def test_an_end_that_is_known_is_still_delivered() -> None:
     feed.event(make_done())
     feed.commit(0)
     assert feed.is_finished
+
+
+def test_an_end_that_is_shown_and_not_durable_is_no_end() -> None:
+    """Others may take its place; then they decide."""
+    feed = Feed(RUN, -1)
+    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.caught_up(-1)
+    feed.event(make_done())
+    assert not feed.is_finished
+    feed.reset("truncated", 0)
+    feed.event(make_frame(0))
+    feed.commit(0)
+    assert not feed.is_finished
+
+
+def test_a_daemon_that_lived_on_has_the_tail_still() -> None:
+    """It will send it again, and the consumer keeps what it was shown."""
+    feed = Feed(RUN, -1)
+    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    tail = make_frame(1)
+    for frame in (make_frame(0, committed=0), tail):
+        feed.event(frame)
+    assert [] == feed.opened(Opened(subscription="t", through=0), is_same_instance=True)
+    assert ([], 1) == (feed.event(tail), feed.delivered)
+
+
+def test_to_be_caught_up_without_the_rows_is_a_gap() -> None:
+    """The consumer is not told so, and the stream begins again."""
+    feed = Feed(RUN, -1)
+    feed.opened(Opened(subscription="s", through=3), is_same_instance=True)
+    assert ([], True) == (feed.caught_up(3), feed.has_gap)
+
+
+def test_an_event_of_another_shape_is_passed_on_as_it_is() -> None:
+    """A newer daemon's idea of a kind this client knows."""
+    newer = msgspec.structs.replace(make_frame(0), data=msgspec.Raw(b'{"text":5}'))
+    (event,) = Feed(RUN, -1).event(newer)
+    assert isinstance(event, TapeEvent)
+    assert (None, b'{"text":5}') == (event.event, event.data)
