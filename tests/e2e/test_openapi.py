@@ -58,6 +58,16 @@ def test_it_is_valid(document: Any) -> None:
     } <= document["paths"].keys()
 
 
+def test_who_needs_a_token(daemon: DaemonProcess, document: Any) -> None:
+    """Each page that says it needs none is there without one, and no other."""
+    for path, page in document["paths"].items():
+        if "get" not in page or "{id}" in path or path == "/v1/ws":
+            continue
+        answer = httpx.get(f"http://127.0.0.1:{daemon.port}{path}", timeout=30, trust_env=False)
+        is_open = page["get"].get("security") == []
+        assert is_open == (answer.status_code != httpx.codes.UNAUTHORIZED), path
+
+
 TEXT = '/say x\n/call read_file {"path": "none"}\n/then\n/say y'
 TURN = [{"role": "user", "content": TEXT}]
 TOOL = {"name": "weather", "parameters": {"type": "object"}}

@@ -37,6 +37,15 @@ def message(**members: Any) -> dict[str, Any]:
             {"messages": [{"content": [{"type": "text", "text": "x", "y": None}]}], "seed": None},
             {"messages": [{"content": [{"type": "text", "text": "x"}]}], "seed": None},
         ),
+        (
+            ChatRequest,
+            {
+                "messages": [
+                    {"content": [{"type": "image_url", "image_url": {"url": "u", "x": None}}]}
+                ]
+            },
+            {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "u"}}]}]},
+        ),
         (ChatRequest, {"messages": 7, "tools": {"a": None}}, {"messages": 7, "tools": {"a": None}}),
     ],
 )
