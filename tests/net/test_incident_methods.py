@@ -39,6 +39,7 @@ async def test_a_page_is_asked_for_and_shown(autojump_clock: Clock) -> None:
     ("method", "params", "field"),
     [
         ("incident.list", {"states": ["closed"]}, "states"),
+        ("incident.list", {"states": ["open"] * 5}, "states"),
         ("incident.list", {"domain": "weather"}, "domain"),
         ("incident.list", {"limit": 501}, "limit"),
         ("incident.get", {}, "incident_id"),
@@ -67,6 +68,16 @@ async def test_ending_an_incident_twice_with_one_key_is_one_end(autojump_clock: 
         assert first == await peer.call("incident.resolve", **given)
         assert ("resolved", "root", "made room") == (first["state"], first["by"], first["reason"])
         assert 1 == len(daemon.incidents.asked)
+
+
+async def test_who_may_look_may_not_end(autojump_clock: Clock) -> None:
+    """And is refused before anybody is asked."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect("tok-observer")
+        await peer.call("incident.get", incident_id="inc_1")
+        daemon.incidents.asked.clear()
+        error = await peer.fail("incident.resolve", incident_id="inc_1", reason="hm")
+        assert ("forbidden", []) == (error["data"]["code"], daemon.incidents.asked)
 
 
 async def test_a_break_that_somebody_finds_is_an_incident(

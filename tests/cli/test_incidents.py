@@ -1,0 +1,57 @@
+"""`palyra incidents`: what is asked of the daemon, and what is shown."""
+
+from typing import Any
+
+from tests.cli.command import palyra
+from tests.cli.test_commands import INCIDENT
+from tests.net.fake_daemon import fake_daemon
+
+ENDED = {**INCIDENT, "state": "resolved", "resolved_ms": 3, "by": "owner", "reason": "made room"}
+
+
+async def ask(*arguments: str, method: str, reply: Any) -> tuple[dict[str, Any], str]:
+    """What the command asked for, and printed."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with(method, reply)
+        ended = await palyra("incidents", *arguments, url=daemon.url)
+        assert 0 == ended.code
+        return dict(daemon.requests)[method], ended.out
+
+
+async def test_a_list_is_narrowed_and_goes_on() -> None:
+    """Every option reaches the daemon; where there is more, the command for it is said."""
+    asked, shown = await ask(
+        "list", "--open", "--state", "resolved", "--domain", "store", "--limit", "7",
+        "--after", "inc_9", method="incident.list",
+        reply={"incidents": [INCIDENT], "next_cursor": "inc_1"},
+    )  # fmt: skip
+    assert {"open", "remediating", "escalated", "resolved"} == set(asked.pop("states"))
+    assert {"domain": "store", "limit": 7, "cursor": "inc_9"} == asked
+    assert "more: --after inc_1" in shown
+
+
+async def test_a_list_that_is_whole_says_nothing_more() -> None:
+    """And all of them are asked for where nothing is said."""
+    asked, shown = await ask("list", method="incident.list", reply={"incidents": [INCIDENT]})
+    assert not asked.get("states")
+    assert "--after" not in shown
+
+
+async def test_an_incident_is_shown_with_how_it_ends_or_ended() -> None:
+    """By itself, by an operator who has not come yet, or by somebody, with the reason."""
+    _, passing = await ask("show", "inc_1", method="incident.get", reply=INCIDENT)
+    assert "by itself, when its cause is gone" in passing
+    lasting = {**INCIDENT, "resolves_itself": False}
+    assert "ends" not in (await ask("show", "inc_1", method="incident.get", reply=lasting))[1]
+    _, ended = await ask("show", "inc_1", method="incident.get", reply=ENDED)
+    assert ("by owner: made room" in ended, "by itself" in ended) == (True, False)
+
+
+async def test_an_end_is_asked_for_with_its_reason() -> None:
+    """Once: the request has a key."""
+    asked, shown = await ask(
+        "resolve", "inc_1", "made room", method="incident.resolve", reply=ENDED
+    )
+    assert asked.pop("idempotency_key")
+    assert {"incident_id": "inc_1", "reason": "made room"} == asked
+    assert "inc_1 was resolved by owner: made room" in shown
