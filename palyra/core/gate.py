@@ -18,7 +18,7 @@ import msgspec
 
 from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.canonical import sha256_hex
-from palyra.core.display import render_call, render_json
+from palyra.core.display import least_chars, render_call, render_json
 from palyra.core.events import ApprovalMode
 from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key
 from palyra.core.intake import Refused, check_arguments, refusal, unknown_tool
@@ -268,8 +268,9 @@ def _ask(
     obstacle = _obstacle(admitted, facts)
     if obstacle is not None:
         return _deny(decision, *obstacle)
-    rendered = render_json(_shown(admitted, inspection))
-    if len(rendered.encode()) > PROMPT_CAP_BYTES:
+    shown = _shown(admitted, inspection)
+    rendered = render_json(shown) if least_chars(shown) <= PROMPT_CAP_BYTES else None
+    if rendered is None or len(rendered.encode()) > PROMPT_CAP_BYTES:
         return _deny(decision, "unshowable", _unshowable_text(admitted))
     key = admitted.facets.grant_key
     is_grantable = bool(key) and _doubt(admitted, facts) is None

@@ -10,8 +10,9 @@ without a secret comes back byte for byte.  The usual case costs one search of o
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from hashlib import sha256
 
 from palyra.core.encoded_rules import encoded_rules
 from palyra.core.hold_back import AFTER_SECRET, HoldBack
@@ -25,6 +26,9 @@ _HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
 ENCODED = encoded_rules(RULES)
 _ENCODED_LOOK = compile_bytes("|".join(sorted({rule.first_look for rule in ENCODED})))
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
+REMEMBERED_BYTES = 1_024  # a shorter text takes less than a millisecond
+MEMORY_BYTES = 2_097_152
+ENTRY_BYTES = 256  # of an entry, beside what it holds
 _BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
 
@@ -34,6 +38,7 @@ class Redactor:
 
     def __init__(self, known_secrets: Iterable[str]) -> None:
         self._known = frozenset(known_secrets)
+        self._memory = _Memory()
         self._compile()
 
     def learn(self, *secrets: str) -> None:
@@ -44,6 +49,7 @@ class Redactor:
         if not self._known.issuperset(secrets):
             self._known |= frozenset(secrets)
             self._compile()
+            self._memory = _Memory()  # last: whoever has begun with the old rules has the old one
 
     def _compile(self) -> None:
         known = known_rules(self._known)
@@ -65,8 +71,11 @@ class Redactor:
         """
         if not self._may_hold(data):
             return data, False
-        redacted = b"".join(self._json_pieces(data))
+        redacted = self._memory.recall(data, self._redact_json)
         return redacted, redacted != data
+
+    def _redact_json(self, data: bytes) -> bytes:
+        return b"".join(self._json_pieces(data))
 
     def redact_text(self, text: str) -> tuple[str, bool]:
         """The text with secrets replaced, and whether there were any."""
@@ -105,14 +114,46 @@ class Redactor:
 
     def _redact_string(self, token: bytes) -> bytes:
         """One JSON string with its quotes; unchanged byte for byte when there is nothing in it."""
-        if not self._may_hold(token):
-            return token
+        return self._memory.recall(token, self._redact_token) if self._may_hold(token) else token
+
+    def _redact_token(self, token: bytes) -> bytes:
         try:
             text = json.loads(token.decode(), strict=False)
         except ValueError:  # bad escapes or bad UTF-8: not JSON, so there is no form to keep
             return self._redact_plain(token)
         redacted, is_changed = self.redact_text(text)
         return _json_string(redacted) if is_changed else token
+
+
+class _Memory:
+    """What became of long texts, by their digest: an argument stands in several events of a run.
+
+    The texts themselves are not kept.  Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, bytes], bytes | None] = {}  # None: as it was
+        self._size_bytes = 0
+
+    def recall(self, data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
+        """What `redact` makes of the data."""
+        if len(data) < REMEMBERED_BYTES:
+            return redact(data)
+        key = redact.__name__, sha256(data).digest()
+        try:
+            known = self._known[key]
+        except KeyError:
+            redacted = redact(data)
+            self._keep(key, None if redacted == data else redacted)
+            return redacted
+        return data if known is None else known
+
+    def _keep(self, key: tuple[object, bytes], redacted: bytes | None) -> None:
+        self._size_bytes += ENTRY_BYTES + len(redacted or b"")
+        if self._size_bytes > MEMORY_BYTES:
+            self._known.clear()
+            self._size_bytes = ENTRY_BYTES + len(redacted or b"")
+        self._known[key] = redacted
 
 
 class StreamRedactor:

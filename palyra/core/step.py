@@ -6,6 +6,7 @@ import msgspec
 
 from palyra.core import events as ev
 from palyra.core.fold import apply, begin
+from palyra.core.redact import REMEMBERED_BYTES
 from palyra.core.run_state import Run
 from palyra.core.run_steps import Effect, Setting
 from palyra.core.tape import MAX_PAYLOAD_BYTES
@@ -80,7 +81,10 @@ class Step:
     @property
     def holds_secret(self) -> bool:
         """Whether an event that was added without looking has something to redact."""
-        return bool(self._unsearched) and self.setting.redact(b"\n".join(self._unsearched))[1]
+        long = [data for data in self._unsearched if len(data) >= REMEMBERED_BYTES]
+        short = [data for data in self._unsearched if len(data) < REMEMBERED_BYTES]
+        pieces = [*long, b"\n".join(short)] if short else long
+        return any(self.setting.redact(data)[1] for data in pieces)
 
 
 def searched(take: Callable[[bool], Step]) -> Step:

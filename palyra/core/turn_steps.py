@@ -9,7 +9,7 @@ from palyra.core.answer import answer_text
 from palyra.core.compaction import Compaction
 from palyra.core.end_steps import end_answered, end_failed, end_partial
 from palyra.core.partial import Ending
-from palyra.core.prompt import RETRYABLE
+from palyra.core.prompt import RETRYABLE, ModelTurn
 from palyra.core.route_plan import RouteChange
 from palyra.core.routing import FAILS_OVER
 from palyra.core.run_steps import CallModel, TurnBroke, TurnFinished
@@ -50,11 +50,10 @@ def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
     step.effects.append(CallModel(request=request, delay_ms=delay_ms))
 
 
-def add_turn(step: Step, heard: TurnFinished) -> str | None:
-    """Put the turn on the tape; why no tape takes it, if none does."""
-    result = heard.result
-    completed = ev.TurnCompleted(
-        turn=heard.turn,
+def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
+    """The turn as its event."""
+    return ev.TurnCompleted(
+        turn=turn,
         text=result.text,
         calls=result.calls,
         finish_reason=result.finish_reason,
@@ -63,8 +62,13 @@ def add_turn(step: Step, heard: TurnFinished) -> str | None:
         trace_ref=result.trace_ref,
         is_unpriced=result.is_unpriced,
     )
+
+
+def add_turn(step: Step, heard: TurnFinished) -> str | None:
+    """Put the turn on the tape; why no tape takes it, if none does."""
+    completed = turn_completed(heard.turn, heard.result)
     try:
-        step.add(completed, room_bytes=PROPOSAL_BYTES if result.calls else 0)
+        step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
     except TooLarge as too_large:
         return too_large.message
     return None

@@ -20,7 +20,7 @@ from palyra.core.prompt import (
 from palyra.core.records import Usage
 from palyra.core.tokens import estimate_tokens
 
-MAX_ARGUMENT_BYTES = 524_288  # of one call
+MAX_ARGUMENT_BYTES = 524_288  # of all calls of one turn: twice what a tape takes of it
 MAX_TEXT_CHARS = 4_194_304  # of one turn
 MAX_CALLS = 128  # of one turn
 MAX_COUNT = 1_000_000_000  # tokens; beyond it a provider does not count, it talks nonsense
@@ -45,6 +45,7 @@ class TurnBuilder:
         self._text: list[str] = []
         self._text_chars = 0
         self._calls: dict[Hashable, _OpenCall] = {}  # in the order in which they began
+        self._argument_bytes = 0  # of all of them
         self.finish_reason: FinishReason | None = None
         self._usage: Usage | None = None
         self.trace_ref: str | None = None
@@ -78,18 +79,23 @@ class TurnBuilder:
         """A piece of a call's arguments; of a call that was never opened, a nameless one."""
         self.open_call(key, "")
         call = self._calls[key]
-        call.size += len(piece.encode("utf-8", "surrogatepass"))
-        if call.size > MAX_ARGUMENT_BYTES:
+        size = len(piece.encode("utf-8", "surrogatepass"))
+        call.size += size
+        self._argument_bytes += size
+        if self._argument_bytes > MAX_ARGUMENT_BYTES:
             raise ModelFailure(
-                "malformed", f"arguments of {call.name!r} of more than {MAX_ARGUMENT_BYTES} bytes"
+                "malformed",
+                f"arguments of more than {MAX_ARGUMENT_BYTES} bytes in one turn, up to {call.name!r}",
             )
         call.pieces.append(piece)
 
     def set_arguments(self, key: Hashable, whole: str) -> None:
         """A call's arguments as a whole, in place of the pieces."""
         self.open_call(key, "")
-        self._calls[key].pieces.clear()
-        self._calls[key].size = 0
+        call = self._calls[key]
+        self._argument_bytes -= call.size
+        call.pieces.clear()
+        call.size = 0
         self.add_arguments(key, whole)
 
     def count(

@@ -21,7 +21,7 @@ from palyra.core.gate import (
 )
 from palyra.core.intake import Refused
 from palyra.core.marks import NO_PATHS, read_paths
-from palyra.core.tools import Facets
+from palyra.core.tools import Facets, Inspection
 from tests.core.tool_samples import FACTS, a_call, a_catalogue, a_decision, a_spec, an_admitted
 
 
@@ -265,6 +265,15 @@ def test_what_cannot_be_shown_in_full_is_denied(arguments: dict[str, str]) -> No
     verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
     assert isinstance(verdict, Deny)
     assert (verdict.reason_code, str(PROMPT_CAP_BYTES) in verdict.reason) == ("unshowable", True)
+
+
+def test_what_cannot_fit_is_not_even_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look may find a megabyte of names: rendering each of them would take a second."""
+    monkeypatch.setattr("palyra.core.gate.render_json", lambda _: pytest.fail("it was rendered"))
+    seen = Inspection(operands={f"{number}/{'é' * 1_000}": "0" * 64 for number in range(20)})
+    verdict = judge(an_admitted(), FACTS, a_decision("ask"), seen)
+    assert isinstance(verdict, Deny)
+    assert "unshowable" == verdict.reason_code
 
 
 def test_what_is_long_may_run_when_nobody_is_asked() -> None:

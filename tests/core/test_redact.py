@@ -686,3 +686,75 @@ def test_a_redactor_learns() -> None:
     assert (
         "[redacted:known]" == stream.feed("second-known-") + stream.feed("secret") + stream.flush()
     )
+
+
+LONG = json.dumps({"text": "x " * 1_000 + "password: hunter2x"}).encode()
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How long the texts were that were looked through as plain ones."""
+    sizes: list[int] = []
+    plain = Redactor._redact_plain
+
+    def note(self: Redactor, data: bytes) -> bytes:
+        sizes.append(len(data))
+        return plain(self, data)
+
+    monkeypatch.setattr(Redactor, "_redact_plain", note)
+    return sizes
+
+
+def test_a_long_text_is_looked_through_once(looked: list[int]) -> None:
+    """Also where it stands in something else; a short one each time."""
+    redactor = Redactor([])
+    first = redactor.redact_bytes(LONG)
+    assert first[1]
+    assert first == redactor.redact_bytes(LONG)
+    assert b"hunter2x" not in redactor.redact_bytes(b'{"more": [%b, 1]}' % LONG)[0]
+    assert 1 == len(looked)
+    for _ in range(2):
+        redactor.redact_bytes(b'{"a": "password: hunter2x"}')
+    assert 3 == len(looked)
+
+
+def test_what_was_learnt_is_looked_for_in_what_is_remembered() -> None:
+    """A text that was clean is not for ever."""
+    redactor = Redactor([])
+    data = json.dumps({"text": "password: hunter2x " * 100 + TOKEN}).encode()
+    assert TOKEN.encode() in redactor.redact_bytes(data)[0]
+    assert redactor._memory._known
+    redactor.learn(TOKEN)
+    assert TOKEN.encode() not in redactor.redact_bytes(data)[0]
+
+
+def test_a_look_that_began_before_something_was_learnt_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is another thread's, and knows nothing of the new secret."""
+    redactor = Redactor([])
+    data = json.dumps({"text": "password: hunter2x " * 100 + TOKEN}).encode()
+    plain = Redactor._redact_plain
+
+    def slow(self: Redactor, text: bytes) -> bytes:
+        found = plain(self, text)
+        monkeypatch.undo()
+        redactor.learn(TOKEN)  # meanwhile
+        return found
+
+    monkeypatch.setattr(Redactor, "_redact_plain", slow)
+    assert TOKEN.encode() in redactor.redact_bytes(data)[0]
+    assert TOKEN.encode() not in redactor.redact_bytes(data)[0]
+
+
+def test_what_is_remembered_is_bounded_and_holds_no_secret(
+    monkeypatch: pytest.MonkeyPatch, looked: list[int]
+) -> None:
+    """Digests, and texts as they may be shown."""
+    monkeypatch.setattr("palyra.core.redact.MEMORY_BYTES", 10_000)
+    redactor = Redactor([])
+    for number in range(20):
+        redactor.redact_bytes(LONG.replace(b"x x", b"%d x" % number, 1))
+        assert redactor._memory._size_bytes <= 10_000
+    assert 20 == len(looked)
+    assert b"hunter2x" not in b"".join(filter(None, redactor._memory._known.values()))

@@ -508,6 +508,11 @@ def test_bounds_of_a_turn_are_exact() -> None:
         made.add_arguments(0, "x")
     with pytest.raises(ModelFailure, match="arguments"):
         builder().add_arguments(0, "é" * (MAX_ARGUMENT_BYTES // 2 + 1))
+    shared = builder()
+    shared.add_arguments(0, "x" * (MAX_ARGUMENT_BYTES - 1))
+    shared.add_arguments(1, "x")
+    with pytest.raises(ModelFailure, match="bytes in one turn"):
+        shared.add_arguments(2, "x")
     many = builder()
     for number in range(MAX_CALLS):
         many.open_call(number, "x")
