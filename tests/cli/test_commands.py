@@ -647,16 +647,27 @@ async def test_client_imports_no_library_of_the_daemon() -> None:
     assert "heavy: []" in await run_python(program)
 
 
-async def test_the_daemon_starts_without_what_only_terminals_need() -> None:
-    """Its log lines are plain, and rich would be a tenth of its start; who prints has it still."""
+async def test_the_daemon_starts_without_what_it_does_not_need() -> None:
+    """Its log lines are plain, and rich would be a tenth of its start; who prints has it still.
+
+    Another tenth is garbage looked for while nothing but modules is made; then it is looked for.
+    """
     program = """
-import sys
-import palyra.cli.main, palyra.cli.serve, palyra.serve
-print("heavy:", sorted({"rich", "pygments"} & sys.modules.keys()))
+import gc, sys
+import trio, palyra.cli.main, palyra.cli.serve
+passes = sum(each["collections"] for each in gc.get_stats())
+def run(_):
+    print("few passes:", sum(each["collections"] for each in gc.get_stats()) - passes < 3)
+    print("frozen:", gc.get_freeze_count() > 10_000)
+    print("heavy:", sorted({"rich", "pygments"} & sys.modules.keys()), gc.isenabled())
+    return 0
+trio.run = run
+palyra.cli.serve.run_daemon(None, None)
 import rich.console
 print(rich.console.Console.__name__)
 """
-    assert ["heavy: []", "Console"] == (await run_python(program)).splitlines()
+    printed = (await run_python(program)).splitlines()
+    assert ["few passes: True", "frozen: True", "heavy: [] True", "Console"] == printed
 
 
 async def test_agent_options_become_fields(tmp_path: Path) -> None:
