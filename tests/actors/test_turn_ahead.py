@@ -1,4 +1,4 @@
-"""Secrets of a long turn are looked for in a thread, ahead of the run's step."""
+"""Secrets of a long turn or message are looked for in a thread, ahead of the run's step."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -7,11 +7,13 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import pytest
 
+from palyra.actors import submit
 from palyra.actors.turn import look_for_secrets
+from palyra.core.events import MessageReceived
 from palyra.core.prompt import ModelTurn, ProposedCall
 from palyra.core.records import Usage
 from palyra.core.redact import Redactor
-from palyra.core.run import decide
+from palyra.core.run import accept, decide
 from palyra.core.run_steps import Begin, TurnFinished
 from tests.actors.office_kit import inline_blocking
 from tests.core.run_world import World
@@ -91,6 +93,24 @@ async def test_control_without_the_look_the_step_does_it(monkeypatch: pytest.Mon
     looks = Looks(monkeypatch)
     await looks.take(a_turn("", text=f"{SECRET} " * 100), is_looked_at=False)
     assert (0, True) == (looks.ahead, looks.held_up > 0)
+
+
+@pytest.mark.parametrize("is_looked_at", [True, False], ids=["ahead", "control"])
+async def test_a_long_message_holds_up_nobody(
+    is_looked_at: bool,  # noqa: FBT001 - a parameter
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What somebody writes is looked through before its run begins."""
+    looks = Looks(monkeypatch)
+    office: Any = SimpleNamespace(run_blocking=looks.run_blocking, redactor=looks.redactor)
+    text = f"{SECRET} " * 100
+    if is_looked_at:
+        await submit.look_for_secrets(office, text)
+    world = World()
+    now = msgspec.structs.replace(world.setting, redact=looks.redactor.redact_bytes)
+    step = accept("run_1", world.run.accepted, MessageReceived(text=text), now)
+    assert b"hunter2x" not in b"".join(draft.data for draft in step.drafts)
+    assert (is_looked_at, not is_looked_at) == (looks.ahead > 0, looks.held_up > 0)
 
 
 async def test_a_short_turn_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
