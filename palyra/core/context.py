@@ -110,10 +110,9 @@ def assemble(
 ) -> tuple[ContextAssembled, ModelRequest]:
     """The request of one turn and the event that explains it.
 
-    A further attempt of the same turn sees what the first one saw: words that came in between
-    wait for the next turn.  A turn that goes on with a text that was cut off is told so; that is
-    part of this request only, so later turns see the text as one.  What an overflow left out
-    (`core.overflow`) stays out.
+    A further attempt sees what the first one saw: words that came in between wait for the next
+    turn.  A turn that goes on with a text that was cut off is told so; that is part of this
+    request only, so later turns see the text as one.  What `core.overflow` left out stays out.
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
     cut = run.compacted

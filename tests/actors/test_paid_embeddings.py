@@ -158,7 +158,7 @@ async def test_an_embedding_is_there_once_it_is_paid_for(
         kit.journal.hold = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(embed)
-            await trio.sleep(5)
+            await trio.sleep_until(trio.current_time() + 5)
             assert [] == made
             kit.journal.release()
         assert ([TOLD], [TOLD.cached_tokens]) == (
