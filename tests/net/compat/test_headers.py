@@ -63,6 +63,15 @@ def test_another_word_switches_nothing(word: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x_palyra_approval_mode", "x_palyra_cancel_on_disconnect"])
+def test_the_member_wins_over_the_header(name: str) -> None:
+    """Whatever the header says, as long as it is something."""
+    own = Extension(approval_mode="ask", cancel_on_disconnect=False)
+    request = ChatRequest(model="m", messages=(), palyra=own)
+    word = {"x_palyra_approval_mode": "deny", "x_palyra_cancel_on_disconnect": "true"}[name]
+    assert request == headers.with_headers(request, exchange(b"", **{name: word}))
+
+
+@pytest.mark.parametrize("name", ["x_palyra_approval_mode", "x_palyra_cancel_on_disconnect"])
 async def test_a_header_that_is_no_text_is_not_passed_over(name: str) -> None:
     """A key that nobody reads would make the repeated request another run."""
     with pytest.raises(InvalidParams, match="ASCII"):

@@ -309,6 +309,27 @@ def test_a_question_about_a_call_of_the_client_is_told() -> None:
     assert [calls[-1]] == list(play.reading.server_calls.values())
 
 
+@pytest.mark.parametrize(
+    ("finish", "cause", "told"),
+    [
+        ("content_filter", "cut_off", "content_filter"),
+        ("length", "max_tokens", "length"),
+        ("length", "cut_off", "length"),
+        ("stop", "turn_cap", "length"),
+        ("stop", "no_progress", "stop"),
+        ("content_filter", "", "stop"),
+    ],
+)
+def test_why_an_answer_stopped(finish: str, cause: str, told: str) -> None:
+    """What the provider says counts where there is no whole answer."""
+    play = Play()
+    play.hear(started(1), completed(1, "x", finish=finish), ev.MessageCompleted(text="x"))
+    reason = "partial" if cause else "answered"
+    ended = play.hear(ev.RunDone(reason=reason, cause=cause))[-1]
+    assert isinstance(ended, Ended)
+    assert told == ended.finish
+
+
 def test_ends_without_an_answer() -> None:
     """The class says why."""
     play = Play()
