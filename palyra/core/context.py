@@ -120,22 +120,17 @@ def assemble(
     messages = _fenced(shortened(said, cut), run.run_id, fence_key)[skipped:]
     if run.continues(attempt):
         messages = (*messages, CONTINUE)
-    tokens = sum(map(message_tokens, messages))
+    is_whole = cut is None or not (skipped or cut.output_bytes)
+    conversation = _conversation_layer(said[skipped:], messages, is_whole=is_whole)
     past, past_layer = _past(remaining(history, cut), fence_key)
     event = ContextAssembled(
         turn=turn,
         segments=(
             {"layer": "instructions", "tokens": prefix.tokens, "kept": True},
             *past_layer,
-            {
-                "layer": "conversation",
-                "tokens": tokens,
-                "kept": cut is None or not (skipped or cut.output_bytes),
-                "messages": len(messages),
-                "trust": lowest(_trust(message) for message in said[skipped:]),
-            },
+            conversation,
         ),
-        input_tokens=prefix.tokens + tokens + sum(layer["tokens"] for layer in past_layer),
+        input_tokens=prefix.tokens + sum(layer["tokens"] for layer in (conversation, *past_layer)),
         prefix_hash=prefix.hash,
         catalogue_hash=prefix.catalogue.hash,
     )
@@ -156,6 +151,19 @@ def assemble(
         one_call=brief is not None and brief.one_call,
     )
     return event, request
+
+
+def _conversation_layer(
+    said: Sequence[Message], messages: Sequence[Message], *, is_whole: bool
+) -> dict[str, Any]:
+    """The segment of what was said in this run, and of `messages` as the model sees them."""
+    return {
+        "layer": "conversation",
+        "tokens": sum(map(message_tokens, messages)),
+        "kept": is_whole,
+        "messages": len(messages),
+        "trust": lowest(_trust(message) for message in said),
+    }
 
 
 def _past(
