@@ -4,9 +4,11 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from palyra.net.compat import router
 from palyra.net.compat.router import Router
 from palyra.net.compat.sources import CompatSources
 from palyra.net.limits import Limits
@@ -61,6 +63,18 @@ async def test_so_many_a_second(autojump_clock: MockClock) -> None:
         await trio.sleep_until(trio.current_time() + 0.5)
         assert 200 == (await asker.ask())[0]
         assert REFUSED == await asker.ask()
+
+
+async def test_a_long_body_counts_for_several(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody reads what it says."""
+    monkeypatch.setattr(router, "UNIT_BYTES", 100)
+    body = msgspec.json.encode({"model": "none", "input": "x" * 300})
+    async with open_daemon(Limits(requests_per_s=10, burst=5)) as daemon:
+        asker = Asker(daemon)
+        found = [await asker.ask("/v1/embeddings", body) for _ in range(2)]
+    assert [(HTTPStatus.NOT_FOUND, "model_not_found"), REFUSED] == found
 
 
 async def test_so_many_at_once(autojump_clock: MockClock) -> None:
