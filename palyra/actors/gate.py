@@ -20,12 +20,13 @@ from palyra.core.gate import (
     Deny,
     NeedsApproval,
     RunFacts,
+    gone,
     judge,
     policy_request,
     tool_call,
 )
 from palyra.core.grants import find_grant
-from palyra.core.intake import Refused, refusal
+from palyra.core.intake import Refused
 from palyra.core.policy import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, Toolbox
 from palyra.core.prompt import ProposedCall
@@ -114,16 +115,14 @@ class Gate:
 
     def _available(self, taken: TakenIn) -> Admitted | Refused:
         """What was taken in, unless its tool has gone since, or is another one: then none can run."""
-        tool, admitted = taken.proposal.tool, taken.result
+        admitted = taken.result
         if isinstance(admitted, Refused) or admitted.spec.executor == CLIENT:
             return admitted
-        now = self.find_spec(tool)
-        if now is not None and now.version == admitted.spec.version:
-            return admitted
-        reason = f"{tool} is not available any more, or not as it was shown"
-        return refusal(reason, expected="another tool, or the call again in another run")
+        now = self.find_spec(admitted.spec.name)
+        is_same = now is not None and now.version == admitted.spec.version
+        return admitted if is_same else gone(admitted.spec.name)
 
-    def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
+    def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets | None:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)
 
     def _judge(

@@ -117,7 +117,8 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec.name, self.digest
 
 
-FindFacets = Callable[[ToolSpec, dict[str, Any]], Facets]  # of checked arguments
+# Of checked arguments; None for a tool that is not there any more as it was shown.
+FindFacets = Callable[[ToolSpec, dict[str, Any]], Facets | None]
 
 
 def admit(
@@ -135,6 +136,8 @@ def admit(
         if mark is not None:
             return _redacted(mark[0].decode())
     facets = find_facets(spec, checked.arguments)
+    if facets is None:
+        return gone(spec.name)
     return Admitted(
         call_id=proposal.call_id,
         spec=_as_called(spec, facets),
@@ -144,6 +147,14 @@ def admit(
         coercions=checked.coercions,
         facets=facets,
         paths=read_paths(facets.paths),
+    )
+
+
+def gone(tool: str) -> Refused:
+    """Its tool cannot be run in this run any more."""
+    return refusal(
+        f"{tool} is not available any more, or not as it was shown",
+        expected="another tool, or the call again in another run",
     )
 
 

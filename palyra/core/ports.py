@@ -222,8 +222,11 @@ class Toolbox(Protocol):
     def catalogue(self) -> Catalogue:
         """A snapshot of what can be called now, with its hash."""
 
-    def facets(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets:
-        """What the rules may look at in these checked arguments."""
+    def facets(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets | None:
+        """What the rules may look at in these checked arguments.
+
+        None for a tool that is not there now, or is another one: its own facets are not known.
+        """
 
     def inspects(self, tool: str) -> bool:
         """Whether calls of that tool are inspected before they are gated."""

@@ -105,12 +105,12 @@ class Toolbox:
         """The tools that can be called now, sorted by name, with the hash of that list."""
         return self._catalogue
 
-    def facets(self, spec: ToolSpec, arguments: Arguments) -> Facets:
-        """What the rules may look at in these checked arguments."""
+    def facets(self, spec: ToolSpec, arguments: Arguments) -> Facets | None:
+        """What the rules may look at in these checked arguments; None when the tool is not there."""
         found = self._tools.get(spec.name)
-        if found is None or found.facets is None:
-            return path_facets(spec, arguments)
-        return found.facets(arguments)
+        if found is None or found.spec.version != spec.version:
+            return None
+        return path_facets(spec, arguments) if found.facets is None else found.facets(arguments)
 
     def inspects(self, tool: str) -> bool:
         """Whether calls of that tool are inspected before they are gated."""

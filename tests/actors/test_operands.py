@@ -10,6 +10,7 @@ from palyra.actors.gate import Gate
 from palyra.actors.operands import Operands
 from palyra.core.context import stable_prefix
 from palyra.core.gate import NeedsApproval
+from palyra.core.intake import Refused
 from palyra.core.prompt import ProposedCall
 from palyra.core.records import AgentRecord
 from palyra.core.run_state import Call, Run
@@ -30,16 +31,17 @@ class Counted:
     def __init__(self) -> None:
         self.looked_at: list[str] = []
         self.hops = 0
-        tool = InlineTool(
+        self.tool = InlineTool(
             a_spec("probe", tool_class="effect", capabilities=("process",), parameters=TEXT),
             lambda _call: ToolOutput(text=""),
             facets=self.find_facets,
         )
-        toolbox = Toolbox([tool], inline_blocking)
+        self.toolbox = Toolbox([], inline_blocking)
+        self.toolbox.put("server", [self.tool])
         prefix = stable_prefix(
-            AgentRecord(name="default", version=0, instructions=""), toolbox.catalogue()
+            AgentRecord(name="default", version=0, instructions=""), self.toolbox.catalogue()
         )
-        gate = Gate(toolbox, CedarPolicy(), lambda _principal: 0)
+        gate = Gate(self.toolbox, CedarPolicy(), lambda _principal: 0)
         self.operands = Operands(gate, prefix, str)
 
     def find_facets(self, arguments: Any) -> Facets:
@@ -122,6 +124,17 @@ async def test_twins_are_found_among_what_was_taken_in() -> None:
     assert ("c2", "c3") == counted.prepare(run, 0).twins
     assert ("c3",) == counted.prepare(run, 2).twins
     assert () == counted.prepare(run, 1).twins
+
+
+async def test_of_a_tool_that_was_gone_at_intake_nobody_knows_what_it_touches() -> None:
+    """It is there again when the gate asks; judged without its facets it would pass too many rules."""
+    counted = Counted()
+    counted.toolbox.put("server", [])
+    run = await counted.hear(a_turn("a" * 600))
+    counted.toolbox.put("server", [counted.tool])
+    verdict = counted.prepare(run, 0).verdict
+    assert isinstance(verdict, Refused)
+    assert "not available" in verdict.reason
 
 
 async def test_after_a_restart_intake_is_ahead_as_well() -> None:
