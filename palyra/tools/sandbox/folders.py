@@ -17,6 +17,7 @@ Nothing here is believed of files: they count by name alone.  All functions bloc
 """
 
 import ctypes
+import errno
 import os
 import sys
 import time
@@ -33,6 +34,8 @@ MAX_REMEMBERED = (
     65_536  # folders and those of their entries that count, of all workspaces: some 20 MB
 )
 _LIBC = ctypes.CDLL(None, use_errno=True)
+# Of these errors alone it is known that there is no folder, or none that a path leads to.
+_NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -100,16 +103,14 @@ class Walk:
         self.seen: dict[str, _Known] = {}
 
     def look(self, path: str) -> Listing:
-        """What the folder holds; nothing when it is gone, or a link is in its place."""
+        """What the folder holds; nothing when it is gone, or something else is in its place."""
         try:
             known = self._known.get(path)
             if known is not None and known.mark == _mark(os.lstat(path)):
                 return self._keep(path, known).listing
             return self._read(path)
-        except PermissionError:
-            return Listing(0, is_closed=True)
-        except OSError:
-            return Listing(0)
+        except OSError as error:
+            return Listing(0, is_closed=error.errno not in _NO_FOLDER)
 
     def _read(self, path: str) -> Listing:
         is_root = path == self.root

@@ -83,7 +83,8 @@ class Mask:
 def find_masks(root: str, held: Container[str] = (), folders: Folders | None = None) -> list[Mask]:
     """The masks of a workspace, outer before inner; `held`: placeholders, which are not there.
 
-    `folders` remembers what was read before.  Raises SandboxFailure for a workspace too large to be looked at.
+    `folders` remembers what was read before.  Raises SandboxFailure for a workspace that is too
+    large to be looked at, or cannot be read.
     """
     masks: list[Mask] = []
     masks += (_top(root, name, "no-file", held) for name in FILES)
@@ -95,9 +96,9 @@ def find_masks(root: str, held: Container[str] = (), folders: Folders | None = N
         masks += (_below(root, f".git/{name}", "no-folder", held) for name in GIT_FOLDERS)
     known = {mask.path for mask in masks}
     folders = folders or Folders()
-    walk = folders.begin(root)
-    masks += (mask for mask in _present(walk) if mask.path not in known)
-    folders.keep(walk)
+    names = folders.begin(root)
+    masks += (mask for mask in _present(names) if mask.path not in known)
+    folders.keep(names)
     return [
         mask for mask in masks if not pathlib.Path(f"{root}/{mask.path}").is_symlink()
     ]  # see `guard`
@@ -179,12 +180,12 @@ def _below(root: str, path: str, absent: Kind, held: Container[str]) -> Mask:
     return Mask(path, "read-only")
 
 
-def _present(walk: Walk) -> Iterator[Mask]:
+def _present(names: Walk) -> Iterator[Mask]:
     """Configuration and secrets further down; what nobody can look into, nobody finds anything in."""
-    root, looked_at, folders = walk.root, 0, [""]
+    root, looked_at, folders = names.root, 0, [""]
     while folders:
         folder = folders.pop()
-        listing = walk.look(f"{root}/{folder}".rstrip("/"))
+        listing = names.look(f"{root}/{folder}".rstrip("/"))
         looked_at += listing.total
         if listing.is_closed:
             yield _closed(root, folder)

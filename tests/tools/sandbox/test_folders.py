@@ -1,5 +1,6 @@
 """What a walk remembers of folders, and that nobody gets a secret past it."""
 
+import errno
 import os
 import random
 import shutil
@@ -217,6 +218,46 @@ def test_a_folder_that_cannot_be_read_is_empty_to_programs(
     closed = str(root)
     with pytest.raises(SandboxFailure, match="cannot be read"):
         hidden(root)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOMEM])
+def test_a_folder_that_could_not_be_read_this_time_is_closed(
+    root: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the reason: what is in it nobody knows, so no program is shown it."""
+    plain = module._list
+
+    def fail(folder: int, name: str) -> Listing:
+        if name == "b":
+            raise OSError(number, "no")
+        return plain(folder, name)
+
+    (root / "a/b/c/.env").touch()
+    folders = Folders(later_ns)
+    with monkeypatch.context() as ill:
+        ill.setattr(module, "_list", fail)
+        assert {"a/b"} == hidden(root, folders)
+    assert {"a/b/c/.env"} == hidden(root, folders)
+
+
+@pytest.mark.parametrize("other", ["gone", "link", "file"])
+def test_what_is_no_folder_any_more_holds_nothing(
+    root: Path, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody took it away between the look at its name and the look into it."""
+    plain = os.open
+
+    def late(path: str, flags: int) -> int:
+        if path == f"{root}/d" and (root / "d").is_dir() and not (root / "d").is_symlink():
+            (root / "d").rename(root / "../away")
+            if other == "link":
+                (root / "d").symlink_to("../out")
+            elif other == "file":
+                (root / "d").write_bytes(b"")
+        return plain(path, flags)
+
+    monkeypatch.setattr("palyra.tools.sandbox.folders.os.open", late)
+    assert set() == hidden(root)
 
 
 def test_a_folder_without_a_way_in_is_closed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
