@@ -10,9 +10,10 @@ import msgspec
 
 from palyra.core.addresses import find_range
 from palyra.core.hosts import normal_host
-from palyra.core.paths import PathMark, is_configuration, is_private, normal_path
+from palyra.core.paths import is_configuration, is_private, normal_path
 from palyra.errors import InvalidParams
 
+PathMark = Literal["outside", "private", "configuration"]
 CallPathMark = PathMark | Literal["state"]
 HostMark = Literal["metadata", "internal", "odd"]
 

@@ -8,12 +8,10 @@ spelling of a file.  This is for deciding; what confines a call is how it opens 
 
 import re
 import unicodedata
-from typing import Literal
 
 MAX_PATH_BYTES = 4096  # PATH_MAX
 MAX_NAME_BYTES = 255  # NAME_MAX
 
-PathMark = Literal["outside", "private", "configuration"]
 
 # Where keys, tokens and browser sessions are kept: never read, never written.
 _PRIVATE = (
@@ -81,19 +79,6 @@ def may_be_marked(folder: str, name: str) -> bool:
     if name.startswith(".") or folder.startswith(".") or not (folder + name).isascii():
         return True
     return name.lower().endswith((".md", ".code-workspace", _BARE_REPOSITORY))
-
-
-def path_marks(path: str) -> frozenset[PathMark]:
-    """What a path argument is to the rules."""
-    normal = normal_path(path)
-    if normal is None:
-        return frozenset({"outside"})
-    marks: set[PathMark] = set()
-    if is_private(normal):
-        marks.add("private")
-    if is_configuration(normal):
-        marks.add("configuration")
-    return frozenset(marks)
 
 
 def _folded(path: str) -> str:
