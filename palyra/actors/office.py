@@ -17,7 +17,7 @@ from palyra.actors.journal import JournalHandle
 from palyra.actors.router import Router
 from palyra.core.ids import NewId
 from palyra.core.ports import Artifacts, LanguageModel, NowMs, RunBlocking, Toolbox
-from palyra.core.redact import Redactor
+from palyra.core.redact import REMEMBERED_BYTES, Redactor
 from palyra.core.run_steps import Limits, Setting
 
 
@@ -52,3 +52,13 @@ class Office:
     queue_cap: int
     max_open: int
     debounce_ms: int = 500  # how long a collected run waits for a further message
+
+
+async def look_for_secrets(office: Office, written: bytes) -> None:
+    """Look through JSON that a step is about to write: in a thread, unless it is short.
+
+    The redactor remembers what it found, so the step, which holds up everybody, asks it for nothing
+    new.  Cancellation: not heard while it is in a thread.
+    """
+    if len(written) >= REMEMBERED_BYTES:
+        await office.run_blocking(office.redactor.redact_bytes, written)

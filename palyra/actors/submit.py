@@ -13,13 +13,12 @@ import trio
 from palyra.actors.approvals import receipt_for
 from palyra.actors.fork import share_artifacts
 from palyra.actors.journal import Ticket
-from palyra.actors.office import Office
+from palyra.actors.office import Office, look_for_secrets
 from palyra.actors.pictures import keep_pictures
 from palyra.actors.run_handle import RunHandle
 from palyra.actors.session_handle import Begun, Divert
 from palyra.actors.sessions import ANSWER_S, Sessions
 from palyra.core.access import Caller
-from palyra.core.admission import LIGHT_CHARS
 from palyra.core.commands import ReceiptKey, Started, StartRun
 from palyra.core.records import Receipt
 from palyra.core.run_steps import Steer
@@ -38,7 +37,7 @@ async def submit(
     Raises what a session refuses with, TooSlow, and what `Ticket.wait` raises.
     Cancellation: the message may have been accepted; an idempotency key tells.
     """
-    await look_for_secrets(office, command.text)
+    await look_for_secrets(office, msgspec.json.encode(command.text))
     placed = await _place(office, sessions, caller, command, receipt)
     if isinstance(placed, Divert):
         try:
@@ -50,15 +49,6 @@ async def submit(
     assert isinstance(placed, Begun)  # noqa: S101 - a followup is no word to anybody
     await _settle(placed.ticket)
     return placed.started
-
-
-async def look_for_secrets(office: Office, text: str) -> None:
-    """Look through a long message in a thread: the redactor knows then what its step asks it.
-
-    Cancellation: not heard while it is in a thread.
-    """
-    if len(text) > LIGHT_CHARS:
-        await office.run_blocking(office.redactor.redact_bytes, msgspec.json.encode(text))
 
 
 async def _place(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from palyra.actors.journal import Ticket
+from palyra.actors.office import look_for_secrets
 from palyra.actors.pictures import show_pictures
 from palyra.actors.progress import ProgressStream
-from palyra.core.admission import LIGHT_CHARS, is_light
 from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.events import encode_event
 from palyra.core.ports import LanguageModel, RunBlocking
-from palyra.core.prompt import Delta, ModelFailure, ModelTurn, ProposedCall
+from palyra.core.prompt import Delta, ModelFailure, ProposedCall
 from palyra.core.run_steps import BudgetRefused, CallModel, TurnBroke, TurnFinished
 from palyra.core.turn_steps import turn_completed
 
@@ -66,7 +66,7 @@ async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions onl
         shown = await show_pictures(office, request)
         result = budgets.finish(meter, await model.stream(shown, take))
         await take_in(result.calls, office.run_blocking)
-        await look_for_secrets(office, turn, result)
+        await look_for_secrets(office, encode_event(turn_completed(turn, result)))
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:
         meter.is_sent = failure.was_asked
@@ -82,13 +82,3 @@ async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions onl
         )
     stream.close()
     await run.report(heard)
-
-
-async def look_for_secrets(office: "Office", turn: int, result: ModelTurn) -> None:
-    """Look through a long turn in a thread: the redactor knows then what the run's step asks it.
-
-    Cancellation: not heard while it is in a thread.
-    """
-    if len(result.text) > LIGHT_CHARS or not is_light(result.calls):
-        written = encode_event(turn_completed(turn, result))
-        await office.run_blocking(office.redactor.redact_bytes, written)

@@ -7,14 +7,14 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import pytest
 
-from palyra.actors import submit
-from palyra.actors.turn import look_for_secrets
-from palyra.core.events import MessageReceived
+from palyra.actors.office import look_for_secrets
+from palyra.core.events import MessageReceived, encode_event
 from palyra.core.prompt import ModelTurn, ProposedCall
 from palyra.core.records import Usage
-from palyra.core.redact import Redactor
+from palyra.core.redact import REMEMBERED_BYTES, Redactor
 from palyra.core.run import accept, decide
 from palyra.core.run_steps import Begin, TurnFinished
+from palyra.core.turn_steps import turn_completed
 from tests.actors.office_kit import inline_blocking
 from tests.core.run_world import World
 
@@ -52,7 +52,7 @@ class Looks:
         """A run that heard the turn."""
         office: Any = SimpleNamespace(run_blocking=self.run_blocking, redactor=self.redactor)
         if is_looked_at:
-            await look_for_secrets(office, 1, result)
+            await look_for_secrets(office, encode_event(turn_completed(1, result)))
         world = World()
         world.setting = msgspec.structs.replace(world.setting, redact=self.redactor.redact_bytes)
         world.hear(Begin(instance_id="i1"))
@@ -105,7 +105,7 @@ async def test_a_long_message_holds_up_nobody(
     office: Any = SimpleNamespace(run_blocking=looks.run_blocking, redactor=looks.redactor)
     text = f"{SECRET} " * 100
     if is_looked_at:
-        await submit.look_for_secrets(office, text)
+        await look_for_secrets(office, msgspec.json.encode(text))
     world = World()
     now = msgspec.structs.replace(world.setting, redact=looks.redactor.redact_bytes)
     step = accept("run_1", world.run.accepted, MessageReceived(text=text), now)
@@ -118,3 +118,16 @@ async def test_a_short_turn_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> 
     looks = Looks(monkeypatch)
     await looks.take(a_turn(SECRET, text=SECRET))
     assert 0 == looks.ahead
+
+
+@pytest.mark.parametrize(("chars", "hops"), [(REMEMBERED_BYTES - 3, 0), (REMEMBERED_BYTES - 2, 1)])
+async def test_only_what_will_be_remembered_is_looked_through_ahead(chars: int, hops: int) -> None:
+    """A look that the step repeats all the same would be a hop for nothing."""
+    taken: list[object] = []
+
+    async def run_blocking(*asked: object) -> None:
+        await inline_blocking(taken.append, asked)
+
+    office: Any = SimpleNamespace(run_blocking=run_blocking, redactor=Redactor([]))
+    await look_for_secrets(office, msgspec.json.encode("x" * chars))
+    assert hops == len(taken)
