@@ -98,7 +98,8 @@ class Grants:
     def _end(self, grant: GrantRecord, by: str) -> GrantRecord:
         known = self._live.get(_key(grant), {})
         if known.pop(grant.grant_id, None) is None:
-            self._ended_early.append(grant.grant_id)
+            if grant.grant_id not in self._ended_early:
+                self._ended_early.append(grant.grant_id)
         elif not known:
             del self._live[_key(grant)]
         return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)

@@ -231,6 +231,23 @@ async def test_few_early_ends_are_remembered(
         assert [grants.add(each) for each in many[3:]] == [True] * MOST_EARLY  # each is told once
 
 
+async def test_who_ends_a_grant_again_and_again_pushes_no_other_out(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """An early end is remembered once; another one that was forgotten would let its grant hold."""
+    first, second = a_grant("grt_1"), a_grant("grt_2")
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        store.commit([Change(records=(first, second))])
+        grants = kit.office.grants
+        await grants.revoke(OPERATOR, first.grant_id)
+        kit.journal.hold = True
+        for _ in range(MOST_EARLY):
+            nursery.start_soon(grants.revoke, OPERATOR, second.grant_id)
+        await wait_all_tasks_blocked()
+        assert not grants.add(first)
+        kit.journal.release()
+
+
 async def test_a_session_grant_answers_no_question_from_before_a_reset(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
