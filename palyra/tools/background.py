@@ -83,11 +83,6 @@ class Background:
         self._stopping = trio.CancelScope()
 
     @property
-    def sealed_bytes(self) -> int:
-        """Of the scripts it runs, which lie in memory for as long as it does."""
-        return self.command.sealed_bytes if self.is_running else 0
-
-    @property
     def is_running(self) -> bool:
         """Whether its jail is there."""
         return self.ended_s is None

@@ -141,7 +141,7 @@ class Processes:
         if len(own) >= MAX_PER_RUN:
             raise ToolFailure(f"{len(own)} programs run already, the most there may be: stop one")
         command = await self._run_blocking(build_command, around, call)
-        held_bytes = sum(each.sealed_bytes for each in self._of(call.run_id))
+        held_bytes = sum(each.command.sealed_bytes for each in self._of(call.run_id))
         if held_bytes + command.sealed_bytes > MAX_SEALED_BYTES:
             raise ToolFailure(
                 f"the scripts of the programs in the background would have more than "
