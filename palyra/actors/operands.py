@@ -47,7 +47,7 @@ class Operands:
 
         Cancellation: not heard while it is in a thread.
         """
-        if is_light(calls):
+        if is_light(calls, self._prefix.catalogue):
             return
         take_in = partial(self._gate.take_in, prefix=self._prefix)
         taken = await run_blocking(lambda: [take_in(call) for call in calls])

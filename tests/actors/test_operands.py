@@ -107,6 +107,14 @@ async def test_intake_of_a_short_turn_is_done_where_it_is_asked_for() -> None:
     assert ["a", "b"] == counted.looked_at
 
 
+async def test_a_name_that_is_none_is_looked_for_in_a_thread() -> None:
+    """Among hundreds of tools, the one whose name comes next to it takes long to find."""
+    counted = Counted()
+    run = await counted.hear([ProposedCall(call_id="c0", tool="prob", arguments={})])
+    assert 1 == counted.hops
+    assert "'probe'" in counted.prepare(run, 0).verdict.repair_hint
+
+
 @pytest.mark.parametrize("size", [1, 1_000])
 async def test_an_id_that_comes_again_is_another_call(size: int) -> None:
     """What was taken in under an id holds for that very call, and not for a later one."""
