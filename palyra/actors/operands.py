@@ -107,7 +107,7 @@ class Operands:
     def _taken_in(self, written: ProposedCall) -> TakenIn:
         """Its intake, once for all that asks: a turn with many calls looks at each for its twins."""
         known = self._taken.get(written.call_id)
-        if known is None or known.proposal is not written:  # ids may come again, in another turn
+        if known is None or known.proposal != written:  # ids may come again, in another turn
             known = self._taken[written.call_id] = self._gate.take_in(written, self._prefix)
         return known
 

@@ -107,6 +107,18 @@ async def test_intake_of_a_short_turn_is_done_where_it_is_asked_for() -> None:
     assert ["a", "b"] == counted.looked_at
 
 
+async def test_calls_whose_ids_were_redacted_are_taken_in_once_as_well() -> None:
+    """The tape knows them by other ids than the model does."""
+    counted = Counted()
+    written = a_turn("a", "b", "a")
+    await counted.hear(written)
+    redacted = [msgspec.structs.replace(call, call_id=f"[{call.call_id}]") for call in written]
+    run = with_calls(redacted)
+    for index in (0, 1, 2, 0):
+        counted.prepare(run, index)
+    assert ["a", "a", "b"] == sorted(counted.looked_at)
+
+
 async def test_a_name_that_is_none_is_looked_for_in_a_thread() -> None:
     """Among hundreds of tools, the one whose name comes next to it takes long to find."""
     counted = Counted()
