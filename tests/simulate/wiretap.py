@@ -1,6 +1,5 @@
 """The wiretap: reads what the daemon says, on every connection, and whether it was true then."""
 
-import math
 import re
 from typing import Any
 
@@ -28,7 +27,6 @@ class _Ear:
         self.caller: Caller | None = None
         self.token = ""
         self.asked: dict[Any, Json] = {}
-        self.asked_s: dict[Any, float] = {}  # when, of those that are answered soon
         self.next_seq: dict[tuple[str, str], int] = {}  # (subscription, run)
         self.kinds: dict[str, frozenset[str]] = {}  # by subscription, where it wants only some
         self.caught_up: set[str] = set()
@@ -42,6 +40,7 @@ class Wiretap:
         self._callers = callers  # by token
         self._fail = fail
         self._ears: dict[int, _Ear] = {}
+        self._waits: dict[tuple[Wire, Any], float] = {}  # since when, the longest first
 
     def on_request(self, wire: Wire, data: bytes) -> None:
         """A client asks."""
@@ -49,7 +48,7 @@ class Wiretap:
         request = _DECODE(data)
         ear.asked[request["id"]] = request
         if request["method"] not in MAY_TAKE_LONG:
-            ear.asked_s[request["id"]] = trio.current_time()
+            self._waits[wire, request["id"]] = trio.current_time()
         self._check_patience()
         if request["method"] == "connect":
             ear.token = request["params"]["token"]
@@ -67,14 +66,15 @@ class Wiretap:
 
     def _check_patience(self) -> None:
         """Nobody who can be reached waits long for an answer."""
-        too_long_ago_s = trio.current_time() - PATIENCE_S
-        for ear in self._ears.values():
-            wire = ear.wire
+        while self._waits:
+            (wire, request_id), since_s = next(iter(self._waits.items()))
             if wire.is_cut or wire.is_silent or not wire.life.is_on:
+                del self._waits[wire, request_id]
                 continue
-            if min(ear.asked_s.values(), default=math.inf) < too_long_ago_s:
-                waits = [ear.asked[number]["method"] for number in ear.asked_s]
-                self._fail("a request is answered", f"{wire.name}: {waits}")
+            if since_s < trio.current_time() - PATIENCE_S:
+                method = self._ears[wire.number].asked[request_id]["method"]
+                self._fail("a request is answered", f"{wire.name}: {method}")
+            return
 
     def _check_bytes(self, ear: _Ear, data: bytes) -> None:
         if SECRET.encode() in data:
@@ -152,7 +152,7 @@ class Wiretap:
 
     def _reply(self, ear: _Ear, frame: Json) -> None:
         request = ear.asked.pop(frame["id"], None)
-        ear.asked_s.pop(frame["id"], None)
+        self._waits.pop((ear.wire, frame["id"]), None)
         if request is None:
             self._fail("a request is answered once", str(frame)[:200])
             return
