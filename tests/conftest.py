@@ -2,7 +2,12 @@
 
 import os
 
+import pytest
 from hypothesis import settings
+
+# A failed check of a helper says what it saw.  Here, before any other package can import them.
+for helper in ("daemon_process", "people", "tapes", "wire"):
+    pytest.register_assert_rewrite(f"tests.e2e.{helper}")
 
 # With CI set hypothesis loads its own profile: derandomised, no deadline, no example database.
 # At a desk examples stay random, but a loaded machine must not fail a test by its deadline.

@@ -4,10 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-for helper in ("daemon_process", "people", "tapes", "wire"):
-    pytest.register_assert_rewrite(f"tests.e2e.{helper}")  # a failed check says what it saw
-
-from tests.e2e.daemon_process import DaemonProcess, running  # noqa: E402 - after the line above
+from tests.e2e.daemon_process import DaemonProcess, running
 
 
 @pytest.fixture(scope="module")
