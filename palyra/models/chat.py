@@ -67,20 +67,22 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct):
+class TokenDetails(msgspec.Struct):
+    """What OpenAI's APIs tell apart, of the input or of the output."""
+
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
-_NO_DETAILS = _Details()
+NO_DETAILS = TokenDetails()
 
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
     prompt_cache_hit_tokens: int | None = None  # DeepSeek
 
 
@@ -165,13 +167,13 @@ class ChatReader:
         return False
 
     def _count(self, usage: _Usage) -> None:
-        details = usage.prompt_tokens_details or _NO_DETAILS
+        details = usage.prompt_tokens_details or NO_DETAILS
         self._builder.count(
             usage.prompt_tokens,
             usage.completion_tokens,
             cached=details.cached_tokens or usage.prompt_cache_hit_tokens,
             stored=details.cache_write_tokens,
-            thought=(usage.completion_tokens_details or _NO_DETAILS).reasoning_tokens,
+            thought=(usage.completion_tokens_details or NO_DETAILS).reasoning_tokens,
         )
 
     def _take_choice(self, choice: _Choice) -> None:

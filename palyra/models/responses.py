@@ -18,7 +18,14 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
-from palyra.models.chat import arguments_text, chat_headers, guidance, instructions
+from palyra.models.chat import (
+    NO_DETAILS,
+    TokenDetails,
+    arguments_text,
+    chat_headers,
+    guidance,
+    instructions,
+)
 from palyra.models.dialect import NO_JSON, Body, Dialect, Names, Shown, most_tokens, sampled, show
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
@@ -34,20 +41,11 @@ class _Details(msgspec.Struct):
     reason: str = ""
 
 
-class _Counts(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-_NO_COUNTS = _Counts()
-
-
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _Counts | None = None
-    output_tokens_details: _Counts | None = None
+    input_tokens_details: TokenDetails | None = None
+    output_tokens_details: TokenDetails | None = None
 
 
 class _Response(msgspec.Struct):
@@ -168,13 +166,13 @@ class ResponsesReader:
             self._builder.finish_reason = "stop"
 
     def _count(self, usage: _Usage) -> None:
-        details = usage.input_tokens_details or _NO_COUNTS
+        details = usage.input_tokens_details or NO_DETAILS
         self._builder.count(
             usage.input_tokens,
             usage.output_tokens,
             cached=details.cached_tokens,
             stored=details.cache_write_tokens,
-            thought=(usage.output_tokens_details or _NO_COUNTS).reasoning_tokens,
+            thought=(usage.output_tokens_details or NO_DETAILS).reasoning_tokens,
         )
 
 
