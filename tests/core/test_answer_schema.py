@@ -148,3 +148,16 @@ def test_a_schema_has_a_bound_of_depth() -> None:
     check_answer_schema(nested(MAX_DEPTH))
     with pytest.raises(UnusableSchema, match="deeper"):
         check_answer_schema(nested(MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        ({"maxLength": 2}, "abc", "the answer: maxLength is 2"),
+        ({"minimum": 3}, 2, "the answer: minimum is 3"),
+        ({"additionalProperties": False}, {"a": 1}, "the answer.a: is not asked for"),
+    ],
+)
+def test_what_does_not_fit_is_named(schema: Any, value: Any, told: str) -> None:
+    """The place and the word of the schema."""
+    assert told == find_mismatch(schema, value)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from palyra.core import events as ev
-from palyra.core.brief import HEADING, Brief, ClientTool
+from palyra.core.brief import HEADING, Brief, ClientTool, add_instructions
 from palyra.core.context import brief_prefix
 from palyra.core.gate import Allow
 from palyra.core.history import past_run, select
@@ -177,3 +177,11 @@ def test_a_given_conversation_stands_for_all_before_it() -> None:
     assert ("run_1", "run_2") == select(
         [msgspec.structs.replace(new, is_whole=False), old], 99
     ).run_ids
+
+
+def test_the_schema_of_an_answer_is_told() -> None:
+    """The model reads it behind its instructions."""
+    schema = {"type": "object", "required": ["city"]}
+    told = add_instructions("Be brief.", Brief(answer_schema=schema))
+    assert told.startswith("Be brief.\n\n")
+    assert told.endswith('{"type":"object","required":["city"]}')

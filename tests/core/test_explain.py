@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from palyra.core.explain import WORDS, explain
+from palyra.core.explain import WORDS, explain, show
 
 Window = Literal["run"]
 Short = Annotated[str, msgspec.Meta(max_length=3, pattern="^[a-z]+$", extra={WORDS: "a to z"})]
@@ -26,6 +26,7 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
     inner: Inner | None = None
     limits: dict[str, Annotated[int, msgspec.Meta(le=9)]] = {}
     is_on: bool = False
+    wrapped: Annotated[Inner, msgspec.Meta(description="said about it")] | None = None
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
         ({"limits": {"a": 10}}, "limits[...]: expected a whole number of at most 9"),
         ({"is_on": "yes"}, 'is_on: expected true or false, got "yes"'),
         ({"key": "é" * 97, "mode": 5}, 'mode: expected "ask" or "deny", got 5'),
+        ({"mode": {}}, 'mode: expected "ask" or "deny", got an object'),
+        ({"wrapped": {"size": 0}}, "wrapped.size: expected a whole number of at least 1, got 0"),
         ([], "expected an object, got 0 members"),
     ],
 )
@@ -51,6 +54,11 @@ def test_where_what_and_what_came(given: Any, message: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(given, Outer)
     assert message == explain(caught.value, Outer, given).message
+
+
+def test_what_is_shown_of_a_list() -> None:
+    """Its kind; what is in it may be anything."""
+    assert "an array" == show(["s3cret"])
 
 
 def test_secrets_are_not_repeated() -> None:
