@@ -82,7 +82,7 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
     )
     named = [credential.secret for credential in credentials.values()]
     egress = EgressBranch()
-    learning = ChildSpec("secrets", partial(secrets.learn_known, named), "transient")
+    learning = ChildSpec("secrets", partial(secrets.keep_known, named))
     return Webset(web, secrets, egress, [learning, egress.child_spec()])
 
 

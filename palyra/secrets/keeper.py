@@ -4,15 +4,17 @@ Talks to: the resolver (in threads), the redactor.  Talked to by: whatever needs
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import structlog
 import trio
 
 from palyra.core.ports import RunBlocking
 from palyra.errors import NotFound, PalyraError
-from palyra.secrets.resolver import Resolver
+from palyra.secrets.resolver import Resolver, recognisable
 
 log = structlog.get_logger("palyra.secrets")
+LOOK_S = 1.0  # between looks at the vault: one stat
 
 
 class SecretKeeper:
@@ -25,6 +27,8 @@ class SecretKeeper:
         self._resolver = resolver
         self._run_blocking = run_blocking
         self._learn = learn
+        self._stamp: tuple[int, int, int] | None = None  # of the vault at the last look
+        self.problems: tuple[str, ...] = ()  # why the vault cannot be read
 
     async def find(self, reference: str) -> str:
         """The secret, which every record from now on is kept clean of.
@@ -42,33 +46,56 @@ class SecretKeeper:
         except NotFound:
             return None
 
-    async def learn_known(
+    async def keep_known(
         self,
         references: Iterable[str],
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Learn the vault and all that the configuration names, so that none of it is ever written.
+        """Learn all that the configuration names and the vault, then the vault at each change.
 
-        What cannot be found now is an error at its use; here it is only said.  The keyring is left
-        out: it may ask a person.
+        So none of it is ever written.  What cannot be found now is an error at its use; here it is
+        only said, and of the vault it is a problem until it can be read.  The keyring is left out:
+        it may ask a person.  Cancellation: what was learnt stays known.
         """
-        self._learn(*await self._run_blocking(self._known, tuple(references)))
+        self._learn(*await self._run_blocking(self._find_named, tuple(references)))
+        self._learn(*await self._run_blocking(self._find_changed))
         task_status.started()
+        while True:
+            await trio.sleep(LOOK_S)
+            self._learn(*await self._run_blocking(self._find_changed))
 
-    def _known(self, references: tuple[str, ...]) -> list[str]:
-        return list(self._find_known(references))
+    def _find_named(self, references: tuple[str, ...]) -> list[str]:
+        named = (each for each in references if not each.startswith("keyring:"))
+        return list(_each_found((each, self._resolver.resolve) for each in named))
 
-    def _find_known(self, references: tuple[str, ...]) -> Iterator[str]:
-        for reference in (*references, *self._names()):
-            try:
-                if not reference.startswith("keyring:"):
-                    yield self._resolver.resolve(reference)
-            except PalyraError as error:
-                log.warning("a secret cannot be found", reason=error.message)
-
-    def _names(self) -> Iterator[str]:
+    def _find_changed(self) -> list[str]:
+        """The vault's secrets, unless it is as it was at the last look and could be read then."""
+        stamp = self._resolver.vault.stamp()
+        if stamp == self._stamp and not self.problems:
+            return []
+        self._stamp = stamp
         try:
-            yield from (f"vault:{name}" for name in self._resolver.vault.read())
+            entries = self._resolver.vault.read()
         except PalyraError as error:
-            log.warning("the vault cannot be read", reason=error.message)
+            problem = f"the vault cannot be read: {error.message}"
+            if self.problems != (problem,):
+                log.warning("the vault cannot be read", reason=error.message)
+            self.problems = (problem,)
+            return []
+        self.problems = ()
+        return list(
+            _each_found(
+                (f"vault:{name}", partial(recognisable, value=entry.value))
+                for name, entry in entries.items()
+            )
+        )
+
+
+def _each_found(wanted: Iterable[tuple[str, Callable[[str], str]]]) -> Iterator[str]:
+    """Those secrets that there are; of the others it is said that there are none."""
+    for reference, find in wanted:
+        try:
+            yield find(reference)
+        except PalyraError as error:
+            log.warning("a secret cannot be found", reason=error.message)

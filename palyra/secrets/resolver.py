@@ -41,13 +41,7 @@ class Resolver:
         Raises InvalidParams, NotFound or Unavailable; none of them shows a value.
         """
         reference = parse_reference(text)
-        value = self._find(reference).removesuffix("\n").removesuffix("\r")
-        if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
-            raise Unavailable(
-                f"{reference.text} is shorter than {MIN_KNOWN_BYTES} bytes: too short to be "
-                "recognised where it must not be seen"
-            )
-        return value
+        return recognisable(reference.text, self._find(reference))
 
     def _find(self, reference: SecretReference) -> str:
         match reference.kind:
@@ -70,6 +64,17 @@ class Resolver:
         if reference.kind == "vault":
             raise Unavailable("secrets.passphrase: the vault's passphrase cannot lie in the vault")
         return lambda: self.resolve(reference.text)
+
+
+def recognisable(reference: str, value: str) -> str:
+    """The secret without the end of its line.  Raises Unavailable for one that is too short."""
+    value = value.removesuffix("\n").removesuffix("\r")
+    if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
+        raise Unavailable(
+            f"{reference} is shorter than {MIN_KNOWN_BYTES} bytes: too short to be "
+            "recognised where it must not be seen"
+        )
+    return value
 
 
 def _read_file(path: Path) -> str:

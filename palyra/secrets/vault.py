@@ -67,6 +67,14 @@ class Vault:
         self._key_path = keys / KEY_NAME
         self._find_passphrase = find_passphrase
 
+    def stamp(self) -> tuple[int, int, int] | None:
+        """By which a change of the vault is seen; None where there is none that can be seen."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
     def read(self) -> dict[str, Entry]:
         """All entries; none when there is no vault yet.  Raises Unavailable."""
         sealed = self._read_sealed()

@@ -8,6 +8,9 @@ import msgspec
 import pytest
 import trio
 
+from palyra.net.client import Client
+from palyra.secrets.keeper import LOOK_S
+from palyra.secrets.resolver import Resolver
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.leaky_daemon import LeakyDaemon
 from tests.e2e.people import make_token
@@ -208,6 +211,24 @@ async def test_own_tokens(quiet: DaemonProcess) -> None:
             await wire.call("connect", token=token)
     assert set() == search(quiet.said.encode(), tokens)
     assert {} == found_in_files(quiet.home, tokens, but=quiet.home / "keys" / "operator.token")
+
+
+async def test_what_is_set_while_the_daemon_runs_is_known_soon(quiet: DaemonProcess) -> None:
+    """A value of the vault that a person pastes after that is neither on the tape nor on the wire."""
+    late = "canary-set-late-0123456789"
+    Resolver(quiet.home, quiet.home / "keys").vault.put("LATE", late, 5)
+    async with quiet.connect() as client:
+        with trio.fail_after(WITHIN_S):
+            while late in (tape := await say(client, late)):
+                await trio.sleep(LOOK_S / 4)
+    assert 2 <= tape.count("[redacted:known]")
+
+
+async def say(client: Client, text: str) -> str:
+    """The tape of a run whose person and model say that."""
+    started = await client.start_run(f"/say {text}")
+    await client.wait_run(started.run_id)
+    return "".join(each.data.decode() for each in await read_whole(client, started.run_id))
 
 
 async def test_what_is_no_secret_passes(quiet: DaemonProcess) -> None:

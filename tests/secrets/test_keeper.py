@@ -1,13 +1,17 @@
 """Secrets inside the daemon: found, and known to the redactor before anybody has them."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import structlog
+import trio
+from trio.testing import MockClock
 
 from palyra.core.redact import Redactor
 from palyra.errors import NotFound
-from palyra.secrets.keeper import SecretKeeper
+from palyra.secrets.keeper import LOOK_S, SecretKeeper
 from palyra.secrets.resolver import Resolver
 from tests.tools.web.internet import here
 
@@ -18,6 +22,22 @@ def a_keeper(home: Path, redactor: Redactor, **environ: str) -> SecretKeeper:
     """Over a data directory and an environment."""
     resolver = Resolver(home, home / "keys", environ=environ)
     return SecretKeeper(resolver, here, redactor.learn)
+
+
+@asynccontextmanager
+async def knowing(keeper: SecretKeeper, *references: str) -> AsyncGenerator[None]:
+    """A keeper that looks at its vault inside the block."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keeper.keep_known, references)
+        try:
+            yield
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def wait_look() -> None:
+    """Until the keeper has looked once more."""
+    await trio.sleep(LOOK_S * 1.5)
 
 
 async def test_what_is_found_is_known(tmp_path: Path) -> None:
@@ -49,7 +69,8 @@ async def test_all_that_can_be_known_is_known_from_the_start(tmp_path: Path) -> 
     Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
     keeper = a_keeper(tmp_path, redactor, TOKEN=SECOND, PIN="1234567")
     with structlog.testing.capture_logs() as lines:
-        await keeper.learn_known(["env:TOKEN", "env:NONE", "env:PIN", "keyring:a/b"])
+        async with knowing(keeper, "env:TOKEN", "env:NONE", "env:PIN", "keyring:a/b"):
+            pass
     assert "[redacted:known] [redacted:known]" == redactor.redact_text(f"{FIRST} {SECOND}")[0]
     assert ["env:NONE", "env:PIN"] == [line["reason"].split()[0].rstrip(":") for line in lines]
 
@@ -60,6 +81,49 @@ async def test_a_damaged_vault_does_not_keep_the_daemon_down(tmp_path: Path) -> 
     Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
     (tmp_path / "vault.sealed").write_bytes(b"{}")
     with structlog.testing.capture_logs() as lines:
-        await a_keeper(tmp_path, redactor, TOKEN=SECOND).learn_known(["env:TOKEN"])
+        async with knowing(a_keeper(tmp_path, redactor, TOKEN=SECOND), "env:TOKEN"):
+            pass
+    assert ["the vault cannot be read"] == [line["event"] for line in lines]
+    assert "[redacted:known]" == redactor.redact_text(SECOND)[0]
+
+
+async def test_what_is_set_later_is_known_too(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """In a vault that was not there before, or has changed; what was removed stays known."""
+    redactor = Redactor([])
+    vault = Resolver(tmp_path, tmp_path / "keys").vault
+    async with knowing(a_keeper(tmp_path, redactor)):
+        vault.put("KEY", FIRST, 5)
+        await wait_look()
+        assert "[redacted:known]" == redactor.redact_text(FIRST)[0]
+        vault.put("LATE", SECOND, 6)
+        vault.remove("KEY")
+        assert SECOND == redactor.redact_text(SECOND)[0]  # the control: not known yet
+        await wait_look()
+        assert "[redacted:known] [redacted:known]" == redactor.redact_text(f"{FIRST} {SECOND}")[0]
+
+
+async def test_a_vault_without_its_key_is_a_problem_until_it_is_back(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """It is told once, never the end of the watch; the key's return is seen without a new vault."""
+    redactor = Redactor([])
+    vault = Resolver(tmp_path, tmp_path / "keys").vault
+    vault.put("KEY", FIRST, 5)
+    key = tmp_path / "keys" / "vault.key"
+    keeper = a_keeper(tmp_path, redactor)
+    with structlog.testing.capture_logs() as lines:
+        async with knowing(keeper):
+            assert () == keeper.problems
+            vault.put("LATE", SECOND, 6)
+            hidden = key.rename(tmp_path / "elsewhere")
+            await wait_look()
+            await wait_look()
+            told: list[str] = list(keeper.problems)
+            assert [f"the vault cannot be read: {key}: the vault's key"] == [
+                problem.split(" is missing")[0] for problem in told
+            ]
+            hidden.rename(key)
+            await wait_look()
+            assert () == keeper.problems
     assert ["the vault cannot be read"] == [line["event"] for line in lines]
     assert "[redacted:known]" == redactor.redact_text(SECOND)[0]
