@@ -93,11 +93,7 @@ def build_toolset(
     sandbox = programs.sandbox
     skillset = build_skillset(config, host, toolbox, sandbox, webset.doors(), redact=redact)
     services = [*programs.services, *skillset.services, *_sweeping(workspace, host)]
-    problems: list[Callable[[], tuple[str, ...]]] = [
-        programs.problems,
-        skillset.problems,
-        lambda: webset.secrets.problems,
-    ]
+    problems = [programs.problems, skillset.problems, webset.problems]
     if sandbox is not None:
         servers = build_mcpset(
             config, host, toolbox, sandbox=sandbox, redact=redact, secrets=webset.secrets,

@@ -44,6 +44,10 @@ class Webset(NamedTuple):
         gate = ProxyGate(self.web.dialler.dial, granted, on_refused)
         return self.egress.open(gate.admit)
 
+    def problems(self) -> tuple[str, ...]:
+        """Why secrets cannot be read."""
+        return self.secrets.problems
+
     def doors(self) -> Doors:
         """What guests of skills reach, as far as each was granted."""
         return Doors(fetch=self._fetch, find_secret=self.secrets.find_in_vault)
