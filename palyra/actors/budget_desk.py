@@ -14,7 +14,7 @@ from palyra.actors.budgets import Budgets
 from palyra.actors.journal import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.budgets import Account, check_budget
-from palyra.core.commands import AccountView, ReceiptKey, UsageView, UsageWanted
+from palyra.core.commands import AccountsView, AccountView, ReceiptKey, UsageView, UsageWanted
 from palyra.core.journal import Change, UsageFilter, UsageSum
 from palyra.core.ports import NowMs
 from palyra.core.prices import DAY_MS, Prices
@@ -64,26 +64,32 @@ class BudgetDesk:
         found = self._budgets.in_force
         return [budget for _, budget in sorted(found.items()) if _sees(caller, budget)]
 
-    async def status(self, caller: Caller, budget_id: str | None) -> list[AccountView]:
-        """The accounts the caller sees; one that nobody used yet only where it is the only one.
+    async def status(self, caller: Caller, budget_id: str | None, limit: int = 100) -> AccountsView:
+        """The accounts the caller sees, by budget, and of each budget those most spent.
 
-        Raises NotFound for a budget that is not there.
+        One that nobody used yet only where it is the only one.  Raises NotFound for a budget that
+        is not there.
         """
         budgets = await self.list_all(caller)
         if budget_id is not None:
             budgets = [budget for budget in budgets if budget.budget_id == budget_id]
             if not budgets:
                 raise NotFound(f"no budget {budget_id!r}", field="budget_id")
-        accounts = self._budgets.accounts
-        found: list[Account] = []
+        shown: list[AccountView] = []
+        left_out = 0
         for budget in budgets:
-            own = [each for each in accounts if each.budget.budget_id == budget.budget_id]
-            if not own and (budget.scope == "global" or budget.subject != "*"):
-                subject = "" if budget.scope == "global" else budget.subject
-                own = [Account(budget, subject)]
-            found += own
+            own = sorted(self._views(caller, budget), key=lambda each: (-each.spent, each.subject))
+            shown += own[:limit]
+            left_out += len(own[limit:])
+        return AccountsView(accounts=shown, left_out=left_out)
+
+    def _views(self, caller: Caller, budget: BudgetRecord) -> list[AccountView]:
+        """The accounts of a budget that the caller sees."""
+        own = [each for each in self._budgets.accounts if each.budget.budget_id == budget.budget_id]
+        if not own and (budget.scope == "global" or budget.subject != "*"):
+            own = [Account(budget, "" if budget.scope == "global" else budget.subject)]
         principal = caller.principal_filter
-        return [self._view(each) for each in found if principal in {None, each.subject}]
+        return [self._view(each) for each in own if principal in {None, each.subject}]
 
     def _view(self, account: Account) -> AccountView:
         budget, now_ms = account.budget, self._now_ms()

@@ -243,6 +243,8 @@ def _remedy(problem: str) -> str:
     """What helps against something the daemon names."""
     if problem.startswith("MCP server "):
         return "mend the server or its entry in [mcp] of the configuration"
+    if problem.startswith("the vault "):
+        return "mend what is named, or set the secrets again with `palyra secrets set`"
     return "mend what is named; `palyra policy check` checks policies without the daemon"
 
 

@@ -18,6 +18,7 @@ from palyra.core.records import (
     BudgetWindow,
 )
 from palyra.net.client import Client
+from palyra.net.client.spending import AccountList
 
 UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
@@ -108,19 +109,29 @@ def budget() -> None:
 
 
 @budget.command("list")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    show_default=True,
+    help="Lines of one budget.",
+)
 @shared_options
-def list_(options: Options) -> None:
-    """List budgets and how their accounts stand."""
+def list_(options: Options, limit: int) -> None:
+    """List budgets and how their accounts stand, the most spent first."""
 
-    async def work(client: Client) -> tuple[list[BudgetRecord], list[AccountView]]:
-        return await client.list_budgets(), await client.budget_status()
+    async def work(client: Client) -> tuple[list[BudgetRecord], AccountList]:
+        return await client.list_budgets(), await client.budget_status(limit=limit)
 
-    budgets, accounts = talk(options, work)
+    budgets, found = talk(options, work)
+    accounts = found.accounts
     if options.as_json:
-        print_json({"budgets": budgets, "accounts": accounts})
+        print_json({"budgets": budgets, "accounts": accounts, "left_out": found.left_out})
         return
     rows = [row for each in budgets for row in _rows(each, accounts)]
     print_table(ACCOUNT_COLUMNS, rows, empty="no budgets")
+    if found.left_out:
+        say(f"{found.left_out} accounts with less spent are left out: raise --limit", err=True)
 
 
 def _rows(each: BudgetRecord, accounts: list[AccountView]) -> list[tuple[object, ...]]:

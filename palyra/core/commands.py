@@ -190,6 +190,13 @@ class AccountView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     rolls_ms: int | None = None  # when something of it is free again
 
 
+class AccountsView(msgspec.Struct, frozen=True, kw_only=True):
+    """How accounts stand: by budget, and of each the most spent first."""
+
+    accounts: list[AccountView]
+    left_out: int  # how many there are beside
+
+
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """A run and its derived phase."""
 

@@ -8,7 +8,7 @@ from palyra.core.agents import AgentChange
 from palyra.core.artifacts import Artifact, ArtifactPage
 from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
 from palyra.core.commands import (
-    AccountView,
+    AccountsView,
     Cancelled,
     ChangeQueue,
     Forked,
@@ -136,7 +136,9 @@ class Budgets(Protocol):
 
     async def sum_usage(self, caller: Caller, wanted: UsageWanted) -> UsageView: ...
     async def list_all(self, caller: Caller) -> list[BudgetRecord]: ...
-    async def status(self, caller: Caller, budget_id: str | None) -> list[AccountView]: ...
+    async def status(
+        self, caller: Caller, budget_id: str | None, limit: int = 100
+    ) -> AccountsView: ...
     async def set(
         self, caller: Caller, wanted: BudgetRecord, receipt: ReceiptKey | None = None
     ) -> BudgetRecord: ...

@@ -32,7 +32,7 @@ def desk(kit: Kit) -> BudgetDesk:
 
 async def accounts(kit: Kit, caller: Caller = OPERATOR) -> list[tuple[str, str, int]]:
     found = await desk(kit).status(caller, None)
-    return [(each.budget_id, each.subject, each.spent) for each in found]
+    return [(each.budget_id, each.subject, each.spent) for each in found.accounts]
 
 
 async def test_sums_of_what_the_caller_sees(
@@ -78,6 +78,23 @@ async def test_a_client_sees_its_own_accounts(
         ] == await accounts(kit)
         with pytest.raises(NotFound):
             await desk(kit).status(STRANGER, "bob")
+
+
+async def test_the_most_spent_come_first_and_the_rest_is_counted(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Of each budget, so that none hides another one."""
+    budgets = (
+        budget(budget_id="all"),
+        budget(budget_id="each", scope="principal", hard=None, soft=1),
+    )
+    async with running(store, make_budgets=having(*budgets)) as kit:
+        answering(kit)
+        for caller in (OTHER, STRANGER, STRANGER, OPERATOR):
+            await kit.end(await kit.start(caller=caller))
+        found = await desk(kit).status(OPERATOR, None, 1)
+        shown = [(each.budget_id, each.subject, each.spent) for each in found.accounts]
+        assert ([("all", "", 4_000), ("each", "eve", 2_000)], 2) == (shown, found.left_out)
 
 
 async def test_a_budget_that_is_set_counts_what_was_spent_before(

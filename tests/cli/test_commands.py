@@ -586,14 +586,18 @@ async def test_budgets_are_listed_with_their_accounts() -> None:
     unused = {**BUDGET_SHOWN, "budget_id": "team", "scope": "agent", "metric": "tokens"}
     async with fake_daemon() as daemon:
         daemon.reply_with("budget.list", {"budgets": [BUDGET_SHOWN, unused]})
-        daemon.reply_with("budget.status", {"accounts": [account]})
+        daemon.reply_with("budget.status", {"accounts": [account], "left_out": 7})
         shown = await palyra("budget", "list", url=daemon.url)
         plain = await palyra("budget", "list", "--json", url=daemon.url)
     _, first, second = shown.out.splitlines()
     expected = ["day", "everybody", "day", "usd_micros", "$1.500000", "$0.000000", "-", "$9.000000"]
     assert [*expected, "block", "over"] == first.split()
     assert second.split()[:3] == ["team", "agent", "*"]
-    assert 1_500_000 == json.loads(plain.out)["accounts"][0]["spent"]
+    assert "7 accounts with less spent are left out" in shown.err
+    assert (1_500_000, 7) == (
+        json.loads(plain.out)["accounts"][0]["spent"],
+        json.loads(plain.out)["left_out"],
+    )
 
 
 @pytest.mark.parametrize(

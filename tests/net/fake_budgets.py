@@ -1,7 +1,7 @@
 """Usage and budgets as connections see them: one of each, and what was asked of them."""
 
 from palyra.core.access import Caller
-from palyra.core.commands import AccountView, ReceiptKey, UsageView, UsageWanted
+from palyra.core.commands import AccountsView, AccountView, ReceiptKey, UsageView, UsageWanted
 from palyra.core.journal import UsageSum
 from palyra.core.records import BudgetRecord
 from tests.net.fake_registry import Asked
@@ -34,9 +34,9 @@ class FakeBudgets(Asked):
         await self.note(DAY, "list", caller.principal)
         return [DAY]
 
-    async def status(self, caller: Caller, budget_id: str | None) -> list[AccountView]:
-        await self.note(ACCOUNT, "status", caller.principal, budget_id)
-        return [ACCOUNT]
+    async def status(self, caller: Caller, budget_id: str | None, limit: int = 100) -> AccountsView:
+        await self.note(ACCOUNT, "status", caller.principal, budget_id, limit)
+        return AccountsView(accounts=[ACCOUNT], left_out=0)
 
     async def set(
         self, caller: Caller, wanted: BudgetRecord, receipt: ReceiptKey | None = None

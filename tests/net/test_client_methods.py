@@ -70,7 +70,7 @@ CALLS: dict[str, Call] = {
     ),
     "model.list": lambda client: client.list_models(),
     "budget.list": lambda client: client.list_budgets(),
-    "budget.status": lambda client: client.budget_status("day"),
+    "budget.status": lambda client: client.budget_status("day", limit=3),
     "budget.set": lambda client: client.set_budget(
         "day", scope="agent", subject="a", metric="usd_micros", window="sliding",
         window_ms=60_000, soft=1, hard=2, action="ask",

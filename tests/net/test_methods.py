@@ -186,6 +186,17 @@ async def test_a_large_reply_is_redacted_in_a_thread(autojump_clock: Clock, size
         assert (size > 1) == daemon.blocking_calls
 
 
+async def test_sums_of_a_time_that_ends_before_it_begins_are_refused(
+    autojump_clock: Clock,
+) -> None:
+    """They would all be 0, which looks like an answer."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        error = await peer.fail("usage.summary", since_ms=6, until_ms=5)
+        assert ("invalid_params", "until_ms") == (error["data"]["code"], error["data"]["field"])
+        assert await peer.call("usage.summary", since_ms=5, until_ms=5)
+
+
 async def test_wait_passes_on_deadline_and_outcome(autojump_clock: Clock) -> None:
     """`run.wait` gives up after its time and says so."""
     async with open_daemon() as daemon:

@@ -32,9 +32,10 @@ class BudgetList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `budget.status`."""
+    """Answer to `budget.status`: by budget, of each the most spent first."""
 
     accounts: list[AccountView]
+    left_out: int = 0  # how many there are beside
 
 
 class UsageOptions(TypedDict, total=False):
@@ -78,10 +79,10 @@ class Spending(Incidents):
     async def list_budgets(self) -> list[BudgetRecord]:
         return (await self._ask("budget.list", {}, BudgetList)).budgets
 
-    async def budget_status(self, budget_id: str | None = None) -> list[AccountView]:
-        """How the accounts stand, of one budget or of all."""
-        params = {"budget_id": budget_id}
-        return (await self._ask("budget.status", params, AccountList)).accounts
+    async def budget_status(self, budget_id: str | None = None, *, limit: int = 100) -> AccountList:
+        """How the accounts stand, of one budget or of all; `limit` of each budget."""
+        params = {"budget_id": budget_id, "limit": limit}
+        return await self._ask("budget.status", params, AccountList)
 
     async def set_budget(self, budget_id: str, **given: Unpack[BudgetOptions]) -> BudgetRecord:
         """The budget, in force; one of that id is replaced."""

@@ -13,6 +13,7 @@ from palyra.core.records import (
     BudgetScope,
     BudgetWindow,
 )
+from palyra.errors import InvalidParams
 from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result, check_no_secret
 from palyra.net.params import SLUG, NoParams, Params
 
@@ -68,6 +69,7 @@ class BudgetStatus(Params, frozen=True, kw_only=True):
     """Of one budget, or of all."""
 
     budget_id: Name | None = None
+    limit: Limit = 100  # accounts of each budget
 
 
 class BudgetShown(Result, frozen=True, kw_only=True):
@@ -96,12 +98,17 @@ class Budgets(Result, frozen=True, kw_only=True):
 
 
 class Accounts(Result, frozen=True, kw_only=True):
-    """How the accounts stand, by budget and subject."""
+    """How the accounts stand, by budget; of each the most spent first."""
 
     accounts: list[AccountView]
+    left_out: int  # how many there are beside
 
 
 async def summary(call: Call, params: UsageSummary) -> UsageShown:
+    if params.until_ms is not None and params.until_ms < params.since_ms:
+        raise InvalidParams(
+            f"until_ms {params.until_ms} lies before since_ms {params.since_ms}", field="until_ms"
+        )
     lines = UsageFilter(
         principal=params.principal,
         agent=params.agent,
@@ -122,7 +129,8 @@ async def list_(call: Call, _params: NoParams) -> Budgets:
 
 
 async def status(call: Call, params: BudgetStatus) -> Accounts:
-    return Accounts(accounts=await call.services.budgets.status(call.caller, params.budget_id))
+    view = await call.services.budgets.status(call.caller, params.budget_id, params.limit)
+    return Accounts(accounts=view.accounts, left_out=view.left_out)
 
 
 async def set_(call: Call, params: BudgetSet) -> BudgetShown:
