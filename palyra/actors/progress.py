@@ -17,7 +17,7 @@ class ProgressStream:
         self._item = item
         self._kind: ProgressKind = "text"
         self._stream: StreamRedactor | None = None
-        self.order = 0  # deltas taken so far
+        self.order = 0  # of the newest delta: one for each that was taken, and for each rest
 
     def take(self, kind: ProgressKind, text: str) -> None:
         """Pass one delta on; text that may be the beginning of a secret is held back."""
@@ -31,8 +31,9 @@ class ProgressStream:
     def close(self) -> None:
         """Pass on what was held back."""
         if self._stream is not None:
-            self._send(self._stream.flush())
-            self._stream = None
+            rest, self._stream = self._stream.flush(), None
+            self.order += bool(rest)
+            self._send(rest)
 
     def _send(self, text: str) -> None:
         if text:
