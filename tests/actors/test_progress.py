@@ -1,12 +1,13 @@
 """Deltas on their way to whoever watches."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from palyra.actors.hub import HubHandle
 from palyra.actors.progress import ProgressStream
 from palyra.core.redact import Redactor
-from palyra.core.run_state import Run
 from tests.core.run_world import World
+
+if TYPE_CHECKING:
+    from palyra.actors.hub import HubHandle
 
 
 class Watcher:
@@ -21,8 +22,7 @@ class Watcher:
 
 def follow(*deltas: tuple[str, str]) -> list[tuple[int, str, str]]:
     watcher = Watcher()
-    run: Run = World().run
-    stream = ProgressStream(run, cast("HubHandle", watcher), Redactor([]), "turn:1")
+    stream = ProgressStream(World().run, cast("HubHandle", watcher), Redactor([]), "turn:1")
     for kind, text in deltas:
         stream.take(cast("Any", kind), text)
     stream.close()
