@@ -14,33 +14,40 @@ MAX_NAME_BYTES = 255  # NAME_MAX
 
 
 # Where keys, tokens and browser sessions are kept: never read, never written.
+PRIVATE_NAMES = (
+    ".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".kube", ".azure",
+    ".password-store", ".mozilla", ".thunderbird", ".librewolf", ".config/gcloud", ".config/gh",
+    ".env", ".env.local", ".envrc",
+)  # fmt: skip
 _PRIVATE = (
-    r"\.ssh", r"\.aws", r"\.gnupg", r"\.netrc", r"\.git-credentials", r"\.pgpass", r"\.kube",
-    r"\.azure", r"\.password-store", r"\.mozilla", r"\.thunderbird", r"\.librewolf",
     r"\.config/(?:google-chrome|chromium|bravesoftware|microsoft-edge|vivaldi|opera)[^/]*",
-    r"\.config/(?:gcloud|gh)",
     r"\.env(?!\.(?:example|sample|template)(?:/|$))[^/]*",  # examples are made to be shared
-)  # fmt: skip
+)
 # Changing these makes another program run something later, outside of any sandbox: never written.
-_CONFIGURATION = (
-    r"\.git", r"\.gitconfig", r"\.gitmodules", r"\.gitattributes", r"\.hg", r"\.svn", r"\.husky",
-    r"\.pre-commit-config\.ya?ml", r"\.github/workflows", r"\.gitlab-ci\.yml", r"\.circleci",
-    r"\.vscode", r"\.idea", r"\.devcontainer", r"[^/]*\.code-workspace", r"\.editorconfig",
-    r"\.zed", r"\.windsurf", r"\.windsurfrules", r"\.clinerules", r"\.roo", r"\.continue", r"\.kiro",
-    r"\.aider\.conf\.yml", r"\.github/copilot-instructions\.md",
-    r"\.cursor", r"\.cursorrules", r"\.claude", r"\.codex", r"\.gemini", r"\.mcp\.json",
-    r"(?:agents|claude|gemini|palyra)\.md",  # what agents take for their owner's word
-    r"\.(?:bash|zsh|ksh)[a-z_]*", r"\.profile", r"\.npmrc", r"\.direnv",
+# Spelled as they are looked for; where names are listed and not patterns, a jail can hold them
+# before they are there (`tools.sandbox.masks`).
+CONFIGURATION_NAMES = (
+    ".git", ".gitconfig", ".gitmodules", ".gitattributes", ".hg", ".svn", ".husky",
+    ".pre-commit-config.yaml", ".pre-commit-config.yml", ".github/workflows", ".gitlab-ci.yml",
+    ".circleci", ".vscode", ".idea", ".devcontainer", ".editorconfig", ".zed", ".windsurf",
+    ".windsurfrules", ".clinerules", ".roo", ".continue", ".kiro", ".aider.conf.yml",
+    ".github/copilot-instructions.md", ".cursor", ".cursorrules", ".claude", ".codex", ".gemini",
+    ".mcp.json", "AGENTS.md", "CLAUDE.md", "GEMINI.md", "PALYRA.md",  # taken for the owner's word
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv",
+    ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".profile", ".npmrc", ".yarnrc", ".yarnrc.yml",
+    ".pnpmfile.cjs", ".direnv",
 )  # fmt: skip
-_BARE_REPOSITORY = "head"  # with it at the top, git takes the root itself for a repository
+_CONFIGURATION = (r"[^/]*\.code-workspace", r"\.(?:bash|zsh|ksh)[a-z_]*")
+BARE_REPOSITORY = "HEAD"  # with it at the top, git takes the root itself for a repository
 
 
-def _whole_names(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"(?:^|/)(?:{'|'.join(patterns)})(?:/|$)")
+def _whole_names(names: tuple[str, ...], patterns: tuple[str, ...]) -> re.Pattern[str]:
+    either = "|".join((*(re.escape(name.lower()) for name in names), *patterns))
+    return re.compile(rf"(?:^|/)(?:{either})(?:/|$)")
 
 
-_IS_PRIVATE = _whole_names(_PRIVATE)
-_IS_CONFIGURATION = _whole_names(_CONFIGURATION)
+_IS_PRIVATE = _whole_names(PRIVATE_NAMES, _PRIVATE)
+_IS_CONFIGURATION = _whole_names(CONFIGURATION_NAMES, _CONFIGURATION)
 
 
 def normal_path(path: str) -> str | None:
@@ -67,7 +74,7 @@ def is_private(path: str) -> bool:
 def is_configuration(path: str) -> bool:
     """Whether a normal path is, or lies in, what other programs take their orders from."""
     folded = _folded(path)
-    return folded == _BARE_REPOSITORY or _IS_CONFIGURATION.search(folded) is not None
+    return folded == BARE_REPOSITORY.lower() or _IS_CONFIGURATION.search(folded) is not None
 
 
 def may_be_marked(folder: str, name: str) -> bool:
@@ -78,7 +85,7 @@ def may_be_marked(folder: str, name: str) -> bool:
     """
     if name.startswith(".") or folder.startswith(".") or not (folder + name).isascii():
         return True
-    return name.lower().endswith((".md", ".code-workspace", _BARE_REPOSITORY))
+    return name.lower().endswith((".md", ".code-workspace", BARE_REPOSITORY.lower()))
 
 
 def _folded(path: str) -> str:

@@ -1,9 +1,10 @@
-"""What no mount can lie on, looked at before and after: links at the top, and git's `commondir`.
+"""What no mount can lie on, looked at before and after: links, and two files that git obeys.
 
 A mount on a link lands where the link leads, so a link can only be put back.  `.git/commondir` must
 not be there at all: it tells git to take its configuration from elsewhere, and an empty one, to be
-mounted on, would break the repository.  Jails of one workspace that overlap are held to how it was
-before the first of them: what one has changed is no model for the next.
+mounted on, would break the repository.  So would an empty folder `.git/objects/info/alternates`,
+which leads git to other objects: it would be warned of.  Jails of one workspace that overlap are
+held to how it was before the first of them: what one has changed is no model for the next.
 
 All functions block.
 """
@@ -15,10 +16,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from palyra.tools.sandbox.masks import FILES, FOLDERS
+from palyra.core.paths import BARE_REPOSITORY
+from palyra.tools.confine import walk
+from palyra.tools.sandbox.masks import ALTERNATES, COMMON_DIR, IN_GIT, TOP, parents
 
-COMMON_DIR = ".git/commondir"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINKED = tuple(
+    dict.fromkeys(
+        each
+        for path in (*TOP, BARE_REPOSITORY, *IN_GIT, COMMON_DIR, ALTERNATES)
+        for each in (path, *parents(path))
+    )
+)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +63,12 @@ class Guards:
 
 def _look(root: str) -> list[Guarded]:
     """What must be the same afterwards."""
-    found = [Guarded(name, _read_link(f"{root}/{name}")) for name in (*FILES, *FOLDERS)]
+    found = [Guarded(path, _read_link(f"{root}/{path}")) for path in _LINKED]
     links = [each for each in found if each.target is not None]
-    has_repository = os.path.isdir(f"{root}/.git") and not os.path.lexists(f"{root}/{COMMON_DIR}")  # noqa: PTH112 - as text
-    return [*links, Guarded(COMMON_DIR, None)] if has_repository else links
+    if not os.path.isdir(f"{root}/.git"):  # noqa: PTH112 - as text
+        return links
+    absent = [path for path in (COMMON_DIR, ALTERNATES) if not os.path.lexists(f"{root}/{path}")]
+    return [*links, *(Guarded(path, None) for path in absent)]
 
 
 def put_back(root: str, before: Iterable[Guarded]) -> list[str]:
@@ -71,7 +82,11 @@ def put_back(root: str, before: Iterable[Guarded]) -> list[str]:
 
 def _put_one_back(root: str, each: Guarded) -> Iterator[str]:
     folder, _, name = each.path.rpartition("/")
-    fd = os.open(f"{root}/{folder}", _FOLDER)
+    top = os.open(root, _FOLDER)
+    try:
+        fd = walk(top, folder, _FOLDER)
+    finally:
+        os.close(top)
     try:
         now = _find(fd, name)
         if now is None and each.target is None:

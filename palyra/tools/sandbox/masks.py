@@ -1,10 +1,12 @@
 """What a writable workspace still does not let go: configuration and places for secrets.
 
 What other programs take their orders from (`core.paths.is_configuration`) the command may read and
-not change; places for secrets it finds empty.  What is not there yet, it may not make: a mount can
-only lie on something, so an empty file or folder is put there for as long as jails run, and taken
-away afterwards (`Placeholders`).  The command finds an empty folder there, or the device /dev/null,
-which git would list and could not add: it is told to ignore them (`ignored_by_git`).
+not change; places for secrets it finds empty.  What is not there yet at the top, it may not make: a
+mount can only lie on something, so an empty folder is put there for as long as jails run, and taken
+away afterwards (`Placeholders`).  It is a folder also where programs look for a file: git and others
+pass over it without a word, and an empty file system costs a tenth of what a mount on a file does.
+Secrets that are files are the device /dev/null in the jail, which git would list and could not add:
+it is told to ignore what is masked (`ignored_by_git`).
 
 A program in the background may swap folders and links while the next jail is built.  So every
 folder above a mask is pinned, in each jail: what lies masked in it cannot go elsewhere, and nothing
@@ -26,27 +28,29 @@ from dataclasses import dataclass
 from typing import Literal
 
 from palyra.core.display import visible
-from palyra.core.paths import is_configuration, is_private
+from palyra.core.paths import (
+    BARE_REPOSITORY,
+    CONFIGURATION_NAMES,
+    PRIVATE_NAMES,
+    is_configuration,
+    is_private,
+)
 from palyra.tools.confine import walk
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.folders import Folders, Walk
 
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
-# What is obeyed as soon as somebody enters, opens or looks at the folder: at the top of the
-# workspace, there or not.
-FILES = (
-    ".envrc", ".cursorrules", ".mcp.json", "AGENTS.md", "CLAUDE.md", "GEMINI.md", "PALYRA.md",
-)  # fmt: skip
-FOLDERS = (
-    ".git", ".hg", ".vscode", ".idea", ".devcontainer", ".cursor", ".claude", ".codex", ".gemini",
-)  # fmt: skip
-# With folders that anybody may make beside it, git takes the workspace itself for a repository, and
-# obeys a `config` there; only where there is no other one.
-BARE_REPOSITORY = "HEAD"
+# At the top of the workspace, there or not: every name of the rules.
+TOP = (*CONFIGURATION_NAMES, *PRIVATE_NAMES)
 # Within a repository of its own the command may commit; what git runs or obeys it may not change.
-GIT_FILES = ("config", "config.worktree")
-GIT_FOLDERS = ("hooks", "modules", "worktrees")
+# Source: gitrepository-layout(5).
+IN_GIT = (
+    ".git/config", ".git/config.worktree", ".git/hooks", ".git/modules", ".git/worktrees",
+    ".git/info/attributes", ".git/remotes", ".git/branches",
+)  # fmt: skip
+# An empty one of these would break git or make it complain: they are put back (`guard`).
+COMMON_DIR, ALTERNATES = ".git/commondir", ".git/objects/info/alternates"
 # Entries of a workspace.  In a larger one no program is run: a bound that only ended the look would
 # be reached by whoever makes that many files, and then nothing deeper would be masked.
 MAX_LOOKED_AT = 1_000_000
@@ -86,14 +90,14 @@ def find_masks(root: str, held: Container[str] = (), folders: Folders | None = N
     `folders` remembers what was read before.  Raises SandboxFailure for a workspace that is too
     large to be looked at, or cannot be read.
     """
-    masks: list[Mask] = []
-    masks += (_top(root, name, "no-file", held) for name in FILES)
-    masks += (_top(root, name, "no-folder", held) for name in FOLDERS)
-    if any(mask.path == ".git" and mask.is_missing for mask in masks):
-        masks.append(_top(root, BARE_REPOSITORY, "no-file", held))
-    if any(mask == Mask(".git", "pinned") for mask in masks):
-        masks += (_below(root, f".git/{name}", "no-file", held) for name in GIT_FILES)
-        masks += (_below(root, f".git/{name}", "no-folder", held) for name in GIT_FOLDERS)
+    masks = [_hold(root, path, held) for path in TOP]
+    git = next(mask for mask in masks if mask.path == ".git")
+    if git.is_missing:
+        masks.append(_hold(root, BARE_REPOSITORY, held))
+    if git.kind == "pinned":
+        masks += (_hold(root, path, held) for path in IN_GIT)
+        masks.append(_alternates(root, held))
+    masks = list(dict.fromkeys(masks))  # a folder that is not there is held once
     known = {mask.path for mask in masks}
     folders = folders or Folders()
     names = folders.begin(root)
@@ -148,13 +152,13 @@ def open_sources(root: str, masks: Iterable[Mask]) -> Generator[dict[str, int]]:
 def ignored_by_git(masks: Iterable[Mask]) -> bytes:
     """A list for git of what it finds masked and cannot add; "" where there is no repository.
 
-    That is what only the masks put at the top, and the places for secrets, which are there and look
-    empty.  Source: gitignore(5).
+    That is what only the masks put there, which `git clean` would try to remove, and the places for
+    secrets, which are there and look empty.  Source: gitignore(5).
     """
     masked = [mask for mask in masks if mask.kind in {"no-file", "no-folder"}]
     if any(mask.path == ".git" for mask in masked):  # repositories below have tops of their own
         return b""
-    paths = [mask.path for mask in masked if not mask.is_missing or "/" not in mask.path]
+    paths = [mask.path for mask in masked if not mask.path.startswith(".git/")]
     return b"".join(b"/" + _literal(path) + b"\n" for path in paths if "\n" not in path)
 
 
@@ -163,21 +167,34 @@ def _literal(path: str) -> bytes:
     return os.fsencode(re.sub(r"([\\*?\[ ])", r"\\\1", path))
 
 
-def _top(root: str, name: str, absent: Kind, held: Container[str]) -> Mask:
-    """The mask of a name at the top."""
-    mode = _mode(root, name)
-    if mode is not None and f"{root}/{name}" not in held:
-        if name == ".git" and stat.S_ISDIR(mode):
-            return Mask(name, "pinned")
-        if is_private(name):
-            return Mask(name, "no-folder" if stat.S_ISDIR(mode) else "no-file")
-    return _below(root, name, absent, held)
+def _hold(root: str, path: str, held: Container[str]) -> Mask:
+    """The mask of a name that may be there or not; where the folder above is not, that one's."""
+    folder = path.rpartition("/")[0]
+    if folder and not _is_folder(root, folder, held):
+        return _hold(root, folder, held)
+    mode = _mode(root, path)
+    if mode is None or f"{root}/{path}" in held:
+        return Mask(path, "no-folder", is_missing=True)
+    if path == ".git" and stat.S_ISDIR(mode):
+        return Mask(path, "pinned")
+    return _mask_of(path, is_folder=stat.S_ISDIR(mode)) or Mask(path, "read-only")
 
 
-def _below(root: str, path: str, absent: Kind, held: Container[str]) -> Mask:
-    if _mode(root, path) is None or f"{root}/{path}" in held:
-        return Mask(path, absent, is_missing=True)
-    return Mask(path, "read-only")
+def _alternates(root: str, held: Container[str]) -> Mask:
+    """What is there is read-only; else the folders above stay where they are, for the guard."""
+    mask = _hold(root, ALTERNATES, held)
+    if mask.path == ALTERNATES and mask.is_missing:
+        return Mask(ALTERNATES.rpartition("/")[0], "pinned")
+    return mask
+
+
+def _is_folder(root: str, path: str, held: Container[str]) -> bool:
+    """Whether a folder is there, and not as a placeholder."""
+    if any(f"{root}/{each}" in held for each in (path, *parents(path))):
+        return False
+    above = path.rpartition("/")[0]
+    mode = _mode(root, path) if not above or _is_folder(root, above, held) else None
+    return mode is not None and stat.S_ISDIR(mode)
 
 
 def _present(names: Walk) -> Iterator[Mask]:

@@ -4,13 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from palyra.core.paths import is_configuration, is_private
+from palyra.core import paths
+from palyra.core.paths import (
+    BARE_REPOSITORY,
+    CONFIGURATION_NAMES,
+    PRIVATE_NAMES,
+    is_configuration,
+    is_private,
+)
 from palyra.tools.sandbox import masks as masking
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.masks import (
-    BARE_REPOSITORY,
-    FILES,
-    FOLDERS,
     Placeholders,
     find_masks,
     ignored_by_git,
@@ -21,18 +25,39 @@ def kinds(root: Path) -> dict[str, str]:
     return {mask.path: mask.kind for mask in find_masks(str(root))}
 
 
-def test_every_mask_is_a_place_that_file_tools_refuse_too() -> None:
+def test_every_mask_is_a_place_that_file_tools_refuse_too(tmp_path: Path) -> None:
     """One notion of configuration, whichever tool is used."""
-    for name in (*FILES, *FOLDERS, BARE_REPOSITORY):
-        assert is_configuration(name) or is_private(name), name
+    for name in (".github", ".config"):
+        (tmp_path / name).mkdir()
+    for path in kinds(tmp_path):
+        assert is_configuration(path) or is_private(path), path
 
 
-def test_what_is_missing_gets_a_placeholder(tmp_path: Path) -> None:
-    """An empty workspace may not be given a repository, or orders to anybody."""
+def test_every_name_of_the_rules_is_held(tmp_path: Path) -> None:
+    """Whether the folder above it is there or not; what is a pattern cannot be, and is little."""
+    names = (*CONFIGURATION_NAMES, *PRIVATE_NAMES, BARE_REPOSITORY)
     masks = {mask.path: mask for mask in find_masks(str(tmp_path))}
-    assert {*FILES, *FOLDERS, BARE_REPOSITORY} == masks.keys()
-    assert all(mask.is_missing for mask in masks.values())
-    assert ("no-folder", "no-file") == (masks[".git"].kind, masks[".envrc"].kind)
+    assert {name.partition("/")[0] for name in names} == masks.keys()
+    assert {(True, "no-folder")} == {(mask.is_missing, mask.kind) for mask in masks.values()}
+    for name in (".github", ".config"):
+        (tmp_path / name).mkdir()
+    assert set(names) == kinds(tmp_path).keys()
+    assert len((*paths._CONFIGURATION, *paths._PRIVATE)) <= 4, "can none of these be a name?"
+
+
+def test_a_name_the_rules_gain_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the above: what is held comes from the list, and a shorter one holds less."""
+    monkeypatch.setattr(masking, "TOP", (".git", ".new/orders"))
+    assert {".git", ".new", BARE_REPOSITORY} == kinds(tmp_path).keys()
+
+
+def test_what_lies_in_the_way_of_a_held_name_stays(tmp_path: Path) -> None:
+    """A file where a folder would have to be is read-only, a link is for the guard."""
+    (tmp_path / ".github").touch()
+    (tmp_path / ".config").symlink_to("elsewhere")
+    found = kinds(tmp_path)
+    assert "read-only" == found[".github"]
+    assert not [path for path in found if path.startswith((".github/", ".config"))]
 
 
 def test_a_repository_can_be_committed_to_but_not_configured(tmp_path: Path) -> None:
@@ -105,7 +130,7 @@ def test_placeholders_stay_while_somebody_needs_them(tmp_path: Path) -> None:
     placeholders, root = Placeholders(), str(tmp_path)
     masks, first = placeholders.take(root)
     for path in map(Path, first):
-        path.mkdir() if path.name in FOLDERS else path.touch(mode=0o444)
+        path.mkdir()
     again, second = placeholders.take(root)
     assert (masks, first) == (again, second)
     placeholders.leave(first)
@@ -121,5 +146,5 @@ def test_git_ignores_what_is_masked(tmp_path: Path) -> None:
     for name in ("AGENTS.md", ".env"):
         (tmp_path / name).touch()
     ignored = ignored_by_git(find_masks(str(tmp_path))).decode().split()
-    absent = {*FILES, *FOLDERS} - {".git", "AGENTS.md"}
-    assert sorted(f"/{name}" for name in {*absent, ".env"}) == sorted(ignored)
+    names = {name.partition("/")[0] for name in (*CONFIGURATION_NAMES, *PRIVATE_NAMES)}
+    assert sorted(f"/{name}" for name in names - {".git", "AGENTS.md"}) == sorted(ignored)
