@@ -122,7 +122,8 @@ def _rejected(event: ev.ToolRejected) -> Line:
 
 
 def _decided(event: ev.ToolDecided) -> Line:
-    by = f" (by {', '.join(event.policies)})" if event.policies else ""
+    unnamed = [name for name in event.policies if name not in event.reason]
+    by = f" (by {', '.join(unnamed)})" if unnamed else ""
     if event.verdict == "allow":
         return Line("✓", f"allowed: {event.reason}{by}", "green")
     return Line("✗", f"denied: {event.reason}{by}", "red")

@@ -11,7 +11,7 @@ import palyra
 from palyra.cli.exits import USAGE, Stop
 from palyra.cli.tape import read_bytes
 from palyra.core.skill_package import build_package, sign_package
-from palyra.core.skills import MODULE, Description, SkillRefused
+from palyra.core.skills import MODULE, Description, SkillId, SkillRefused
 
 TEMPLATES = ("wat", "c", "rust", "assemblyscript")
 SOURCE = "skill.toml"
@@ -20,7 +20,9 @@ _EXAMPLE_ID = 'id = "example"'
 
 
 def make_folder(folder: Path, template: str, skill_id: str) -> None:
-    """A new folder from a template.  Raises Stop for one that exists."""
+    """A new folder from a template.  Raises Stop for one that exists, or a name no skill can have."""
+    if not folder.exists():
+        _check_id(skill_id)
     source = Path(palyra.__file__).parent / "templates" / "skills" / template
     try:
         shutil.copytree(source, folder)
@@ -30,6 +32,18 @@ def make_folder(folder: Path, template: str, skill_id: str) -> None:
         )
     except OSError as error:
         raise Stop(f"{folder}: {error.strerror}", "name a folder that is not there yet") from None
+
+
+def _check_id(skill_id: str) -> None:
+    try:
+        msgspec.convert(skill_id, SkillId)
+    except msgspec.ValidationError:
+        raise Stop(
+            f"{skill_id!r} cannot be a skill's name: a lowercase letter, then at most 23 of those, "
+            "digits, _ and -",
+            "give it one with --id",
+            code=USAGE,
+        ) from None
 
 
 def pack_folder(folder: Path) -> tuple[Description, bytes]:

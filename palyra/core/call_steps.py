@@ -116,7 +116,7 @@ def decided(step: Step, call: Call, verdict: Allow | Deny, approval_id: str | No
             policy_version=verdict.version,
             taint=step.run.is_tainted,
             approval_id=approval_id,
-            grant_id=verdict.grant_id if isinstance(verdict, Allow) else None,
+            grant_id=verdict.grant_id,
         )
     )
     if not is_allowed:

@@ -66,6 +66,7 @@ class Deny(msgspec.Struct, frozen=True, kw_only=True, tag="deny"):
     reason: str
     policies: tuple[str, ...]
     version: str
+    grant_id: str | None = None  # the person's earlier word it rests on
 
 
 class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
@@ -260,7 +261,7 @@ def judge(
         return _deny(decision, decision.reason_code, decision.reason)
     grant = facts.grant
     if grant is not None and grant.decision == "deny":
-        return _deny(decision, "denied_by_grant", _denied_text(grant))
+        return _deny(decision, "denied_by_grant", _denied_text(grant), grant.grant_id)
     doubt = _doubt(admitted, facts)
     if decision.answer == "allow" and doubt is None:
         return _allow(decision, decision.reason_code, decision.reason)
@@ -371,9 +372,13 @@ def _allow(decision: PolicyDecision, code: str, reason: str, grant_id: str | Non
     )
 
 
-def _deny(decision: PolicyDecision, code: str, reason: str) -> Deny:
+def _deny(decision: PolicyDecision, code: str, reason: str, grant_id: str | None = None) -> Deny:
     return Deny(
-        reason_code=code, reason=reason, policies=decision.policies, version=decision.version
+        reason_code=code,
+        reason=reason,
+        policies=decision.policies,
+        version=decision.version,
+        grant_id=grant_id,
     )
 
 

@@ -265,9 +265,10 @@ class Answers:
             "reason": decided.reason,
             "policies": decided.policies,
             "version": decided.policy_version,
+            "grant_id": decided.grant_id,
         }
         if decided.verdict == "allow":
-            return Allow(**words, grant_id=decided.grant_id)
+            return Allow(**words)
         return Deny(**words)
 
 

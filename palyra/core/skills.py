@@ -29,7 +29,7 @@ GRACE_S = 3.0  # a tool's deadline beyond its guest's: for a worker to be free, 
 S = TypeVar("S", bound=msgspec.Struct)
 # Together with `wasm:` and the dot at most 64 characters, as every name of a tool.
 _Word = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
-_Id = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,23}$")]
+SkillId = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,23}$")]
 _Publisher = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}$")]
 _Version = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,5})(\.(0|[1-9][0-9]{0,5})){2}$")]
 _Text = Annotated[
@@ -69,7 +69,7 @@ class SkillTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an author writes of a skill."""
 
-    id: _Id
+    id: SkillId
     version: _Version
     publisher: _Publisher
     description: _Text

@@ -5,6 +5,7 @@ handshake and the HTTP server use afterwards: what was checked is what will be s
 `read_head` adds the socket and the deadline.
 """
 
+import re
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -14,6 +15,7 @@ import trio
 from palyra.net.replay import RECEIVE_BYTES, ReplayStream
 from palyra.net.rpc import Redact
 
+_SHOWN_BYTES = re.compile(r":? *(?:bytearray\()?\bb['\"].*", re.DOTALL)
 MAX_HEAD_BYTES = 16_384  # what h11 itself allows by default, and so the HTTP server behind us
 VERSIONS = frozenset({b"1.0", b"1.1"})
 
@@ -90,13 +92,18 @@ class HeadParser:
             event = self._parser.next_event()
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
-            raise BadHead(Refusal(status, f"not an HTTP/1.1 request: {error}")) from None
+            raise BadHead(Refusal(status, f"not an HTTP/1.1 request: {_reason(error)}")) from None
         return _check_version(event) if isinstance(event, h11.Request) else None
 
     @property
     def trailing(self) -> bytes:
         """What came after the head: a body, or bytes sent before the handshake was answered."""
         return bytes(self._parser.trailing_data[0])
+
+
+def _reason(error: h11.RemoteProtocolError) -> str:
+    """The error without the bytes that came, which h11 shows as Python would write them."""
+    return _SHOWN_BYTES.sub("", str(error))
 
 
 def _check_version(request: h11.Request) -> Head:

@@ -65,7 +65,10 @@ async def test_tools_outside_the_list_are_unknown(
         run_id = await kit.start(agent="scout")
         assert "done" == await kit.end(run_id)
         (rejected,) = kit.events(run_id, "tool.rejected")
-        assert "the agent's tool list decides that" in rejected.reason
+        assert (
+            "the agent's tool list and what the request says of tools decide that"
+            in rejected.reason
+        )
         assert [] == kit.effects
         kit.model.turns = [call(("note", {"text": "by default"})), say("yes")]
         await kit.end(await kit.start())

@@ -319,6 +319,7 @@ async def test_a_denial_is_remembered_only_when_the_person_says_so(
         assert await count_asked(kit, run_id) == 0
         (decided,) = kit.events(run_id, "tool.decided")
         assert (decided.verdict, decided.reason_code) == ("deny", "denied_by_grant")
+        assert decided.grant_id in decided.reason
         assert "ann denied ask_do for git (timeboxed): not now; ending grt_" in decided.reason
         assert kit.effects == []
 

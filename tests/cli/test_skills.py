@@ -70,6 +70,15 @@ async def test_what_is_not_there_is_named(command: tuple[str, ...], said: str) -
     assert said in failed.err
 
 
+async def test_a_name_that_no_skill_can_have_is_refused_at_once(tmp_path: Path) -> None:
+    """Nothing is made then; with another name it is."""
+    folder = tmp_path / "a b"
+    failed = await palyra("skills", "init", str(folder))
+    assert (2, False) == (failed.code, folder.exists())
+    assert "'a b' cannot be a skill's name" in failed.err
+    assert 0 == (await palyra("skills", "init", str(folder), "--id", "ab")).code
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

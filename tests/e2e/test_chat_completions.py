@@ -329,7 +329,7 @@ REFUSED: list[tuple[type[openai.APIStatusError], str, dict[str, Any]]] = [
         "invalid_params",
         {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]},
     ),
-    (openai.BadRequestError, "invalid_params", {"extra_body": {"colour": "red"}}),
+    (openai.BadRequestError, "unsupported_parameter", {"extra_body": {"colour": "red"}}),
     (openai.BadRequestError, "invalid_params", {"temperature": 9}),
     (openai.BadRequestError, "unsupported_parameter", {"n": 2}),
     (openai.BadRequestError, "unsupported_parameter", {"logprobs": True}),

@@ -172,6 +172,17 @@ async def test_lists_name_the_next_page(autojump_clock: Clock) -> None:
         assert "next_cursor" not in await peer.call("session.list")
 
 
+@pytest.mark.parametrize(
+    "method", ["run.list", "session.list", "incident.list", "checkpoint.list", "pairing.list"]
+)
+async def test_a_cursor_that_no_page_gave_is_refused(autojump_clock: Clock, method: str) -> None:
+    """Else it would be answered with some page, and nobody would know which."""
+    async with open_daemon() as daemon:
+        error = await (await daemon.connect("tok-operator")).fail(method, cursor="zzz")
+        assert ("invalid_params", "cursor") == (error["data"]["code"], error["data"]["field"])
+        assert "the next_cursor of the page before" in error["message"]
+
+
 @pytest.mark.parametrize("size", [1, 60])
 async def test_a_large_reply_is_redacted_in_a_thread(autojump_clock: Clock, size: int) -> None:
     """Its secrets are gone, and the loop was not held up by the search for them."""

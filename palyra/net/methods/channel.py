@@ -17,6 +17,7 @@ from palyra.net.methods.method import (
     Mutation,
     OutsideId,
     Result,
+    cursor_of,
 )
 from palyra.net.params import Params
 
@@ -74,7 +75,7 @@ class PairingList(Params, frozen=True, kw_only=True):
     channel: ChannelName | None = None
     state: PairingState | None = None
     limit: Limit = 100
-    cursor: Id | None = None
+    cursor: Annotated[str, cursor_of("pai")] | None = None
 
 
 class PairingApprove(Mutation, frozen=True, kw_only=True):

@@ -1,9 +1,11 @@
 """checkpoint.*: files as a call found and left them.  Only their owner puts them back."""
 
+from typing import Annotated
+
 import msgspec
 
 from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
-from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result, cursor_of
 from palyra.net.params import Params
 
 
@@ -13,7 +15,7 @@ class CheckpointList(Params, frozen=True, kw_only=True):
     session_id: Id | None = None
     run_id: Id | None = None
     limit: Limit = 100
-    cursor: Id | None = None
+    cursor: Annotated[str, cursor_of("ckp")] | None = None
 
 
 class CheckpointFile(Result, frozen=True, kw_only=True):

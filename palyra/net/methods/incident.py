@@ -11,7 +11,7 @@ from palyra.core.records import (
     IncidentSeverity,
     IncidentState,
 )
-from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result, cursor_of
 from palyra.net.params import Params
 
 States = Annotated[list[IncidentState], msgspec.Meta(max_length=4)]
@@ -24,7 +24,7 @@ class IncidentList(Params, frozen=True, kw_only=True):
     states: States | None = None
     domain: IncidentDomain | None = None
     limit: Limit = 100
-    cursor: Id | None = None
+    cursor: Annotated[str, cursor_of("inc")] | None = None
 
 
 class IncidentGet(Params, frozen=True, kw_only=True):

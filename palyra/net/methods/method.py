@@ -11,6 +11,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.commands import ReceiptKey
+from palyra.core.explain import WORDS
 from palyra.errors import InvalidParams
 from palyra.net.params import LINE, SLUG, Params
 from palyra.net.receipts import Effect
@@ -27,6 +28,16 @@ ChannelName = Annotated[str, SLUG]
 # What somebody else's program calls a conversation or a sender: printable, or nobody could read it.
 OutsideId = Annotated[str, msgspec.Meta(max_length=256), LINE]
 IdempotencyKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
+
+
+def cursor_of(prefix: str) -> msgspec.Meta:
+    """What the `next_cursor` of a list looks like: the id of its last item."""
+    return msgspec.Meta(
+        pattern=rf"^{prefix}_[0-9A-Za-z_-]{{1,60}}$",
+        extra={WORDS: f"the next_cursor of the page before, an id that begins with {prefix}_"},
+    )
+
+
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]
 

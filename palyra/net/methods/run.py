@@ -20,6 +20,7 @@ from palyra.net.methods.method import (
     Mutation,
     OutsideId,
     Result,
+    cursor_of,
 )
 from palyra.net.params import Params
 from palyra.net.subscription import NOTHING_YET, Subscription, Wanted
@@ -110,7 +111,7 @@ class RunList(Params, frozen=True, kw_only=True):
     principal: str | None = None
     states: tuple[RunState, ...] = ()
     limit: Limit = 100
-    cursor: Id | None = None
+    cursor: Annotated[str, cursor_of("run")] | None = None
 
 
 class RunWait(Params, frozen=True, kw_only=True):

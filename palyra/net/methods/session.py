@@ -7,7 +7,7 @@ import msgspec
 from palyra.core.commands import ChangeQueue, Queue
 from palyra.core.records import QueueMode, SessionRecord
 from palyra.errors import InvalidParams
-from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result
+from palyra.net.methods.method import Call, Id, Limit, Method, Mutation, Result, cursor_of
 from palyra.net.params import Params
 
 MAX_NAMED = 1_000  # runs in one change of a queue
@@ -37,7 +37,7 @@ class SessionList(Params, frozen=True, kw_only=True):
     """Newest first; `cursor` is the `next_cursor` of the page before."""
 
     limit: Limit = 100
-    cursor: Id | None = None
+    cursor: Annotated[str, cursor_of("ses")] | None = None
 
 
 class Sessions(Result, frozen=True, kw_only=True):

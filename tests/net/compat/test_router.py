@@ -87,3 +87,15 @@ async def test_so_many_at_once(autojump_clock: MockClock) -> None:
             assert REFUSED == await asker.ask()
             assert 200 == (await asker.ask(token="tok-bob"))[0]
         assert 200 == (await asker.ask())[0]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+async def test_a_parameter_that_is_not_known_is_unsupported(
+    autojump_clock: MockClock, path: str
+) -> None:
+    """Whatever else is wrong or missing; `null` asks for nothing and is passed over."""
+    async with open_daemon() as daemon:
+        asker = Asker(daemon)
+        code = "unsupported_parameter"
+        assert (400, code) == await asker.ask(path, b'{"colour": 1}')
+        assert code != (await asker.ask(path, b'{"colour": null}'))[1]
