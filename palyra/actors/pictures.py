@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from palyra.core.artifacts import Artifact
-from palyra.core.pictures import Picture, describe, is_picture, newest, read_given
+from palyra.core.pictures import (
+    Picture,
+    check_attachments,
+    describe,
+    is_picture,
+    newest,
+    read_given,
+)
 from palyra.core.ports import Artifacts
 from palyra.core.prompt import ModelRequest, UserMessage
 from palyra.errors import NotFound, Unavailable
@@ -28,9 +35,11 @@ Attachments = tuple[dict[str, Any], ...]
 async def keep_pictures(office: "Office", session_id: str, command: "StartRun") -> "StartRun":
     """The command with its pictures kept, and told of as the tape tells of them.
 
-    Raises InvalidParams, TooLarge, NotFound (an artifact the session does not have), Unavailable.
+    Raises InvalidParams (of any attachment), TooLarge, NotFound (an artifact the session does not
+    have), Unavailable.
     Cancellation: not heard; what is kept already is kept.
     """
+    check_attachments(command.attachments)
     if not any(map(is_picture, command.attachments)):
         return command
     kept = await office.run_blocking(

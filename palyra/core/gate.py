@@ -374,12 +374,9 @@ def _allow(decision: PolicyDecision, code: str, reason: str, grant_id: str | Non
 
 def _deny(decision: PolicyDecision, code: str, reason: str, grant_id: str | None = None) -> Deny:
     return Deny(
-        reason_code=code,
-        reason=reason,
-        policies=decision.policies,
+        reason_code=code, reason=reason, grant_id=grant_id, policies=decision.policies,
         version=decision.version,
-        grant_id=grant_id,
-    )
+    )  # fmt: skip
 
 
 # --- the call ------------------------------------------------------------------------------------

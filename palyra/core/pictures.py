@@ -13,6 +13,8 @@ import msgspec
 
 from palyra.errors import InvalidParams, TooLarge
 
+MAX_ATTACHMENTS = 32  # of one message
+MAX_TYPE_CHARS = 64
 MAX_PICTURES = 8  # of one message
 MAX_PICTURE_BYTES = 5_242_880
 MAX_SHOWN = 20  # of one request to a model, the newest; providers bound the body
@@ -45,6 +47,20 @@ class Given(NamedTuple):
 def is_picture(attachment: Mapping[str, Any]) -> bool:
     """Whether it is of this kind."""
     return attachment.get("type") == IMAGE
+
+
+def check_attachments(attachments: Sequence[Mapping[str, Any]]) -> None:
+    """Raises InvalidParams for too many, or one that does not say what it is."""
+    if len(attachments) > MAX_ATTACHMENTS:
+        raise InvalidParams(
+            f"{len(attachments)} attachments; a message may have {MAX_ATTACHMENTS}", field=_FIELD
+        )
+    for at, each in enumerate(attachments):
+        kind = each.get("type")
+        if not (isinstance(kind, str) and 0 < len(kind) <= MAX_TYPE_CHARS):
+            raise _refused(
+                at, f'it needs a type of 1 to {MAX_TYPE_CHARS} characters, such as "{IMAGE}"'
+            )
 
 
 def media_type_of(data: bytes) -> str | None:

@@ -64,6 +64,11 @@ async def test_a_picture_reaches_the_model_and_not_the_tape(
     ("attachments", "error"),
     [
         ((attached(b"text"),), InvalidParams),
+        (({"kind": "image", "data": "zz"},), InvalidParams),
+        (({"type": ""},), InvalidParams),
+        (({"type": 7},), InvalidParams),
+        (({"type": "t" * 65},), InvalidParams),
+        (({"type": "file"},) * 33, InvalidParams),
         ((attached(),) * 9, InvalidParams),
         ((attached(PNG.ljust(5_242_881)),), TooLarge),
         (({"type": "image", "artifact": "0" * 64},), NotFound),

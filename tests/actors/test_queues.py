@@ -199,12 +199,12 @@ async def test_a_steer_is_a_word_to_the_active_run(
         kit.model.turns = [call(("hang", {})), say("ok")]
         active = await send(kit, "work")
         await settle()
-        steered = await send(kit, "be brief", "steer", attachments=({"name": "x"},))
+        steered = await send(kit, "be brief", "steer", attachments=({"type": "x"},))
         assert (steered.disposition, steered.run_id) == ("steered", active.run_id)
         row = kit.rows(active.run_id)[steered.seq]
         event = kit.events(active.run_id, "steer.received")[0]
         assert (row.kind, event.by) == ("steer.received", "ann")
-        assert event.attachments == ({"name": "x"},)
+        assert event.attachments == ({"type": "x"},)
         kit.gate_open.set()
         await kit.end(active.run_id)
         assert heard(kit) == ["work", "be brief"]

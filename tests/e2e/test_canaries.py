@@ -59,7 +59,10 @@ async def call_everything(wire: Wire, canaries: ways.Canaries) -> str:
     while "mcp:srv.say" not in {tool["name"] for tool in (await wire.call("tool.list"))["tools"]}:
         await trio.lowlevel.checkpoint()
     fill = canaries.fill
-    asked = {"text": "everything @message", "attachments": [{"note": "@attachment"}]}
+    asked = {
+        "text": "everything @message",
+        "attachments": [{"type": "note", "note": "@attachment"}],
+    }
     started = await wire.call("run.start", **fill(asked), subscribe=True)
     run_id: str = started["run_id"]
     await allow_all(wire, run_id, fill("@approval"))

@@ -116,7 +116,7 @@ async def feed(wire: Wire, daemon: DaemonProcess) -> list[str]:
         started = await wire.call(
             "run.start",
             text=text,
-            attachments=[{"note": text, "client_secret": CANARIES["aws"][::-1]}],
+            attachments=[{"type": "note", "note": text, "client_secret": CANARIES["aws"][::-1]}],
             subscribe=True,
         )
         run_ids.append(started["run_id"])

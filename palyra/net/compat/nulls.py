@@ -5,10 +5,24 @@ it asks for nothing.  Only members of the APIs' own objects are left out: in arg
 `null` is somebody's data.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
 from msgspec import inspect
+
+from palyra.core.explain import MAX_FIELD_CHARS, show
+from palyra.net.compat.errors import Unsupported
+from palyra.net.params import Params
+
+
+def refuse_unknown(kind: type[Params], given: Mapping[str, Any]) -> None:
+    """Raises Unsupported for a parameter that there is not; one that is `null` asks for nothing."""
+    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    for name, value in given.items():
+        if value is not None and name not in known:
+            raise Unsupported(f"unknown field {show(name)}", field=name[:MAX_FIELD_CHARS])
 
 
 def without_unknown_nulls(kind: type, value: object) -> object:

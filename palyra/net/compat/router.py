@@ -19,7 +19,6 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
 from palyra.actors.blocking import run_sync
 from palyra.core.access import Caller
 from palyra.core.excerpt import head_of
-from palyra.core.explain import MAX_FIELD_CHARS, show
 from palyra.errors import (
     InvalidParams,
     InvariantBroken,
@@ -57,7 +56,7 @@ from palyra.net.compat.messages_schema import (
     TokenCount,
 )
 from palyra.net.compat.names import ModelCard, ModelList, find_card, list_cards
-from palyra.net.compat.nulls import without_unknown_nulls
+from palyra.net.compat.nulls import refuse_unknown, without_unknown_nulls
 from palyra.net.compat.openapi import MessageErrorAnswer, Route, StreamEvent, render_openapi
 from palyra.net.compat.responses import (
     build_response,
@@ -308,7 +307,7 @@ def _decode(body: bytes, kind: type[P]) -> P:
     value = rpc.read_json(body)
     if not isinstance(value, dict):
         raise InvalidParams(f"the body must be a JSON object, not {rpc.show(value)}")
-    _refuse_unknown(kind, value)
+    refuse_unknown(kind, value)
     try:
         return convert_params(kind, value)
     except InvalidParams as error:
@@ -316,14 +315,6 @@ def _decode(body: bytes, kind: type[P]) -> P:
         if pruned == value:
             raise error from None
     return convert_params(kind, msgspec.convert(pruned, dict[str, Any]))
-
-
-def _refuse_unknown(kind: type[Params], value: dict[str, Any]) -> None:
-    """Raises Unsupported for a parameter that this API does not have here; `null` asks nothing."""
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    for name, given in value.items():
-        if given is not None and name not in known:
-            raise Unsupported(f"unknown field {show(name)}", field=name[:MAX_FIELD_CHARS])
 
 
 # --- routes --------------------------------------------------------------------------------------
