@@ -1,10 +1,12 @@
-"""What no mount can lie on, looked at before and after: links, and two files that git obeys.
+"""What is looked at before and after: links, and orders that were not there.
 
-A mount on a link lands where the link leads, so a link can only be put back.  `.git/commondir` must
-not be there at all: it tells git to take its configuration from elsewhere, and an empty one, to be
-mounted on, would break the repository.  So would an empty folder `.git/objects/info/alternates`,
-which leads git to other objects: it would be warned of.  Jails of one workspace that overlap are
-held to how it was before the first of them: what one has changed is no model for the next.
+A mount on a link lands where the link leads, so a link can only be put back.  What other programs
+obey only when somebody does something (`WATCHED`) is not worth a mount at each start; `.git/commondir`,
+which tells git to take its configuration from elsewhere, and `alternates` bear none, not even an empty
+one.  So what a program made there is set aside when it ends; and so is a link that leads to such a
+place and was not there.  Whoever else makes it meanwhile finds it set aside as well.  Jails of one
+workspace that overlap are held to how it was before the first of them: what one has changed is no
+model for the next.
 
 All functions block.
 """
@@ -13,20 +15,22 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import starmap
 
 from palyra.core.paths import BARE_REPOSITORY
 from palyra.tools.confine import walk
-from palyra.tools.sandbox.masks import ALTERNATES, COMMON_DIR, IN_GIT, TOP, parents
-
-_LINKED = tuple(
-    dict.fromkeys(
-        each
-        for path in (*TOP, BARE_REPOSITORY, *IN_GIT, COMMON_DIR, ALTERNATES)
-        for each in (path, *parents(path))
-    )
+from palyra.tools.sandbox.masks import (
+    HELD,
+    HELD_IN_GIT,
+    WATCHED,
+    WATCHED_IN_GIT,
+    parents,
 )
+
+_PATHS = (*HELD, BARE_REPOSITORY, *HELD_IN_GIT, *WATCHED, *WATCHED_IN_GIT)
+_LINKS = sorted({each for path in _PATHS for each in (path, *parents(path))})  # outer before inner
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -63,41 +67,57 @@ class Guards:
 
 def _look(root: str) -> list[Guarded]:
     """What must be the same afterwards."""
-    found = [Guarded(path, _read_link(f"{root}/{path}")) for path in _LINKED]
-    links = [each for each in found if each.target is not None]
-    if not os.path.isdir(f"{root}/.git"):  # noqa: PTH112 - as text
-        return links
-    absent = [path for path in (COMMON_DIR, ALTERNATES) if not os.path.lexists(f"{root}/{path}")]
-    return [*links, *(Guarded(path, None) for path in absent)]
+    targets = {path: _read_link(f"{root}/{path}") for path in _LINKS}
+    links = {path: target for path, target in targets.items() if target is not None}
+    absent = [
+        path
+        for path in (*WATCHED, *WATCHED_IN_GIT)
+        if not os.path.lexists(f"{root}/{path}") and not links.keys() & set(parents(path))
+    ]
+    if not os.path.lexists(f"{root}/.git"):  # held as a whole
+        absent = [path for path in absent if not path.startswith(".git/")]
+    return [
+        *starmap(Guarded, links.items()),
+        *(Guarded(path, None) for path in absent),
+    ]
 
 
 def put_back(root: str, before: Iterable[Guarded]) -> list[str]:
     """Make it as it was; the paths that were not."""
     changed: list[str] = []
-    for each in before:
-        with suppress(OSError):
-            changed += _put_one_back(root, each)
+    with suppress(OSError), ExitStack() as stack:
+        top = os.open(root, _FOLDER)
+        stack.callback(os.close, top)
+        for each in before:
+            with suppress(OSError):
+                changed += _put_one_back(top, each)
     return changed
 
 
-def _put_one_back(root: str, each: Guarded) -> Iterator[str]:
-    folder, _, name = each.path.rpartition("/")
-    top = os.open(root, _FOLDER)
-    try:
-        fd = walk(top, folder, _FOLDER)
-    finally:
-        os.close(top)
+def _put_one_back(top: int, each: Guarded) -> Iterator[str]:
+    if each.target is None:
+        for folder in sorted(parents(each.path)):  # outer before inner; none was a link
+            yield from _put_in_place(top, folder, None, only_links=True)
+    yield from _put_in_place(top, each.path, each.target)
+
+
+def _put_in_place(
+    top: int, path: str, target: str | None, *, only_links: bool = False
+) -> Iterator[str]:
+    folder, _, name = path.rpartition("/")
+    fd = walk(top, folder, _FOLDER)
     try:
         now = _find(fd, name)
-        if now is None and each.target is None:
+        is_link = now is not None and stat.S_ISLNK(now)
+        if (now is None and target is None) or (only_links and not is_link):
             return
-        if now is not None and stat.S_ISLNK(now) and os.readlink(name, dir_fd=fd) == each.target:
+        if is_link and os.readlink(name, dir_fd=fd) == target:
             return
         if now is not None:
             _take_away(fd, name)
-        if each.target is not None:
-            os.symlink(each.target, name, dir_fd=fd)
-        yield each.path
+        if target is not None:
+            os.symlink(target, name, dir_fd=fd)
+        yield path
     finally:
         os.close(fd)
 

@@ -1,10 +1,10 @@
 """What a writable workspace still does not let go: configuration and places for secrets.
 
 What other programs take their orders from (`core.paths.is_configuration`) the command may read and
-not change; places for secrets it finds empty.  What is not there yet at the top, it may not make: a
-mount can only lie on something, so an empty folder is put there for as long as jails run, and taken
-away afterwards (`Placeholders`).  It is a folder also where programs look for a file: git and others
-pass over it without a word, and an empty file system costs a tenth of what a mount on a file does.
+not change; places for secrets it finds empty.  What would be obeyed at once it may not make at the
+top either (`HELD`): a mount can only lie on something, so an empty folder is put there for as long as
+jails run, and taken away afterwards (`Placeholders`).  It is a folder also where programs look for a
+file: git passes over it without a word, and an empty file system is cheaper than a mount on a file.
 Secrets that are files are the device /dev/null in the jail, which git would list and could not add:
 it is told to ignore what is masked (`ignored_by_git`).
 
@@ -41,16 +41,26 @@ from palyra.tools.sandbox.folders import Folders, Walk
 
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
-# At the top of the workspace, there or not: every name of the rules.
-TOP = (*CONFIGURATION_NAMES, *PRIVATE_NAMES)
+# What is obeyed as soon as somebody enters, opens or looks at the folder: held at the top of the
+# workspace, there or not.  Each costs every start a quarter of a millisecond.
+HELD = frozenset({
+    ".envrc", ".git", ".hg", ".vscode", ".idea", ".devcontainer", ".zed", ".mcp.json",
+    ".cursor", ".cursorrules", ".windsurf", ".windsurfrules", ".clinerules", ".roo", ".continue",
+    ".kiro", ".claude", ".codex", ".gemini", "AGENTS.md", "CLAUDE.md", "GEMINI.md", "PALYRA.md",
+})  # fmt: skip
+# Every other name of the rules is obeyed once somebody pushes, installs or logs in: what is there is
+# masked, and what a program makes is set aside when it ends (`guard`).
+WATCHED = tuple(name for name in (*CONFIGURATION_NAMES, *PRIVATE_NAMES) if name not in HELD)
 # Within a repository of its own the command may commit; what git runs or obeys it may not change.
 # Source: gitrepository-layout(5).
-IN_GIT = (
+HELD_IN_GIT = (
     ".git/config", ".git/config.worktree", ".git/hooks", ".git/modules", ".git/worktrees",
-    ".git/info/attributes", ".git/remotes", ".git/branches",
 )  # fmt: skip
-# An empty one of these would break git or make it complain: they are put back (`guard`).
-COMMON_DIR, ALTERNATES = ".git/commondir", ".git/objects/info/alternates"
+COMMON_DIR = ".git/commondir"  # git makes none in a repository that is a folder
+WATCHED_IN_GIT = (
+    COMMON_DIR, ".git/info/attributes", ".git/objects/info/alternates", ".git/remotes",
+    ".git/branches",
+)  # fmt: skip
 # Entries of a workspace.  In a larger one no program is run: a bound that only ended the look would
 # be reached by whoever makes that many files, and then nothing deeper would be masked.
 MAX_LOOKED_AT = 1_000_000
@@ -90,14 +100,12 @@ def find_masks(root: str, held: Container[str] = (), folders: Folders | None = N
     `folders` remembers what was read before.  Raises SandboxFailure for a workspace that is too
     large to be looked at, or cannot be read.
     """
-    masks = [_hold(root, path, held) for path in TOP]
-    git = next(mask for mask in masks if mask.path == ".git")
-    if git.is_missing:
+    masks = [_hold(root, name, held) for name in sorted(HELD)]
+    if Mask(".git", "no-folder", is_missing=True) in masks:
         masks.append(_hold(root, BARE_REPOSITORY, held))
-    if git.kind == "pinned":
-        masks += (_hold(root, path, held) for path in IN_GIT)
-        masks.append(_alternates(root, held))
-    masks = list(dict.fromkeys(masks))  # a folder that is not there is held once
+    if Mask(".git", "pinned") in masks:
+        masks += (_hold(root, path, held) for path in HELD_IN_GIT)
+        masks += (Mask(path, "read-only") for path in WATCHED_IN_GIT if _is_there(root, path))
     known = {mask.path for mask in masks}
     folders = folders or Folders()
     names = folders.begin(root)
@@ -168,10 +176,7 @@ def _literal(path: str) -> bytes:
 
 
 def _hold(root: str, path: str, held: Container[str]) -> Mask:
-    """The mask of a name that may be there or not; where the folder above is not, that one's."""
-    folder = path.rpartition("/")[0]
-    if folder and not _is_folder(root, folder, held):
-        return _hold(root, folder, held)
+    """The mask of a path that may be there or not, in a folder that is."""
     mode = _mode(root, path)
     if mode is None or f"{root}/{path}" in held:
         return Mask(path, "no-folder", is_missing=True)
@@ -180,21 +185,11 @@ def _hold(root: str, path: str, held: Container[str]) -> Mask:
     return _mask_of(path, is_folder=stat.S_ISDIR(mode)) or Mask(path, "read-only")
 
 
-def _alternates(root: str, held: Container[str]) -> Mask:
-    """What is there is read-only; else the folders above stay where they are, for the guard."""
-    mask = _hold(root, ALTERNATES, held)
-    if mask.path == ALTERNATES and mask.is_missing:
-        return Mask(ALTERNATES.rpartition("/")[0], "pinned")
-    return mask
-
-
-def _is_folder(root: str, path: str, held: Container[str]) -> bool:
-    """Whether a folder is there, and not as a placeholder."""
-    if any(f"{root}/{each}" in held for each in (path, *parents(path))):
+def _is_there(root: str, path: str) -> bool:
+    """In folders, not behind links.  Of a `commondir` only the guard knows who made it."""
+    if path == COMMON_DIR or _mode(root, path) is None:
         return False
-    above = path.rpartition("/")[0]
-    mode = _mode(root, path) if not above or _is_folder(root, above, held) else None
-    return mode is not None and stat.S_ISDIR(mode)
+    return not any(pathlib.Path(f"{root}/{folder}").is_symlink() for folder in parents(path))
 
 
 def _present(names: Walk) -> Iterator[Mask]:

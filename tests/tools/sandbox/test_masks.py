@@ -14,7 +14,9 @@ from palyra.core.paths import (
 )
 from palyra.tools.sandbox import masks as masking
 from palyra.tools.sandbox.command import SandboxFailure
+from palyra.tools.sandbox.guard import Guards
 from palyra.tools.sandbox.masks import (
+    HELD,
     Placeholders,
     find_masks,
     ignored_by_git,
@@ -27,37 +29,29 @@ def kinds(root: Path) -> dict[str, str]:
 
 def test_every_mask_is_a_place_that_file_tools_refuse_too(tmp_path: Path) -> None:
     """One notion of configuration, whichever tool is used."""
-    for name in (".github", ".config"):
-        (tmp_path / name).mkdir()
     for path in kinds(tmp_path):
         assert is_configuration(path) or is_private(path), path
 
 
-def test_every_name_of_the_rules_is_held(tmp_path: Path) -> None:
-    """Whether the folder above it is there or not; what is a pattern cannot be, and is little."""
-    names = (*CONFIGURATION_NAMES, *PRIVATE_NAMES, BARE_REPOSITORY)
+def test_what_is_missing_gets_a_placeholder(tmp_path: Path) -> None:
+    """An empty workspace may not be given a repository, or orders that are obeyed at once."""
     masks = {mask.path: mask for mask in find_masks(str(tmp_path))}
-    assert {name.partition("/")[0] for name in names} == masks.keys()
+    assert {*HELD, BARE_REPOSITORY} == masks.keys()
     assert {(True, "no-folder")} == {(mask.is_missing, mask.kind) for mask in masks.values()}
-    for name in (".github", ".config"):
-        (tmp_path / name).mkdir()
-    assert set(names) == kinds(tmp_path).keys()
+
+
+def test_every_name_of_the_rules_is_held_or_watched(tmp_path: Path) -> None:
+    """What is a pattern cannot be, and is little."""
+    names = {*CONFIGURATION_NAMES, *PRIVATE_NAMES}
+    watched = {each.path for each in Guards().take(str(tmp_path))}
+    assert names == watched | (kinds(tmp_path).keys() - {BARE_REPOSITORY})
+    assert set() == watched & kinds(tmp_path).keys()
     assert len((*paths._CONFIGURATION, *paths._PRIVATE)) <= 4, "can none of these be a name?"
 
 
-def test_a_name_the_rules_gain_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control of the above: what is held comes from the list, and a shorter one holds less."""
-    monkeypatch.setattr(masking, "TOP", (".git", ".new/orders"))
-    assert {".git", ".new", BARE_REPOSITORY} == kinds(tmp_path).keys()
-
-
-def test_what_lies_in_the_way_of_a_held_name_stays(tmp_path: Path) -> None:
-    """A file where a folder would have to be is read-only, a link is for the guard."""
-    (tmp_path / ".github").touch()
-    (tmp_path / ".config").symlink_to("elsewhere")
-    found = kinds(tmp_path)
-    assert "read-only" == found[".github"]
-    assert not [path for path in found if path.startswith((".github/", ".config"))]
+def test_no_name_is_held_that_the_rules_do_not_know() -> None:
+    """Else it would be missed from one list and still be in the other."""
+    assert set(CONFIGURATION_NAMES) | set(PRIVATE_NAMES) >= HELD
 
 
 def test_a_repository_can_be_committed_to_but_not_configured(tmp_path: Path) -> None:
@@ -146,5 +140,5 @@ def test_git_ignores_what_is_masked(tmp_path: Path) -> None:
     for name in ("AGENTS.md", ".env"):
         (tmp_path / name).touch()
     ignored = ignored_by_git(find_masks(str(tmp_path))).decode().split()
-    names = {name.partition("/")[0] for name in (*CONFIGURATION_NAMES, *PRIVATE_NAMES)}
-    assert sorted(f"/{name}" for name in names - {".git", "AGENTS.md"}) == sorted(ignored)
+    absent = {*HELD, ".env"} - {".git", "AGENTS.md"}
+    assert sorted(f"/{name}" for name in absent) == sorted(ignored)

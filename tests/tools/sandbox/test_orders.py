@@ -71,11 +71,35 @@ async def test_nothing_that_gives_orders_can_be_made(
     if has_parents:
         (repository / ".github").mkdir()
         (repository / ".config").mkdir()
-    before = all_below(repository)
+    before = all_below(repository) - {".github", ".config"}
     restored = await make_all(repository, is_jailed=True)
     assert set() == evil_below(repository)
-    assert {".git/commondir", ".git/objects/info/alternates"} == set(restored)
-    assert before == all_below(repository)
+    assert {
+        ".git/commondir", ".git/info/attributes", ".github/workflows", ".npmrc", ".ssh",
+    } <= set(restored)  # fmt: skip
+    assert {".vscode", ".mcp.json", "AGENTS.md"}.isdisjoint(restored), "these cannot even be made"
+    assert before == all_below(repository) - {".github", ".config"}
+
+
+SWAPS = {
+    ".git/info": "mv .git/info was; mkdir x; echo evil > x/attributes; ln -s ../x .git/info",
+    ".github": "mkdir -p x/workflows; echo evil > x/workflows/x.yml; ln -s x .github",
+}
+
+
+@pytest.mark.parametrize("path", SWAPS)
+async def test_a_link_on_the_way_is_set_aside_too(repository: Path, path: str) -> None:
+    """A program that may make folders can have its orders found behind one."""
+    command = Command(
+        argv=("/bin/sh", "-c", SWAPS[path]),
+        workspace=repository,
+        is_writable=True,
+        cwd=str(repository),
+    )
+    async with open_sandbox() as sandbox, sandbox.open(command) as child:
+        await child.wait()
+    assert (path,) == child.restored
+    assert set() == evil_below(repository)
 
 
 async def test_control_without_a_jail_everything_is_made(repository: Path) -> None:
