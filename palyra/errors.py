@@ -126,6 +126,7 @@ class Unavailable(PalyraError):
 
     code = "unavailable"
     retryable = True
+    retry_after_ms: int | None = None  # where it is known when the dependency is tried again
 
 
 class DiskFull(Unavailable):
@@ -152,3 +153,10 @@ class TooSlow(PalyraError):
 
 class InvariantBroken(PalyraError):
     """Our bug: crash, and let the supervisor decide."""
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The first exception of a group that is none itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

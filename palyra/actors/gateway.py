@@ -186,7 +186,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
                     session.inbox.offer(Withdraw(record.run_id, cancel))
             with trio.move_on_after(WRITABLE_LOOK_S):
                 await run.wait_change()
-            if not self._office.journal.is_writable:
+            if not self._office.journal.has_room:
                 raise Unavailable(
                     f"the journal takes no writes: {record.run_id} ends as soon as it does"
                 )

@@ -219,7 +219,7 @@ class Incidents:
 
         Cancellation: some of it may be committed; the same again changes nothing.
         """
-        if not self._journal.is_writable:
+        if not self._journal.has_room:
             return False
         batch = list(islice(self._unsaved.values(), MAX_BATCH))
         tickets = [self._journal.append(Change(records=(incident,))) for incident in batch]

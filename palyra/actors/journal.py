@@ -43,7 +43,7 @@ CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
 
 OnCommitted = Callable[[list[tuple[str, int]]], None]  # (run_id, last committed seq)
 OnOpened = Callable[[OpenReport], None]
-OnWriting = Callable[[Unavailable | None], None]  # it stopped, and why; None: it works again
+OnWriting = Callable[[Unavailable | None], None]  # it refused, and why; None: it works again
 
 
 class Thread(Protocol):
@@ -116,6 +116,7 @@ class Desk:
 
     is_open: bool = False
     is_writable: bool = False
+    has_room: bool = False
     batch: Batch | None = None
     waiting_rows: int = 0
     lookups: Thread | None = None  # for `find`, while the journal is open
@@ -181,8 +182,13 @@ class JournalHandle:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the store takes what it was last asked for; one that refused is tried again."""
+        """Whether the store refused nothing lately; see `actors.journal_probe`."""
         return self.desk.is_writable
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it is worth writing: the store refused nothing since it last took a probe."""
+        return self.desk.has_room
 
 
 # --- the loop ------------------------------------------------------------------------------------
@@ -209,12 +215,12 @@ async def journal(
         keeper.sign_soon(report)
         try:
             with handle.inbox.receiver() as messages:
-                handle.desk.is_open = handle.desk.is_writable = True
+                handle.desk.is_open = handle.desk.is_writable = handle.desk.has_room = True
                 handle.desk.lookups = lookups
                 task_status.started()
                 await keeper.serve(messages)
         finally:
-            handle.desk.is_open = handle.desk.is_writable = False
+            handle.desk.is_open = handle.desk.is_writable = handle.desk.has_room = False
             handle.desk.lookups = None
             with trio.CancelScope(shield=True):
                 await keeper.refuse_queued(handle.inbox)
@@ -295,12 +301,11 @@ class _Keeper:
             outcomes = await self._thread.call(self._store.commit, changes)
         except Unavailable as error:
             self._note_failure(error, changes)
+            self._on_writing(error)
             self._gaps.note(changes)
             _settle_all(tickets, error)
         else:
             self._note_success(tickets, outcomes)
-            if not self._desk.is_writable and self._probe.is_answered_by(changes):
-                self._mark_writable()
         finally:
             _settle_all(tickets, ActorGone("the journal crashed with this change under way"))
             self._desk.waiting_rows -= sum(len(ticket.change.rows) for ticket in tickets)
@@ -321,22 +326,21 @@ class _Keeper:
 
     def _note_failure(self, error: Unavailable, changes: Sequence[Change]) -> None:
         """Refuse nothing by itself: whoever appends is told by the store, as long as it fails."""
-        was_writable, self._desk.is_writable = self._desk.is_writable, False
-        if was_writable:
-            self._on_writing(error)
-        self._probe.note_refusal(changes, trio.current_time())
+        self._desk.is_writable = self._desk.has_room = False
+        error.retry_after_ms = self._probe.note_refusal(changes, trio.current_time())
 
-    def _mark_writable(self) -> None:
-        self._desk.is_writable = True
-        self._probe.end()
-        self._on_writing(None)
+    def _note_taken(self) -> None:
+        """A probe was taken: forget it, and say so when writing works again."""
+        self._desk.has_room, self._seal_at_s = True, trio.current_time()
+        if self._probe.note_taken(trio.current_time()):
+            self._desk.is_writable = True
+            self._on_writing(None)
 
     async def _do_chores(self) -> None:
         """Probe a store that failed; sign what is new."""
-        now_s = trio.current_time()
-        if now_s >= self._probe.at_s:
+        if trio.current_time() >= self._probe.at_s:
             await self._try_again()
-        if self._unsealed_rows >= SEAL_ROWS or now_s >= self._seal_at_s:
+        if self._unsealed_rows >= SEAL_ROWS or trio.current_time() >= self._seal_at_s:
             await self._seal()
 
     async def _try_again(self) -> None:
@@ -346,9 +350,8 @@ class _Keeper:
         except Unavailable as error:
             self._note_failure(error, ())
             return
-        self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
         if refusal is None:
-            self._mark_writable()
+            self._note_taken()
         else:
             self._probe.note_refusal((), trio.current_time())
 

@@ -1,7 +1,9 @@
 """Whether a store that refused a batch would take it now: when to try again, and with what.
 
-A commit that finds room proves nothing for a larger one.  So a probe commits as many bytes as the
-largest batch that was refused, as a receipt that has long run out: the next seal forgets it.
+A commit that finds room proves nothing for the others.  So a probe commits as many bytes as were
+refused in all, as a receipt that has long run out: the next seal forgets it.  One that is taken says
+that there is room; the store counts as writable once a second one is taken a while later, and
+nothing was refused in between.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from palyra.core.records import Receipt
 
 PROBE_S = 0.5  # first pause before a store that refused is tried again; doubles
 PROBE_LIMIT_S = 5.0
+QUIET_S = 30.0  # between the two that must be taken
 PRINCIPAL = ""  # nobody's: no caller finds the padding
 BASE_BYTES = 65_536  # pages that any commit touches
 ITEM_BYTES = 1_024  # of a row or a record, beside its payload
@@ -26,22 +29,26 @@ class Probe:
 
     def __init__(self) -> None:
         self.at_s = inf  # when to try; never, while writing works
+        self.has_room = True  # nothing was refused since a probe was taken
         self._pause_s = PROBE_S
         self._refused_bytes = 0
 
-    def note_refusal(self, changes: Sequence[Change], now_s: float) -> None:
-        """A batch was refused, or a probe: wait longer each time."""
-        self._refused_bytes = max(self._refused_bytes, _measure(changes))
-        self.at_s = now_s + self._pause_s
-        self._pause_s = min(2 * self._pause_s, PROBE_LIMIT_S)
+    def note_refusal(self, changes: Sequence[Change], now_s: float) -> int:
+        """A batch was refused, or a probe: wait longer each time; milliseconds until the next."""
+        self.has_room = False
+        self._refused_bytes = min(MOST_BYTES, self._refused_bytes + _measure(changes))
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, PROBE_LIMIT_S)
+        self.at_s = now_s + pause_s
+        return round(1000 * pause_s)
 
-    def is_answered_by(self, changes: Sequence[Change]) -> bool:
-        """Whether the commit of these proves as much as a probe."""
-        return _measure(changes) >= self._refused_bytes
-
-    def end(self) -> None:
-        """Writing works."""
-        self.at_s, self._pause_s, self._refused_bytes = inf, PROBE_S, 0
+    def note_taken(self, now_s: float) -> bool:
+        """A probe was taken; whether writing works again."""
+        is_over, self.has_room = self.has_room, True
+        if is_over:
+            self.at_s, self._pause_s, self._refused_bytes = inf, PROBE_S, 0
+        else:
+            self.at_s = now_s + QUIET_S
+        return is_over
 
     def padding(self) -> Change:
         """What to commit; under a key nobody used, as those of earlier lives may still be there."""
@@ -49,14 +56,14 @@ class Probe:
             principal=PRINCIPAL,
             key=f"probe-{token_hex(8)}",
             body_sha256="",
-            result=Raw(b'"%b"' % (b" " * self._refused_bytes)),
+            result=Raw(b'"%b"' % (b" " * (BASE_BYTES + self._refused_bytes))),
             created_ms=0,
         )
         return Change(records=(receipt,))
 
 
 def _measure(changes: Sequence[Change]) -> int:
-    """Bytes that a commit takes at most, roughly."""
+    """Bytes that these take at most, roughly."""
     payloads = sum(len(row.data) for change in changes for row in change.rows)
     items = sum(len(change.rows) + len(change.records) for change in changes)
-    return min(MOST_BYTES, BASE_BYTES + payloads + items * ITEM_BYTES)
+    return payloads + items * ITEM_BYTES

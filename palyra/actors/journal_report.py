@@ -28,7 +28,7 @@ def report_opened(incidents: Incidents, report: OpenReport) -> None:
 
 
 def report_writing(incidents: Incidents, refusal: Unavailable | None) -> None:
-    """The journal refuses what it is given, or takes it again."""
+    """The journal refused a batch, or takes everything again."""
     if refusal is None:
         incidents.clear(JOURNAL, "the journal takes writes again")
     else:

@@ -54,7 +54,7 @@ async def _is_through(journal: JournalHandle) -> bool:
         await journal.commit(Change())
     except Unavailable:
         return False
-    return journal.is_writable  # what is nothing fits on a full disk
+    return journal.has_room  # what is nothing fits on a full disk
 
 
 def first_input(handle: RunHandle, office: Office) -> Begin | Resume | Cancel:
@@ -63,4 +63,4 @@ def first_input(handle: RunHandle, office: Office) -> Begin | Resume | Cancel:
         return handle.ending
     if handle.run.state == "accepted":
         return Begin(instance_id=office.instance_id)
-    return Resume()
+    return Resume(is_put_off=handle.is_put_off)

@@ -62,7 +62,7 @@ from palyra.core.run_steps import (
 from palyra.core.step import Step
 from palyra.core.tape import TapeRow
 from palyra.core.tools import ToolCall
-from palyra.errors import ActorGone, IllegalState, InvariantBroken, TooLarge, Unavailable
+from palyra.errors import ActorGone, IllegalState, InvariantBroken, TooLarge, Unavailable, innermost
 
 log = structlog.get_logger("palyra.run")
 DAEMON = "palyra"  # who ends a run that cannot go on
@@ -89,7 +89,7 @@ async def run_actor(
             await actor.live(messages, first)
     except* (Unavailable, ActorGone) as gone:
         # Not a crash: without the journal a run can only wait; its session resumes it.
-        log.warning("a run lost its journal", run_id=handle.run_id, reason=str(gone.exceptions[0]))
+        log.warning("a run lost its journal", run_id=handle.run_id, reason=str(innermost(gone)))
     finally:
         office.budgets.leave(handle)
 

@@ -56,6 +56,7 @@ class RunHandle:
         "granted",
         "has_past",
         "inbox",
+        "is_put_off",
         "is_recovering",
         "is_settled",
         "is_void",
@@ -74,6 +75,7 @@ class RunHandle:
         *,
         is_recovering: bool = False,
         lost: int = 0,
+        is_put_off: bool = False,
     ) -> None:
         self.inbox: Mailbox[Message] = Mailbox(run.run_id, INBOX_CAPACITY)
         self.run = run  # the latest state, possibly ahead of the committed one
@@ -84,7 +86,8 @@ class RunHandle:
         self.is_recovering = is_recovering
         self.is_settled = False  # the terminal event is committed
         self.is_void = False  # its acceptance was never committed: there is no such run
-        self.lost = lost  # times its actor ended before that
+        self.lost = lost  # times its actor ended before that, and the journal was not to blame
+        self.is_put_off = is_put_off  # the last time it was
         self.ending: Cancel | None = None  # decided: a next life begins with it
         self.promise: Ticket | None = None  # of the acceptance
         self.latest: Ticket | None = None  # of the last append before it has an actor

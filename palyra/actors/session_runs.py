@@ -117,8 +117,9 @@ class SessionRuns:
             return
         run.wake()
         is_over = run.is_settled or run.is_void
-        if not is_over and run.lost < MAX_LOST:
-            self._resume(run)
+        is_put_off = not self.office.journal.has_room  # whatever ended it: it could only wait
+        if not is_over and (is_put_off or run.lost < MAX_LOST):
+            self._resume(run, is_put_off=is_put_off)
             return
         if not is_over:
             why = directory.stranded[run_id] = f"its actor was lost {run.lost + 1} times"
@@ -128,10 +129,11 @@ class SessionRuns:
         if handle.active is run:
             handle.active = None
 
-    def _resume(self, lost: RunHandle) -> None:
+    def _resume(self, lost: RunHandle, *, is_put_off: bool) -> None:
         """Another incarnation, from the tape, once the journal takes writes again."""
         directory, handle = self.office.directory, self.handle
-        run = RunHandle(lost.run, lost=lost.lost + 1, is_recovering=True)
+        times = lost.lost if is_put_off else lost.lost + 1
+        run = RunHandle(lost.run, lost=times, is_put_off=is_put_off, is_recovering=True)
         run.ending = lost.ending
         directory.runs[run.run_id] = run
         if handle.active is lost:

@@ -241,8 +241,8 @@ def _read_steer(_record: Record, _run: Run, event: ev.SteerReceived) -> Steer:
     return Steer(text=event.text, by=event.by, attachments=event.attachments)
 
 
-def _read_resume(_record: Record, _run: Run, event: ev.RunRecovered) -> Resume:
-    return Resume(abandoned=event.abandoned)
+def _read_resume(_record: Record, run: Run, event: ev.RunRecovered) -> Resume:
+    return Resume(abandoned=event.abandoned, is_put_off=event.attempt == run.recoveries)
 
 
 def _read_ending(last: ev.Event) -> Input | None:

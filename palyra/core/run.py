@@ -334,11 +334,12 @@ def _call_ended(step: Step, heard: CallEnded) -> None:
 def _resume(step: Step, heard: Resume) -> None:
     """Go on from the tape: charge the attempt, repeat what may be repeated, say what is unknown.
 
-    A run that only waits for a person is not charged: nothing is dispatched that could fail.
+    A run that only waits for a person is not charged: nothing is dispatched that could fail.  Nor
+    is one whose journal refused its writes: it is not what failed.
     """
     run, limits = step.run, step.setting.limits
-    only_waits = run.pending_approvals > 0
-    attempt = run.recoveries if only_waits else run.recoveries + 1
+    is_free = heard.is_put_off or run.pending_approvals > 0
+    attempt = run.recoveries if is_free else run.recoveries + 1
     if attempt > limits.max_recoveries:
         end_failed(
             step,

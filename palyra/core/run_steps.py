@@ -44,6 +44,7 @@ class Resume(_Data, frozen=True, kw_only=True):
     """The daemon restarted, or the run's actor crashed: go on from the tape."""
 
     abandoned: Charge | None = None  # the model call that was under way, estimated
+    is_put_off: bool = False  # the journal refused its writes: no attempt of the run's own
 
 
 class TurnFinished(_Data, frozen=True, kw_only=True):

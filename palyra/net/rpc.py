@@ -16,7 +16,7 @@ import msgspec
 
 from palyra.core import explain
 from palyra.core.canonical import MAX_SAFE_INTEGER
-from palyra.errors import Overloaded, PalyraError, ProtocolError, TooLarge
+from palyra.errors import Overloaded, PalyraError, ProtocolError, TooLarge, Unavailable
 
 RequestId = int | str
 Redact = Callable[[bytes], tuple[bytes, bool]]  # JSON or text without secrets; whether it had any
@@ -249,7 +249,7 @@ def _error_data(error: PalyraError, rpc_code: int, message: str) -> dict[str, An
         "message": message,
         "retryable": error.retryable,
     }
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | Unavailable) and error.retry_after_ms is not None:
         data["retry_after_ms"] = error.retry_after_ms
     if error.field is not None:
         data["field"] = error.field

@@ -99,6 +99,11 @@ class InlineJournal:
         self._answers = trio.Event()  # to look-ups, which have looked by then
         self._answers.set()
 
+    @property
+    def has_room(self) -> bool:
+        """The real one knows it somewhat earlier."""
+        return self.is_writable
+
     def append(self, change: Change) -> InlineTicket:
         if self.keep is not None:
             self.hold, self.keep = self.hold or self.keep == 0, max(0, self.keep - 1)

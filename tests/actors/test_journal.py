@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +18,11 @@ from palyra.actors.hub import Hub
 from palyra.actors.ids import new_id
 from palyra.actors.incidents import Incidents
 from palyra.actors.journal import JournalHandle, Ticket, child_spec
-from palyra.actors.journal_probe import PROBE_LIMIT_S, Probe
+from palyra.actors.journal_probe import PROBE_LIMIT_S, QUIET_S, Probe
 from palyra.actors.journal_report import report_opened, report_writing
 from palyra.actors.supervisor import Supervisor
 from palyra.core.alarms import JOURNAL
-from palyra.core.journal import Break, Change, OpenReport, VerifyReport
+from palyra.core.journal import Break, Change, IncidentFilter, OpenReport, VerifyReport
 from palyra.core.ports import JournalStore
 from palyra.core.records import Receipt
 from palyra.core.redact import Redactor
@@ -35,6 +36,7 @@ from palyra.errors import (
 )
 from palyra.net import wire
 from palyra.store.memory_journal import MemoryJournal
+from tests.actors.office_kit import OPERATOR
 from tests.store.kit import row, rows, seqs, sqlite_journal
 
 T = TypeVar("T")
@@ -113,17 +115,22 @@ class Kit:
         self.thread, self.lookups = Thread(), Thread()
         self.heads: list[list[tuple[str, int]]] = []
         self.reports: list[OpenReport] = []
-        self.writing: list[str | None] = []  # why it stopped, None: it works again
+        self.writing: list[str | None] = []  # why it refused, None: it works again
+        self.on_writing: module.OnWriting = lambda _: None
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         await module.journal(
             self.handle,
             on_committed=self.heads.append,
             on_opened=self.reports.append,
-            on_writing=lambda why: self.writing.append(why.message if why else None),
+            on_writing=self.note_writing,
             new_thread=lambda name: self.thread if name == "journal" else self.lookups,
             task_status=task_status,
         )
+
+    def note_writing(self, why: Unavailable | None) -> None:
+        self.writing.append(why.message if why else None)
+        self.on_writing(why)
 
 
 @asynccontextmanager
@@ -432,7 +439,7 @@ async def test_few_torn_runs_are_remembered(
 async def test_a_failed_store_is_tried_again_by_itself(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """Probes come at growing distances until one succeeds; then writing goes on."""
+    """Probes come at growing distances until one is taken, and a last one after a quiet time."""
     async with running(store) as kit:
         store.fail_with = Unavailable("journal: commit: disk full")
         start_s = trio.current_time()
@@ -440,8 +447,10 @@ async def test_a_failed_store_is_tried_again_by_itself(
             await kit.handle.commit(rows("run_a", 0, 1))
         await trio.sleep_until(start_s + 14)
         store.fail_with = None
-        await trio.sleep_until(start_s + 60)
-        assert [0.5, 1.5, 3.5, 7.5, 12.5, 17.5] == [at_s - start_s for at_s in store.probes_s]
+        await trio.sleep_until(start_s + 47)
+        assert (True, False) == (kit.handle.has_room, kit.handle.is_writable)
+        await trio.sleep_until(start_s + 120)
+        assert [0.5, 1.5, 3.5, 7.5, 12.5, 17.5, 47.5] == [at_s - start_s for at_s in store.probes_s]
         assert kit.handle.is_writable
         await kit.handle.commit(rows("run_a", 0, 1))
 
@@ -459,24 +468,83 @@ async def test_patience_begins_anew_with_each_failure(
             assert [0.5] == [at_s - failed_s for at_s in store.probes_s if at_s > failed_s]
             store.fail_with = None
             await kit.handle.commit(rows("run_a", seq, 1))
+            await trio.sleep(PROBE_LIMIT_S + QUIET_S)
+            assert kit.handle.is_writable
 
 
-async def test_an_append_is_a_probe_too(store: Store, autojump_clock: MockClock) -> None:
-    """Who appends to a store that works again does not wait for the next probe."""
-    async with running(store) as kit:
-        store.fail_with = Unavailable("journal: commit: disk full")
-        assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", 0, 1))])
-        store.fail_with = None
-        await kit.handle.commit(rows("run_a", 0, 1))
-        assert (True, []) == (kit.handle.is_writable, store.probes_s)
-        await trio.sleep_until(trio.current_time() + 60)
-        assert [] == store.probes_s
-
-
-async def test_a_journal_that_refuses_says_so_once_and_when_it_is_over(
+async def test_a_store_that_refuses_every_other_commit_is_not_writable(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """However many commits and probes it refuses in between."""
+    """One incident for all of it, counted, which ends once nothing was refused for a while."""
+    async with running(store) as kit:
+        book = Incidents(kit.handle, Hub(wire), Redactor([]), now_ms=lambda: 1, new_id=new_id)
+        kit.on_writing = partial(report_writing, book)
+        large = Change(rows=tuple(row("run_a", seq, data=b"x" * 30_000) for seq in range(10)))
+        store.room_bytes = 300_000
+        for seq in range(20):
+            assert [Unavailable] == await outcomes([kit.handle.append(large)])
+            await kit.handle.commit(rows("run_b", seq, 1))
+            assert not kit.handle.is_writable
+            await trio.sleep_until(trio.current_time() + 1)
+        store.room_bytes = None
+        await trio.sleep(QUIET_S)
+        assert (True, False) == (kit.handle.has_room, kit.handle.is_writable)
+        (incident,) = (await book.list_page(OPERATOR, IncidentFilter()))[0]
+        assert ("open", 20) == (incident.state, incident.count)
+        await trio.sleep(PROBE_LIMIT_S + 1)
+        (incident,) = (await book.list_page(OPERATOR, IncidentFilter()))[0]
+        assert ("resolved", True) == (incident.state, kit.handle.is_writable)
+
+
+async def test_a_refusal_in_the_quiet_time_begins_it_anew(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Room that was found and is gone again is no room."""
+    async with running(store) as kit:
+        refusal = Unavailable("journal: commit: disk full")
+        for _ in range(2):
+            store.fail_with = refusal
+            assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", 0, 1))])
+            store.fail_with = None
+            await trio.sleep(QUIET_S - 1)
+            assert (True, False) == (kit.handle.has_room, kit.handle.is_writable)
+        await trio.sleep_until(trio.current_time() + 3)
+        assert kit.handle.is_writable
+
+
+async def test_a_probe_writes_as_much_as_was_refused_in_all(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Room for one of many is not room."""
+    async with running(store) as kit:
+        store.room_bytes = 200_000
+        large = Change(rows=tuple(row("run_a", seq, data=b"x" * 30_000) for seq in range(10)))
+        for _ in range(4):
+            assert [Unavailable] == await outcomes([kit.handle.append(large)])
+        store.room_bytes = 400_000
+        await trio.sleep_until(trio.current_time() + 60)
+        assert not kit.handle.has_room
+        store.room_bytes = 1_500_000
+        await trio.sleep(PROBE_LIMIT_S)
+        assert kit.handle.has_room
+
+
+async def test_a_refusal_says_when_to_come_back(store: Store, autojump_clock: MockClock) -> None:
+    """When the store is tried again, which is later and later."""
+    async with running(store) as kit:
+        waits_ms = []
+        for _ in range(3):
+            store.fail_with = Unavailable("journal: commit: disk full")
+            with pytest.raises(Unavailable) as refused:
+                await kit.handle.commit(rows("run_a", 0, 1))
+            waits_ms.append(refused.value.retry_after_ms)
+        assert [500, 1_000, 2_000] == waits_ms
+
+
+async def test_a_journal_that_refuses_says_so_each_time_and_when_it_is_over(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Probes that it refuses in between are nobody's."""
     async with running(store) as kit:
         await kit.handle.commit(rows("run_a", 0, 1))
         assert [] == kit.writing
@@ -484,12 +552,15 @@ async def test_a_journal_that_refuses_says_so_once_and_when_it_is_over(
         for _ in range(3):
             await outcomes([kit.handle.append(rows("run_a", 1, 1))])
             await trio.sleep(PROBE_LIMIT_S)
-        assert ["journal: commit: disk full"] == kit.writing
+        refusals = ["journal: commit: disk full"] * 3
+        assert refusals == kit.writing
         store.fail_with = None
         await trio.sleep(PROBE_LIMIT_S)
-        assert ["journal: commit: disk full", None] == kit.writing
+        assert refusals == kit.writing
+        await trio.sleep(QUIET_S)
+        assert [*refusals, None] == kit.writing
         await kit.handle.commit(rows("run_a", 1, 1))
-        assert 2 == len(kit.writing)
+        assert 4 == len(kit.writing)
 
 
 async def test_a_nearly_full_disk_is_not_writable(store: Store, autojump_clock: MockClock) -> None:
@@ -505,7 +576,7 @@ async def test_a_nearly_full_disk_is_not_writable(store: Store, autojump_clock: 
         assert len(store.probes_s) > 3
         assert not kit.handle.is_writable
         store.room_bytes = 400_000
-        await trio.sleep_until(trio.current_time() + 6)
+        await trio.sleep_until(trio.current_time() + PROBE_LIMIT_S + QUIET_S + 1)
         writable = kit.handle.is_writable
         await kit.handle.commit(large)
         assert (True, True) == (writable, kit.handle.is_writable)
@@ -522,9 +593,9 @@ async def test_a_probe_of_an_earlier_life_is_no_obstacle(
             assert [Unavailable] == await outcomes([refused])
             store.room_bytes = None
             store.probes_s.clear()
-            await trio.sleep_until(trio.current_time() + 6)
+            await trio.sleep_until(trio.current_time() + QUIET_S + 1)
             assert kit.handle.is_writable
-            assert 1 == len(store.probes_s)
+            assert 2 == len(store.probes_s)
 
 
 async def test_a_probe_that_is_refused_is_not_repeated_at_once(

@@ -134,17 +134,20 @@ async def test_error_reply_is_raised_as_its_class(code: str, kind: type[Exceptio
         assert kind is type(caught.value)
 
 
-async def test_overloaded_carries_the_pause() -> None:
-    """`retry_after_ms` of an overloaded reply is on the exception."""
+@pytest.mark.parametrize(
+    ("code", "kind"), [("rate_limited", errors.RateLimited), ("unavailable", errors.Unavailable)]
+)
+async def test_a_refusal_carries_the_pause(code: str, kind: type[errors.PalyraError]) -> None:
+    """`retry_after_ms` of a reply is on the exception."""
 
     def refuse(_connection: object, _params: Json) -> object:
-        raise Refusal("rate_limited", "slower", retry_after_ms=1234)
+        raise Refusal(code, "slower", retry_after_ms=1234)
 
     async with fake_daemon() as daemon, client_of(daemon) as client:
         daemon.answers["run.get"] = refuse
-        with pytest.raises(errors.RateLimited) as caught:
+        with pytest.raises(errors.PalyraError) as caught:
             await client.get_run(RUN)
-        assert 1234 == caught.value.retry_after_ms
+        assert (kind, 1234) == (type(caught.value), getattr(caught.value, "retry_after_ms", None))
 
 
 async def test_events_replay_catch_up_and_go_live() -> None:

@@ -17,6 +17,7 @@ from palyra.errors import (
     Overloaded,
     PalyraError,
     TooLarge,
+    Unavailable,
 )
 from palyra.net import rpc
 from palyra.net.params import Params, convert_params
@@ -232,6 +233,15 @@ def test_back_off_is_in_milliseconds() -> None:
     data = sent(Overloaded("full", retry_after_ms=70))["data"]
     expected = {"code": "overloaded", "message": "full", "retryable": True, "retry_after_ms": 70}
     assert expected == data
+
+
+def test_a_full_disk_says_when_it_is_tried_again() -> None:
+    """What cannot know it says nothing of it."""
+    refusal = Unavailable("no room")
+    expected = {"code": "unavailable", "message": "no room", "retryable": True}
+    assert expected == sent(refusal)["data"]
+    refusal.retry_after_ms = 500
+    assert {**expected, "retry_after_ms": 500} == sent(refusal)["data"]
 
 
 def test_a_bug_says_nothing_of_itself() -> None:

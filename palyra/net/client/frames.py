@@ -151,4 +151,7 @@ def to_exception(error: ErrorBody) -> PalyraError:
         return PalyraError(f"{fault.code}: {message}", field=fault.field)
     if issubclass(cls, errors.Overloaded):
         return cls(message, retry_after_ms=fault.retry_after_ms or 250)
-    return cls(message, field=fault.field, details=fault.details)
+    refusal = cls(message, field=fault.field, details=fault.details)
+    if isinstance(refusal, errors.Unavailable):
+        refusal.retry_after_ms = fault.retry_after_ms
+    return refusal

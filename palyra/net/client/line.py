@@ -229,7 +229,7 @@ class Line:
         if not subscription.was_opened:
             subscription.fail(error)
             return
-        pause_ms = error.retry_after_ms if isinstance(error, Overloaded) else RETRY_MS
+        pause_ms = RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
         await trio.sleep(pause_ms / 1000)
         subscription.is_opening = False
         self._begin(subscription)

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from palyra.core.prompt import ModelFailure
-from palyra.errors import Overloaded, PalyraError, Rejected
+from palyra.errors import Overloaded, PalyraError, Rejected, Unavailable
 from palyra.net.rpc import BadMessage
 
 _BAD = HTTPStatus.BAD_REQUEST
@@ -132,7 +132,7 @@ def error_headers(error: PalyraError) -> dict[str, str]:
     """What an SDK may do about it."""
     may_retry = error.retryable and not isinstance(error, RunEnded)
     headers = {"x-should-retry": "true" if may_retry else "false"}
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | Unavailable) and error.retry_after_ms is not None:
         headers["retry-after"] = str(max(1, -(-error.retry_after_ms // 1000)))
         headers["retry-after-ms"] = str(error.retry_after_ms)
     if status_of(error) is HTTPStatus.UNAUTHORIZED:

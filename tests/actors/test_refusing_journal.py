@@ -1,0 +1,85 @@
+"""Runs whose journal refuses what they write, again and again, on virtual time."""
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from palyra.actors.journal_probe import PROBE_S
+from palyra.actors.session_runs import MAX_LOST
+from palyra.core.events import RunRecovered, TurnCompleted
+from palyra.core.incident import UNRESOLVED
+from palyra.core.journal import Change, IncidentFilter
+from palyra.errors import Unavailable
+from palyra.store.memory_journal import MemoryJournal
+from tests.actors.office_kit import OPERATOR, InlineTicket, Kit, running
+
+ROUNDS = 2 * MAX_LOST  # more lives than a run that crashes has, and than one that gets no further
+
+
+class NearlyFull:
+    """A disk with room for small changes only: it refuses whole answers of a model, `times`."""
+
+    def __init__(self, kit: Kit, times: int) -> None:
+        self._journal, self._append = kit.journal, kit.journal.append
+        self.left = times
+
+    def append(self, change: Change) -> InlineTicket:
+        if self.left == 0 or all(row.kind != TurnCompleted.KIND for row in change.rows):
+            return self._append(change)
+        self.left -= 1
+        self._journal.is_writable, self._journal.fail_with = False, Unavailable("no room")
+        try:
+            return self._append(change)
+        finally:
+            self._journal.fail_with = None
+
+    async def find_room(self) -> None:
+        """A probe now and then, which is taken."""
+        while True:
+            await trio.sleep(PROBE_S)
+            self._journal.is_writable = True
+
+
+@pytest.fixture
+def store() -> MemoryJournal:
+    """A journal that outlives the actors of a test."""
+    journal = MemoryJournal()
+    journal.open()
+    return journal
+
+
+async def test_a_run_outlives_a_journal_that_refuses_again_and_again(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its actor nor the run is to blame: it goes on when there is room at last."""
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        disk = NearlyFull(kit, ROUNDS)
+        monkeypatch.setattr(kit.journal, "append", disk.append)
+        nursery.start_soon(disk.find_room)
+        with capture_logs() as logs:
+            run_id = await kit.start()
+            assert "done" == await kit.end(run_id)
+        assert (0, {}) == (disk.left, kit.directory.stranded)
+        recovered = kit.events(run_id, RunRecovered.KIND)
+        assert [0] * ROUNDS == [event.attempt for event in recovered]
+        found = await kit.incidents.list_page(OPERATOR, IncidentFilter(states=UNRESOLVED))
+        assert [] == found[0]
+        reasons = {entry["reason"] for entry in logs if "lost its journal" in entry["event"]}
+        assert {"no room"} == reasons
+        assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+        nursery.cancel_scope.cancel()
+
+
+async def test_control_a_journal_that_is_not_to_blame(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same losses while the journal works are the run's own, and counted."""
+    async with running(store) as kit:
+        disk = NearlyFull(kit, ROUNDS)
+        monkeypatch.setattr(kit.journal, "append", disk.append)
+        monkeypatch.setattr(type(kit.journal), "has_room", True)
+        run_id = await kit.start()
+        assert "failed" == await kit.end(run_id)
+        (failed,) = kit.events(run_id, "run.failed")
+        assert "recovery_exhausted" == failed.failure_class
