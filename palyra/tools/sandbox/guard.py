@@ -14,7 +14,7 @@ All functions block.
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import starmap
@@ -82,23 +82,22 @@ def _look(root: str) -> list[Guarded]:
     ]
 
 
-def put_back(root: str, before: Iterable[Guarded]) -> list[str]:
+def put_back(root: str, before: Collection[Guarded]) -> list[str]:
     """Make it as it was; the paths that were not."""
     changed: list[str] = []
+    absent = {each.path for each in before if each.target is None}
+    above = sorted({folder for path in absent for folder in parents(path)})  # none was a link
     with suppress(OSError), ExitStack() as stack:
         top = os.open(root, _FOLDER)
         stack.callback(os.close, top)
-        for each in before:
+        for folder in above:
             with suppress(OSError):
-                changed += _put_one_back(top, each)
+                changed += _put_in_place(top, folder, None, only_links=True)
+        there = (each for each in before if each.target or os.path.lexists(f"{root}/{each.path}"))
+        for each in there:
+            with suppress(OSError):
+                changed += _put_in_place(top, each.path, each.target)
     return changed
-
-
-def _put_one_back(top: int, each: Guarded) -> Iterator[str]:
-    if each.target is None:
-        for folder in sorted(parents(each.path)):  # outer before inner; none was a link
-            yield from _put_in_place(top, folder, None, only_links=True)
-    yield from _put_in_place(top, each.path, each.target)
 
 
 def _put_in_place(

@@ -42,14 +42,14 @@ from palyra.tools.sandbox.folders import Folders, Walk
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
 # What is obeyed as soon as somebody enters, opens or looks at the folder: held at the top of the
-# workspace, there or not.  Each costs every start a quarter of a millisecond.
+# workspace, there or not.  Each costs every start a quarter of a millisecond, so not more than these.
 HELD = frozenset({
-    ".envrc", ".git", ".hg", ".vscode", ".idea", ".devcontainer", ".zed", ".mcp.json",
-    ".cursor", ".cursorrules", ".windsurf", ".windsurfrules", ".clinerules", ".roo", ".continue",
-    ".kiro", ".claude", ".codex", ".gemini", "AGENTS.md", "CLAUDE.md", "GEMINI.md", "PALYRA.md",
+    ".envrc", ".git", ".hg", ".vscode", ".idea", ".devcontainer", ".zed", ".windsurf", ".cursor",
+    ".cursorrules", ".mcp.json", ".claude", ".codex", ".gemini",
+    "AGENTS.md", "CLAUDE.md", "GEMINI.md", "PALYRA.md",
 })  # fmt: skip
-# Every other name of the rules is obeyed once somebody pushes, installs or logs in: what is there is
-# masked, and what a program makes is set aside when it ends (`guard`).
+# Every other name of the rules, most of them obeyed once somebody pushes, installs or logs in: what is
+# there is masked, and what a program makes is set aside when it ends (`guard`).
 WATCHED = tuple(name for name in (*CONFIGURATION_NAMES, *PRIVATE_NAMES) if name not in HELD)
 # Within a repository of its own the command may commit; what git runs or obeys it may not change.
 # Source: gitrepository-layout(5).
