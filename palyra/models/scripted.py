@@ -246,7 +246,7 @@ def closing_answer(place: Place, *, json_mode: bool = False) -> str:
         {
             "tool": result.tool,
             "status": result.status,
-            "output": _excerpt(inside_fence(result.output)),
+            "output": _excerpt(_told(result)),
         }
         for result in place.results
     ]
@@ -257,6 +257,12 @@ def closing_answer(place: Place, *, json_mode: bool = False) -> str:
         return f"You said: {_excerpt(place.text)}" if place.text else "You said nothing."
     lines = [f"- {row['tool']} ({row['status']}): {row['output']}" for row in results]
     return "\n".join([f"Tool results: {len(results)}", *lines])
+
+
+def _told(result: ToolMessage) -> str:
+    """What came of a call; of one that was rejected the reason and the hint, on a line each."""
+    text = inside_fence(result.output)
+    return text.replace("\n", "; ") if result.status == "rejected" else text
 
 
 def _excerpt(text: str) -> str:

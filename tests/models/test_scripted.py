@@ -104,14 +104,17 @@ async def test_directives_are_followed_turn_by_turn() -> None:
     assert expected == [(call.call_id, call.tool, call.arguments) for call in first.calls]
     assert ("looking", ["looking"], "tool_calls") == (first.text, deltas, first.finish_reason)
 
-    results = [result_of(first.calls[0], "a"), result_of(first.calls[1], "no", "denied")]
+    results = [
+        result_of(first.calls[0], "a"),
+        result_of(first.calls[1], "no\nrather yes", "rejected"),
+    ]
     messages: list[Message] = [said, AssistantMessage(first.text, first.calls), *results]
     second, deltas = await play(ask(*messages))
     assert ("", [], ["echo"]) == (second.text, deltas, [call.tool for call in second.calls])
 
     messages += [AssistantMessage("", second.calls), result_of(second.calls[0], "line\nline")]
     last, _ = await play(ask(*messages))
-    lines = ["Tool results: 3", "- echo (succeeded): a", "- sleep (denied): no"]
+    lines = ["Tool results: 3", "- echo (succeeded): a", "- sleep (rejected): no; rather yes"]
     assert [*lines, "- echo (succeeded): line line"] == last.text.splitlines()
     assert "stop" == last.finish_reason
 
