@@ -30,6 +30,7 @@ from palyra.tools.search import search_tools
 from palyra.tools.skills.skills import Skills
 from palyra.tools.sweep import keep_swept
 from palyra.tools.web.fetch import web_tools
+from palyra.tools.workspace_watch import WorkspaceWatch
 from palyra.tools.writes import write_tools
 from palyra.webset import build_webset
 
@@ -78,22 +79,18 @@ def build_toolset(
     artifacts, kept = file_stores(config, host)
     checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
     webset = build_webset(config, host, redactor.learn)
-    web = [] if host.is_closed else web_tools(webset.web)
-    own = _file_tools(workspace, checkpoints, artifacts)
-    toolbox = Toolbox([*basic_tools(), *own, *web, *more], host.run_blocking)
+    own = [*basic_tools(), *_file_tools(workspace, checkpoints, artifacts)]
+    own += [] if host.is_closed else web_tools(webset.web)
+    toolbox = Toolbox([*own, *more], host.run_blocking)
     programs = build_processset(
-        config,
-        host,
-        toolbox,
-        workspace,
-        directory=directory,
-        open_egress=webset.open_egress,
+        config, host, toolbox, workspace, directory=directory, open_egress=webset.open_egress,
         alarms=alarms,
-    )
+    )  # fmt: skip
     sandbox = programs.sandbox
     skillset = build_skillset(config, host, toolbox, sandbox, webset.doors(), redact=redact)
-    services = [*programs.services, *skillset.services, *_sweeping(workspace, host)]
-    problems = [programs.problems, skillset.problems, webset.problems]
+    watch = WorkspaceWatch(workspace, host.run_blocking, alarms)
+    services = [*programs.services, *skillset.services, *_upkeep(workspace, watch, host)]
+    problems = [watch.problems, programs.problems, skillset.problems, webset.problems]
     if sandbox is not None:
         servers = build_mcpset(
             config, host, toolbox, sandbox=sandbox, redact=redact, secrets=webset.secrets,
@@ -124,7 +121,9 @@ def _file_tools(workspace: Workspace, checkpoints: Checkpoints, artifacts: Artif
     ]
 
 
-def _sweeping(workspace: Workspace, host: Host) -> list[ChildSpec]:
+def _upkeep(workspace: Workspace, watch: WorkspaceWatch, host: Host) -> list[ChildSpec]:
+    """What looks after the workspace."""
     if host.is_closed:
         return []
-    return [ChildSpec("sweep", partial(keep_swept, workspace, host.run_blocking))]
+    sweep = ChildSpec("sweep", partial(keep_swept, workspace, host.run_blocking))
+    return [sweep, ChildSpec("workspace", watch.serve)]

@@ -245,6 +245,8 @@ def _remedy(problem: str) -> str:
         return "mend the server or its entry in [mcp] of the configuration"
     if problem.startswith("the vault "):
         return "mend what is named, or set the secrets again with `palyra secrets set`"
+    if problem.startswith("the workspace "):
+        return "make the folder again, open it to its owner, or start with another --workspace"
     return "mend what is named; `palyra policy check` checks policies without the daemon"
 
 

@@ -11,6 +11,7 @@ from palyra.core.journal import Break, VerifyReport
 POLICIES = "policies_broken"
 USAGE = "usage_broken"
 JOURNAL = "journal_refuses"
+WORKSPACE = "workspace_unusable"
 
 
 def policies_broken(problems: Sequence[str]) -> Alarm:
@@ -115,6 +116,18 @@ def walls_leak(problem: str) -> Alarm:
         severity="critical",
         summary="the walls round programs leak: none is run until the daemon is started again",
         evidence={"problem": problem},
+    )
+
+
+def workspace_unusable(problem: str) -> Alarm:
+    """The workspace is gone, closed, or something else lies in its place."""
+    return Alarm(
+        domain="tool_runtime",
+        key=WORKSPACE,
+        severity="critical",
+        summary="the workspace cannot be used: calls of files and programs fail",
+        evidence={"problem": problem},
+        resolves_itself=True,
     )
 
 

@@ -131,6 +131,7 @@ class Background:
             self.enforcement = child.enforcement
             ready.started()
             limit = await self._attend(child, watch, is_open)
+        self.failure = child.find_failure()
         self.ending = Ending(None, "SIGKILL", limit) if limit else child.ending
 
     async def _attend(self, child: Child, watch: DiskWatch, is_open: Callable[[str], bool]) -> str:
@@ -140,7 +141,7 @@ class Background:
             with trio.move_on_after(LOOK_S):
                 if has_more:
                     piece = await child.stdout.receive_some(PIECE_BYTES)
-                    self.output.take(bytes(piece))
+                    self.output.take(child.without_complaint(bytes(piece)))
                     has_more = bool(piece)
                     self._tell()
                 else:

@@ -5,6 +5,10 @@ it, else name by name with O_NOFOLLOW.  What was opened is then looked at: only 
 a single name (a second hard link may lie outside).  Whatever is refused is refused in the same
 words, so a caller cannot tell what exists outside.  Source: openat2(2), path_resolution(7).
 
+The workspace is the folder that lies at its path now: programs find it by that path, so files do
+too.  A root that was taken away is no empty folder but a failure; one that is there again is opened
+anew, with the checks of a start and without following any link.
+
 All functions block; they are called from a thread.
 """
 
@@ -24,6 +28,7 @@ from palyra.tools import openat2
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _PLACE = os.O_PATH | os.O_DIRECTORY  # a folder whose entries need not be listed
 # O_NONBLOCK: a FIFO without a writer, or a device, must not hold the thread.
+_ENTERED = stat.S_IRUSR | stat.S_IXUSR  # a root that its owner can list and enter
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 READ_FLAGS = _READ | os.O_NOFOLLOW | os.O_CLOEXEC  # of one name below a descriptor that is held
 _RETRIES = 8  # of an open that a concurrent rename made uncertain
@@ -41,10 +46,10 @@ class Workspace:
 
         Raises InvalidParams for a root that would give away too much, or cannot be opened.
         """
+        self._keep_out = keep_out
         try:
             self.root = root.resolve(strict=True)
-            _check_root(self.root, keep_out)
-            self._fd = os.open(self.root, _FOLDER | os.O_CLOEXEC)
+            self._fd = self._open_root()
         except OSError as error:
             raise InvalidParams(
                 f"the workspace {str(root)!r} cannot be opened ({error.strerror}): "
@@ -108,7 +113,47 @@ class Workspace:
             return os.readlink(name, dir_fd=fd)
         return None
 
+    def find_problem(self) -> str:
+        """Why neither files nor programs can use it, with the remedy; "" when they can.  Blocks."""
+        try:
+            self._find_again()
+        except ToolFailure as failure:
+            return failure.message
+        mode = stat.S_IMODE(os.fstat(self._fd).st_mode)
+        if mode & _ENTERED == _ENTERED:
+            return ""
+        return (
+            f"the workspace {self.root} is closed to its owner (mode {mode:04o}): chmod u+rwx opens "
+            "it again"
+        )
+
+    def _open_root(self) -> int:
+        """The folder at the root's path, no link on the way.  Raises OSError, InvalidParams."""
+        _check_root(self.root, self._keep_out)
+        top = os.open(self.root.anchor, _PLACE | os.O_CLOEXEC)
+        try:
+            return walk(top, str(self.root).lstrip("/"), _FOLDER | os.O_CLOEXEC)
+        finally:
+            os.close(top)
+
+    def _find_again(self) -> None:
+        """Hold the folder that lies at the root's path now.  Raises ToolFailure if there is none.
+
+        A held folder keeps its number, so another one can never be mistaken for it.
+        """
+        try:
+            if os.path.samestat(self.root.lstat(), os.fstat(self._fd)):
+                return
+            fd = self._open_root()
+        except OSError as error:
+            raise _unusable(self.root, _why(error)) from None
+        except InvalidParams as error:
+            raise _unusable(self.root, error.message) from None
+        with _closing(fd):
+            os.dup2(fd, self._fd, inheritable=False)  # at once: other threads open below it
+
     def _open(self, normal: str, flags: int) -> int:
+        self._find_again()
         if not self._has_openat2:
             return walk(self._fd, normal, flags)
         for _ in range(_RETRIES):
@@ -138,6 +183,21 @@ def _check_root(root: Path, keep_out: Sequence[Path]) -> None:
                 f"workspace {root} overlaps {folder}, which the daemon keeps for itself; "
                 "choose a workspace beside it"
             )
+
+
+def _unusable(root: Path, why: str) -> ToolFailure:
+    return ToolFailure(
+        f"the workspace {root} cannot be used: {why}; make the folder again, or start the daemon "
+        "with another --workspace"
+    )
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        return "it is not there any more"
+    if error.errno == errno.ELOOP:
+        return "a link or another thing lies there, or on the way"
+    return os.strerror(error.errno or 0).lower()
 
 
 def usable(path: str) -> str:

@@ -86,7 +86,10 @@ def shell_spec(
     )
 
 
-_LIMITS = {"output": f"more than {FLOOD_BYTES} bytes of output"}
+_LIMITS = {
+    "output": f"more than {FLOOD_BYTES} bytes of output",
+    "folder": "a folder it writes to is not there any more",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +113,15 @@ class Shell:
     async def run(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         """Run it to its end.  Cancellation: everything of it is killed first."""
         command = await self.run_blocking(build_command, self.around, call)
-        watch = DiskWatch(*disks_of(command))
         capture = Capture(on_output)
         timeout_s = call.arguments.get("timeout_s", min(DEFAULT_S, self.ceiling_s))
         started_s, limit = trio.current_time(), "time"
         try:
+            watch = DiskWatch(*disks_of(command))
             async with self.sandbox.open(command) as child:
                 with trio.move_on_after(timeout_s):
                     limit = await attend(child, capture, watch)
+            child.check_begun()
         except SandboxFailure as failure:
             raise ToolFailure(failure.message) from failure
         took_s = trio.current_time() - started_s
@@ -135,7 +139,7 @@ async def attend(child: Child, capture: Capture, watch: DiskWatch) -> str:
         with trio.move_on_after(LOOK_S):
             if is_open:
                 piece = await child.stdout.receive_some(PIECE_BYTES)
-                capture.take(piece)
+                capture.take(child.without_complaint(bytes(piece)))
                 is_open = bool(piece)
             else:
                 await child.wait()

@@ -14,8 +14,9 @@ import structlog
 import trio
 
 from palyra.core.ports import RunBlocking
+from palyra.core.tools import ToolFailure
 from palyra.tools.confine import Workspace
-from palyra.tools.walk import Walk
+from palyra.tools.walk import Found, Walk
 
 log = structlog.get_logger("palyra.files")
 SPARE = re.compile(r"\.palyra-[0-9a-f]{16}\.tmp")  # see `changes`
@@ -27,18 +28,25 @@ AGAIN_S = 3_600.0
 def sweep(workspace: Workspace, now_s: float) -> int:
     """Remove what is left and old; how many files it were.  Blocks for seconds at most.
 
-    The change time counts: what was swapped out kept the time of its content.
+    The change time counts: what was swapped out kept the time of its content.  In a workspace that
+    cannot be used there is nothing.
     """
     swept = 0
-    for found in Walk(workspace).files():
-        if SPARE.fullmatch(found.name) is None:
-            continue
-        with suppress(OSError):
-            seen = os.stat(found.name, dir_fd=found.folder_fd, follow_symlinks=False)
-            if now_s - seen.st_ctime > OLD_S:
-                os.unlink(found.name, dir_fd=found.folder_fd)
-                swept += 1
+    with suppress(ToolFailure):
+        for found in Walk(workspace).files():
+            if SPARE.fullmatch(found.name) is not None:
+                swept += _remove_old(found, now_s)
     return swept
+
+
+def _remove_old(found: Found, now_s: float) -> bool:
+    """Whether it was old, and is gone."""
+    with suppress(OSError):
+        seen = os.stat(found.name, dir_fd=found.folder_fd, follow_symlinks=False)
+        if now_s - seen.st_ctime > OLD_S:
+            os.unlink(found.name, dir_fd=found.folder_fd)
+            return True
+    return False
 
 
 async def keep_swept(

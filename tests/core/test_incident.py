@@ -178,6 +178,7 @@ ALL = (
     alarms.recovery_exhausted("run_1", 3),
     alarms.run_stranded("run_1", "its tape is not there"),
     alarms.walls_leak("a file outside"),
+    alarms.workspace_unusable("the workspace /w is not there"),
     alarms.provider_left_alone("openai", 3, "timeout"),
     alarms.provider_left_alone("local", 3, "timeout"),
 )
@@ -192,6 +193,7 @@ def test_no_two_alarms_have_a_key_in_common() -> None:
         alarms.POLICIES,
         alarms.USAGE,
         alarms.JOURNAL,
+        alarms.WORKSPACE,
         alarms.stranded_key("run_1"),
         alarms.provider_key("openai"),
         alarms.provider_key("local"),

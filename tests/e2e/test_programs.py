@@ -137,6 +137,29 @@ async def test_a_program_in_the_background_ends_with_its_run(programs: DaemonPro
     assert "running" in outcomes(tape)[1][1]
 
 
+async def test_a_workspace_that_is_taken_away(programs: DaemonProcess) -> None:
+    """Every tool says so and no run ends by it; the folder that is there again is everybody's."""
+    root = programs.workspace
+    calls = (call("shell", argv=["ls"]), call("list_dir"), call("process_start", argv=["ls"]))
+    aside = root.with_name("aside")
+    async with programs.connect() as client:
+        await wait_tool(client, "shell")
+        root.rename(aside)
+        try:
+            tape = await finish(client, await begin(client, "\n".join(calls)))
+        finally:
+            root.mkdir()
+        (root / "again").touch()
+        found = outcomes(await finish(client, await begin(client, "\n".join(calls[:2]))))
+    gone = [
+        each for each in find_events(tape, ev.ToolCompleted) if isinstance(each, ev.ToolCompleted)
+    ]
+    assert ["failed"] * 3 == [each.status for each in gone]
+    assert all(f"the workspace {root} cannot be used" in (each.error or "") for each in gone)
+    assert ["succeeded"] * 2 == [status for status, _ in found]
+    assert all("again" in output for _, output in found)
+
+
 async def test_nothing_is_left_of_a_killed_daemon(programs: DaemonProcess) -> None:
     """Its programs die with it; the next life finds and clears what they left in the workspace."""
     marker = uuid4().hex

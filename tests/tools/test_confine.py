@@ -4,6 +4,8 @@ Every attempt has its control: the same target opened plainly, without the walls
 """
 
 import os
+import re
+import shutil
 import socket
 import stat
 import threading
@@ -19,6 +21,9 @@ from palyra.errors import InvalidParams
 from palyra.tools import openat2
 from palyra.tools.changes import Changes
 from palyra.tools.confine import Workspace, refusal, usable
+from palyra.tools.files import list_dir, read_file
+from palyra.tools.sweep import sweep
+from palyra.tools.walk import Walk
 
 SECRET = "outside"
 MAX_RACES = 100_000
@@ -323,3 +328,85 @@ def test_an_endless_race_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch)
         read(opened, "a.txt")
     assert (["a.txt"] * 8) == tries
     opened.close()
+
+
+# --- a root that is taken away -------------------------------------------------------------------
+
+
+def test_a_root_that_is_gone_is_told(workspace: Workspace, root: Path) -> None:
+    """Not as an empty folder: whatever is asked of it names the workspace, and what helps."""
+    shutil.rmtree(root)
+    gone = f"the workspace {re.escape(str(root))} cannot be used: it is not there any more; .*make"
+    for attempt in (
+        lambda: list_dir(workspace, {}),
+        lambda: read_file(workspace, {"path": "a.txt"}),
+        lambda: workspace.look("a.txt"),
+        lambda: workspace.read_link("a.txt"),
+        lambda: Changes(workspace).look("new.txt"),
+        lambda: list(Walk(workspace).files()),
+    ):
+        with pytest.raises(ToolFailure, match=gone):
+            attempt()
+    assert "cannot be used" in workspace.find_problem()
+    assert 0 == sweep(workspace, 0.0)
+
+
+def test_a_root_that_is_there_again_is_used(workspace: Workspace, root: Path) -> None:
+    """The folder at the path is the workspace, never the one that was there before."""
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    for name in ("new", "newer"):
+        root.rename(root.with_name(f"before-{name}"))
+        root.mkdir()
+        (root / name).write_text(name)
+        assert f"{name}  {len(name)} bytes" == list_dir(workspace, {}).text
+        changes = Changes(workspace)
+        changes.look("made.txt")
+        changes.make({"made.txt": Content(b"made")})
+        assert ["made.txt", name] == names(root)
+    assert not workspace.find_problem()
+    assert opened == len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_a_link_is_no_root(workspace: Workspace, root: Path, outside: Path, above: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """In the root's place or above it: no tool follows it, and the secret stays where it is."""
+    if above:
+        root.parent.rename(f"{root.parent}-moved")
+        Path(f"{root.parent}-else", root.name).mkdir(parents=True)
+        root.parent.symlink_to(f"{root.parent}-else")
+    else:
+        shutil.rmtree(root)
+        root.symlink_to(outside)
+    assert root.is_dir()
+    with pytest.raises(ToolFailure, match="cannot be used: a link or another thing lies there"):
+        list_dir(workspace, {})
+    assert "a link or another thing" in workspace.find_problem()
+
+
+def test_a_file_is_no_root(workspace: Workspace, root: Path) -> None:
+    """Nor anything else but a folder."""
+    shutil.rmtree(root)
+    root.touch()
+    with pytest.raises(ToolFailure, match="cannot be used: a link or another thing lies there"):
+        list_dir(workspace, {})
+
+
+def test_a_root_is_checked_again(root: Path) -> None:
+    """What the daemon keeps for itself may have come to lie there meanwhile."""
+    kept = root.with_name("kept")
+    workspace = Workspace(root, keep_out=[kept])
+    shutil.rmtree(root)
+    (root / "data").mkdir(parents=True)
+    kept.symlink_to(root / "data")
+    with pytest.raises(ToolFailure, match=r"cannot be used: .*overlaps"):
+        list_dir(workspace, {})
+    workspace.close()
+
+
+def test_a_root_that_is_closed_is_a_problem(workspace: Workspace, root: Path) -> None:
+    """To whom it belongs: programs act as its owner."""
+    root.chmod(0)
+    found = workspace.find_problem()
+    root.chmod(0o755)
+    assert f"the workspace {root} is closed to its owner (mode 0000): chmod u+rwx" in found
+    assert not workspace.find_problem()

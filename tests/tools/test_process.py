@@ -154,3 +154,19 @@ async def test_scripts_in_the_background_are_bounded(
     await runs.start("sh x", run_id="run_2")
     await runs.call("process_stop", process=first)
     await runs.start("sh x")
+
+
+async def test_a_jail_that_cannot_be_entered(runs: Runs) -> None:
+    """Is told as not started; what the jail complained of is no output."""
+    assert runs.around
+    root = runs.around.workspace.root
+    root.chmod(0)
+    try:
+        name = await runs.start("true")
+        ended = await runs.call("process_output", process=name, wait_s=10)
+    except ToolFailure as failure:  # the daemon, which is not root, could not enter either
+        ended = failure.message
+    finally:
+        root.chmod(0o755)
+    assert "not started: nothing ran" in ended or "permission denied" in ended
+    assert "\nbwrap" not in ended

@@ -13,13 +13,21 @@ import trio
 
 from palyra.actors.blocking import run_sync
 from palyra.core.tools import ToolCall, ToolFailure, ToolOutput
+from palyra.errors import PalyraError
 from palyra.tools.confine import Workspace
+from palyra.tools.disk_watch import DiskWatch, disks_of
+from palyra.tools.files import list_dir
 from palyra.tools.program import Surroundings, build_command, inspect_program
-from palyra.tools.sandbox.command import MIB, Limits
+from palyra.tools.sandbox.command import MIB, Limits, SandboxFailure
 from palyra.tools.shell import Shell
 from tests.tools.sandbox.jails import find_alive, needs_bubblewrap, open_sandbox
 
 SHELL = str(Path("/bin/sh").resolve())
+CLOSED = (
+    "nothing ran"
+    if os.geteuid() == 0
+    else "permission denied"  # the daemon itself already meets it
+)
 pytestmark = [pytest.mark.real, needs_bubblewrap]
 
 
@@ -219,3 +227,57 @@ async def test_what_no_mount_can_hold_is_put_back(shop: Shop) -> None:
     assert Path("guide.md") == (shop.root / "AGENTS.md").readlink()
     assert Path("/nowhere/at/all") == (shop.root / "CLAUDE.md").readlink()
     assert not (shop.root / ".git" / "commondir").exists()
+
+
+async def test_without_its_workspace_nothing_runs(shop: Shop) -> None:
+    """Not an empty folder, and no crash: also when it goes right before the start."""
+    wanted = call(argv=["ls"])
+    seen = inspect_program(shop.shell.around, wanted)
+    command = build_command(shop.shell.around, wanted)
+    aside = shop.root.with_name("aside")
+    shop.root.rename(aside)
+    for attempt in (
+        lambda: inspect_program(shop.shell.around, wanted),
+        lambda: DiskWatch(*disks_of(command)),
+    ):
+        with pytest.raises(PalyraError, match=f"{shop.root} cannot be"):
+            attempt()
+    with pytest.raises(ToolFailure, match=f"the workspace {shop.root} cannot be used: .*make"):
+        await shop.shell.run(msgspec.structs.replace(wanted, inspection=seen), print)
+    with pytest.raises(SandboxFailure):
+        async with shop.shell.sandbox.open(command):
+            pass
+    shop.root.mkdir()
+    (shop.root / "again").touch()
+    assert "again\n[exit code 0;" in (await shop.run(argv=["ls"])).text
+    assert "again  0 bytes" == list_dir(shop.shell.around.workspace, {}).text
+
+
+async def test_a_workspace_that_goes_while_a_program_runs_ends_it(shop: Shop) -> None:
+    """What it writes could not be bounded any more; that is said, and nothing crashes."""
+    (shop.root / "begun").touch()
+
+    def take_away(_text: str) -> None:
+        shop.root.rename(shop.root.with_name("aside"))
+
+    wanted = call(command="echo begun; sleep 60")
+    found = await shop.shell.run(wanted, take_away)
+    assert "ended by SIGKILL; limit hit: a folder it writes to is not there any more" in found.text
+
+
+async def test_a_jail_that_cannot_be_entered_is_told_as_one(shop: Shop) -> None:
+    """A program closed a folder to its owner: that is no output, and says what opens it again."""
+    (shop.root / "part").mkdir()
+    for line, folder in (("chmod 000 part", "part"), ("chmod 000 .", "")):
+        assert not (await shop.run(command=line)).is_failure
+        with pytest.raises(ToolFailure, match=CLOSED):
+            await shop.run(argv=["ls"], cwd=folder)
+        (shop.root / folder).chmod(0o755)
+        assert not (await shop.run(argv=["ls"], cwd=folder)).is_failure
+    assert "bwrap" not in shop.heard
+
+
+async def test_an_exit_code_of_its_own_stays_its_own(shop: Shop) -> None:
+    """Control: a program that began may say whatever bubblewrap would."""
+    found = await shop.run(command="echo bwrap: no such luck; exit 1")
+    assert found.text.startswith("bwrap: no such luck\n[exit code 1;")

@@ -121,6 +121,8 @@ async def _ending(process: trio.Process) -> str:
 
 async def _ending_in_jail(child: Child) -> str:
     ending = await child.wait()
+    if failure := child.find_failure():
+        return failure
     if ending.exit_code in _NOT_RUN:
         return (
             f"it could not be run in the jail (exit code {ending.exit_code}): what it needs, an "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from palyra.core.display import visible
 from palyra.tools.sandbox.command import SandboxFailure
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class Child:
         self.info = trio.lowlevel.FdStream(pipes.info)
         self._gate = pipes.gate
         self._alive = pipes.alive
+        os.set_blocking(self._alive, False)
+        self._has_begun = False
+        self._complaint = b""
         self._pidfd = pipes.process
         self._init_pidfd: int | None = None
         self._ending: Ending | None = None
@@ -74,6 +78,34 @@ class Child:
             os.write(self._gate, b"1")
         except BrokenPipeError:
             raise SandboxFailure("the jail ended before its command began") from None
+
+    def without_complaint(self, piece: bytes) -> bytes:
+        """What the command wrote of this output; before it began, it is the jail that complains."""
+        if self._has_begun or self._notice_begin():
+            return piece
+        self._complaint += piece
+        return b""
+
+    def find_failure(self) -> str:
+        """Why nothing of the command ran although its jail stood; "" when it began."""
+        if self._has_begun:
+            return ""
+        said = visible(self._complaint.decode(errors="replace").strip()) or "the jail ended"
+        return (
+            f"nothing ran, its jail could not be entered: {said}; whoever owns the folder it is to "
+            "run in must be able to enter it (chmod u+rwx)"
+        )
+
+    def check_begun(self) -> None:
+        """Raise SandboxFailure if nothing of the command ran; asked after its block."""
+        if failure := self.find_failure():
+            raise SandboxFailure(failure)
+
+    def _notice_begin(self) -> bool:
+        """Whether the command begins; the last thing its jail does is to say so."""
+        with suppress(BlockingIOError):
+            self._has_begun = bool(os.read(self._alive, 1))
+        return self._has_begun
 
     @property
     def ending(self) -> Ending | None:
@@ -132,6 +164,7 @@ class Child:
     def _collect(self) -> None:
         found, status = os.waitpid(self.pid, os.WNOHANG)
         if found:
+            self._has_begun = self._has_begun or self._notice_begin()
             limit = self.group.find_limit() if self.group else ""
             self._ending = _read_status(status, limit)
 

@@ -101,10 +101,10 @@ class Jailer:
         sources = self._find_sources(command)
         masks: list[Mask] = []
         traces = Traces()
-        if root is not None and command.is_writable:
-            masks, traces.placeholders = self._placeholders.take(str(root))
-            traces.root, traces.before = str(root), self._guards.take(str(root))
         try:
+            if root is not None and command.is_writable:
+                masks, traces.placeholders = self._placeholders.take(str(root))
+                traces.root, traces.before = str(root), self._guards.take(str(root))
             pid, pipes = spawn(
                 Start(
                     bubblewrap=self.bubblewrap,
@@ -116,6 +116,9 @@ class Jailer:
                     landlock_abi=self._abi,
                 )
             )
+        except OSError as error:
+            self.clear(traces)
+            raise SandboxFailure(f"the workspace {root} cannot be looked at: {error}") from None
         except SandboxFailure:
             self.clear(traces)
             raise
@@ -124,8 +127,8 @@ class Jailer:
     def spawn_shared(self, command: Command) -> tuple[int, Pipes, Traces]:
         """The same at level B: a reaper that waits at its gate.  Raises SandboxFailure."""
         check_command(command)
-        identity = find_identity(command)
         traces = Traces()
+        identity = find_identity(command)
         try:
             traces.folder = make_private_folder(identity)
             uid = os.geteuid() if identity.uid is None else identity.uid

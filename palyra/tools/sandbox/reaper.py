@@ -71,6 +71,7 @@ def _become(spec: dict[str, Any], held: int) -> None:
         if os.read(held, 1):
             _drop(spec)
             os.chdir(spec["cwd"])
+            os.write(spec["alive"], b"!")  # from here on the output is the command's
             os.execve(spec["launcher"], spec["argv"], spec["environment"])  # noqa: S606 - the walls
     except OSError as error:
         os.write(2, f"the command cannot be started: {error}\n".encode())

@@ -48,7 +48,11 @@ def find_obstacle(abi: int, workspace: Path) -> str:
     if abi < SCOPED_ABI:
         has = f"version {abi}" if abi else "none"
         return f"level B needs Landlock of version {SCOPED_ABI} (Linux 6.12); this kernel has {has}"
-    if os.geteuid() == 0 and workspace.stat().st_uid == 0:
+    try:
+        owner = workspace.stat().st_uid
+    except OSError as error:
+        return f"the workspace {workspace} cannot be looked at ({error.strerror})"
+    if os.geteuid() == 0 and owner == 0:
         return (
             "level B runs programs of a daemon that is root as the owner of the workspace, and root "
             f"owns {workspace}: give it to another user, or run the daemon as one"
@@ -60,7 +64,12 @@ def find_identity(command: Command) -> Identity:
     """The workspace's owner, for a daemon that is root.  Raises SandboxFailure for root itself."""
     if os.geteuid() != 0:
         return Identity(None, None)
-    owner = None if command.workspace is None else command.workspace.stat()
+    try:
+        owner = None if command.workspace is None else command.workspace.stat()
+    except OSError as error:
+        raise SandboxFailure(
+            f"the workspace {command.workspace} cannot be looked at ({error.strerror})"
+        ) from None
     if owner is None or owner.st_uid == 0:
         raise SandboxFailure("level B runs nothing as root: the workspace needs another owner")
     return Identity(owner.st_uid, owner.st_gid)

@@ -40,7 +40,7 @@ class Pipes:
     stdin: int | None
     stdout: int
     stderr: int | None
-    alive: int | None  # closed, it tells the jail that the daemon is not there any more
+    alive: int  # closed, it tells that the daemon is not there any more; a byte: the command begins
     egress: int | None  # a socket; the jail's listening socket arrives here
 
 
@@ -170,7 +170,7 @@ def spawn_reaper(start: SharedStart) -> tuple[int, Pipes]:
 
 def _spawn_reaper(start: SharedStart, ends: _Ends) -> tuple[int, Pipes]:
     command = start.command
-    info, gate, stdout = ends.outward(), ends.inward(), ends.outward()
+    info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
     stdin = ends.inward() if command.takes_input else (None, None)
     stderr = (None, None) if command.merges_errors else ends.outward()
     specification = {
@@ -180,6 +180,7 @@ def _spawn_reaper(start: SharedStart, ends: _Ends) -> tuple[int, Pipes]:
         "launcher": ends.sealed(start.launcher),
         "info": info[0],
         "gate": gate[0],
+        "alive": alive[0],
         "uid": start.identity.uid,
         "gid": start.identity.gid,
     }
@@ -187,7 +188,7 @@ def _spawn_reaper(start: SharedStart, ends: _Ends) -> tuple[int, Pipes]:
     words = ends.sealed(json.dumps(specification).encode())
     argv = [python, "-I", "-S", "-B", str(REAPER), str(words)]
     pid, process = _popen(python, argv, (stdin[0], stdout[0], stderr[0]), ends.theirs)
-    return pid, Pipes(process, info[1], gate[1], stdin[1], stdout[1], stderr[1], None, None)
+    return pid, Pipes(process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], None)
 
 
 def _files(start: Start) -> dict[str, bytes]:

@@ -269,6 +269,30 @@ def test_where_it_cannot_be_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert "another user" in find_obstacle(6, tmp_path)
         os.chown(tmp_path, SOMEBODY, SOMEBODY)
         assert not find_obstacle(6, tmp_path)
+    assert "cannot be looked at" in find_obstacle(6, tmp_path / "gone")
+
+
+async def attend_once(sandbox: Sandbox, command: Command) -> None:
+    """Run it as `shell` does."""
+    async with sandbox.open(command) as child:
+        await attend(child, Capture(), DiskWatch(*disks_of(command)))
+    child.check_begun()
+
+
+async def test_a_folder_that_cannot_be_entered_is_no_output(
+    sandbox: Sandbox, workspace: Path
+) -> None:
+    """A workspace that is closed, or gone, is told as what it is; nothing of the command ran."""
+    await attend_once(sandbox, line("true", workspace))
+    os.chmod(workspace, 0)  # noqa: PTH101 - a moment
+    try:
+        with pytest.raises(SandboxFailure, match=r"nothing ran|cannot be"):
+            await attend_once(sandbox, line("true", workspace))
+    finally:
+        os.chmod(workspace, 0o700)  # noqa: PTH101
+    with pytest.raises(SandboxFailure):
+        async with sandbox.open(line("true", workspace / "gone")):
+            pass
 
 
 # --- who survives it -----------------------------------------------------------------------------
