@@ -22,6 +22,7 @@ import trio
 from palyra.actors import blocking
 from palyra.actors.child import ChildSpec
 from palyra.actors.gaps import Gaps
+from palyra.actors.journal_batch import let_grow
 from palyra.actors.journal_probe import Probe
 from palyra.actors.mailbox import Mailbox, Receiver
 from palyra.core.journal import Change, OpenReport
@@ -35,8 +36,6 @@ log = structlog.get_logger()
 MAX_WAITING = 65_536  # changes
 MAILBOX_CAPACITY = 8  # a batch, a stop and a bookmark, with room to spare
 MAX_BATCH = 128  # changes in one transaction: while it syncs, those of the last one go on
-QUIET_TURNS = 3  # turns of the scheduler: a model that answers at once needs two
-GROW_S = 0.001  # a batch waits no longer for what may join it
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
 CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
@@ -117,6 +116,7 @@ class Desk:
     is_open: bool = False
     is_writable: bool = False
     has_room: bool = False
+    refusals: int = 0  # batches that the store refused, in all its lives
     batch: Batch | None = None
     waiting_rows: int = 0
     lookups: Thread | None = None  # for `find`, while the journal is open
@@ -189,6 +189,11 @@ class JournalHandle:
     def has_room(self) -> bool:
         """Whether it is worth writing: the store refused nothing since it last took a probe."""
         return self.desk.has_room
+
+    @property
+    def refusals(self) -> int:
+        """Batches that were refused so far: whoever saw fewer before may blame the journal."""
+        return self.desk.refusals
 
 
 # --- the loop ------------------------------------------------------------------------------------
@@ -271,7 +276,7 @@ class _Keeper:
         with trio.move_on_at(min(self._seal_at_s, self._probe.at_s)):
             batch = await messages.receive()
             with trio.CancelScope(shield=True):  # what was taken is kept
-                await _let_grow(batch)
+                await let_grow(batch, MAX_BATCH)
             self._desk.batch = None
             return batch
         return []
@@ -327,6 +332,7 @@ class _Keeper:
     def _note_failure(self, error: Unavailable, changes: Sequence[Change]) -> None:
         """Refuse nothing by itself: whoever appends is told by the store, as long as it fails."""
         self._desk.is_writable = self._desk.has_room = False
+        self._desk.refusals += 1
         error.retry_after_ms = self._probe.note_refusal(changes, trio.current_time())
 
     def _note_taken(self) -> None:
@@ -348,12 +354,12 @@ class _Keeper:
         try:
             (refusal,) = await self._thread.call(self._store.commit, [self._probe.padding()])
         except Unavailable as error:
-            self._note_failure(error, ())
-            return
+            refusal = error
         if refusal is None:
             self._note_taken()
         else:
-            self._probe.note_refusal((), trio.current_time())
+            self._desk.has_room = False
+            self._probe.note_failure(trio.current_time())
 
     async def _seal(self) -> None:
         self._unsealed_rows, self._seal_at_s = 0, inf
@@ -362,16 +368,6 @@ class _Keeper:
         except Unavailable as error:
             log.warning("journal.not_sealed", error=error.message)
             self._seal_at_s = trio.current_time() + SEAL_S
-
-
-async def _let_grow(batch: Batch) -> None:
-    """Give way until nothing more joins, the batch is full, or the first has waited long enough."""
-    until_s = trio.current_time() + GROW_S
-    quiet = 0
-    while quiet < QUIET_TURNS and len(batch) < MAX_BATCH and trio.current_time() < until_s:
-        size = len(batch)
-        await trio.lowlevel.checkpoint()
-        quiet = quiet + 1 if len(batch) == size else 0
 
 
 def _settle_all(tickets: Sequence[Ticket], error: PalyraError) -> None:

@@ -34,12 +34,17 @@ class Probe:
         self._refused_bytes = 0
 
     def note_refusal(self, changes: Sequence[Change], now_s: float) -> int:
-        """A batch was refused, or a probe: wait longer each time; milliseconds until the next."""
+        """A batch was refused; milliseconds until the next probe, which it does not put off."""
         self.has_room = False
         self._refused_bytes = min(MOST_BYTES, self._refused_bytes + _measure(changes))
-        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, PROBE_LIMIT_S)
-        self.at_s = now_s + pause_s
-        return round(1000 * pause_s)
+        self.at_s = min(self.at_s, now_s + self._pause_s)
+        return round(1000 * max(0.0, self.at_s - now_s))
+
+    def note_failure(self, now_s: float) -> None:
+        """A probe was refused: wait longer each time."""
+        self.has_room = False
+        self._pause_s = min(2 * self._pause_s, PROBE_LIMIT_S)
+        self.at_s = now_s + self._pause_s
 
     def note_taken(self, now_s: float) -> bool:
         """A probe was taken; whether writing works again."""

@@ -65,6 +65,7 @@ class RunHandle:
         "meter",
         "promise",
         "prompts",
+        "refusals",
         "run",
     )
 
@@ -88,6 +89,7 @@ class RunHandle:
         self.is_void = False  # its acceptance was never committed: there is no such run
         self.lost = lost  # times its actor ended before that, and the journal was not to blame
         self.is_put_off = is_put_off  # the last time it was
+        self.refusals = 0  # of the journal before its actor began
         self.ending: Cancel | None = None  # decided: a next life begins with it
         self.promise: Ticket | None = None  # of the acceptance
         self.latest: Ticket | None = None  # of the last append before it has an actor

@@ -79,6 +79,7 @@ class SessionRuns:
             self._start(run, partial(run_actor, run, self.office, first))
 
     def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
+        run.refusals = self.office.journal.refusals
         spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
         with suppress(ActorGone):  # the branch stops, and its session with it: the tape waits
             self.work.spawn_child(spec)
@@ -117,7 +118,7 @@ class SessionRuns:
             return
         run.wake()
         is_over = run.is_settled or run.is_void
-        is_put_off = not self.office.journal.has_room  # whatever ended it: it could only wait
+        is_put_off = run.refusals < self.office.journal.refusals
         if not is_over and (is_put_off or run.lost < MAX_LOST):
             self._resume(run, is_put_off=is_put_off)
             return

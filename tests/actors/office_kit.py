@@ -95,6 +95,7 @@ class InlineJournal:
         self.gaps = Gaps(1_000)
         self.queued: list[tuple[Change, InlineTicket]] = []
         self.is_writable = True
+        self.refusals = 0
         self.backlog = 0
         self._answers = trio.Event()  # to look-ups, which have looked by then
         self._answers.set()
@@ -131,6 +132,7 @@ class InlineJournal:
                 change, self.store.commit([change])[0]
             )
             if self.fail_with is not None:
+                self.refusals += 1
                 self.gaps.note([change])
             if ticket.error is None and change.rows:
                 self.hub.committed([(change.rows[-1].run_id, change.rows[-1].seq)])

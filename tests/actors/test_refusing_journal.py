@@ -20,19 +20,25 @@ ROUNDS = 2 * MAX_LOST  # more lives than a run that crashes has, and than one th
 class NearlyFull:
     """A disk with room for small changes only: it refuses whole answers of a model, `times`."""
 
-    def __init__(self, kit: Kit, times: int) -> None:
+    def __init__(
+        self, kit: Kit, times: int, *, has_room: bool = False, is_to_blame: bool = True
+    ) -> None:
         self._journal, self._append = kit.journal, kit.journal.append
-        self.left = times
+        self.left, self.is_to_blame = times, is_to_blame
+        self.has_room = has_room  # a probe is taken right after each refusal
 
     def append(self, change: Change) -> InlineTicket:
         if self.left == 0 or all(row.kind != TurnCompleted.KIND for row in change.rows):
             return self._append(change)
         self.left -= 1
-        self._journal.is_writable, self._journal.fail_with = False, Unavailable("no room")
+        self._journal.is_writable = self.has_room
+        self._journal.fail_with = Unavailable("no room")
         try:
             return self._append(change)
         finally:
             self._journal.fail_with = None
+            if not self.is_to_blame:
+                self._journal.refusals = 0
 
     async def find_room(self) -> None:
         """A probe now and then, which is taken."""
@@ -49,12 +55,16 @@ def store() -> MemoryJournal:
     return journal
 
 
+@pytest.mark.parametrize("has_room", [False, True])
 async def test_a_run_outlives_a_journal_that_refuses_again_and_again(
-    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    store: MemoryJournal,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    has_room: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     """Neither its actor nor the run is to blame: it goes on when there is room at last."""
     async with running(store) as kit, trio.open_nursery() as nursery:
-        disk = NearlyFull(kit, ROUNDS)
+        disk = NearlyFull(kit, ROUNDS, has_room=has_room)
         monkeypatch.setattr(kit.journal, "append", disk.append)
         nursery.start_soon(disk.find_room)
         with capture_logs() as logs:
@@ -76,9 +86,8 @@ async def test_control_a_journal_that_is_not_to_blame(
 ) -> None:
     """The same losses while the journal works are the run's own, and counted."""
     async with running(store) as kit:
-        disk = NearlyFull(kit, ROUNDS)
+        disk = NearlyFull(kit, ROUNDS, has_room=True, is_to_blame=False)
         monkeypatch.setattr(kit.journal, "append", disk.append)
-        monkeypatch.setattr(type(kit.journal), "has_room", True)
         run_id = await kit.start()
         assert "failed" == await kit.end(run_id)
         (failed,) = kit.events(run_id, "run.failed")
