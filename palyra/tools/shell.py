@@ -153,7 +153,8 @@ def render(output: Captured, ending: Ending | None, took_s: float, child: Child)
     how = describe_ending(ending)
     note = f"[{how}; {counted(output.total_bytes, 'byte')} of output in {took_s:.1f} s]"
     if child.restored:
-        note += f"\n[put back, because no program may change it: {', '.join(child.restored)}]"
+        names = ", ".join(child.restored)
+        note += f"\n[put back or set aside, because no program may change or make it: {names}]"
     return ToolOutput(
         text=text + note,
         is_truncated=output.is_truncated,

@@ -83,7 +83,8 @@ class JailRecords:
             before=tuple(before),
         )
         path = self._folder / f"{pids[0]}.json"
-        path.write_bytes(msgspec.json.encode(record))
+        with open(path, "wb", opener=_private) as file:
+            file.write(msgspec.json.encode(record))
         return path
 
     def reap(self) -> int:
@@ -155,6 +156,10 @@ def kill_process(process: Process) -> bool:
         return True
     finally:
         os.close(fd)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _read_boot_id() -> str:

@@ -1,5 +1,6 @@
 """What a killed daemon left is found and ended, and nothing else."""
 
+import os
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
@@ -44,6 +45,16 @@ def test_another_boot_names_nobody(tmp_path: Path, sleeper: subprocess.Popen[byt
     path.write_bytes(msgspec.json.encode({**record, "boot_id": "another"}))
     assert 0 == JailRecords(tmp_path, None).reap()
     assert sleeper.poll() is None
+
+
+def test_a_record_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """It names workspaces; whatever the daemon's mask for new files is."""
+    before = os.umask(0)
+    try:
+        path = JailRecords(tmp_path, None).write([os.getpid()], "", [])
+    finally:
+        os.umask(before)
+    assert 0o600 == path.stat().st_mode & 0o777
 
 
 def test_placeholders_are_removed_only_while_empty(tmp_path: Path) -> None:
