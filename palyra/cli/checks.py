@@ -139,7 +139,14 @@ def check_disk(options: Options) -> Check:
     home = find_home(options.home)
     place = next(path for path in (home, *home.absolute().parents) if path.exists())
     free_bytes = shutil.disk_usage(place).free
-    detail = f"{free_bytes / (1 << 30):.1f} GiB free at {place}"
+    detail = f"{_size(free_bytes)} free at {place}"
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        return Check(
+            name="disk",
+            verdict="fail",
+            detail=f"{place} is on a read-only file system",
+            remedy="mount it writable, or choose another place with --home",
+        )
     if free_bytes < LEAST_BYTES:
         return Check(
             name="disk", verdict="fail", detail=detail, remedy="make room: writes will fail"
@@ -147,6 +154,14 @@ def check_disk(options: Options) -> Check:
     if free_bytes < LOW_BYTES:
         return Check(name="disk", verdict="warn", detail=detail, remedy="make room soon")
     return Check(name="disk", verdict="ok", detail=detail)
+
+
+def _size(count: int) -> str:
+    """Bytes in the largest unit of which there is one."""
+    for unit, shift in (("GiB", 30), ("MiB", 20)):
+        if count >= 1 << shift:
+            return f"{count / (1 << shift):.1f} {unit}"
+    return f"{count >> 10} KiB"
 
 
 def check_openat2(_options: Options) -> Check:

@@ -3,6 +3,7 @@
 A secret is created whole or not at all: written under another name, synced, then renamed.
 """
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,10 @@ def make_directory(path: Path) -> None:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         path.chmod(DIRECTORY_MODE)
     except OSError as error:
+        if error.errno == errno.EROFS:
+            raise Unavailable(
+                f"{path}: the file system is read-only: mount it writable, or choose another place"
+            ) from error
         raise Unavailable(f"{path}: cannot be made a private directory: {error}") from error
 
 

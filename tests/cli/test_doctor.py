@@ -1,5 +1,7 @@
 """`palyra doctor` and `palyra config`: findings with remedies, values with their keys."""
 
+import os
+import shutil
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +89,29 @@ def test_little_room_is_found(monkeypatch: pytest.MonkeyPatch, limit: str, verdi
     """A disk below the first limit is a warning, below the second a failure."""
     monkeypatch.setattr(checks, limit, 1 << 80)
     assert verdict == find(Options(), "disk").verdict
+
+
+def test_a_read_only_disk_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Room would not help it."""
+    real = os.statvfs(tmp_path)
+    fields = [*real[:8], real.f_flag | os.ST_RDONLY, *real[9:]]
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(fields))
+    check = find(Options(home=tmp_path), "disk")
+    assert ("fail", f"{tmp_path} is on a read-only file system") == (check.verdict, check.detail)
+    assert "writable" in str(check.remedy)
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "text"),
+    [(5 << 30, "5.0 GiB"), (6 << 20, "6.0 MiB"), (700 << 10, "700 KiB"), (0, "0 KiB")],
+)
+def test_free_room_is_told_in_a_unit_that_fits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free_bytes: int, text: str
+) -> None:
+    """A small volume that is not full is not shown as nothing."""
+    real = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=free_bytes))
+    assert f"{text} free at {tmp_path}" == find(Options(home=tmp_path), "disk").detail
 
 
 def test_taken_port_is_found(tmp_path: Path) -> None:
