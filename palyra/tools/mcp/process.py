@@ -52,6 +52,7 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) ->
         environment=server.environment,
         workspace=workspace,
         is_writable=surroundings.writes,
+        lasts=True,
         binds=tuple(map(Bind, surroundings.folders)),
         limits=replace(surroundings.limits, cpu_s=None),  # it lives as long as the daemon
         takes_input=True,

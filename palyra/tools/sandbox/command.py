@@ -76,6 +76,7 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)  # all of it, beside PATH and HOME
     workspace: Path | None = None  # seen at its own path
     is_writable: bool = False  # whether the workspace is
+    lasts: bool = False  # as long as the daemon: people change the workspace meanwhile
     binds: tuple[Bind, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)  # sealed copies at these paths
     limits: Limits = Limits()

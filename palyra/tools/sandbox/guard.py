@@ -3,10 +3,9 @@
 A mount on a link lands where the link leads, so a link can only be put back.  What other programs
 obey only when somebody does something (`WATCHED`) is not worth a mount at each start; `.git/commondir`,
 which tells git to take its configuration from elsewhere, and `alternates` bear none, not even an empty
-one.  So what a program made there is set aside when it ends; and so is a link that leads to such a
-place and was not there.  Whoever else makes it meanwhile finds it set aside as well.  Jails of one
-workspace that overlap are held to how it was before the first of them: what one has changed is no
-model for the next.
+one.  So what was made there while a program ran is set aside when it ends, whoever made it; and so is a
+new link on the way.  Of links and `commondir`, jails of one workspace that overlap are held to how it
+was before the first of them: what one has changed is no model for the next.
 
 All functions block.
 """
@@ -22,6 +21,7 @@ from itertools import starmap
 from palyra.core.paths import BARE_REPOSITORY
 from palyra.tools.confine import walk
 from palyra.tools.sandbox.masks import (
+    COMMON_DIR,
     HELD,
     HELD_IN_GIT,
     WATCHED,
@@ -41,6 +41,14 @@ class Guarded:
     path: str  # relative to the workspace
     target: str | None  # of the link; None: nothing was there
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it counts how it was before the first of the jails that overlap.
+
+        Of what people make themselves it counts what was there when each began.
+        """
+        return self.target is not None or self.path == COMMON_DIR
+
 
 class Guards:
     """How workspaces were before their first jail, as long as there are any."""
@@ -49,16 +57,21 @@ class Guards:
         self._before: dict[str, list[Guarded]] = {}
         self._jails: Counter[str] = Counter()
 
-    def take(self, root: str) -> list[Guarded]:
-        """A jail of that workspace begins; what must be the same after it."""
-        if not self._jails[root]:
-            self._before[root] = _look(root)
-        self._jails[root] += 1
-        return self._before[root]
+    def take(self, root: str, *, lasts: bool = False) -> list[Guarded]:
+        """A jail of that workspace begins; what must be the same after it, for `leave`.
 
-    def leave(self, root: str) -> list[str]:
+        `lasts`: what is new when it ends may be anybody's, and is left there.
+        """
+        now = _look(root)
+        if not self._jails[root]:
+            self._before[root] = [each for each in now if each.is_shared]
+        self._jails[root] += 1
+        own = [each for each in now if not each.is_shared and not lasts]
+        return [*self._before[root], *own]
+
+    def leave(self, root: str, before: Collection[Guarded]) -> list[str]:
         """It is gone: make everything as it was; the paths that were not."""
-        changed = put_back(root, self._before[root])
+        changed = put_back(root, before)
         self._jails[root] -= 1
         if not self._jails[root]:
             del self._jails[root], self._before[root]

@@ -104,7 +104,8 @@ class Jailer:
         try:
             if root is not None and command.is_writable:
                 masks, traces.placeholders = self._placeholders.take(str(root))
-                traces.root, traces.before = str(root), self._guards.take(str(root))
+                traces.root = str(root)
+            traces.before = self._guards.take(str(root), lasts=command.lasts)
             pid, pipes = spawn(
                 Start(
                     bubblewrap=self.bubblewrap,
@@ -173,7 +174,7 @@ class Jailer:
     def clear(self, traces: Traces) -> None:
         """Remove what the jail left, once it is gone; `traces.restored` says what was amiss."""
         if traces.root:
-            traces.restored = self._guards.leave(traces.root)
+            traces.restored = self._guards.leave(traces.root, traces.before)
         self._placeholders.leave(traces.placeholders)
         if traces.folder:
             remove_private_folder(traces.folder)

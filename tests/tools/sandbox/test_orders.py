@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from palyra.tools.sandbox.command import Command
+from palyra.tools.sandbox.guard import Guards
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 
 pytestmark = [
@@ -100,6 +101,19 @@ async def test_a_link_on_the_way_is_set_aside_too(repository: Path, path: str) -
         await child.wait()
     assert (path,) == child.restored
     assert set() == evil_below(repository)
+
+
+@pytest.mark.parametrize("lasts", [True, False], ids=["a server", "the control"])
+def test_what_people_make_beside_a_server_stays(tmp_path: Path, *, lasts: bool) -> None:
+    """It was there when the next program began; of what lasts nobody knows who made what."""
+    guards, root = Guards(), str(tmp_path)
+    server = guards.take(root, lasts=lasts)
+    (tmp_path / ".npmrc").touch()
+    program = guards.take(root)
+    (tmp_path / ".env").touch()
+    assert [".env"] == guards.leave(root, program)
+    assert ([] if lasts else [".npmrc"]) == guards.leave(root, server)
+    assert (tmp_path / ".npmrc").exists() is lasts
 
 
 async def test_control_without_a_jail_everything_is_made(repository: Path) -> None:
