@@ -18,8 +18,34 @@ from palyra.net.client import TapeEvent
 def test_a_refusal_without_a_hint_ends_with_its_reason(hint: str, told: str) -> None:
     """What a tool's own look refuses has no hint: nothing stands for it."""
     event = ev.ToolRejected(call_id="call_1", reason="path: got nothing", repair_hint=hint)
+    assert told == told_of(event)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("permitted by a/b", "allowed: permitted by a/b"),
+        ("as before", "allowed: as before (by a/b)"),
+    ],
+)
+def test_a_rule_is_named_once(reason: str, told: str) -> None:
+    """By the reason, or behind it."""
+    assert told == told_of(
+        ev.ToolDecided(
+            call_id="call_1",
+            verdict="allow",
+            reason_code="allowed",
+            reason=reason,
+            policies=("a/b",),
+            policy_version="1",
+        )
+    )
+
+
+def told_of(event: ev.Event) -> str:
+    """What is told of it."""
     item = TapeEvent(
-        run_id="run_1", session_id="ses_1", seq=1, at_ms=0, kind="tool.rejected",
+        run_id="run_1", session_id="ses_1", seq=1, at_ms=0, kind=event.KIND,
         data=msgspec.Raw(b"{}"), event=event,
     )  # fmt: skip
-    assert told == narrate(item).text
+    return narrate(item).text
