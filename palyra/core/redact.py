@@ -200,7 +200,9 @@ def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
 def _decoded(token: bytes) -> str:
     """The text of a JSON string; empty for what is none."""
     try:
-        return str(json.loads(token.decode(), strict=False)) if token else ""
+        return (
+            str(json.loads(token.decode("utf-8", "surrogatepass"), strict=False)) if token else ""
+        )
     except ValueError:
         return ""
 

@@ -299,7 +299,7 @@ RULES: tuple[Rule, ...] = (
 
 # A key that may name a secret, with a string beside it, in JSON text: an ordinary `path_key` must not
 # cost a second look.  Between two words of a key lies nothing that `names_secret` takes for a word.
-_BETWEEN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u00[01][0-9A-Fa-f])*"
+_BETWEEN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9A-Fa-f]{4})*"
 KEYED_STRING = "|".join(
     word + r'[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]'
     for word in (

@@ -264,6 +264,7 @@ _OTHER = st.characters(exclude_characters=string.ascii_letters + string.digits)
 )
 @example("", "api", "\n", str.lower)  # an escape has a letter
 @example("", "api", "\x0b\x1f", str.upper)
+@example("", "access", "\ud800", str.lower)  # half a character has no bytes, only an escape
 def test_the_first_look_misses_no_key_that_names_a_secret(
     before: str, word: str, between: str, case: Callable[[str], str]
 ) -> None:

@@ -164,10 +164,9 @@ async def test_nothing_is_left_of_a_killed_daemon(programs: DaemonProcess) -> No
     """Its programs die with it; the next life finds and clears what they left in the workspace."""
     marker = uuid4().hex
     async with programs.connect() as client:
-        await begin(client, call("shell", command=f"sleep 600; : {marker}"))
-        await wait_alive(marker, wanted=True)
-        with trio.fail_after(WITHIN_S):
-            while not list_records(programs):  # noqa: ASYNC110 - another process
+        await begin(client, call("shell", command=f"touch {marker}; sleep 600; : {marker}"))
+        with trio.fail_after(WITHIN_S):  # before that the jail may not be tied to the daemon yet
+            while not (programs.workspace / marker).exists():  # noqa: ASYNC110 - another process
                 await trio.sleep(LOOK_S)
     (record,) = list_records(programs)
     await trio.to_thread.run_sync(programs.kill)
