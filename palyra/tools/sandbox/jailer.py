@@ -104,8 +104,8 @@ class Jailer:
         try:
             if root is not None and command.is_writable:
                 masks, traces.placeholders = self._placeholders.take(str(root))
+                traces.before = self._guards.take(str(root), lasts=command.lasts)
                 traces.root = str(root)
-            traces.before = self._guards.take(str(root), lasts=command.lasts)
             pid, pipes = spawn(
                 Start(
                     bubblewrap=self.bubblewrap,

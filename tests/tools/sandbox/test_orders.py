@@ -103,6 +103,23 @@ async def test_a_link_on_the_way_is_set_aside_too(repository: Path, path: str) -
     assert set() == evil_below(repository)
 
 
+async def test_a_program_that_may_only_read_is_no_model_for_later(repository: Path) -> None:
+    """What people change after it ended is theirs: nothing is put back to how it was before it."""
+    link = repository / ".vscode"
+    link.symlink_to("mine")
+    argv = ("/bin/true",)
+    async with open_sandbox() as sandbox:
+        await run(sandbox, Command(argv=argv, workspace=repository, cwd=str(repository)))
+        await run(sandbox, Command(argv=argv))
+        link.unlink()
+        link.symlink_to("other")
+        writes = Command(argv=argv, workspace=repository, cwd=str(repository), is_writable=True)
+        async with sandbox.open(writes) as child:
+            await child.wait()
+    assert () == child.restored
+    assert Path("other") == link.readlink()
+
+
 @pytest.mark.parametrize("lasts", [True, False], ids=["a server", "the control"])
 def test_what_people_make_beside_a_server_stays(tmp_path: Path, *, lasts: bool) -> None:
     """It was there when the next program began; of what lasts nobody knows who made what."""
