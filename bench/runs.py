@@ -45,14 +45,15 @@ CANCELS = 300
 
 
 @asynccontextmanager
-async def daemon(home: Path) -> AsyncGenerator[Daemon]:
+async def daemon(home: Path, **parts: Any) -> AsyncGenerator[Daemon]:  # noqa: ANN401 - of `Daemon`
     """A daemon without an edge, in this process."""
     workspace = home / "workspace"
     workspace.mkdir(parents=True)
     settings: dict[str, Any] = {"tools.workspace": str(workspace), "runs.max_open": 30_000}
     config = load(home=home / "home", overrides=settings, environ={})
     with DataDirectory(config.paths.data_dir) as data:
-        served = Daemon(config, keys=KeyRing.open(data.keys), operator_token=new_token())
+        fresh: dict[str, Any] = {"keys": KeyRing.open(data.keys), "operator_token": new_token()}
+        served = Daemon(config, **(fresh | parts))
         async with trio.open_nursery() as nursery:
             await nursery.start(served.run)
             await served.wait_ready()
@@ -62,12 +63,13 @@ async def daemon(home: Path) -> AsyncGenerator[Daemon]:
                 served.stop("measured")
 
 
-async def one_run(served: Daemon, text: str = TEXT) -> None:
-    """Start a run and wait until its end is committed."""
+async def one_run(served: Daemon, text: str = TEXT) -> str:
+    """Start a run and wait until its end is committed; its id."""
     started = await served.gateway.start_run(CALLER, StartRun(text=text))
     run = served.directory.runs.get(started.run_id)
     while run is not None and not run.is_settled:
         await run.wait_change()
+    return started.run_id
 
 
 async def many_runs(perform: Callable[[], Any], concurrency: int, total: int) -> dict[str, float]:
