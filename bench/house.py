@@ -1,0 +1,222 @@
+"""The package in figures: size, prose, names used twice, helpers used once, imports.
+
+Prints a table, what stands behind the figures that should be small with `--list`, and one JSON
+line.  Everything is read from the source; nothing is imported or run.
+"""
+
+import argparse
+import ast
+import io
+import json
+import re
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+PALYRA = Path(__file__).resolve().parents[1] / "palyra"
+QUESTION = re.compile(r"(What|How|Who|Which|Why|Where)\b")
+WORDS = re.compile(r"\b(nobody|whoever|somebody|anew|told|stands)\b", re.IGNORECASE)
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file, by its dotted name."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    def docstrings(self) -> Iterator[ast.Constant]:
+        """The docstrings of the module, its classes and its functions."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, Documented) and ast.get_docstring(node, clean=False) is not None:
+                statement = node.body[0]
+                assert isinstance(statement, ast.Expr)
+                assert isinstance(statement.value, ast.Constant)
+                yield statement.value
+
+    @cached_property
+    def tokens(self) -> list[tokenize.TokenInfo]:
+        return list(tokenize.generate_tokens(io.StringIO(self.text).readline))
+
+    def comments(self) -> list[str]:
+        return [token.string for token in self.tokens if token.type == tokenize.COMMENT]
+
+
+def read_package(root: Path) -> list[Module]:
+    """All modules below `root`, a package."""
+    modules = []
+    for path in sorted(root.rglob("*.py")):
+        parts = (root.name, *path.relative_to(root).with_suffix("").parts)
+        text = path.read_text(encoding="utf-8")
+        name = ".".join(parts).removesuffix(".__init__")
+        modules.append(Module(name, text, ast.parse(text)))
+    return modules
+
+
+# --- size and prose ------------------------------------------------------------------------------
+
+
+def count_lines(module: Module) -> Counter[str]:
+    """Lines of code, of docstrings, and with a comment (at the end of code, too)."""
+    docs = {
+        line
+        for text in module.docstrings()
+        for line in range(text.lineno, (text.end_lineno or text.lineno) + 1)
+    }
+    code: set[int] = set()
+    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    for token in module.tokens:
+        if token.type not in silent | {tokenize.ENDMARKER}:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return Counter(
+        files=1,
+        code_lines=len(code - docs),
+        docstring_lines=len(docs),
+        comment_lines=len(module.comments()),
+    )
+
+
+def find_questions(module: Module) -> list[str]:
+    """Docstrings that open with a question word."""
+    return [
+        f"{module.name}:{text.lineno}"
+        for text in module.docstrings()
+        if QUESTION.match(str(text.value))
+    ]
+
+
+def find_words(module: Module) -> list[str]:
+    """Occurrences of words that the style avoids, in docstrings and comments."""
+    prose = [*(str(text.value) for text in module.docstrings()), *module.comments()]
+    return [f"{module.name}: {word.lower()}" for text in prose for word in WORDS.findall(text)]
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def find_shared_names(modules: list[Module]) -> list[str]:
+    """Public names that more than one module gives to a class of its own."""
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module.name)
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(homes.items()) if found[1:]]
+
+
+def private_uses(module: Module) -> dict[str, int]:
+    """How often the module mentions each of its private functions and methods."""
+    defined = {
+        node.name
+        for node in ast.walk(module.tree)
+        if isinstance(node, FunctionNode)
+        and node.name.startswith("_")
+        and not node.name.startswith("__")
+        and node.name != "_"
+    }
+    mentioned: Counter[str] = Counter()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name):
+            mentioned[node.id] += 1
+        elif isinstance(node, ast.Attribute):
+            mentioned[node.attr] += 1
+    return {f"{module.name}: {name}": mentioned[name] for name in defined}
+
+
+# --- imports -------------------------------------------------------------------------------------
+
+
+def imports(module: Module, known: frozenset[str]) -> tuple[set[str], set[str]]:
+    """The modules of the package it imports: when run, and only for type checkers."""
+    guarded = {
+        id(node)
+        for test in ast.walk(module.tree)
+        if isinstance(test, ast.If) and "TYPE_CHECKING" in ast.unparse(test.test)
+        for node in ast.walk(test)
+    }
+    found: tuple[set[str], set[str]] = set(), set()
+    for node in ast.walk(module.tree):
+        for name in imported_names(node):
+            target = name if name in known else name.rpartition(".")[0]
+            if target in known and target != module.name:
+                found[id(node) in guarded].add(target)
+    return found
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    """Dotted names that an import statement brings in; the package has no relative ones."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def find_circles(graph: Mapping[str, set[str]]) -> list[str]:
+    """Circles of imports, each broken at one edge before the next is looked for."""
+    left = {name: set(targets) for name, targets in graph.items()}
+    circles = []
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+        except CycleError as error:
+            circle: list[str] = error.args[1]
+            circles.append(" <- ".join(circle))
+            left[circle[1]].discard(circle[0])
+        else:
+            return circles
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def measure(modules: list[Module]) -> tuple[dict[str, float], dict[str, list[str]]]:
+    """The figures, and what stands behind those that should be small."""
+    known = frozenset(module.name for module in modules)
+    imported = {module.name: imports(module, known) for module in modules}
+    uses = {name: count for module in modules for name, count in private_uses(module).items()}
+    behind = {
+        "class_names_shared": find_shared_names(modules),
+        "private_functions_used_once": sorted(name for name, count in uses.items() if count == 1),
+        "import_circles": find_circles({name: run for name, (run, _) in imported.items()}),
+        "import_circles_with_types": find_circles(
+            {name: run | typed for name, (run, typed) in imported.items()}
+        ),
+        "type_checking_imports": [
+            f"{name}: {target}" for name, (_, typed) in imported.items() for target in sorted(typed)
+        ],
+        "docstrings_opening_with_a_question_word": [
+            place for module in modules for place in find_questions(module)
+        ],
+        "avoided_words": [place for module in modules for place in find_words(module)],
+    }
+    figures: dict[str, float] = dict(sum((count_lines(module) for module in modules), Counter()))
+    figures |= {"private_functions": len(uses)}
+    figures |= {name: len(found) for name, found in behind.items()}
+    once = len(behind["private_functions_used_once"])
+    figures["private_functions_used_once_percent"] = round(100 * once / max(1, len(uses)), 1)
+    return figures, behind
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--list", action="store_true", help="name what the figures count")
+    arguments = parser.parse_args()
+    figures, behind = measure(read_package(PALYRA))
+    for name, figure in figures.items():
+        print(f"{name.replace('_', ' '):44} {figure:>10,}")
+        if arguments.list:
+            print(*(f"    {place}" for place in behind.get(name, [])), sep="\n")
+    print(json.dumps({"bench": "house", **figures}))
+
+
+if __name__ == "__main__":
+    main()
