@@ -22,7 +22,7 @@ import sys
 import tempfile
 from _thread import LockType, allocate_lock
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from trio._core import _run as scheduler
 
 from palyra import parts
 from palyra.actors import ids, journal
-from palyra.actors.blocking import DedicatedThread
+from palyra.actors.blocking import DedicatedThread, run_sync
 from palyra.daemon import Daemon
 from palyra.parts import Host
 from palyra.store.keys import KeyRing
@@ -160,34 +160,42 @@ class Turns(trio.abc.Instrument):
     def new_thread(self, name: str) -> "GatedThread":
         return GatedThread(name, self)
 
-    def gate(self) -> LockType:
-        """A lock that is free as soon as the loop is idle."""
-        lock = allocate_lock()
+    async def run(
+        self,
+        call: Callable[[Callable[[], T]], Awaitable[T]],
+        fn: Callable[[*Args], T],
+        *args: *Args,
+    ) -> T:
+        """What `call` makes of `fn(*args)` in a thread that begins as soon as the loop is idle."""
+        gate = allocate_lock()
         if self.is_gated:
-            lock.acquire()
-            self._waiting.append(lock)
-        return lock
+            gate.acquire()
+            self._waiting.append(gate)
+
+        def work() -> T:
+            gate.acquire()
+            return fn(*args)
+
+        self.under_way += 1
+        try:
+            return await call(work)
+        finally:
+            self.under_way -= 1
+
+    async def run_blocking(self, fn: Callable[[*Args], T], *args: *Args) -> T:
+        """`Host.run_blocking`."""
+        return await self.run(run_sync, fn, *args)
 
 
 class GatedThread(DedicatedThread):
-    """A thread whose calls begin when the gate opens."""
+    """A thread whose calls begin when the loop is idle."""
 
     def __init__(self, name: str, turns: Turns) -> None:
         self._turns = turns
         super().__init__(name)
 
     async def call(self, fn: Callable[[*Args], T], *args: *Args) -> T:
-        gate = self._turns.gate()
-
-        def work() -> T:
-            gate.acquire()
-            return fn(*args)
-
-        self._turns.under_way += 1
-        try:
-            return await super().call(work)
-        finally:
-            self._turns.under_way -= 1
+        return await self._turns.run(super().call, fn, *args)
 
 
 class Statements:
@@ -252,10 +260,13 @@ class Scale:
 
     async def weigh(self, concurrency: int, home: Path) -> list[Reading]:
         """Readings before and after the runs with heads, those with tails, and one with roots."""
-        host, keys = Host(new_thread=self.turns.new_thread), KeyRing(bytes(32))
+        # Closed: what the machine lacks, or proves slowly (the jail), must not change the counts.
+        turns = self.turns
+        host = Host(new_thread=turns.new_thread, run_blocking=turns.run_blocking, is_closed=True)
+        keys = KeyRing(bytes(32))
         async with daemon(home, host=host, keys=keys, operator_token="x" * 43) as served:
             self.clock.hold()
-            self.turns.is_gated = True
+            turns.is_gated = True
             fix_coin("heads")
             await perform(served, concurrency, WARM_UP[concurrency])
             readings = [await self.read()]
@@ -266,7 +277,7 @@ class Scale:
             journal.SEAL_ROWS = 1
             await perform(served, 1, 1)
             readings.append(await self.read())
-            self.clock.is_held = self.turns.is_gated = False
+            self.clock.is_held = turns.is_gated = False
         return readings
 
 
