@@ -4,13 +4,12 @@ The run of `runs.py` (model turn, tool, model turn; the scripted model, a durabl
 and 100 at once.  Prints a table and one JSON line.  `--check` compares with `calls.json` and fails
 where a row has moved by more than 3 %; `--write` makes what was counted the new expectation.
 
-What makes the counts the same on every machine: everything is warm before the first counted run;
-the time and the ids are fixed and the event loop's clock stands still, so nothing periodic happens;
-the journal's thread works only while the loop has nothing to do, so what shares a commit follows
-from the program alone; roots are signed outside the counted runs and counted by themselves; no
-cyclic garbage is collected.  Trio tosses a coin for the order of the tasks of each pass: half of the
-runs are counted with heads throughout, half with tails.  On a busy machine commits are batched
-otherwise: the last row, the only one that is not exact, says how.
+The counts are the same on every machine: all is warm before the first counted run; time and ids are
+fixed and the event loop's clock stands still, so nothing periodic happens; threads work only while
+the loop is idle, so the program alone decides what shares a commit; roots are signed outside the
+counted runs and have rows of their own; cyclic garbage is not collected.  Trio tosses a coin for the
+order of the tasks of each pass: half of the runs are counted with heads throughout, half with
+tails.  On a busy machine commits are batched differently: `not_exact` in the JSON line says how.
 """
 
 import argparse
