@@ -39,13 +39,12 @@ class _Places:
 
     def find(self, folded: str) -> int | None:
         """Where in the path the outermost of the names begins."""
-        at = 0
-        parts = folded.split("/")
         glob = self._globs.search(folded)
-        first_glob = len(folded) if glob is None else glob.start() + (glob[0][0] == "/")
+        first_glob = len(folded) + 1 if glob is None else glob.start() + (glob[0][0] == "/")
+        at, parts = 0, folded.split("/")
         for index, part in enumerate(parts):
             if at >= first_glob or part in self._single or self._has_longer(parts, index):
-                return min(at, first_glob)
+                return at
             at += len(part) + 1
         return None
 
@@ -69,7 +68,12 @@ WAYS = frozenset(
     for parts in [name.lower().split("/")]
     for depth in range(1, len(parts))
 )
-_LAST = [name.lower().rpartition("/")[2] for name in (*PRIVATE_NAMES, *CONFIGURATION_NAMES)]
+_LAST = [
+    parts[-1]
+    for name in (*PRIVATE_NAMES, *CONFIGURATION_NAMES)
+    for parts in [name.lower().split("/")]
+    if not parts[-2:-1] or not parts[-2].startswith(".")
+]
 _LAST_LITERAL = frozenset({*_LAST, BARE_REPOSITORY.lower()})
 _LAST_BEGIN = tuple(
     {name.partition("*")[0] for name in _LAST if "*" in name and name[0] not in ".*"}

@@ -124,4 +124,4 @@ def test_an_ordinary_name_is_passed_over(name: str) -> None:
     assert not may_be_marked("src", name)
     assert may_be_marked(".github", name)
     assert may_be_marked("\u017frc", name)
-    assert may_be_marked("src", f"{name}.MD")
+    assert may_be_marked("src", f"{name}.Code-Workspace")

@@ -13,6 +13,7 @@ All functions block.
 
 import errno
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
@@ -38,6 +39,7 @@ _IN_GIT = sorted({
     for each in (path, *parents(path))
     if each != ".git"
 })  # fmt: skip
+_SET_ASIDE = re.compile(r"\.set-aside-[0-9a-f]{8}\Z")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _GONE_OR_CLOSED = frozenset({
     errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
@@ -157,6 +159,8 @@ def _look_into(top: int, folder: str, found: _Found) -> Iterator[str]:
             for entry in entries:
                 path = f"{folder}/{entry.name}".lstrip("/")
                 is_marked = may_be_marked(folder, entry.name) and _is_marked(path)
+                if _SET_ASIDE.search(entry.name):  # patterns match it as well
+                    continue
                 if not is_marked and not is_on_the_way(path):
                     continue
                 if entry.is_symlink():

@@ -51,7 +51,7 @@ def test_ci_of_a_copied_project_is_no_mask(tmp_path: Path) -> None:
         (tmp_path / folder / ".travis.yml").touch()
         (tmp_path / folder / ".npmrc").touch()
     (tmp_path / "vendor/clone/.git").mkdir()
-    found = {path for path in kinds(tmp_path) if not path.startswith(tuple(HELD_NAMES))}
+    found = {path for path in kinds(tmp_path) if path not in HELD_NAMES}
     assert {
         "HEAD", ".github/workflows", ".travis.yml", ".npmrc", "vendor/copy/.npmrc",
         "vendor/clone/.git", "vendor/clone/.github/workflows", "vendor/clone/.travis.yml",
