@@ -50,13 +50,19 @@ _IMITATES = frozenset(
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(rf"(\s)\1{{{MAX_BLANKS},}}|\s{{{MAX_BLANKS + 1},}}|([^!-~\s])\2{{{MAX_BLANKS},}}")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 _BLANK_NAMES = {" ": "space", "\t": "tab", "\n": "newline", "\r": "return"}
 # The same in JSON text: an escaped backslash is no beginning of `\n`.
-_JSON_RUN = re.compile(rf"\\\\|((?: |\\[nrtf]){{{MAX_BLANKS + 1},}})")
+_JSON_RUN = re.compile(
+    rf"\\\\|((?:\s|\\[nrtf]){{{MAX_BLANKS + 1},}})|([^!-~\s])\2{{{MAX_BLANKS},}}"
+)
+_JSON_PIECE = re.compile(rf"(?:\\.|[^\\]){{1,{_VALUE_CHARS}}}", re.DOTALL)  # cuts no escape
 # What ends the surroundings by which a word of look-alikes is judged: syntax, not punctuation.
 _SYNTAX = re.compile(r"(?:\\u[0-9a-f]{4}|[|&;<>$`\\/=(){}\[\]*\"#@%^~+\n\r])+")
 # Written without spaces next to Latin letters, and unlike them.
 _UNLIKE = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"})
+# Letters of phonetic alphabets, which have Latin names and differ from ASCII by a detail or by size.
+_PHONETIC = frozenset(map(chr, (*range(0x250, 0x2B0), *range(0x1D00, 0x1DC0), 0x1C0, 0x1C3)))
 _JOINED = frozenset({
     "ARABIC", "SYRIAC", "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU",
     "KANNADA", "MALAYALAM", "SINHALA", "MYANMAR", "KHMER", "MONGOLIAN",
@@ -123,8 +129,23 @@ def describe_call(tool: str, arguments: object) -> str:
 
 
 def _brief(value: object) -> str:
+    """The beginning of a value as JSON; looks no further than what is shown, and runs of blanks."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return _cut(exact(_count_in_json(text)), _VALUE_CHARS)
+    head, at = "", 0
+    while at < len(text) and len(head) <= _VALUE_CHARS:
+        piece = _JSON_PIECE.match(text, at)
+        end = len(text) if piece is None else piece.end()
+        for run in _JSON_RUN.finditer(text, at, end + 2 * MAX_BLANKS + 2):
+            if run.start() < end and not run[0].startswith("\\\\"):
+                whole = _JSON_RUN.match(text, run.start()) or run
+                head += text[at : run.start()] + _count_in_json(whole[0])
+                at = whole.end()
+                break
+        else:
+            head, at = head + text[at:end], end
+    head = exact(head)
+    left = max(0, len(head) - _VALUE_CHARS) + len(text) - at
+    return f"{head[:_VALUE_CHARS]}… (+{left} characters)" if left else head
 
 
 def _cut(text: str, limit: int) -> str:
@@ -141,16 +162,13 @@ def _count(run: re.Match[str]) -> str:
 
 def _count_in_json(text: str) -> str:
     """The same for blanks in the text of a JSON value, which writes some of them as escapes."""
-    text = _JSON_RUN.sub(_count_escapes, text)
-    return text if text.isascii() else _RUN.sub(_count, text)
+    return _JSON_RUN.sub(_count_escapes, text)
 
 
 def _count_escapes(run: re.Match[str]) -> str:
     if run[1] is None:
-        return run[0]
-    blanks = (
-        run[1].replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r").replace("\\f", "\f")
-    )
+        return run[0] if run[2] is None else _count(run)
+    blanks = re.sub(r"\\([nrtf])", lambda escape: _ESCAPED[escape[1]], run[1])
     kind = _BLANK_NAMES.get(blanks[0], "blank") if len(set(blanks)) == 1 else "blank"
     return f"[{counted(len(blanks), kind)}]"
 
@@ -170,8 +188,15 @@ def _escaped_segment(text: str) -> Iterator[str]:
     if text.isascii() and text.isprintable():
         yield text
         return
-    used = {script for char in text if (script := _used_script(char))}
-    words = _WORD.sub(lambda word: "".join(_marked_letters(word[0], used)), text)
+    chars = set(text)  # many times smaller than the text, and made in C
+    scripts = {_script(char) for char in chars if char.isalpha()} - _UNLIKE
+    used = {script for char in chars if (script := _used_script(char))}
+    words = text
+    if len(scripts) > 1 or not scripts <= (used | {"LATIN"}) or not _PHONETIC.isdisjoint(chars):
+        words = _WORD.sub(lambda word: "".join(_marked_letters(word[0], used)), text)
+    if not any(_is_mark(char) or _is_hidden(char) for char in chars):
+        yield words
+        return
     before, marks = "", 0
     for index, char in enumerate(words):
         marks = marks + 1 if _is_mark(char) else 0
@@ -258,9 +283,7 @@ def _marked_letters(word: str, used: set[str]) -> Iterator[str]:
             and script not in _UNLIKE
             and (script != base or char in _ALIKE.get(base, ()))
         )
-        is_phonetic = has_ascii and (
-            "\u0250" <= char <= "\u02af" or "\u1d00" <= char <= "\u1dbf" or char in "\u01c0\u01c3"
-        )
+        is_phonetic = has_ascii and char in _PHONETIC
         is_escaped = is_foreign or is_phonetic or (is_alike and base not in used)
         yield _escape(char) if is_escaped else char
 
