@@ -2,10 +2,12 @@
 
 import json
 
+import pytest
 import trio
 import trio.testing
 
 from palyra.net.limits import Limits
+from tests.actors.virtual_awake import VirtualAwakeClock
 from tests.net.fake_services import RUN, open_daemon, row
 
 Clock = trio.testing.MockClock
@@ -86,3 +88,31 @@ async def test_reply_over_half_the_outbox_is_refused(autojump_clock: Clock) -> N
         peer = await daemon.connect()
         assert "too_large" == (await peer.fail("tape.read", run_id=RUN))["data"]["code"]
         assert 5 == len((await peer.call("tape.read", run_id=RUN, limit=5))["events"])
+
+
+@pytest.mark.parametrize("is_gap", [True, False], ids=["a gap", "the control"])
+def test_a_suspended_machine_closes_no_healthy_client(*, is_gap: bool) -> None:
+    """An hour in which the daemon did not run does not count; one in which the client stalls does."""
+    clock = VirtualAwakeClock()
+
+    async def work() -> None:
+        async with open_daemon() as daemon:
+            peer = await daemon.connect(window=2)
+            await peer.call("tape.subscribe", run_id=RUN)
+            for seq in range(20):
+                daemon.publish(row(seq))
+                await trio.sleep(0.1)
+            if is_gap:
+                clock.now_s += 3_600
+                await trio.sleep(1)
+                for _ in range(20):
+                    await peer.read_all()
+                    await trio.sleep(0.1)
+                assert list(range(20)) == [event["seq"] for event in peer.events()]
+                assert peer.transport.farewell is None
+            else:
+                await trio.sleep(3_600)
+                assert peer.transport.farewell is not None
+                assert 1013 == peer.transport.farewell[0]
+
+    trio.run(work, clock=clock)
