@@ -156,7 +156,7 @@ def _count(run: re.Match[str]) -> str:
     """The number of equal characters, or of blanks of several kinds."""
     size, char = len(run[0]), run[0][0]
     if run[2] is not None:
-        return f"[{size} × {_escape(char)}]" if _is_hidden(char) else run[0]
+        return f"[{size} times {_escape(char)}]" if _is_hidden(char) else run[0]
     return f"[{counted(size, _BLANK_NAMES.get(char, 'blank') if run[1] else 'blank')}]"
 
 

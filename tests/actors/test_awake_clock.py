@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import trio
@@ -117,5 +118,5 @@ def test_a_stopped_process_loses_no_time(clock: str, expired: str) -> None:
 
 
 def _is_stopped(pid: int) -> bool:
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - one line
-        return file.read().rpartition(")")[2].split()[0] == "T"
+    text = Path(f"/proc/{pid}/stat").read_text("utf-8")
+    return text.rpartition(")")[2].split()[0] == "T"

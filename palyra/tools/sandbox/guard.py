@@ -95,9 +95,10 @@ def put_back(root: str, before: Before) -> list[str]:
         found = _look(root)
         for path in sorted({*found, *before.links}):  # outer before inner
             is_link = found.get(path) is not None
-            if path in before.links or _is_new(path, before, is_link=is_link):
-                with suppress(OSError):
-                    changed += _put_in_place(top, path, before.links.get(path))
+            if path not in before.links and not _is_new(path, before, is_link=is_link):
+                continue
+            with suppress(OSError):
+                changed += _put_in_place(top, path, before.links.get(path))
     return changed
 
 
@@ -155,20 +156,21 @@ def _look_into(top: int, folder: str, found: _Found) -> Iterator[str]:
     """Add what one folder holds; the folders in it that lead further."""
     fd = walk(top, folder, _FOLDER)
     try:
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                path = f"{folder}/{entry.name}".lstrip("/")
-                is_marked = may_be_marked(folder, entry.name) and _is_marked(path)
-                if _SET_ASIDE.search(entry.name):  # patterns match it as well
-                    continue
-                if not is_marked and not is_on_the_way(path):
-                    continue
-                if entry.is_symlink():
-                    found[path] = os.readlink(entry.name, dir_fd=fd)
-                elif is_marked:
-                    found[path] = None
-                elif entry.is_dir(follow_symlinks=False):
-                    yield path
+        with os.scandir(fd) as listing:
+            entries = list(listing)
+        for entry in entries:
+            path = f"{folder}/{entry.name}".lstrip("/")
+            is_marked = may_be_marked(folder, entry.name) and _is_marked(path)
+            if _SET_ASIDE.search(entry.name):  # patterns match it as well
+                continue
+            if not is_marked and not is_on_the_way(path):
+                continue
+            if entry.is_symlink():
+                found[path] = os.readlink(entry.name, dir_fd=fd)
+            elif is_marked:
+                found[path] = None
+            elif entry.is_dir(follow_symlinks=False):
+                yield path
     finally:
         os.close(fd)
 

@@ -4,6 +4,7 @@ The cases are generated from the table: one jail for each class and way of makin
 """
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -19,7 +20,18 @@ from palyra.tools.sandbox.command import Command
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 
 CLASSES: tuple[Class, ...] = get_args(Class)
-SPELLINGS = {"as written": str, "upper": str.upper, "full width": lambda name: _full_width(name)}
+
+
+def _full_width(name: str) -> str:
+    """Full-width letters, which some file systems take for the plain ones."""
+    return "".join(chr(ord(char) + 0xFEE0) if char.isalpha() else char for char in name)
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "as written": str,
+    "upper": str.upper,
+    "full width": _full_width,
+}
 MAKE = 'for path do case "$path" in */*) mkdir -p "${path%/*}";; esac; '
 WAYS = {
     "created": MAKE + 'echo evil > "$path"; done',
@@ -28,11 +40,6 @@ WAYS = {
     "linked": "echo evil > target; " + MAKE + 'ln -s target "$path"; done',
     "hard-linked": "echo evil > target; " + MAKE + 'ln target "$path"; done',
 }
-
-
-def _full_width(name: str) -> str:
-    """Full-width letters, which some file systems take for the plain ones."""
-    return "".join(chr(ord(char) + 0xFEE0) if char.isalpha() else char for char in name)
 
 
 def rows_of(kind: Class) -> list[Orders]:
