@@ -111,6 +111,7 @@ def test_a_stopped_process_loses_no_time(clock: str, expired: str) -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
         while not _is_stopped(child.pid):
             assert child.poll() is None
+        assert child.stdout is not None
         select.select([child.stdout], [], [], 1.2)  # the gap: longer than the deadline of a second
         child.send_signal(signal.SIGCONT)
         output, _ = child.communicate()
