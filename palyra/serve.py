@@ -13,6 +13,7 @@ from functools import partial
 import trio
 
 from palyra import __version__, logs
+from palyra.actors.awake_clock import AwakeClock
 from palyra.actors.child import ChildSpec
 from palyra.actors.supervisor import Escalated
 from palyra.config import Config
@@ -34,6 +35,11 @@ EX_SOFTWARE = 70
 EX_TEMPFAIL = 75
 
 OnReady = Callable[[Discovery], None]
+
+
+def make_clock() -> trio.abc.Clock:
+    """The clock that the daemon's event loop runs on."""
+    return AwakeClock()
 
 
 async def serve(config: Config, *, ready: OnReady | None = None, is_stdio: bool = False) -> int:

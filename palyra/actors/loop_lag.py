@@ -8,6 +8,7 @@ from collections import deque
 
 import trio
 
+from palyra.actors.awake_clock import lost_time_s
 from palyra.actors.child import ChildSpec
 
 PERIOD_S = 0.1
@@ -37,9 +38,10 @@ class LoopLag:
         self._lags_s.clear()
         task_status.started()
         while True:
-            due_s = trio.current_time() + PERIOD_S
+            due_s, lost_s = trio.current_time() + PERIOD_S, lost_time_s()
             await trio.sleep_until(due_s)
-            self._lags_s.append(trio.current_time() - due_s)
+            late_s = trio.current_time() - due_s
+            self._lags_s.append(late_s + lost_time_s() - lost_s)
 
     def child_spec(self) -> ChildSpec:
         """Permanent, without a mailbox."""

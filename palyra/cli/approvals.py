@@ -9,7 +9,7 @@ from palyra.cli.exits import FAILED, Stop
 from palyra.cli.screen import age, due, print_json, print_table, say, without_empty
 from palyra.cli.shell import Command, Options, shared_options, talk
 from palyra.core.commands import Resolved
-from palyra.core.display import render_json, visible
+from palyra.core.display import show_json, visible
 from palyra.core.grants import describe_key
 from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.net.client import Client
@@ -199,11 +199,11 @@ def print_approval(approval: ApprovalRecord) -> None:
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")
     say("arguments, exactly as they would be used:", bold=True)
-    say(render_json(msgspec.json.decode(approval.arguments)))
+    say(show_json(msgspec.json.decode(approval.arguments)))
     met = without_empty(approval.inspection)
     if met:
         say("what it would meet, and must still meet when it runs:", bold=True)
-        say(render_json(met))
+        say(show_json(met))
 
 
 def _wider(approval: ApprovalRecord) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from palyra.cli.exits import FAILED, stop_for
 from palyra.cli.shell import first_error
 from palyra.cli.show import Show
 from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
-from palyra.core.display import render_json, visible
+from palyra.core.display import show_json, visible
 from palyra.core.events import ApprovalRequested, RunDone, ToolAttested, ToolCompleted
 from palyra.core.export import verify_export
 from palyra.core.records import ApprovalRecord
@@ -99,7 +99,7 @@ class Demo:
 
     async def _answer(self, reviewer: Client, asked: ApprovalRecord) -> None:
         self.show.detail(f"the second client reads: {visible(asked.summary)}", "magenta")
-        for line in render_json(msgspec.json.decode(asked.arguments)).splitlines():
+        for line in show_json(msgspec.json.decode(asked.arguments)).splitlines():
             self.show.detail(f"    {line}")
         self.show.detail(f"and allows exactly that, digest {asked.digest[:16]}…", "magenta")
         resolved = await reviewer.resolve_approval(

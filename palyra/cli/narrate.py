@@ -4,16 +4,16 @@ Pure.  `run`, `tape show` and the demonstration tell the same story with it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
 
-from palyra.cli.screen import one_line, safe
+from palyra.cli.screen import one_line
 from palyra.core import events as ev
 from palyra.core.budget_steps import describe
 from palyra.core.counted import counted
-from palyra.core.display import describe_call
+from palyra.core.display import describe_call, visible
 from palyra.net.client import TapeEvent
 
 E = TypeVar("E", bound=ev.Event)
@@ -33,8 +33,11 @@ def narrate(item: TapeEvent) -> Line:
     """The line for an event; unknown kinds are shown by name and payload."""
     tell = _TELL.get(type(item.event)) if item.event is not None else None
     if tell is None:
-        return Line("·", f"{safe(item.kind)} {one_line(item.data.decode(errors='replace'), 120)}")
-    return tell(item.event)
+        return Line(
+            "·", f"{visible(item.kind)} {one_line(item.data.decode(errors='replace'), 120)}"
+        )
+    line = tell(item.event)
+    return replace(line, text=visible(line.text))
 
 
 def to_json(item: TapeEvent) -> dict[str, object]:

@@ -17,7 +17,7 @@ import click
 import trio
 
 from palyra.cli.screen import say, without_empty
-from palyra.core.display import render_json, visible
+from palyra.core.display import show_json, visible
 from palyra.core.events import ApprovalRequested, ApprovalResolved
 from palyra.core.grants import describe_key
 from palyra.core.records import ApprovalScope
@@ -120,12 +120,12 @@ def _show(asked: ApprovalRequested) -> None:
     say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
     say(f"  asked because {visible(asked.policy_reason)}", err=True)
     say("  arguments, exactly as they would be used:", err=True)
-    for line in render_json(asked.arguments).splitlines():
+    for line in show_json(asked.arguments).splitlines():
         say(f"    {line}", err=True)
     met = without_empty(asked.inspection)
     if met:
         say("  what it would meet, and must still meet when it runs:", err=True)
-        for line in render_json(met).splitlines():
+        for line in show_json(met).splitlines():
             say(f"    {line}", err=True)
     if asked.covers:
         say(f"  the answer is for {len(asked.covers)} identical calls of this turn", err=True)

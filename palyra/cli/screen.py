@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from palyra.core.display import visible
+
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _KEPT = frozenset("\n\t")
@@ -35,8 +37,8 @@ def _escape(char: str) -> str:
 
 
 def one_line(text: str, limit: int = 100) -> str:
-    """The beginning of the text, safe and on one line."""
-    flat = safe(" ".join(text.split()))
+    """The beginning of the text on one line, with nothing hidden."""
+    flat = visible(" ".join(text.split()))
     return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
 
 

@@ -56,10 +56,12 @@ def run_daemon(
     with _nothing_collected():
         import trio  # noqa: PLC0415 - help must be instant
 
+        from palyra.serve import make_clock  # noqa: PLC0415 - as below
         from palyra.serve import serve as serve_daemon  # noqa: PLC0415 - imports every library
 
     try:
-        return trio.run(partial(serve_daemon, config, ready=ready, is_stdio=is_stdio))
+        serve = partial(serve_daemon, config, ready=ready, is_stdio=is_stdio)
+        return trio.run(serve, clock=make_clock())
     except PalyraError as error:
         # A service manager need not try again what the machine does not allow.
         code = NO_DAEMON if isinstance(error, Unavailable) else None

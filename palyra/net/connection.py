@@ -32,6 +32,7 @@ from palyra.net.wire import FEATURES, PROTOCOL, Hello, encode_notice
 log = structlog.get_logger("palyra.connection")
 
 CONNECT_BYTES = 16_384  # of the first message: strangers get no more of our time
+EXPIRY_LOOK_S = 5.0  # how late a token may be noticed to have expired, after a suspended machine
 LAST_ANSWERS_S = 10.0  # for what a client asked before it stopped to speak
 
 
@@ -229,7 +230,11 @@ class Connection:
 
     async def _expire(self) -> None:
         if self.caller.expires_ms is not None:
-            await trio.sleep((self.caller.expires_ms - self._services.now_ms()) / 1000)
+            left_s = (self.caller.expires_ms - self._services.now_ms()) / 1000
+            while left_s > 0:  # a time of day: the daemon's clock does not count suspended time
+                await trio.sleep(min(left_s, EXPIRY_LOOK_S))
+                wall_s = (self.caller.expires_ms - self._services.now_ms()) / 1000
+                left_s = min(left_s - EXPIRY_LOOK_S, wall_s)
             self.hang_up(closing.REVOKED, "token expired")
 
 

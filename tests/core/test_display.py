@@ -1,6 +1,11 @@
 """What a person is shown: everything, and nothing that lies."""
 
+# Ambiguous characters are what these tests are about.
+# ruff: noqa: RUF001
+
 import json
+import sys
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
@@ -9,12 +14,16 @@ from hypothesis import strategies as st
 from palyra.core.display import (
     SUMMARY_CHARS,
     describe_call,
+    exact,
     render_call,
     render_json,
+    show_json,
     visible,
 )
 
 TEXT = st.text(st.characters() | st.sampled_from("\u202e\u200b\ufeff\x1b\n\u0430a\uff41\U000e0041"))
+HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
+BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u2800\u3164\uffa0\ufe0f\U000e0100")
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -46,7 +55,43 @@ VALUES = st.recursive(
         ("a\u2215b\u2044c\u2212d", "a\\u2215b\\u2044c\\u2212d"),
         ("p\u0430ypal", "p\\u0430ypal"),
         ("\u0430pp.py", "\\u0430pp.py"),
-        ("p\u0251th", "p\u0251th"),
+        ("p\u0251th", "p\\u0251th"),
+        # blank, ignorable and unassigned characters
+        ("a\u2800b\u180eb\u2065c\U0001d159d", "a\\u2800b\\u180eb\\u2065c\\ud834\\udd59d"),
+        ("\ue000\uffff\ufffc\u1680\u202f\u2007", "\\ue000\\uffff\\ufffc\\u1680\\u202f\\u2007"),
+        # marks that strike through, enclose, stack, or follow no letter
+        ("a\u0338b a\u20dd /\u0301 1\u0300", "a\\u0338b a\\u20dd /\\u0301 1\\u0300"),
+        ("e\u0301\u0302\u0303\u0304", "e\u0301\u0302\u0303\\u0304"),
+        # look-alikes: within a word, as a whole word, as punctuation
+        ("rm \u0441\u043e\u0440\u0443", "rm \\u0441\\u043e\\u0440\\u0443"),
+        (
+            "\u041f\u0440\u0438\u0432\u0435\u0442 | \u0441\u043e\u0440\u0443",
+            "\u041f\u0440\u0438\u0432\u0435\u0442 | \\u0441\\u043e\\u0440\\u0443",
+        ),
+        ("\u03bfpen \u0410\u0392", "\\u03bfpen \\u0410\\u0392"),
+        ("a\u2236b a\u01c3 x\ufb01le", "a\\u2236b a\\u01c3 x\\ufb01le"),
+        ("\u200bпривет", "\\u200bпривет"),
+        # runs of blanks are counted, short ones are not
+        ("a" + " " * 200 + "b", "a[200 spaces]b"),
+        ("a" + "\t" * 9 + "b" + " " * 8 + "c", "a[9 tabs]b" + " " * 8 + "c"),
+        ("a" + "\n \t" * 4 + "b", "a[12 blanks]b"),
+        ("a" + "\u2800" * 50 + "b", "a[50 times \\u2800]b"),
+        ("a" + "\u00a0 " * 50 + "b", "a[100 blanks]b"),
+        ("世" * 20, "世" * 20),
+        # text in one language stays as it is
+        (
+            "Да, о нём я и сам хотел сор вынести: а с кем?",
+            "Да, о нём я и сам хотел сор вынести: а с кем?",
+        ),
+        ("日本語のＴ", "日本語の\\uff34"),
+        ("はい（Tシャツ）！どう？", "はい（Tシャツ）！どう？"),
+        ("می\u200cخواهم क्\u200dष", "می\u200cخواهم क्\u200dष"),
+        ("👩\u200d💻 ❤\ufe0f 👍🏽 1\ufe0f\u20e3 ①", "👩\u200d💻 ❤\ufe0f 👍🏽 1\ufe0f\u20e3 ①"),
+        (
+            "Tiếng Việt, naïve, Îles, İstanbul ışık, שָׁלוֹם, สวัสดีครับ",
+            "Tiếng Việt, naïve, Îles, İstanbul ışık, שָׁלוֹם, สวัสดีครับ",
+        ),
+        ("x² + 5 m³, ½", "x² + 5 m³, ½"),
     ],
 )
 def test_visible(text: str, expected: str) -> None:
@@ -62,11 +107,51 @@ def test_rendered_json_is_still_the_value(value: object) -> None:
 
 
 @settings(derandomize=True, max_examples=300)
-@given(VALUES)
-def test_rendered_json_hides_nothing(value: object) -> None:
-    """Each line of what is shown is visible to begin with."""
-    lines = render_json(value).split("\n")
-    assert lines == [visible(line) for line in lines]
+@given(TEXT)
+def test_nothing_hidden_is_left(text: str) -> None:
+    """No character of a category that is not drawn, but for what joins emoji and some scripts."""
+    for shown in (visible(text), exact(text)):
+        hidden = {char for char in shown if unicodedata.category(char) in HIDDEN} - {" "}
+        assert hidden <= set("\u200c\u200d")
+        assert shown == visible(shown) or len(shown) < len(visible(shown)) or shown == exact(text)
+
+
+def test_each_character_that_is_not_drawn_is_escaped() -> None:
+    """Every code point of the hidden categories and blank letters, alone and within a word."""
+    of_planes = range(0x10000, sys.maxunicode + 1, 89)  # most of them unassigned or private
+    for number in (*range(0x80, 0x10000), *range(0xE0000, 0xE0200), *of_planes):
+        char = chr(number)
+        if unicodedata.category(char) in HIDDEN or char in BLANKS:
+            assert visible(f"a{char}b").isascii(), hex(number)
+
+
+def test_a_value_for_a_screen_counts_blanks_and_the_exact_one_keeps_them() -> None:
+    """The digest is over the value, which the rendering without numbers still says exactly."""
+    value = {"text": "a" + " " * 200 + "b\\n" + "\n" * 40 + "c", "deep": [[[[["x"]]]]]}
+    assert value == json.loads(render_json(value))
+    shown = show_json(value)
+    assert '"a[200 spaces]b\\\\n[40 newlines]c"' in shown
+    assert '            "x"' in shown
+
+
+def test_the_tail_of_a_summary_cannot_be_pushed_out_by_blanks() -> None:
+    """A number takes their place before anything is cut."""
+    shown = render_call("shell", {"command": "ls" + " " * 500 + "; rm -rf ."})
+    assert shown == 'shell(command="ls[500 spaces]; rm -rf .")'
+
+
+def test_long_hostile_texts_grow_by_a_constant_factor() -> None:
+    """Whatever is repeated, an escape has twelve characters at most and nothing is said twice."""
+    for unit in (
+        " " * 9 + "x",
+        "\u0430p",
+        "\u200b",
+        "e\u0301\u0302",
+        "привет ",
+        "\\\\",
+        "\u2800\u3164",
+    ):
+        assert len(visible(unit * 5_000)) <= 12 * len(unit) * 5_000
 
 
 def test_a_call_on_one_line() -> None:

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core import paths
 from palyra.core.paths import (
+    CONFIGURATION_NAMES,
+    PRIVATE_NAMES,
+    find_repository,
     is_configuration,
     is_private,
     may_be_marked,
@@ -79,20 +81,16 @@ def test_places_that_give_orders(path: str) -> None:
 
 def test_every_private_place_begins_with_a_dot() -> None:
     """What `is_private` decides by, before it looks any closer."""
-    assert all(pattern.startswith(r"\.") for pattern in paths._PRIVATE)
+    assert all(name.startswith(".") for name in PRIVATE_NAMES)
     assert not is_private("ssh/id")
     assert is_private("\uff0essh/id")
 
 
 @settings(derandomize=True, max_examples=300)
-@given(
-    st.sampled_from([*paths._PRIVATE, *paths._CONFIGURATION]).flatmap(
-        lambda pattern: st.from_regex(pattern, fullmatch=True)
-    )
-)
-def test_a_walk_that_asks_for_names_only_misses_nothing(path: str) -> None:
+@given(st.sampled_from([*PRIVATE_NAMES, *CONFIGURATION_NAMES]), st.text("ab.-", max_size=4))
+def test_a_walk_that_asks_for_names_only_misses_nothing(name: str, filling: str) -> None:
     """Whatever is marked first on the way down may be, by its name and its folder's."""
-    names = path.split("/")
+    names = name.replace("*", filling).split("/")
     for depth in range(1, len(names) + 1):
         above = "/".join(names[:depth])
         if is_private(above) or is_configuration(above):
@@ -100,12 +98,24 @@ def test_a_walk_that_asks_for_names_only_misses_nothing(path: str) -> None:
             return
 
 
-def test_the_top_cannot_become_a_repository() -> None:
-    """`HEAD` is what git needs to take a folder for one; below the top it is a name like others."""
+def test_no_folder_can_become_a_repository() -> None:
+    """`HEAD` is what git needs to take a folder for one; at the top in any spelling."""
     assert is_configuration("HEAD")
-    assert may_be_marked("", "HEAD")
-    assert not is_configuration("src/HEAD")
+    assert is_configuration("head")
+    assert is_configuration("src/HEAD")
+    assert may_be_marked("src", "HEAD")
+    assert not is_configuration("src/head")
     assert not is_configuration("HEADER")
+
+
+def test_ci_of_a_copy_is_obeyed_at_its_own_top_only() -> None:
+    """Which folder must be a repository's top; other orders are obeyed in any folder."""
+    assert not find_repository(".github/workflows/x.yml")
+    assert "vendor/x" == find_repository("vendor/x/.GitHub/workflows/x.yml")
+    assert "a/b" == find_repository("a/b/.travis.yml")
+    assert find_repository("a/.npmrc") is None
+    assert find_repository("a/.vscode/.travis.yml") is None
+    assert find_repository("a/plain.txt") is None
 
 
 @pytest.mark.parametrize("name", ["main.py", "README", "agents", "md", "a.markdown"])
@@ -114,4 +124,4 @@ def test_an_ordinary_name_is_passed_over(name: str) -> None:
     assert not may_be_marked("src", name)
     assert may_be_marked(".github", name)
     assert may_be_marked("\u017frc", name)
-    assert may_be_marked("src", f"{name}.MD")
+    assert may_be_marked("src", f"{name}.Code-Workspace")

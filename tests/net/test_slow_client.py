@@ -2,10 +2,12 @@
 
 import json
 
+import pytest
 import trio
 import trio.testing
 
 from palyra.net.limits import Limits
+from tests.actors.virtual_awake import VirtualAwakeClock
 from tests.net.fake_services import RUN, open_daemon, row
 
 Clock = trio.testing.MockClock
@@ -86,3 +88,23 @@ async def test_reply_over_half_the_outbox_is_refused(autojump_clock: Clock) -> N
         peer = await daemon.connect()
         assert "too_large" == (await peer.fail("tape.read", run_id=RUN))["data"]["code"]
         assert 5 == len((await peer.call("tape.read", run_id=RUN, limit=5))["events"])
+
+
+@pytest.mark.parametrize("is_gap", [True, False], ids=["a gap", "the control"])
+def test_a_suspended_machine_closes_no_healthy_client(*, is_gap: bool) -> None:
+    """An hour in which the daemon did not run does not count; one in which the client stalls does."""
+    clock = VirtualAwakeClock()
+
+    async def work() -> tuple[int, str] | None:
+        async with open_daemon() as daemon:
+            peer = await daemon.connect(window=2)
+            await peer.call("tape.subscribe", run_id=RUN)
+            daemon.publish(*(row(seq) for seq in range(20)))
+            started_s = trio.current_time()
+            await trio.sleep_until(started_s + 2)
+            clock.now_s += 3_600 if is_gap else 0
+            await trio.sleep_until(started_s + (3 if is_gap else 3_600))
+            return peer.transport.farewell
+
+    farewell = trio.run(work, clock=clock)
+    assert (None if is_gap else 1013) == (farewell and farewell[0])

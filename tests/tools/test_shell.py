@@ -223,7 +223,7 @@ async def test_what_no_mount_can_hold_is_put_back(shop: Shop) -> None:
     (shop.root / ".git").mkdir()
     attack = "rm AGENTS.md && echo evil > AGENTS.md && echo ../evil > .git/commondir"
     found = await shop.run(command=attack)
-    assert "because no program may change or make it: AGENTS.md, .git/commondir]" in found.text
+    assert "because no program may change or make it: .git/commondir, AGENTS.md]" in found.text
     assert Path("guide.md") == (shop.root / "AGENTS.md").readlink()
     assert Path("/nowhere/at/all") == (shop.root / "CLAUDE.md").readlink()
     assert not (shop.root / ".git" / "commondir").exists()

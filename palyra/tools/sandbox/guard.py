@@ -1,76 +1,84 @@
-"""What is looked at before and after: links, and orders that were not there.
+"""What is compared before and after: links, and orders that were not there.
 
-A mount on a link lands where the link leads, so a link can only be put back.  What other programs
-obey only when somebody does something (`WATCHED`) is not worth a mount at each start; `.git/commondir`,
-which tells git to take its configuration from elsewhere, and `alternates` bear none, not even an empty
-one.  So what was made there while a program ran is set aside when it ends, whoever made it; and so is a
-new link on the way.  Of links and `commondir`, jails of one workspace that overlap are held to how it
-was before the first of them: what one has changed is no model for the next.
+A mount on a link lands where the link leads, so a link can only be put back.  Names of the table
+(`core.orders`) that are not held are not worth a mount at each start; `.git/commondir`, which makes
+git take its configuration from elsewhere, and `alternates` bear none, not even an empty one.  So
+what was made there while a program ran is set aside when it ends, and so is a new link on the way.
+The folders are listed and each entry is judged by the rules themselves, so that patterns and other
+spellings count as well.  For links and `commondir`, jails of one workspace that overlap are compared
+with the state before the first of them: the changes of one are not the baseline of the next.
 
 All functions block.
 """
 
+import errno
 import os
+import re
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from itertools import starmap
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 
-from palyra.core.paths import BARE_REPOSITORY
-from palyra.tools.confine import walk
-from palyra.tools.sandbox.masks import (
-    COMMON_DIR,
-    HELD,
-    HELD_IN_GIT,
-    WATCHED,
-    WATCHED_IN_GIT,
-    parents,
+from palyra.core.paths import (
+    BARE_REPOSITORY,
+    HELD_NAMES,
+    is_configuration,
+    is_on_the_way,
+    is_private,
+    may_be_marked,
 )
+from palyra.tools.confine import walk
+from palyra.tools.sandbox.masks import COMMON_DIR, HELD_IN_GIT, WATCHED_IN_GIT, parents
 
-_PATHS = (*HELD, BARE_REPOSITORY, *HELD_IN_GIT, *WATCHED, *WATCHED_IN_GIT)
-_LINKS = sorted({each for path in _PATHS for each in (path, *parents(path))})  # outer before inner
+# Placeholders lie there while jails run: only a link can be new.
+_HELD = frozenset({*HELD_NAMES, BARE_REPOSITORY, *HELD_IN_GIT})
+_IN_GIT = sorted({
+    each
+    for path in (*HELD_IN_GIT, *WATCHED_IN_GIT)
+    for each in (path, *parents(path))
+    if each != ".git"
+})  # fmt: skip
+_SET_ASIDE = re.compile(r"\.set-aside-[0-9a-f]{8}\Z")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_GONE_OR_CLOSED = frozenset({
+    errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
+})  # fmt: skip
+_Found = dict[str, str | None]  # the target of a link, None for anything else; by path
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
-    """One path, and what it was."""
+class Before:
+    """How a workspace was: paths are relative to it."""
 
-    path: str  # relative to the workspace
-    target: str | None  # of the link; None: nothing was there
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether it counts how it was before the first of the jails that overlap.
-
-        Of what people make themselves it counts what was there when each began.
-        """
-        return self.target is not None or self.path == COMMON_DIR
+    links: Mapping[str, str] = field(default_factory=dict)  # targets
+    lacks_common_dir: bool = False  # in a repository that is a folder
+    there: frozenset[str] | None = None  # of the table; None: what is new may be anyone's
 
 
 class Guards:
     """How workspaces were before their first jail, as long as there are any."""
 
     def __init__(self) -> None:
-        self._before: dict[str, list[Guarded]] = {}
+        self._before: dict[str, Before] = {}
         self._jails: Counter[str] = Counter()
 
-    def take(self, root: str, *, lasts: bool = False) -> list[Guarded]:
-        """A jail of that workspace begins; what must be the same after it, for `leave`.
+    def take(self, root: str, *, lasts: bool = False) -> Before:
+        """Record the state that must be the same after a jail of that workspace, for `leave`.
 
-        `lasts`: what is new when it ends may be anybody's, and is left there.
+        `lasts`: what is new when it ends may be anyone's, and is left there.
         """
-        now = _look(root)
+        found = _look(root)
         if not self._jails[root]:
-            self._before[root] = [each for each in now if each.is_shared]
+            links = {path: target for path, target in found.items() if target is not None}
+            has_git = ".git" in found and ".git" not in links
+            self._before[root] = Before(links, has_git and COMMON_DIR not in found)
         self._jails[root] += 1
-        own = [each for each in now if not each.is_shared and not lasts]
-        return [*self._before[root], *own]
+        first = self._before[root]
+        return Before(first.links, first.lacks_common_dir, None if lasts else frozenset(found))
 
-    def leave(self, root: str, before: Collection[Guarded]) -> list[str]:
-        """It is gone: make everything as it was; the paths that were not."""
+    def leave(self, root: str, before: Before) -> list[str]:
+        """Restore that state when the jail is gone; the paths that had changed."""
         changed = put_back(root, before)
         self._jails[root] -= 1
         if not self._jails[root]:
@@ -78,52 +86,103 @@ class Guards:
         return changed
 
 
-def _look(root: str) -> list[Guarded]:
-    """What must be the same afterwards."""
-    targets = {path: _read_link(f"{root}/{path}") for path in _LINKS}
-    links = {path: target for path, target in targets.items() if target is not None}
-    absent = [
-        path
-        for path in (*WATCHED, *WATCHED_IN_GIT)
-        if not os.path.lexists(f"{root}/{path}") and not links.keys() & set(parents(path))
-    ]
-    if not os.path.lexists(f"{root}/.git"):  # held as a whole
-        absent = [path for path in absent if not path.startswith(".git/")]
-    return [
-        *starmap(Guarded, links.items()),
-        *(Guarded(path, None) for path in absent),
-    ]
-
-
-def put_back(root: str, before: Collection[Guarded]) -> list[str]:
-    """Make it as it was; the paths that were not."""
+def put_back(root: str, before: Before) -> list[str]:
+    """Restore that state; the paths that had changed."""
     changed: list[str] = []
-    absent = {each.path for each in before if each.target is None}
-    above = sorted({folder for path in absent for folder in parents(path)})  # none was a link
     with suppress(OSError), ExitStack() as stack:
         top = os.open(root, _FOLDER)
         stack.callback(os.close, top)
-        for folder in above:
+        found = _look(root)
+        for path in sorted({*found, *before.links}):  # outer before inner
+            is_link = found.get(path) is not None
+            if path not in before.links and not _is_new(path, before, is_link=is_link):
+                continue
             with suppress(OSError):
-                changed += _put_in_place(top, folder, None, only_links=True)
-        there = (each for each in before if each.target or os.path.lexists(f"{root}/{each.path}"))
-        for each in there:
-            with suppress(OSError):
-                changed += _put_in_place(top, each.path, each.target)
+                changed += _put_in_place(top, path, before.links.get(path))
     return changed
 
 
-def _put_in_place(
-    top: int, path: str, target: str | None, *, only_links: bool = False
-) -> Iterator[str]:
+def _is_new(path: str, before: Before, *, is_link: bool) -> bool:
+    """Whether something of the table is there now that no one but the jail can have made."""
+    if path == COMMON_DIR:
+        return before.lacks_common_dir
+    if before.there is None or (path.startswith(".git/") and ".git" not in before.there):
+        return False
+    if path in _HELD or _is_way(path):
+        return is_link
+    return path not in before.there
+
+
+def _is_way(path: str) -> bool:
+    is_in_git = path in _IN_GIT and path not in WATCHED_IN_GIT
+    return is_in_git or (is_on_the_way(path) and not _is_marked(path))
+
+
+def _is_marked(path: str) -> bool:
+    return is_private(path) or is_configuration(path)
+
+
+def _look(root: str) -> _Found:
+    """What is at the names of the table, and links on the way to them."""
+    found: _Found = {}
+    with ExitStack() as stack:
+        top = os.open(root, _FOLDER)
+        stack.callback(os.close, top)
+        folders = [""]
+        while folders:
+            with _passing_over_what_is_closed():
+                folders += _look_into(top, folders.pop(), found)
+        for path in _IN_GIT if found.get(".git", "") is None else ():
+            with _passing_over_what_is_closed():
+                mode = os.lstat(f"{root}/{path}").st_mode
+                found[path] = os.readlink(f"{root}/{path}") if stat.S_ISLNK(mode) else None  # noqa: PTH115 - as text
+    return found
+
+
+@contextmanager
+def _passing_over_what_is_closed() -> Generator[None]:
+    """Ignore what is gone, a link, or closed to the daemon: a jail finds a closed folder masked.
+
+    Anything else is raised: a state that could not be read is no baseline.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _GONE_OR_CLOSED:
+            raise
+
+
+def _look_into(top: int, folder: str, found: _Found) -> Iterator[str]:
+    """Add what one folder holds; the folders in it that lead further."""
+    fd = walk(top, folder, _FOLDER)
+    try:
+        with os.scandir(fd) as listing:
+            entries = list(listing)
+        for entry in entries:
+            path = f"{folder}/{entry.name}".lstrip("/")
+            is_marked = may_be_marked(folder, entry.name) and _is_marked(path)
+            if _SET_ASIDE.search(entry.name):  # patterns match it as well
+                continue
+            if not is_marked and not is_on_the_way(path):
+                continue
+            if entry.is_symlink():
+                found[path] = os.readlink(entry.name, dir_fd=fd)
+            elif is_marked:
+                found[path] = None
+            elif entry.is_dir(follow_symlinks=False):
+                yield path
+    finally:
+        os.close(fd)
+
+
+def _put_in_place(top: int, path: str, target: str | None) -> Iterator[str]:
     folder, _, name = path.rpartition("/")
     fd = walk(top, folder, _FOLDER)
     try:
         now = _find(fd, name)
-        is_link = now is not None and stat.S_ISLNK(now)
-        if (now is None and target is None) or (only_links and not is_link):
+        if now is None and target is None:
             return
-        if is_link and os.readlink(name, dir_fd=fd) == target:
+        if now is not None and stat.S_ISLNK(now) and os.readlink(name, dir_fd=fd) == target:
             return
         if now is not None:
             _take_away(fd, name)
@@ -135,7 +194,7 @@ def _put_in_place(
 
 
 def _take_away(fd: int, name: str) -> None:
-    """Out of its place, but not lost."""
+    """Rename it: out of its place, but not lost."""
     with suppress(FileNotFoundError):
         os.rename(name, f"{name}.set-aside-{os.urandom(4).hex()}", src_dir_fd=fd, dst_dir_fd=fd)
 
@@ -143,10 +202,4 @@ def _take_away(fd: int, name: str) -> None:
 def _find(fd: int, name: str) -> int | None:
     with suppress(FileNotFoundError):
         return os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
-    return None
-
-
-def _read_link(path: str) -> str | None:
-    with suppress(OSError):
-        return os.readlink(path)  # noqa: PTH115 - as text
     return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.command import Command, Level, Limits, SandboxFailure
 from palyra.tools.sandbox.control_groups import Group, find_control_groups
-from palyra.tools.sandbox.guard import Guarded, Guards
+from palyra.tools.sandbox.guard import Before, Guards
 from palyra.tools.sandbox.inside import build_walls
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.masks import Mask, Placeholders
@@ -44,7 +44,7 @@ class Traces:
     placeholders: list[str] = field(default_factory=list)
     folder: str = ""  # private to the command
     root: str = ""  # of the workspace that can be written
-    before: list[Guarded] = field(default_factory=list)  # what must be the same afterwards
+    before: Before = field(default_factory=Before)  # what must be the same afterwards
     restored: list[str] = field(default_factory=list)  # paths the command had changed and must not
     group: Group | None = None
     record: Path | None = None
@@ -168,7 +168,7 @@ class Jailer:
                 traces.placeholders,
                 folder=traces.folder,
                 root=traces.root,
-                before=traces.before,
+                state=traces.before,
             )
 
     def clear(self, traces: Traces) -> None:

@@ -2,8 +2,8 @@
 
 What other programs take their orders from (`core.paths.is_configuration`) the command may read and
 not change; places for secrets it finds empty.  What would be obeyed at once it may not make at the
-top either (`HELD`): a mount can only lie on something, so an empty folder is put there for as long as
-jails run, and taken away afterwards (`Placeholders`).  It is a folder also where programs look for a
+top either (`HELD_NAMES`): a mount can only lie on something, so an empty folder is put there for as
+long as jails run, and taken away afterwards (`Placeholders`).  It is a folder also where programs look for a
 file: git passes over it without a word, and an empty file system is cheaper than a mount on a file.
 Secrets that are files are the device /dev/null in the jail, which git would list and could not add:
 it is told to ignore what is masked (`ignored_by_git`).
@@ -30,8 +30,8 @@ from typing import Literal
 from palyra.core.display import visible
 from palyra.core.paths import (
     BARE_REPOSITORY,
-    CONFIGURATION_NAMES,
-    PRIVATE_NAMES,
+    HELD_NAMES,
+    find_repository,
     is_configuration,
     is_private,
 )
@@ -41,16 +41,6 @@ from palyra.tools.sandbox.folders import Folders, Walk
 
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
-# What is obeyed as soon as somebody enters, opens or looks at the folder: held at the top of the
-# workspace, there or not.  Each costs every start a quarter of a millisecond, so not more than these.
-HELD = frozenset({
-    ".envrc", ".git", ".hg", ".vscode", ".idea", ".devcontainer", ".zed", ".windsurf", ".cursor",
-    ".cursorrules", ".mcp.json", ".claude", ".codex", ".gemini",
-    "AGENTS.md", "CLAUDE.md", "GEMINI.md", "PALYRA.md",
-})  # fmt: skip
-# Every other name of the rules, most of them obeyed once somebody pushes, installs or logs in: what is
-# there is masked, and what a program makes is set aside when it ends (`guard`).
-WATCHED = tuple(name for name in (*CONFIGURATION_NAMES, *PRIVATE_NAMES) if name not in HELD)
 # Within a repository of its own the command may commit; what git runs or obeys it may not change.
 # Source: gitrepository-layout(5).
 HELD_IN_GIT = (
@@ -65,7 +55,8 @@ WATCHED_IN_GIT = (
 # be reached by whoever makes that many files, and then nothing deeper would be masked.
 MAX_LOOKED_AT = 1_000_000
 _SHARE_OF_DESCRIPTORS = 4  # the part of all that one start may use
-_ALWAYS_ASIDE = frozenset({"node_modules", "__pycache__"})  # thousands of folders, none obeyed
+# Thousands of folders of installed code, where no name of the table is obeyed.
+_ALWAYS_ASIDE = frozenset({"node_modules", "__pycache__", "site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +91,7 @@ def find_masks(root: str, held: Container[str] = (), folders: Folders | None = N
     `folders` remembers what was read before.  Raises SandboxFailure for a workspace that is too
     large to be looked at, or cannot be read.
     """
-    masks = [_hold(root, name, held) for name in sorted(HELD)]
+    masks = [_hold(root, name, held) for name in sorted(HELD_NAMES)]
     if Mask(".git", "no-folder", is_missing=True) in masks:
         masks.append(_hold(root, BARE_REPOSITORY, held))
     if Mask(".git", "pinned") in masks:
@@ -204,6 +195,8 @@ def _present(names: Walk) -> Iterator[Mask]:
         for entry in listing.entries:
             path = f"{folder}/{entry.name}".lstrip("/")
             mask = _mask_of(path, is_folder=entry.is_folder) if entry.may_be_marked else None
+            if mask is not None and mask.kind == "read-only" and not _is_obeyed(root, path):
+                mask = None
             if mask is not None and not entry.is_link:
                 yield mask
             elif mask is None and entry.is_folder and entry.name not in _ALWAYS_ASIDE:
@@ -226,6 +219,12 @@ def _mask_of(path: str, *, is_folder: bool) -> Mask | None:
     if is_private(path):
         return Mask(path, "no-folder" if is_folder else "no-file")
     return Mask(path, "read-only") if is_configuration(path) else None
+
+
+def _is_obeyed(root: str, path: str) -> bool:
+    """Copies of other projects bring their CI along, which is read at a repository's top only."""
+    top = find_repository(path)
+    return not top or os.path.lexists(f"{root}/{top}/.git")
 
 
 def _list(folder: str) -> list[os.DirEntry[str]]:

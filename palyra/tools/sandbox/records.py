@@ -13,6 +13,7 @@ All functions block.
 """
 
 import hashlib
+import json
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from palyra.tools.sandbox.control_groups import ControlGroups
-from palyra.tools.sandbox.guard import Guarded, put_back
+from palyra.tools.sandbox.guard import Before, put_back
 from palyra.tools.sandbox.masks import remove_placeholder
 from palyra.tools.sandbox.shared_host import remove_private_folder
 
@@ -48,7 +49,7 @@ class JailRecord(msgspec.Struct, frozen=True, kw_only=True):
     placeholders: tuple[str, ...] = ()
     folder: str = ""  # private to the command, at level B
     root: str = ""  # of the workspace that could be written
-    before: tuple[Guarded, ...] = ()  # how what no mount can hold was there
+    state: Before = Before()  # how what no mount can hold was there; was `before` in another form
 
 
 class JailRecords:
@@ -68,7 +69,7 @@ class JailRecords:
         *,
         folder: str = "",
         root: str = "",
-        before: Sequence[Guarded] = (),
+        state: Before | None = None,
     ) -> Path:
         """Write a jail down; the file to remove when it is gone."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,19 +81,19 @@ class JailRecords:
             placeholders=tuple(placeholders),
             folder=folder,
             root=root,
-            before=tuple(before),
+            state=state or Before(),
         )
         path = self._folder / f"{pids[0]}.json"
         with open(path, "wb", opener=_private) as file:
-            file.write(msgspec.json.encode(record))
+            file.write(json.dumps(msgspec.to_builtins(record)).encode())  # names may be no UTF-8
         return path
 
     def reap(self) -> int:
         """End what is left of an earlier life; how many processes had to be killed."""
         killed = 0
         for path in sorted(self._folder.glob("*.json")):
-            with suppress(msgspec.MsgspecError, OSError):
-                killed += self._reap(msgspec.json.decode(path.read_bytes(), type=JailRecord))
+            with suppress(ValueError, OSError):
+                killed += self._reap(msgspec.convert(json.loads(path.read_bytes()), JailRecord))
             path.unlink(missing_ok=True)
         for _ in range(_ROUNDS):  # one that is killed may have had a child a moment before
             named = find_named(self.name)
@@ -107,7 +108,7 @@ class JailRecords:
             killed = sum(kill_process(process) for process in record.processes)
             if record.group and self._groups is not None:
                 self._groups.find(record.group).remove()
-        put_back(record.root, record.before)
+        put_back(record.root, record.state)
         for placeholder in record.placeholders:
             remove_placeholder(placeholder)
         if record.folder:

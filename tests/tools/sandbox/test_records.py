@@ -83,7 +83,7 @@ def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> 
     with subprocess.Popen(["/bin/true"]) as gone:
         pass
     known = JailRecords(tmp_path / "jails", None)
-    known.write([gone.pid], "", [], root=str(workspace), before=before)
+    known.write([gone.pid], "", [], root=str(workspace), state=before)
     (workspace / "AGENTS.md").unlink()
     (workspace / "AGENTS.md").write_text("evil", "utf-8")
     (workspace / ".git/commondir").write_text("../evil", "utf-8")

@@ -1,0 +1,199 @@
+"""Each class of the table of orders and secrets, in real jails and before the daemon's own tools.
+
+The cases are generated from the table: one jail for each class and way of making a file.
+"""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from palyra.core.marks import read_paths
+from palyra.core.orders import SHARED_EXAMPLES, TABLE, Class, Orders
+from palyra.core.paths import HELD_NAMES, is_configuration, is_private
+from palyra.core.tools import ToolFailure
+from palyra.tools.changes import Changes
+from palyra.tools.confine import Workspace
+from palyra.tools.sandbox.command import Command
+from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
+
+CLASSES: tuple[Class, ...] = get_args(Class)
+
+
+def _full_width(name: str) -> str:
+    """Full-width letters, which some file systems take for the plain ones."""
+    return "".join(chr(ord(char) + 0xFEE0) if char.isalpha() else char for char in name)
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "as written": str,
+    "upper": str.upper,
+    "full width": _full_width,
+}
+MAKE = 'for path do case "$path" in */*) mkdir -p "${path%/*}";; esac; '
+WAYS = {
+    "created": MAKE + 'echo evil > "$path"; done',
+    "as a folder": MAKE + 'mkdir -p "$path" && echo evil > "$path/inside"; done',
+    "renamed": MAKE + 'echo evil > new; mv new "$path"; done',
+    "linked": "echo evil > target; " + MAKE + 'ln -s target "$path"; done',
+    "hard-linked": "echo evil > target; " + MAKE + 'ln target "$path"; done',
+}
+
+
+def rows_of(kind: Class) -> list[Orders]:
+    return [row for row in TABLE if row.kind == kind]
+
+
+def names_of(kind: Class) -> list[str]:
+    """One path for each name, patterns filled in."""
+    return [name.replace("*", "some") for row in rows_of(kind) for name in row.names]
+
+
+def writes(root: Path, line: str, *paths: str) -> Command:
+    argv = ("/bin/sh", "-c", line, "sh", *(f"./{path}" for path in paths))
+    return Command(argv=argv, workspace=root, is_writable=True, cwd=str(root))
+
+
+def there(root: Path, names: list[str]) -> list[str]:
+    return [name for name in names if (root / name).exists() or (root / name).is_symlink()]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o777)
+    return tmp_path
+
+
+def test_every_class_and_row_is_complete() -> None:
+    """Each row names its class, its reader and the reader's own documentation, and no name twice."""
+    assert set(CLASSES) == {row.kind for row in TABLE}
+    assert all(row.names and row.read_by and row.source.startswith("http") for row in TABLE)
+    names = [name.lower() for row in TABLE for name in row.names]
+    assert len(names) == len(set(names))
+    assert {row.kind for row in TABLE if row.is_held} <= {
+        "version control", "editors", "agents", "secrets",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_rules_know_every_name_at_every_depth(kind: Class, spelling: str) -> None:
+    """In every spelling that a file system could take for the name, and for what lies below it."""
+    mark = "private" if kind == "secrets" else "configuration"
+    for name in names_of(kind):
+        path = SPELLINGS[spelling](name)
+        for each in (path, f"deep/er/{path}", f"{path}/inside"):
+            assert mark in read_paths((each,)).marks, each
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_daemons_own_tools_write_none_of_them(tmp_path: Path, kind: Class) -> None:
+    """`write_file` and `apply_patch` refuse each path before they look at the disk."""
+    changes = Changes(Workspace(tmp_path))
+    for name in names_of(kind):
+        for path in (name, f"part/{name}"):
+            with pytest.raises(ToolFailure, match="may not be used"):
+                changes.look(path)
+    assert changes.look("part/my.txt") is None
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_ordinary_names_like_them_are_left_alone(kind: Class) -> None:
+    """The control: a prefix or suffix makes an ordinary name of every literal one."""
+    for row in rows_of(kind):
+        for name in row.names:
+            last = name.rpartition("/")[2]
+            if "*" not in name:
+                near = f"my-{last.lstrip('.')}" if last not in SHARED_EXAMPLES else last
+                found = (near, is_configuration(near), is_private(near))
+                assert found[1:] == (False, False) or any("*" in other for other in _globs(near))
+
+
+def _globs(near: str) -> list[str]:
+    """Names with an open beginning that match as well, such as `*.desktop`."""
+    names = [name for row in TABLE for name in row.names if name.startswith("*")]
+    return [name for name in names if near.lower().endswith(name[1:].lower())]
+
+
+@pytest.mark.real
+@needs_bubblewrap
+@pytest.mark.parametrize("is_plain", [True, False], ids=["created", "in other ways"])
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_nothing_of_a_class_is_left_by_a_program(
+    workspace: Path, kind: Class, *, is_plain: bool
+) -> None:
+    """Whichever way it was made: every name created, and every way tried on names in turn."""
+    names = names_of(kind)
+    ways = ["created"] if is_plain else [way for way in WAYS if way != "created"]
+    line = "".join(
+        f"set -- {shlex.join(f'./{name}' for name in names[index :: len(ways)])}; {WAYS[way]}; "
+        for index, way in enumerate(ways)
+    )
+    async with open_sandbox() as sandbox, sandbox.open(writes(workspace, line)) as child:
+        await child.wait()
+    assert [] == there(workspace, names)
+    restored = {path.casefold() for path in child.restored}
+    for name in names:
+        above = {name.casefold()[:end] for end in range(1, len(name) + 1)}
+        assert above & restored or name.split("/")[0] in HELD_NAMES, name
+
+
+@pytest.mark.real
+@needs_bubblewrap
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_other_spellings_are_set_aside_too(workspace: Path, kind: Class) -> None:
+    """Also of the names that are held: a file system may not tell them apart."""
+    names = [row.names[0].replace("*", "some").upper() for row in rows_of(kind)]
+    async with open_sandbox() as sandbox:
+        await run(sandbox, writes(workspace, WAYS["created"], *names))
+    kept = [name for name in there(workspace, names) if name not in HELD_NAMES]
+    assert [] == kept
+
+
+@pytest.mark.real
+@needs_bubblewrap
+@pytest.mark.parametrize("folder", ["", "part/deep/"], ids=["at the top", "further down"])
+@pytest.mark.parametrize("kind", CLASSES)
+async def test_what_is_there_cannot_be_changed(workspace: Path, kind: Class, folder: str) -> None:
+    """Not written to, replaced, renamed, removed or moved along with its folder; secrets look empty."""
+    if folder:
+        (workspace / folder / ".git").mkdir(parents=True)  # where CI is obeyed
+    paths: list[str] = []
+    for row in rows_of(kind):
+        path = f"{folder}{row.names[0].replace('*', 'some')}"
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        if (workspace / path).exists():  # .git
+            continue
+        (workspace / path).write_text("mine", "utf-8")
+        (workspace / path).chmod(0o666)
+        paths.append(path)
+    line = (
+        'for path do cat "$path"; echo evil >> "$path"; echo x > new; mv new "$path"; rm -f "$path";'
+        ' mv "$path" away; ln -sf new "$path"; ln "$path" other && echo evil >> other;'
+        " mv part gone; done 2>/dev/null"
+    )
+    async with open_sandbox() as sandbox:
+        output, _ = await run(sandbox, writes(workspace, line, *paths))
+    assert {"mine"} <= {(workspace / path).read_text("utf-8") for path in paths}
+    assert output == ("" if kind == "secrets" else "mine" * len(paths))
+
+
+@pytest.mark.real
+@needs_bubblewrap
+async def test_control_ordinary_files_stay_as_the_program_made_them(workspace: Path) -> None:
+    """The project's own source is not in the table, nor are shared examples of secrets."""
+    names = [
+        "Makefile", "package.json", "setup.py", "conftest.py", "Dockerfile", "webpack.config.js",
+        "pyproject.toml", ".gitignore", ".env.example", "README.md", "docs/agents.txt", "my.npmrc",
+        "gradlew", ".github/ISSUE_TEMPLATE/bug.md", "tools/run.sh", "src/head", "justfile",
+        "build.gradle", "Cargo.toml", "compile_commands.json", ".config/app/settings.json",
+    ]  # fmt: skip
+    async with (
+        open_sandbox() as sandbox,
+        sandbox.open(writes(workspace, WAYS["created"], *names)) as child,
+    ):
+        await child.wait()
+    assert names == there(workspace, names)
+    assert () == child.restored
