@@ -149,6 +149,6 @@ async def test_its_way_out_is_that_of_its_own_hosts() -> None:
     for around in (Surroundings(open_egress=open_egress), Surroundings()):
         open_link = jailed(seen, server, around)  # type: ignore[arg-type]
         with pytest.raises(ServerGone, match="seen"):
-            async with open_link(lambda: None):
+            async with open_link(lambda: None, lambda _piece: None):
                 pass
     assert [*ways, None] == seen.networks
