@@ -30,9 +30,9 @@ def table(name: str, program: str, *arguments: str) -> str:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
     """A daemon with a server that works and one that dies."""
     daemon = DaemonProcess(tmp_path_factory.mktemp("mcp"), PALYRA_SERVER__REQUESTS_PER_S="100000")
-    daemon.home.mkdir(parents=True, exist_ok=True)
+    daemon.home.mkdir(mode=0o700, parents=True)
     servers = table("sample", "sample_server.py") + table("dead", "hungry_server.py", "die")
-    (daemon.home / "config.toml").write_text(servers, "utf-8")
+    (daemon.home / "palyra.toml").write_text(servers, "utf-8")
     try:
         daemon.start()
         yield daemon
@@ -49,7 +49,7 @@ async def test_a_list_and_a_question_name_the_same_risk(served: DaemonProcess) -
     assert "high" == asked.risk == listed["mcp:sample.add"].risk
     told = await palyra("tools", home=served.home)
     rows = {line.split()[0]: line for line in told.out.splitlines()}
-    assert "mcp:sample.camel_case (camelCase)" in told.out
+    assert "mcp:sample.camelcase (camelCase)" in told.out
     assert rows["mcp:sample.add"].endswith("high      Add two numbers.")
     assert "fenced" not in told.out
     assert "<fenced" in listed["mcp:sample.add"].description  # the model sees it between fences
