@@ -33,6 +33,7 @@ MAX_VALUE_DEPTH = 200
 _ONE_PATTERN_BYTES = 1_048_576
 _CHARS_A_STEP = 8  # of text that patterns and formats read while one pair is visited
 _URI = "urn:schema"
+_URI_CHARS = "#%/?:@!$&'()*+,;=-._~"  # RFC 3986, but for brackets, which no fragment holds
 
 OF_NAMES = ("properties", "patternProperties", "dependentSchemas")
 LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -103,7 +104,7 @@ def pointer_of(place: tuple[str, ...]) -> str:
     return "".join(f"/{quote(part, safe='~')}" for part in escaped)
 
 
-def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[str, Json]]:  # noqa: ANN401 - a stranger's
+def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - a stranger's
     """Every schema object in it, definitions too, by its pointer.  Raises UnusableSchema."""
     if depth > MAX_DEPTH:
         raise UnusableSchema(f"#{pointer}: schemas are nested deeper than {MAX_DEPTH}")
@@ -148,32 +149,34 @@ class CompiledSchema:
             place = "".join(f".{part}" for part in error.instance_path)
             said = head_of(error.message, 200)
             raise UnusableSchema(f"the schema{place}: no JSON Schema: {said}") from None
-        except ValueError as error:
-            raise UnusableSchema(f"the schema: {head_of(str(error), 200)}") from None
         self.schema: Json = {k: v for k, v in schema.items() if k not in {"$schema", "$id"}}
-        self._check_words()
+        self._prepare_words()
         self._drop_patterns_that_are_not_linear()
         self._anchors = {
             each["$anchor"]: pointer for pointer, each in _all_of(self.schema) if "$anchor" in each
         }
+        self._known = {id(each) for _, each in _all_of(self.schema)}
         self._counted: dict[int, int] = {}
         self._paths = self._count(self.schema, "")
         self._reads = self._text_rules()
-        self._registry = jsonschema_rs.Registry(
-            [(_URI, self.schema)], draft=jsonschema_rs.Draft202012
-        )
         self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}
         try:
+            self._registry = jsonschema_rs.Registry(
+                [(_URI, self.schema)], draft=jsonschema_rs.Draft202012
+            )
             self.fits("", None)
-        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-            raise UnusableSchema(f"the schema: {head_of(error.message, 300)}") from None
+        except (jsonschema_rs.ReferencingError, ValueError) as error:
+            said = head_of(str(error).partition("\n")[0], 200)
+            raise UnusableSchema(f"the schema: {said}") from None
 
-    def _check_words(self) -> None:
+    def _prepare_words(self) -> None:
         for pointer, each in _all_of(self.schema):
             if refused := each.keys() & _REFUSED:
                 raise UnusableSchema(f"#{pointer}: {min(refused)} is not supported")
             if "$id" in each:
                 raise UnusableSchema(f"#{pointer}: $id is supported at the top only")
+            if "$ref" in each:  # names of types are often put there as they are
+                each["$ref"] = quote(each["$ref"], safe=_URI_CHARS)
 
     # patterns
 
@@ -256,7 +259,7 @@ class CompiledSchema:
                 found = found[int(key)] if key.isdigit() and int(key) < len(found) else None
             else:
                 found = found.get(key) if isinstance(found, dict) else None
-        if not isinstance(found, dict | bool):
+        if not isinstance(found, bool) and id(found) not in self._known:  # data is no schema
             raise UnusableSchema(f"#{pointer}: {reference!r} leads to no schema in the document")
         return fragment, found
 

@@ -122,6 +122,8 @@ def test_nonsense_is_refused_or_harmless(schema: Any, value: Any) -> None:
         ({"$ref": "#/$defs/none"}, "'#/$defs/none' leads to no schema"),
         ({"$ref": "#/anyOf/7", "anyOf": [True]}, "leads to no schema"),
         ({"$ref": "#none"}, "leads to no schema"),
+        ({"$ref": "#/const", "const": {"properties": [1]}}, "leads to no schema"),
+        ({"$ref": "#/$defs/%ZZ", "$defs": {"%ZZ": True}}, "URI"),
         ({"properties": {"a": {"$dynamicRef": "#x"}}}, "#/properties/a: $dynamicRef"),
         ({"dependencies": {"a": ["b"]}}, "dependencies"),
         ({"$defs": {"a": {"$id": "https://example.com/"}}}, "#/$defs/a: $id"),
@@ -136,6 +138,35 @@ def test_a_schema_that_cannot_be_checked_is_refused(schema: Any, said: str) -> N
     with pytest.raises(UnusableSchema) as refused:
         check_schema(schema)
     assert said in refused.value.message.replace("%24", "$")
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("#/$defs/Caf\u00e9", "Caf\u00e9"),
+        ("#/$defs/Page[int]", "Page[int]"),
+        ("#/$defs/a b", "a b"),
+        ("#/$defs/a~1b~0c", "a/b~c"),
+        ("#/$defs/a%25b", "a%b"),
+    ],
+)
+def test_a_reference_finds_a_name_of_any_letters(reference: str, name: str) -> None:
+    """Escaped as the specification wants it, or as it is."""
+    schema = {"$ref": reference, "$defs": {name: {"type": "string"}}}
+    check_schema(schema)
+    assert find_mismatch(schema, "x") is None
+    assert find_mismatch(schema, 7) is not None
+
+
+@pytest.mark.parametrize("word", ["const", "enum", "weird", "default"])
+@pytest.mark.parametrize("depth", [20, 300, 600, 900, 5_000])
+def test_data_in_a_schema_has_a_bound_of_depth(word: str, depth: int) -> None:
+    """However deep the data lie, the schema is taken or refused, and nothing else happens."""
+    data = wrap(depth, 1, lambda held: [held])
+    try:
+        check_schema({word: data})
+    except UnusableSchema:
+        assert depth > 20
 
 
 FORMATS = {
@@ -170,6 +201,25 @@ def test_an_unknown_format_is_an_annotation() -> None:
     assert find_mismatch({"format": "int32"}, "x") is None
 
 
+def test_a_pattern_is_dropped_wherever_it_stands() -> None:
+    """Within lists of alternatives too."""
+    schema = {"anyOf": [{"pattern": DECIMAL, "type": "string"}, {"type": "null"}]}
+    check_schema(schema)
+    assert find_mismatch(schema, "no number") is None
+    assert find_mismatch(schema, 7) is not None
+
+
+def test_the_explanation_knows_names_that_match_a_pattern() -> None:
+    """A member that a pattern covers is judged by it, the others by `additionalProperties`."""
+    schema = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
+    assert "the answer.x-a: it is not of type" in (find_mismatch(schema, {"x-a": 1}) or "")
+    assert "the answer.y: it is not allowed" in (find_mismatch(schema, {"x-a": "", "y": 1}) or "")
+    both = {"contains": {"const": 1}, "unevaluatedItems": False}
+    assert "no rule allows" in (find_mismatch(both, [1, 2]) or "")
+    dependent = {"dependentSchemas": {"a": {"required": ["b"]}}}
+    assert '"b" is a required' in (find_mismatch(dependent, {"a": 1}) or "")
+
+
 DECIMAL = r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"
 
 
@@ -201,7 +251,7 @@ def nested(depth: int) -> dict[str, Any]:
 def test_a_schema_has_a_bound_of_depth() -> None:
     """The deepest that is taken, and one more."""
     check_schema(nested(MAX_DEPTH))
-    for depth in (MAX_DEPTH + 1, 1_000, 100_000):
+    for depth in (MAX_DEPTH + 1, 300, 1_000, 100_000):
         with pytest.raises(UnusableSchema, match=r"deep|JSON|limit"):
             check_schema(nested(depth))
 
