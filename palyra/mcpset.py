@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +20,13 @@ from palyra.parts import Host
 from palyra.processset import OpenEgress, read_hosts, read_limits
 from palyra.secrets.keeper import SecretKeeper
 from palyra.sections import McpServer as Configured
+from palyra.sections import SandboxConfig
 from palyra.tools.catalog import Toolbox
 from palyra.tools.mcp.link import OpenLink, StdioServer
 from palyra.tools.mcp.process import Surroundings, jailed, unjailed
 from palyra.tools.mcp.server import McpServer
 from palyra.tools.mcp.web import addressed
-from palyra.tools.sandbox.command import Egress
+from palyra.tools.sandbox.command import MIB, Egress, Limits
 from palyra.tools.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger("palyra.mcp")
@@ -130,12 +132,24 @@ def _preparation(
             workspace,
             writes=server.workspace == "write",
             folders=tuple(map(Path, server.folders)),
-            limits=read_limits(config.sandbox),
+            limits=server_limits(server, config.sandbox),
             open_egress=open_egress,
         )
         return jailed(sandbox, program, around)
 
     return prepare
+
+
+def server_limits(server: Configured, section: SandboxConfig) -> Limits:
+    """The limits of one server in the jail: its own, the others those of all programs."""
+    shared = read_limits(section)
+    own = shared.memory_bytes if server.memory_mib is None else server.memory_mib * MIB
+    return replace(
+        shared,
+        files=server.open_files,
+        address_space_bytes=server.address_space_mib * MIB or None,
+        memory_bytes=own,
+    )
 
 
 async def _environment(server: Configured, secrets: SecretKeeper) -> Mapping[str, str]:

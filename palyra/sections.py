@@ -161,6 +161,13 @@ class McpServer(Section, frozen=True, kw_only=True):
     ] = ()
     left_out: Annotated[tuple[str, ...], _doc("Tools that are not taken.")] = ()
     deadline_s: Annotated[_Deadline, _doc("How long a call may take.")] = 60
+    open_files: Annotated[_Count, _doc("Open files of each of its processes in the jail.")] = 1_024
+    address_space_mib: Annotated[
+        _MibOrNone, _doc("Address space of each of them; 0: not limited. Node needs 4096.")
+    ] = 4_096
+    memory_mib: Annotated[
+        _Mib | None, _doc("Memory of all of them together; left out: as in [sandbox].")
+    ] = None
 
 
 class Mcp(Section, frozen=True, kw_only=True):
@@ -187,7 +194,7 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
     deadline_s: Annotated[_Seconds, _doc("The longest a call may let a program run.")] = 600
     memory_mib: Annotated[_Mib, _doc("Memory of one command, all its processes together.")] = 896
     address_space_mib: Annotated[
-        _MibOrNone, _doc("Address space of each process; 0: not limited (Node needs that).")
+        _MibOrNone, _doc("Address space of each process; 0: not limited. Node needs 4096.")
     ] = 1_024
     processes: Annotated[_Count, _doc("Processes and threads of one command.")] = 64
     open_files: Annotated[_Count, _doc("Open files of each process.")] = 128

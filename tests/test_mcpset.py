@@ -10,13 +10,13 @@ import pytest
 from palyra.config import Config, Paths
 from palyra.core.redact import Redactor
 from palyra.errors import InvalidParams
-from palyra.mcpset import build_mcpset, check_servers
+from palyra.mcpset import build_mcpset, check_servers, server_limits
 from palyra.parts import Host
-from palyra.sections import Mcp, McpServer
+from palyra.sections import Mcp, McpServer, SandboxConfig
 from palyra.tools.catalog import Toolbox
 from palyra.tools.mcp.link import ServerGone, StdioServer
 from palyra.tools.mcp.process import Surroundings, jailed
-from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.command import MIB, Command, Limits, SandboxFailure
 
 REDACT = Redactor([]).redact_text
 PROGRAM: dict[str, Any] = {"name": "a", "command": ("/bin/true",)}
@@ -122,6 +122,17 @@ def test_hosts_make_it_a_way_out(tmp_path: Path) -> None:
         built("example.com/path")
 
 
+def test_limits_are_a_servers_own() -> None:
+    """What its table says holds for it; of the rest, [sandbox]."""
+    section = SandboxConfig(open_files=64, address_space_mib=512, memory_mib=256, processes=7)
+    assert Limits(
+        files=1_024, address_space_bytes=4_096 * MIB, memory_bytes=256 * MIB, processes=7
+    ) == server_limits(McpServer(**PROGRAM), section)
+    own = McpServer(**PROGRAM, open_files=9, address_space_mib=0, memory_mib=99)
+    found = server_limits(own, section)
+    assert (9, None, 99 * MIB) == (found.files, found.address_space_bytes, found.memory_bytes)
+
+
 class Seen:
     """A sandbox that starts nothing and remembers what it was asked for."""
 
@@ -149,6 +160,6 @@ async def test_its_way_out_is_that_of_its_own_hosts() -> None:
     for around in (Surroundings(open_egress=open_egress), Surroundings()):
         open_link = jailed(seen, server, around)  # type: ignore[arg-type]
         with pytest.raises(ServerGone, match="seen"):
-            async with open_link(lambda: None):
+            async with open_link(lambda: None, lambda _piece: None):
                 pass
     assert [*ways, None] == seen.networks

@@ -4,16 +4,29 @@ import click
 
 from palyra.cli.screen import print_json, print_table
 from palyra.cli.shell import Options, shared_options, talk
+from palyra.core.fence import inside_fence
+from palyra.core.tools import ToolSpec
 
 
 @click.command()
 @click.option("--agent", help="Whose; else the default agent's, which are all there are.")
 @shared_options
 def tools(options: Options, agent: str | None) -> None:
-    """List what a model could call."""
+    """List what a model could call.
+
+    RISK is what the question would say in a run that has read nothing foreign.
+    """
     found = talk(options, lambda client: client.list_tools(agent))
     if options.as_json:
         print_json(found)
         return
-    rows = [(tool.name, tool.tool_class, tool.risk, tool.description) for tool in found.tools]
+    rows = [
+        (_name(tool), tool.tool_class, tool.risk, inside_fence(tool.description))
+        for tool in found.tools
+    ]
     print_table(("TOOL", "CLASS", "RISK", "DESCRIPTION"), rows, empty="no tools")
+
+
+def _name(tool: ToolSpec) -> str:
+    """The name it is called by, and the one its server gave it where that differs."""
+    return f"{tool.name} ({tool.foreign_name})" if tool.foreign_name else tool.name

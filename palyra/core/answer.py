@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.answer_schema import find_mismatch
+from palyra.core.json_mismatch import find_mismatch
 from palyra.core.prompt import AssistantMessage, ProposedCall, ToolMessage, UserMessage
 from palyra.core.run_state import Run
 

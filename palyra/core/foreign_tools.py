@@ -77,6 +77,11 @@ def adopt(terms: Terms, described: list[Described], redact: RedactText) -> Adopt
     return Adopted(tools=tools, missing=missing)
 
 
+def adopted_name(name: str) -> str:
+    """What a tool of that name is called here: small letters, digits and _, others become _."""
+    return re.sub(r"[^a-z0-9_]", "_", name.lower())
+
+
 def _adopt_one(terms: Terms, tool: Described, redact: RedactText) -> ToolSpec:
     """Raises Unusable."""
     if not _NAME.fullmatch(tool.name):
@@ -97,9 +102,11 @@ def _adopt_one(terms: Terms, tool: Described, redact: RedactText) -> ToolSpec:
     if parameters.get("type") != "object":
         raise Unusable("its arguments are no object")
     _refuse(find_disguise(parameters))
-    name = f"mcp:{terms.server}.{re.sub(r'[^a-z0-9_]', '_', tool.name.lower())}"
+    adopted = adopted_name(tool.name)
+    name = f"mcp:{terms.server}.{adopted}"
     return ToolSpec(
         name=name,
+        foreign_name="" if adopted == tool.name else tool.name,
         version=digest_of([tool.name, tool.description, msgspec.to_builtins(tool.parameters)])[:16],
         description=fenced_words(name, tool.description),
         parameters=parameters,

@@ -37,8 +37,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One tool: what the model sees of it, and how the daemon treats it."""
 
     name: str
+    foreign_name: str = ""  # what its server or publisher calls it, where that differs
     version: str
-    description: str
+    description: str  # as the model sees it: a stranger's is fenced
     parameters: dict[str, Any]  # JSON Schema of an object
     tool_class: ToolClass
     risk: Risk

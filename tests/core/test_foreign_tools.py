@@ -181,3 +181,15 @@ def test_changed_tool_is_another_version() -> None:
     )
     assert one.version != two.version
     assert msgspec.structs.replace(two, version=one.version, description=one.description) == one
+
+
+def test_a_name_follows_one_rule() -> None:
+    """Small letters, digits and _; the server's own name is kept where that changed it."""
+    named = [described(name) for name in ("read-file", "readFile", "v1.get", "plain_1")]
+    specs = adopt(TERMS, named, REDACT).tools
+    assert {
+        "mcp:s.read_file": "read-file",
+        "mcp:s.readfile": "readFile",
+        "mcp:s.v1_get": "v1.get",
+        "mcp:s.plain_1": "",
+    } == {name: spec.foreign_name for name, (_, spec) in specs.items()}

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from palyra.core.answer_schema import UnusableSchema, check_answer_schema
 from palyra.core.explain import WORDS
+from palyra.core.json_schema import UnusableSchema, check_schema
 from palyra.core.prompt import Sampling
 from palyra.errors import InvalidParams
 from palyra.net.compat.errors import Unsupported
@@ -77,7 +77,7 @@ def read_schema(schema: dict[str, Any] | None, field: str) -> dict[str, Any]:
     if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
         raise Unsupported(f"{field}: more than {MAX_SCHEMA_BYTES} bytes", field=field)
     try:
-        check_answer_schema(schema)
+        check_schema(schema)
     except UnusableSchema as error:
         raise Unsupported(f"{field}: {error.message}", field=field) from None
     return schema

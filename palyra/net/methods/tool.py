@@ -5,13 +5,17 @@ from typing import Annotated, Any
 import msgspec
 
 from palyra.core.policy import Explanation
+from palyra.core.risk import compute_risk
 from palyra.core.tools import ToolSpec
 from palyra.net.methods.method import AgentName, Call, Id, Method, Result
 from palyra.net.params import Params
 
 
 class Tools(Result, frozen=True, kw_only=True):
-    """The catalogue; `hash` is the one a turn records."""
+    """The catalogue; `hash` is the one a turn records.
+
+    `risk` is what an approval in an untainted run would say.
+    """
 
     tools: list[ToolSpec]
     hash: str
@@ -34,7 +38,10 @@ class PolicyExplain(Params, frozen=True, kw_only=True):
 
 async def list_(call: Call, params: ToolList) -> Tools:
     catalogue = await call.services.gateway.catalogue(call.caller, params.agent)
-    tools = [catalogue.tools[name] for name in sorted(catalogue.tools)]
+    tools = [
+        msgspec.structs.replace(spec, risk=compute_risk(spec, is_tainted=False))
+        for _, spec in sorted(catalogue.tools.items())
+    ]
     return Tools(tools=tools, hash=catalogue.hash)
 
 

@@ -21,8 +21,12 @@ class Link(NamedTuple):
     enforcement: str = "none"
 
 
-OpenLink = Callable[[Callable[[], None]], AbstractAsyncContextManager[Link]]
-"""Opens a link; what it is given is called once the other end is gone."""
+OpenLink = Callable[
+    [Callable[[], None], Callable[[bytes], None]], AbstractAsyncContextManager[Link]
+]
+"""Opens a link.  The first argument is called once the other end is gone, the second with each
+piece of a program's standard error.
+"""
 
 
 class StdioServer(NamedTuple):

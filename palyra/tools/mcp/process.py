@@ -1,17 +1,16 @@
 """A server that is a program: started for its actor alone, dead with it, its whole group too.
 
-What it writes to its standard error is dropped: it is nobody's word, and no one would look for
-secrets in it.
+Its standard error is read for as long as it lives, so that a full pipe never stops it, and handed
+to the actor, which keeps the end of it.
 """
 
 import os
 import shutil
 import signal
 import subprocess  # noqa: S404 - names of pipes
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +24,10 @@ from palyra.tools.sandbox.child import Child
 from palyra.tools.sandbox.command import Bind, Command, Egress, Limits, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 
-# Runs a program with its errors dropped; the jail has no other way to say so.
-_QUIETLY = ("/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh")
+# Ends with one of _NOT_RUN for a program that is not there; the jail has no other way to say so.
+_RUN = ("/bin/sh", "-c", 'exec "$@"', "sh")
 _NOT_RUN = (126, 127)  # the shell's way to say that there is no such program
+_PIECE_BYTES = 65_536
 _NOTICE_S = 0.5  # from the end of its output to its own
 _LEAVE_S = 2.0  # to end by itself once its input is closed
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -47,7 +47,7 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) ->
     """Behind the sandbox's walls: of network and disk what the configuration names."""
     workspace = surroundings.workspace
     command = Command(
-        argv=(*_QUIETLY, *server.argv),
+        argv=(*_RUN, *server.argv),
         cwd=str(workspace or "/"),
         environment=server.environment,
         workspace=workspace,
@@ -59,7 +59,9 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) ->
     )
 
     @asynccontextmanager
-    async def open_link(on_end: Callable[[], None]) -> AsyncGenerator[Link]:
+    async def open_link(
+        on_end: Callable[[], None], on_error: Callable[[bytes], None]
+    ) -> AsyncGenerator[Link]:
         if shutil.which(server.argv[0]) is None:  # the jail shows nothing the host does not have
             raise _no_program(server)
         network = surroundings.open_egress() if surroundings.open_egress else None
@@ -67,7 +69,7 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: Surroundings) ->
             async with sandbox.open(replace(command, network=network)) as child:
                 if child.stdin is None:
                     raise ServerGone("the jail gave no input")
-                async with _telling_the_end(partial(_ending_in_jail, child)):
+                async with _telling_the_end(child), _drained(child, on_error):
                     yield _link(child.stdin, child.stdout, on_end, child.enforcement)
         except SandboxFailure as failure:
             raise ServerGone(failure.message) from None
@@ -79,7 +81,9 @@ def unjailed(server: StdioServer) -> OpenLink:
     """With all the rights of the daemon's own user: only where the configuration says so."""
 
     @asynccontextmanager
-    async def open_link(on_end: Callable[[], None]) -> AsyncGenerator[Link]:
+    async def open_link(
+        on_end: Callable[[], None], on_error: Callable[[bytes], None]
+    ) -> AsyncGenerator[Link]:
         program = shutil.which(server.argv[0], path=_PATH)
         if program is None:
             raise _no_program(server)
@@ -87,14 +91,14 @@ def unjailed(server: StdioServer) -> OpenLink:
             [program, *server.argv[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env={"PATH": _PATH, "LANG": "C.UTF-8", **server.environment},
             start_new_session=True,
         )
         try:
             if process.stdin is None or process.stdout is None:
                 raise ServerGone("the program gave no pipes")
-            async with _telling_the_end(partial(_ending, process)):
+            async with _telling_the_end(process), _drained(process, on_error):
                 yield _link(process.stdin, process.stdout, on_end, "none")
         finally:
             await _end(process)  # noqa: ASYNC102 - shielded inside
@@ -103,21 +107,49 @@ def unjailed(server: StdioServer) -> OpenLink:
 
 
 @asynccontextmanager
-async def _telling_the_end(find: Callable[[], Awaitable[str]]) -> AsyncGenerator[None]:
+async def _telling_the_end(program: Child | trio.Process) -> AsyncGenerator[None]:
     """A failure of the talk becomes how the program ended, if that is why; else it stays."""
     try:
         yield
     except (ExceptionGroup, PalyraError):  # the session wraps what happens inside it
         told = ""
         with trio.move_on_after(_NOTICE_S):
-            told = await find()  # noqa: ASYNC120 - who cancels wants neither error
+            told = await _ending(program)  # noqa: ASYNC120 - who cancels wants neither error
         if not told:  # it still runs: that was not it
             raise
         raise ServerGone(told) from None
 
 
-async def _ending(process: trio.Process) -> str:
-    return f"it ended with exit code {await process.wait()}"
+@asynccontextmanager
+async def _drained(
+    program: Child | trio.Process, on_error: Callable[[bytes], None]
+) -> AsyncGenerator[None]:
+    """Read standard error while the block runs; after a failure also what is left of it."""
+    at_end = trio.Event()
+
+    async def drain() -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while program.stderr and (piece := await program.stderr.receive_some(_PIECE_BYTES)):
+                said = bytes(piece)
+                on_error(program.without_complaint(said) if isinstance(program, Child) else said)
+        at_end.set()
+
+    async with trio.open_nursery() as nursery:  # of one life of the server, in its actor
+        nursery.start_soon(drain)
+        try:
+            yield
+        except (ExceptionGroup, PalyraError):
+            with trio.move_on_after(_NOTICE_S):
+                await at_end.wait()
+            raise
+        nursery.cancel_scope.cancel()
+
+
+async def _ending(program: Child | trio.Process) -> str:
+    if isinstance(program, Child):
+        return await _ending_in_jail(program)
+    code = await program.wait()
+    return f"it ended with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
 
 async def _ending_in_jail(child: Child) -> str:
@@ -140,7 +172,7 @@ def _no_program(server: StdioServer) -> ServerGone:
 async def _end(process: trio.Process) -> None:
     """Let it end by itself for a moment, then kill its group, in any case."""
     with trio.CancelScope(shield=True):
-        for stream in (process.stdin, process.stdout):
+        for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 await trio.aclose_forcefully(stream)
         with trio.move_on_after(_LEAVE_S):

@@ -24,6 +24,7 @@ from palyra.core.foreign_words import RedactText
 from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.errors import InvariantBroken, PalyraError
 from palyra.tools.catalog import AsyncTool, OnOutput, Toolbox
+from palyra.tools.mcp.errors import ErrorTail
 from palyra.tools.mcp.link import OpenLink, ServerGone
 
 log = structlog.get_logger("palyra.mcp")
@@ -32,6 +33,7 @@ BACKOFF = Backoff(base_s=1.0, cap_s=300.0)
 START_S = 30.0  # to say hello and list its tools
 PING_EVERY_S, PING_S = 30.0, 10.0
 STEADY_S = 60.0  # after so long a life the next failure counts as the first
+NOT_STARTED = "it was not started yet"
 MAX_PAGES = 16
 MAX_OUTPUT_CHARS = 1_048_576
 
@@ -61,7 +63,9 @@ class McpServer:
         self._is_gone = False
         self._list_changed = False
         self._news = trio.Event()
-        self.problem = "it was not started yet"  # "" while its tools can be called
+        self._errors = ErrorTail(redact)  # of this life
+        self._last_words = ""  # of the life that `problem` is about
+        self.problem = NOT_STARTED  # "" while its tools can be called
         self.missing: dict[str, str] = {}  # tools that are not in the catalogue: why
 
     @property
@@ -72,7 +76,8 @@ class McpServer:
     def problems(self) -> tuple[str, ...]:
         """What somebody has to mend, in words; tools that the configuration leaves out are none."""
         name = self._terms.server
-        gone = (f"MCP server {name}: {self.problem}",) if self.problem else ()
+        wrote = f"; its standard error ends: {self._last_words}" if self._last_words else ""
+        gone = (f"MCP server {name}: {self.problem}{wrote}",) if self.problem else ()
         left_out = (
             f"MCP server {name}: {visible(tool)} is left out: {reason}"
             for tool, reason in self.missing.items()
@@ -100,6 +105,7 @@ class McpServer:
                 "an MCP server is not there",
                 server=self._terms.server,
                 problem=self.problem,
+                stderr=self._last_words,
                 next_try_s=math.ceil(delay_s),
             )
             await trio.sleep(delay_s)
@@ -112,23 +118,27 @@ class McpServer:
             self.problem = "the package mcp is missing: install palyra[mcp]"
             return
         self._is_gone = self._list_changed = False
+        self._errors = ErrorTail(self._redact)
         try:
             open_link = await self._prepare()
             await self._converse(open_link)
         except* _failures() as failed:
-            self.problem = head_of(f"{failed.exceptions[0]}", 500) or "it failed"
+            self._last_words, limit = self._errors.text(), self._errors.find_limit()
+            problem = head_of(f"{_innermost(failed)}", 500) or "it failed"
+            is_named = not limit or "limit:" in problem
+            self.problem = problem if is_named else f"{problem}, limit: {limit}"
 
     async def _converse(self, open_link: OpenLink) -> None:
         from mcp import ClientSession  # noqa: PLC0415 - see the package
 
-        async with open_link(self._end) as link:
+        async with open_link(self._end, self._errors.take) as link:
             terms = msgspec.structs.replace(self._terms, enforcement=link.enforcement)
             session = ClientSession(link.incoming, link.outgoing, message_handler=self._hear)
             async with session:
                 with _within(START_S, "it did not say hello"):
                     await session.initialize()
                     self._take(terms, await self._list(session))
-                self._session, self.problem = session, ""
+                self._session, self.problem, self._last_words = session, "", ""
                 await self._watch(session, terms)
 
     async def _watch(self, session: Any, terms: Terms) -> None:  # noqa: ANN401 - mcp's
@@ -261,6 +271,14 @@ def _within(seconds: float, otherwise: str) -> Generator[None]:
         yield
     if scope.cancelled_caught:
         raise ServerGone(f"{otherwise} within {seconds:g} s")
+
+
+def _innermost(failed: BaseExceptionGroup[Any]) -> BaseException:
+    """The first failure, out of the groups of the tasks it passed through."""
+    first: BaseException = failed
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 def _is_answer(error: Exception) -> bool:

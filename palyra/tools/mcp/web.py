@@ -19,7 +19,9 @@ def addressed(url: str, headers: Callable[[], dict[str, str]]) -> OpenLink:
     """The server at that address; `headers` are asked for at each start."""
 
     @asynccontextmanager
-    async def open_link(_on_end: Callable[[], None]) -> AsyncGenerator[Link]:
+    async def open_link(
+        _on_end: Callable[[], None], _on_error: Callable[[bytes], None]
+    ) -> AsyncGenerator[Link]:
         import httpx2  # noqa: PLC0415 - comes with the package `mcp`, see there
         from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - likewise
 

@@ -12,11 +12,13 @@ import pytest
 import trio
 
 from palyra.core.tools import ToolFailure
+from palyra.tools.mcp.errors import KEPT_BYTES, ErrorTail
 from palyra.tools.mcp.link import OpenLink, StdioServer
 from palyra.tools.mcp.process import Surroundings, jailed, unjailed
-from palyra.tools.mcp.server import MAX_OUTPUT_CHARS
+from palyra.tools.mcp.server import MAX_OUTPUT_CHARS, NOT_STARTED
 from palyra.tools.mcp.web import addressed
-from tests.tools.mcp.kit import SAMPLE, TERMS, Box, plain, serving
+from palyra.tools.sandbox.command import Limits
+from tests.tools.mcp.kit import REDACT, SAMPLE, TERMS, Box, plain, serving
 
 pytest.importorskip("mcp", reason="needs the package mcp: install palyra[mcp]")
 pytestmark = pytest.mark.real
@@ -154,6 +156,85 @@ async def test_how_a_program_ended_is_the_problem(tmp_path: Path, is_jailed: boo
     assert told in box.server.problem, box.server.problem
 
 
+# --- why it does not start -----------------------------------------------------------------------
+
+HUNGRY = SAMPLE.with_name("hungry_server.py")
+
+
+def hungry(what: str, *, is_jailed: bool, files: int = 1_024) -> OpenLink:
+    """The server that needs or does that, in the jail or not."""
+    argv = (sys.executable, str(HUNGRY), what)
+    limits = Limits(files=files)
+    return jail(argv, limits) if is_jailed else unjailed(StdioServer(argv, {}))
+
+
+async def problem_of(open_link: OpenLink) -> str:
+    """What doctor and status say of a server after its first life."""
+    box = Box(open_link)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(box.server.serve)
+        with trio.fail_after(60):
+            await box.until(lambda: box.starts >= 1 and box.server.problem != NOT_STARTED)
+        nursery.cancel_scope.cancel()
+    (told,) = box.server.problems()
+    return told
+
+
+async def test_a_limit_of_open_files_is_named() -> None:
+    """A server that needs more than it has says so and which key helps; with enough it starts."""
+    told = await problem_of(hungry("files", is_jailed=True, files=128))
+    assert "it ended with exit code 1, limit: open files (`open_files`)" in told
+    assert "Too many open files" in told
+    async with serving(hungry("files", is_jailed=True)) as box:
+        assert "5" == (await box.call("add", a=2, b=3)).text
+
+
+@pytest.mark.parametrize("is_jailed", [False, True])
+async def test_the_last_words_are_told_without_secrets(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Exit code and the end of standard error, line by line, redacted and bounded."""
+    told = await problem_of(hungry("die", is_jailed=is_jailed))
+    assert "MCP server sample: it ended with exit code 7; its standard error ends: " in told
+    assert told.endswith(" / second line")
+    assert "cannot find my papers" in told
+    assert "Canary" not in told
+    assert len(told) < KEPT_BYTES + 200
+
+
+@pytest.mark.parametrize("is_jailed", [False, True])
+async def test_a_signal_is_named(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """What killed it, and what it said before."""
+    told = await problem_of(hungry("killed", is_jailed=is_jailed))
+    assert "it ended with SIGKILL; its standard error ends: about to go" in told
+
+
+@pytest.mark.parametrize("is_jailed", [False, True])
+async def test_last_words_of_a_server_that_lives(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """One that closes its output and goes on is given up, with what it wrote."""
+    assert "waiting for a friend" in await problem_of(hungry("silent", is_jailed=is_jailed))
+
+
+@pytest.mark.parametrize("is_jailed", [False, True])
+async def test_a_flood_of_errors_stops_no_server(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Standard error is read as long as it lives; a server that works has no problem."""
+    async with serving(hungry("errors", is_jailed=is_jailed)) as box:
+        assert "5" == (await box.call("add", a=2, b=3)).text
+        assert not any("standard error" in told for told in box.server.problems())
+
+
+def test_a_secret_that_the_cut_breaks_is_not_kept() -> None:
+    """What is left of a word whose beginning is gone is dropped."""
+    tail = ErrorTail(REDACT)
+    secret = b"ghp_Canary0123456789abcdefghijABCDEFGHIJ"
+    tail.take(b"first " + secret + b" " + b"x" * (KEPT_BYTES - 20))
+    assert "ABCDEFGHIJ" not in tail.text()
+    assert tail.text().startswith("xxx")
+    tail.take(secret * 200)
+    assert not tail.text()
+    tail = ErrorTail(REDACT)
+    tail.take("bell \x07 and \u202e\n\nnext".encode())
+    assert r"bell \u0007 and \u202e / next" == tail.text()
+
+
 # --- an address ----------------------------------------------------------------------------------
 
 
@@ -201,7 +282,9 @@ async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
         assert "canary" == (await box.call("look", path=str(secret))).text
 
 
-def jail(argv: tuple[str, ...] = (sys.executable, str(SAMPLE))) -> OpenLink:
+def jail(
+    argv: tuple[str, ...] = (sys.executable, str(SAMPLE)), limits: Limits | None = None
+) -> OpenLink:
     """The sample server, or another one, behind the sandbox's walls; skips loudly where there is none."""
     from palyra.actors.blocking import DedicatedThread  # noqa: PLC0415 - only here
     from palyra.tools.sandbox.sandbox import Sandbox  # noqa: PLC0415 - only here
@@ -210,4 +293,5 @@ def jail(argv: tuple[str, ...] = (sys.executable, str(SAMPLE))) -> OpenLink:
     if not sandbox.is_installed:
         pytest.skip("needs bubblewrap: apt-get install bubblewrap")
     folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
-    return jailed(sandbox, StdioServer(argv, {}), Surroundings(folders=tuple(sorted(folders))))
+    around = Surroundings(folders=tuple(sorted(folders)), limits=limits or Limits())
+    return jailed(sandbox, StdioServer(argv, {}), around)
