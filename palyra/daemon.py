@@ -216,6 +216,7 @@ class Daemon:
             state=lambda: self.state,
             count_stranded=lambda: len(self.directory.stranded),
             problems=self._problems,
+            absent=self.toolset.absent,
             tree=self.snapshot,
             now_ms=self.host.now_ms,
             new_id=self.host.new_id,

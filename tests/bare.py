@@ -192,10 +192,9 @@ def run_inside(case: Case, command: str) -> int:
     """Hide the programs, become the user, run the command."""
     place = Path(case.place)
     path = os.pathsep.join(FOLDERS)
-    python = case.python
     try:
         hide(place / "hidden")
-        python = reachable(case)
+        open_way(case)
     except subprocess.CalledProcessError:  # no mount namespace
         path = str(link_others(place / "hidden"))
     kept = {key: text for key, text in os.environ.items() if key.startswith(KEPT)}
@@ -206,7 +205,7 @@ def run_inside(case: Case, command: str) -> int:
         "USER": case.user,
         "LANG": "C.UTF-8",
     }
-    make = ["make", f"PYTHON={python}", f"PYTEST_ARGS={case.pytest_args}", command]
+    make = ["make", f"PYTHON={case.python}", f"PYTEST_ARGS={case.pytest_args}", command]
     os.chdir(place / "palyra")
     return subprocess.run([*become(case), *make], env=environment, check=False).returncode
 
@@ -257,15 +256,21 @@ def hide(scratch: Path) -> None:
             raise SystemExit(f"not hidden in {folder}: {left}")
 
 
-def reachable(case: Case) -> str:
-    """The interpreter's path as the user can reach it: its installation may lie in root's home."""
+def open_way(case: Case) -> None:
+    """Let the user reach the interpreter at its own path, though it lie in root's home.
+
+    Its libraries are found by absolute paths, so a copy elsewhere would load others.
+    """
     prefix = Path(case.prefix)
-    if os.geteuid() or case.uid == 0 or prefix == Path("/usr"):
-        return case.python
-    seen = Path(case.place) / "python"
-    seen.mkdir(exist_ok=True)
-    mount("--bind", str(prefix), str(seen))
-    return str(seen / Path(case.python).relative_to(prefix))
+    closed = [path for path in prefix.parents if not path.stat().st_mode & 0o001]
+    if os.geteuid() or case.uid == 0 or not closed:
+        return
+    kept = Path(case.place) / "python"
+    kept.mkdir(exist_ok=True)
+    mount("--bind", str(prefix), str(kept))
+    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(closed[-1]))
+    prefix.mkdir(parents=True)
+    mount("--bind", str(kept), str(prefix))
 
 
 def mount(*arguments: str) -> None:

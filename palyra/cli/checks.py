@@ -34,6 +34,7 @@ AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
 CANARY = "c4nary-of-the-doctor"
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+INSTALL_BUBBLEWRAP = "apt install bubblewrap"
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +191,7 @@ def check_sandbox(options: Options) -> Check:
             name="sandbox",
             verdict="warn",
             detail=f"bubblewrap is not installed: {shell}, no skills",
-            remedy="apt install bubblewrap",
+            remedy=INSTALL_BUBBLEWRAP,
         )
     return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon proves the walls")
 
@@ -256,6 +257,8 @@ def check_daemon(options: Options) -> Check:
 
 def _remedy(problem: str) -> str:
     """What helps against something the daemon names."""
+    if "bubblewrap is not installed" in problem:
+        return INSTALL_BUBBLEWRAP
     if problem.startswith("MCP server "):
         return "mend the server or its entry in [mcp] of the configuration"
     if problem.startswith("the vault "):
