@@ -22,8 +22,6 @@ run: $(VENV)/run.stamp  ## install and run the demonstration
 	$(BIN)/python -m palyra.cli.demo
 
 test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows it)
-	@command -v bwrap >/dev/null || echo "bubblewrap is missing: the tests of the sandbox are" \
-	  "skipped (apt install bubblewrap)" >&2
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/test.stamp  ## ruff, and in the package the trio rules that ruff lacks

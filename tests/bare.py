@@ -98,12 +98,17 @@ def main() -> int:
     if not wrap:
         print("no mount namespaces here: programs are only off PATH", file=sys.stderr)
     succeeded = True
-    with tempfile.TemporaryDirectory(prefix="palyra-bare-", dir="/var/tmp") as base, busy(asked.load):
+    with (
+        tempfile.TemporaryDirectory(prefix="palyra-bare-", dir="/var/tmp") as base,
+        busy(asked.load),
+    ):
         Path(base).chmod(0o755)
         for python in asked.python or ["python3"]:
             for user in asked.user or users():
                 case = prepare(Path(base), python, user, asked.pytest_args)
-                succeeded = all([try_out(case, wrap, command) for command in COMMANDS]) and succeeded
+                succeeded = (
+                    all([try_out(case, wrap, command) for command in COMMANDS]) and succeeded
+                )
                 shutil.rmtree(case.place, ignore_errors=True)
     return 0 if succeeded else 1
 
@@ -168,7 +173,9 @@ def try_out(case: Case, wrap: Sequence[str], command: str) -> bool:
     hidden = "hidden" if wrap else "off PATH"
     took = f"{time.monotonic() - begun:6.0f} s"
     what = f"{Path(case.python).name:<12} {case.user:<10} {hidden:<9} make {command:<5} {took}"
-    print(what, verdict, summary[-1].strip("= ") if command == "test" and summary else "", flush=True)
+    print(
+        what, verdict, summary[-1].strip("= ") if command == "test" and summary else "", flush=True
+    )
     return ended.returncode == 0
 
 

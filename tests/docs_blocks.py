@@ -14,7 +14,6 @@ tell a story from top to bottom.
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.forked import ForkedProcess, Setting, reading_pipe
+from tests.optional import is_installed
 
 ROOT = Path(__file__).resolve().parent.parent
 PALYRA = (sys.executable, "-m", "palyra")
@@ -66,7 +66,7 @@ class Block:
     @property
     def is_missing_its_program(self) -> bool:
         """Whether it needs bubblewrap, and there is none."""
-        return "bubblewrap" in self.words and shutil.which("bwrap") is None
+        return "bubblewrap" in self.words and not is_installed("bubblewrap")
 
     @property
     def is_unjustified(self) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from tests import docs_blocks
 from tests.docs_blocks import ROOT, BadBlock, Block, Desk, Step, find_blocks
+from tests.optional import reason_without
 
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 
@@ -29,7 +30,7 @@ def test_document_runs(document: str, tmp_path: Path) -> None:
                 is_serving = True
             desk.run_block(block)
     if any(block.is_missing_its_program for block in read_blocks(document)):
-        pytest.skip("the rest of the page needs bubblewrap: apt install bubblewrap")
+        pytest.skip(reason_without("bubblewrap"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

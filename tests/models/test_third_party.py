@@ -22,13 +22,12 @@ from palyra.models.exchange import Endpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 from tests.models.model_kit import REQUEST
+from tests.optional import needs
 
 MOCK = shutil.which("mock-ai-api", path=str(Path(sys.prefix) / "mock" / "bin"))
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(
-        MOCK is None, reason="mock-ai-api is not there: `make test` puts it into .venv/mock"
-    ),
+    needs("mock-ai-api", is_found=MOCK is not None),
 ]
 Urls = dict[str, str]
 Server = subprocess.Popen[bytes]

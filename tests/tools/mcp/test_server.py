@@ -16,9 +16,10 @@ from palyra.tools.mcp.link import OpenLink, StdioServer
 from palyra.tools.mcp.process import Surroundings, jailed, unjailed
 from palyra.tools.mcp.server import MAX_OUTPUT_CHARS
 from palyra.tools.mcp.web import addressed
+from tests.optional import reason_without
 from tests.tools.mcp.kit import SAMPLE, TERMS, Box, plain, serving
 
-pytest.importorskip("mcp", reason="needs the package mcp: install palyra[mcp]")
+pytest.importorskip("mcp", reason=reason_without("mcp"))
 pytestmark = pytest.mark.real
 
 
@@ -208,6 +209,6 @@ def jail(argv: tuple[str, ...] = (sys.executable, str(SAMPLE))) -> OpenLink:
 
     sandbox = Sandbox(DedicatedThread("mcp"))
     if not sandbox.is_installed:
-        pytest.skip("needs bubblewrap: apt-get install bubblewrap")
+        pytest.skip(reason_without("bubblewrap"))
     folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
     return jailed(sandbox, StdioServer(argv, {}), Surroundings(folders=tuple(sorted(folders))))
