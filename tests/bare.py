@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -96,7 +96,7 @@ def main() -> int:
         return run_inside(Case(**json.loads(asked.inside)), asked.command)
     wrap = find_wrap()
     if not wrap:
-        print("no mount namespaces here: programs are only off PATH", file=sys.stderr)
+        sys.stderr.write("no mount namespaces here: programs are only off PATH\n")
     succeeded = True
     with (
         tempfile.TemporaryDirectory(prefix="palyra-bare-", dir="/var/tmp") as base,
@@ -106,9 +106,8 @@ def main() -> int:
         for python in asked.python or ["python3"]:
             for user in asked.user or users():
                 case = prepare(Path(base), python, user, asked.pytest_args)
-                succeeded = (
-                    all([try_out(case, wrap, command) for command in COMMANDS]) and succeeded
-                )
+                for command in COMMANDS:
+                    succeeded &= try_out(case, wrap, command)
                 shutil.rmtree(case.place, ignore_errors=True)
     return 0 if succeeded else 1
 
@@ -173,14 +172,14 @@ def try_out(case: Case, wrap: Sequence[str], command: str) -> bool:
     hidden = "hidden" if wrap else "off PATH"
     took = f"{time.monotonic() - begun:6.0f} s"
     what = f"{Path(case.python).name:<12} {case.user:<10} {hidden:<9} make {command:<5} {took}"
-    print(
-        what, verdict, summary[-1].strip("= ") if command == "test" and summary else "", flush=True
-    )
+    tests = summary[-1].strip("= ") if command == "test" and summary else ""
+    sys.stdout.write(f"{what} {verdict} {tests}\n")
+    sys.stdout.flush()
     return ended.returncode == 0
 
 
 @contextmanager
-def busy(count: int) -> Iterator[None]:
+def busy(count: int) -> Generator[None]:
     """So many processes that compute for the length of the block."""
     command = [sys.executable, "-c", "while True: pass"]
     running = [subprocess.Popen(command) for _ in range(count)]
@@ -229,7 +228,7 @@ def become(case: Case) -> list[str]:
         return ["unshare", "--user", f"--map-user={case.uid}", f"--map-group={case.gid}", "--"]
     if os.geteuid() == 0:
         ids = [f"--reuid={case.uid}", f"--regid={case.gid}", "--clear-groups"]
-        return ["setpriv", *ids, "--no-new-privs", "--inh-caps=-all", "--"]
+        return ["setpriv", *ids, "--"]
     return []
 
 

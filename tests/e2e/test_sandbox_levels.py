@@ -78,7 +78,7 @@ async def settled_status(client: Client, *, wants_problem: bool = False) -> Stat
         while True:
             names = {tool.name for tool in (await client.list_tools()).tools}
             status = await client.status()
-            if status.problems or not wants_problem and (status.absent or "shell" in names):
+            if status.problems or (not wants_problem and (status.absent or "shell" in names)):
                 return status
             await trio.sleep(LOOK_S)
 
