@@ -23,6 +23,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -103,12 +104,11 @@ def main() -> int:
         busy(asked.load),
     ):
         Path(base).chmod(0o755)
-        for python in asked.python or ["python3"]:
-            for user in asked.user or users():
-                case = prepare(Path(base), python, user, asked.pytest_args)
-                for command in COMMANDS:
-                    succeeded &= try_out(case, wrap, command)
-                shutil.rmtree(case.place, ignore_errors=True)
+        for python, user in product(asked.python or ["python3"], asked.user or users()):
+            case = prepare(Path(base), python, user, asked.pytest_args)
+            for command in COMMANDS:
+                succeeded &= try_out(case, wrap, command)
+            shutil.rmtree(case.place, ignore_errors=True)
     return 0 if succeeded else 1
 
 
