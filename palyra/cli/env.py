@@ -51,7 +51,7 @@ async def _find(options: Options, client: "Client") -> Endpoint:
 def variables(endpoint: Endpoint, sdks: Sequence[str]) -> dict[str, str]:
     """Names and values."""
     url, token = http_address(endpoint.ws_url), endpoint.token
-    found = {"PALYRA_URL": url, "PALYRA_TOKEN": token}
+    found = {"PALYRA_URL": url, "PALYRA_WS_URL": endpoint.ws_url, "PALYRA_TOKEN": token}
     if "openai" in sdks:
         found |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": token}
     if "anthropic" in sdks:

@@ -87,7 +87,7 @@ def test_the_http_address_is_beside_the_endpoint(ws_url: str, http: str) -> None
 def test_sdks_get_their_variables_only_on_request() -> None:
     """A provider's key is never replaced by accident."""
     endpoint = Endpoint("ws://h:1/v1/ws", "t")
-    own = {"PALYRA_URL": "http://h:1", "PALYRA_TOKEN": "t"}
+    own = {"PALYRA_URL": "http://h:1", "PALYRA_WS_URL": endpoint.ws_url, "PALYRA_TOKEN": "t"}
     openai = {"OPENAI_BASE_URL": "http://h:1/v1", "OPENAI_API_KEY": "t"}
     anthropic = {"ANTHROPIC_BASE_URL": "http://h:1", "ANTHROPIC_API_KEY": "t"}
     assert own == variables(endpoint, ())
@@ -104,7 +104,11 @@ async def test_env_prints_the_daemon_that_runs(tmp_path: Path) -> None:
         data = await palyra("env", "--json", "--sdk", "openai", home=tmp_path)
     url = http_address(daemon.url)
     assert (0, "") == (text.code, text.err)
-    assert [f"export PALYRA_URL={url}", f"export PALYRA_TOKEN={TOKEN}"] == text.out.splitlines()
+    assert [
+        f"export PALYRA_URL={url}",
+        f"export PALYRA_WS_URL={daemon.url}",
+        f"export PALYRA_TOKEN={TOKEN}",
+    ] == text.out.splitlines()
     assert (f"{url}/v1", TOKEN) == (data.json["OPENAI_BASE_URL"], data.json["OPENAI_API_KEY"])
 
 
