@@ -81,6 +81,7 @@ class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     rendered: str  # what a person has to read, complete and safe to show
     scopes: tuple[ApprovalScope, ...] = ONCE
     grant_key: str = ""  # what an answer beyond once would hold for
+    once_because: str = ""  # why no wider scope is offered; "": one is
 
 
 Verdict = Allow | Deny | NeedsApproval
@@ -285,7 +286,7 @@ def _ask(
     if rendered is None or len(rendered.encode()) > PROMPT_CAP_BYTES:
         return _deny(decision, "unshowable", _unshowable_text(admitted))
     key = admitted.facets.grant_key
-    is_grantable = bool(key) and _doubt(admitted, facts) is None
+    once_because = _once_because(admitted, facts)
     return NeedsApproval(
         reason_code=decision.reason_code,
         reason=decision.reason,
@@ -294,9 +295,23 @@ def _ask(
         risk=compute_risk(admitted.spec, is_tainted=facts.is_tainted),
         summary=render_call(admitted.spec.name, admitted.arguments),
         rendered=rendered,
-        scopes=BEYOND_ONCE if is_grantable else ONCE,
-        grant_key=key if is_grantable else "",
+        scopes=ONCE if once_because else BEYOND_ONCE,
+        grant_key="" if once_because else key,
+        once_because=once_because,
     )
+
+
+def _once_because(admitted: Admitted, facts: RunFacts) -> str:
+    """Why an answer holds for this call only, and what would change that; "" when it need not."""
+    doubt = _doubt(admitted, facts)
+    if doubt is not None:
+        return doubt[1]
+    if not admitted.facets.grant_key:
+        return (
+            f"this call of {admitted.spec.name} has no one program, host or folder that a wider answer "
+            "could hold for; a call that works on one of them, or a rule in user policies, would do"
+        )
+    return ""
 
 
 def _shown(admitted: Admitted, inspection: Inspection | None) -> dict[str, Any]:
