@@ -94,7 +94,7 @@ def main() -> int:
     parser.add_argument("--command", choices=COMMANDS, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside:
-        return run_inside(Case(**json.loads(asked.inside)), asked.command)
+        run_inside(Case(**json.loads(asked.inside)), asked.command)
     wrap = find_wrap()
     if not wrap:
         sys.stderr.write("no mount namespaces here: programs are only off PATH\n")
@@ -194,26 +194,23 @@ def busy(count: int) -> Generator[None]:
 # --- inside ---------------------------------------------------------------------------------------
 
 
-def run_inside(case: Case, command: str) -> int:
-    """Hide the programs, become the user, run the command."""
+def run_inside(case: Case, command: str) -> None:
+    """Hide the programs, become the user, run the command in place of this process."""
     place = Path(case.place)
     path = os.pathsep.join(FOLDERS)
+    make = ["make", f"PYTHON={case.python}", f"PYTEST_ARGS={case.pytest_args}", command]
+    words = [*become(case), *make]
+    kept = {key: text for key, text in os.environ.items() if key.startswith(KEPT)}
+    environment = {**kept, "HOME": str(place / "home"), "USER": case.user, "LANG": "C.UTF-8"}
+    os.chdir(place / "palyra")
+    program = shutil.which(words[0], path=path) or words[0]
     try:
         hide(place / "hidden")
-        open_way(case)
     except subprocess.CalledProcessError:  # no mount namespace
         path = str(link_others(place / "hidden"))
-    kept = {key: text for key, text in os.environ.items() if key.startswith(KEPT)}
-    environment = {
-        **kept,
-        "PATH": path,
-        "HOME": str(place / "home"),
-        "USER": case.user,
-        "LANG": "C.UTF-8",
-    }
-    make = ["make", f"PYTHON={case.python}", f"PYTEST_ARGS={case.pytest_args}", command]
-    os.chdir(place / "palyra")
-    return subprocess.run([*become(case), *make], env=environment, check=False).returncode
+    else:
+        open_way(case)  # from here on this interpreter may have lost its own library
+    os.execve(program, words, {**environment, "PATH": path})  # noqa: S606 - no shell is wanted
 
 
 def become(case: Case) -> list[str]:
