@@ -257,8 +257,7 @@ class Daemon:
                 lambda: read_tree(self.snapshot()),
             ),
         )
-        redact = self.services.redact
-        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, redact)
+        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, self.services.redact)
         return edge
 
     def _embedding(self) -> EmbeddingService:

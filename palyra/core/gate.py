@@ -20,7 +20,7 @@ from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.canonical import sha256_hex
 from palyra.core.display import least_chars, render_call, render_json
 from palyra.core.events import ApprovalMode
-from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key
+from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key, why_once
 from palyra.core.intake import Refused, check_arguments, refusal, unknown_tool
 from palyra.core.marks import NO_PATHS, PathFacts, read_paths
 from palyra.core.paths import normal_path
@@ -285,8 +285,8 @@ def _ask(
     rendered = render_json(shown) if least_chars(shown) <= PROMPT_CAP_BYTES else None
     if rendered is None or len(rendered.encode()) > PROMPT_CAP_BYTES:
         return _deny(decision, "unshowable", _unshowable_text(admitted))
-    key = admitted.facets.grant_key
-    once_because = _once_because(admitted, facts)
+    key, doubt = admitted.facets.grant_key, _doubt(admitted, facts)
+    once_because = doubt[1] if doubt else why_once(admitted.spec.name, key)
     return NeedsApproval(
         reason_code=decision.reason_code,
         reason=decision.reason,
@@ -299,19 +299,6 @@ def _ask(
         grant_key="" if once_because else key,
         once_because=once_because,
     )
-
-
-def _once_because(admitted: Admitted, facts: RunFacts) -> str:
-    """Why an answer holds for this call only, and what would change that; "" when it need not."""
-    doubt = _doubt(admitted, facts)
-    if doubt is not None:
-        return doubt[1]
-    if not admitted.facets.grant_key:
-        return (
-            f"this call of {admitted.spec.name} has no one program, host or folder that a wider answer "
-            "could hold for; a call that works on one of them, or a rule in user policies, would do"
-        )
-    return ""
 
 
 def _shown(admitted: Admitted, inspection: Inspection | None) -> dict[str, Any]:
