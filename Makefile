@@ -7,13 +7,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST_ARGS ?= -n 2
+# Fails, too, when a process is still alive after the tests.
+PYTEST := $(BIN)/python -m tests.survivors $(BIN)/python -m pytest
 CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 
 # Tests start interpreters by the dozen: each would compile everything it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types check cover torture simulate bench lock clean
+.PHONY: help run test bare lint types check cover torture simulate bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -22,9 +24,13 @@ run: $(VENV)/run.stamp  ## install and run the demonstration
 	$(BIN)/python -m palyra.cli.demo
 
 test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows it)
-	@command -v bwrap >/dev/null || echo "bubblewrap is missing: the tests of the sandbox are" \
-	  "skipped (apt install bubblewrap)" >&2
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+PYTHONS ?= $(PYTHON)
+LOAD ?= 4
+
+bare:  ## both commands of README.md without any optional program (PYTHONS="…" LOAD=4 BARE_ARGS=)
+	$(PYTHON) tests/bare.py $(PYTHONS:%=--python %) --load $(LOAD) $(BARE_ARGS)
 
 lint: $(VENV)/test.stamp  ## ruff, and in the package the trio rules that ruff lacks
 	$(BIN)/ruff check $(CHECKED)
@@ -38,12 +44,12 @@ types: $(VENV)/test.stamp  ## mypy --strict
 check: lint types test  ## what a change must pass
 
 cover: $(VENV)/test.stamp  ## the suite with branch coverage; core must reach 100 %
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --cov --cov-report=
+	$(PYTEST) $(PYTEST_ARGS) --cov --cov-report=
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='palyra/core/*' --fail-under=100
 
 torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks
-	$(BIN)/python -m pytest -m slow --timeout=1800
+	$(PYTEST) -m slow --timeout=1800
 
 SEEDS ?= 1000
 START ?= 0

@@ -216,6 +216,7 @@ class Daemon:
             state=lambda: self.state,
             count_stranded=lambda: len(self.directory.stranded),
             problems=self._problems,
+            absent=self.toolset.absent,
             tree=self.snapshot,
             now_ms=self.host.now_ms,
             new_id=self.host.new_id,
@@ -256,8 +257,7 @@ class Daemon:
                 lambda: read_tree(self.snapshot()),
             ),
         )
-        redact = self.services.redact
-        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, redact)
+        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, self.services.redact)
         return edge
 
     def _embedding(self) -> EmbeddingService:

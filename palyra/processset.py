@@ -42,6 +42,7 @@ class Processset(NamedTuple):
     sandbox: Sandbox | None  # None: the host is closed
     services: Sequence[ChildSpec]
     problems: Callable[[], tuple[str, ...]]
+    absent: Callable[[], tuple[str, ...]]  # optional programs that are not there
     settled: Callable[[], Awaitable[None]] | None  # returns when it is known whether programs run
 
 
@@ -62,7 +63,7 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
     """
     granted = read_hosts(config.sandbox.hosts)
     if host.is_closed:
-        return Processset(None, (), tuple, None)
+        return Processset(None, (), tuple, tuple, None)
     sandbox = Sandbox(
         host.new_thread("sandbox"), records=config.paths.data_dir / "jails", is_proved=False
     )
@@ -96,7 +97,7 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
         alarms=alarms,
     )
     services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
-    return Processset(sandbox, services, keeper.problems, keeper.settled)
+    return Processset(sandbox, services, keeper.problems, keeper.absent, keeper.settled)
 
 
 def surroundings_at(

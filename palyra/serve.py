@@ -35,6 +35,7 @@ EX_SOFTWARE = 70
 EX_TEMPFAIL = 75
 
 OnReady = Callable[[Discovery], None]
+OnFailure = Callable[[PalyraError], None]
 
 
 def make_clock() -> trio.abc.Clock:
@@ -42,23 +43,35 @@ def make_clock() -> trio.abc.Clock:
     return AwakeClock()
 
 
-async def serve(config: Config, *, ready: OnReady | None = None, is_stdio: bool = False) -> int:
+def log_end(error: PalyraError) -> None:
+    """Log why the process cannot go on."""
+    log.critical("cannot go on", reason=str(error), cause=str(error.__cause__ or ""))
+
+
+async def serve(
+    config: Config,
+    *,
+    ready: OnReady | None = None,
+    is_stdio: bool = False,
+    report: OnFailure = log_end,
+) -> int:
     """Serve until a signal says stop; the process's exit code.
 
     `ready` is called once, when clients are answered and every open run is with its session.
     With `is_stdio` the parent process is a client too, over standard input and output, with the
-    operator's rights; when it closes its end, the daemon drains.
+    operator's rights; when it closes its end, the daemon drains.  `report` gets each error that
+    ends it: the log for a service manager, a sentence for a person.
     """
     code = 0
     logs.setup(config.logging, Redactor([]))
     try:
         await _serve(config, ready, is_stdio=is_stdio)
     except* DiskFull as group:  # to be tried again, unlike what follows
-        code = _report(group, EX_TEMPFAIL)
+        code = _report(group, EX_TEMPFAIL, report)
     except* Unavailable as group:
-        code = _report(group, EX_UNAVAILABLE)
+        code = _report(group, EX_UNAVAILABLE, report)
     except* (Escalated, ActorGone) as group:  # gone: what the first start needs crashed
-        code = _report(group, EX_SOFTWARE)
+        code = _report(group, EX_SOFTWARE, report)
     return code
 
 
@@ -89,13 +102,13 @@ def _end(daemon: Daemon, edge: Edge) -> None:
     daemon.begin_drain()
 
 
-def _report(group: BaseExceptionGroup[PalyraError], code: int) -> int:
+def _report(group: BaseExceptionGroup[PalyraError], code: int, report: OnFailure) -> int:
     """Say why it ends; the code to end with."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            _report(error, code)
+            _report(error, code, report)
         else:
-            log.critical("cannot go on", reason=str(error), cause=str(error.__cause__ or ""))
+            report(error)
     return code
 
 

@@ -47,6 +47,7 @@ class Toolset:
     secrets: SecretKeeper
     services: list[ChildSpec] = field(default_factory=list)
     problems: Callable[[], tuple[str, ...]] = tuple  # what somebody has to mend
+    absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not there
     settled: Callable[[], Awaitable[None]] | None = None  # returns when programs can run, or cannot
 
     def branch(self) -> ChildSpec:
@@ -107,6 +108,7 @@ def build_toolset(
         secrets=webset.secrets,
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),
+        absent=programs.absent,
         settled=programs.settled,
     )
 

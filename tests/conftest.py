@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.optional import MISSING, fold_skips
+
 # A failed check of a helper says what it saw.  Here, before any other package can import them.
 for helper in ("daemon_process", "people", "tapes", "wire"):
     pytest.register_assert_rewrite(f"tests.e2e.{helper}")
@@ -14,3 +16,11 @@ for helper in ("daemon_process", "people", "tapes", "wire"):
 settings.register_profile("desk", deadline=None)
 if "CI" not in os.environ:
     settings.load_profile("desk")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why tests were skipped: by reason, not by place, or missing programs would go unseen."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    for line in fold_skips(report.longrepr[2] for report in skipped):
+        is_missing = MISSING in line
+        terminalreporter.write_line(line, yellow=True, bold=is_missing)

@@ -3,18 +3,19 @@
     ```python              the block is a script and must exit 0
     ```console   ```sh     each `$ palyra ...` line must exit 0, and the lines below it must
                            appear in its output in that order; `...` stands for any text
-    ```python daemon       as above, with a daemon running in the block's PALYRA_HOME
+    ```python daemon       as above, with a daemon running that the reader has started
     ```sh no-run           not run; the HTML comment directly above must say why
     ```console bubblewrap  not run where bubblewrap is not installed, which `test_docs` says
 
 The blocks of one document share a home, a working directory and a daemon, so a document can
-tell a story from top to bottom.
+tell a story from top to bottom.  `$ eval "$(palyra env)"` sets variables for the blocks below it.
+They run in the environment of a reader who has followed the tour: an ordinary HOME, the folder of
+`palyra` on PATH, a checkout as working directory, and no variable that no page has told to set.
 """
 
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,11 +26,14 @@ from functools import partial
 from pathlib import Path
 
 from tests.forked import ForkedProcess, Setting, reading_pipe
+from tests.optional import is_installed
 
 ROOT = Path(__file__).resolve().parent.parent
 PALYRA = (sys.executable, "-m", "palyra")
+SHELL_VARIABLES = ("PWD", "OLDPWD", "SHLVL", "_")  # that a shell sets by itself
 SHELL_SIGNS = frozenset("|<>;&$*?#~`(){}\\\n")
 
+EVAL = '$ eval "$(palyra '
 SHELLS = frozenset({"console", "sh", "bash", "shell"})
 RUNNABLE = SHELLS | {"python"}
 
@@ -38,6 +42,8 @@ DAEMON_START_LIMIT_S = 30
 DAEMON_STOP_LIMIT_S = 20  # the drain's own grace is 10 s
 POLL_S = 0.05
 
+# A plural of one or two words right after `...`, as `re.escape` leaves it.
+COUNTED = re.compile(r"^((?:\\ [a-z]+){1,2}?)s(?![a-z])")
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<info>[^`]*)$")
 
 
@@ -66,7 +72,7 @@ class Block:
     @property
     def is_missing_its_program(self) -> bool:
         """Whether it needs bubblewrap, and there is none."""
-        return "bubblewrap" in self.words and shutil.which("bwrap") is None
+        return "bubblewrap" in self.words and not is_installed("bubblewrap")
 
     @property
     def is_unjustified(self) -> bool:
@@ -134,7 +140,7 @@ def parse_steps(block: Block) -> list[Step]:
     """
     steps: list[Step] = []
     for line in _join_continued(block.text.splitlines()):
-        if line.startswith("$ palyra "):
+        if line.startswith(("$ palyra ", EVAL)):
             steps.append(Step(line.removeprefix("$ "), ()))
         elif line.startswith("$ "):
             raise BadBlock(f"{block.place}: only palyra is run, not {line!r}: mark it no-run")
@@ -159,10 +165,14 @@ def _join_continued(lines: Sequence[str]) -> list[str]:
 
 
 def find_missing(expected: Sequence[str], output: str) -> str | None:
-    """The first expected line that does not follow the ones before it; None when all do."""
+    """The first expected line that does not follow the ones before it; None when all do.
+
+    What is counted by a `...` may be one: "... signed roots" is also "1 signed root".
+    """
     lines = iter([line.strip() for line in output.splitlines()])
     for wanted in expected:
-        pattern = re.compile(".*".join(map(re.escape, wanted.split("..."))))
+        first, *others = map(re.escape, wanted.split("..."))
+        pattern = re.compile(".*".join([first, *(COUNTED.sub(r"\1s?", each) for each in others)]))
         # The iterator goes on where the last match stopped: order counts.
         if wanted != "..." and not any(pattern.fullmatch(line) for line in lines):
             return wanted
@@ -170,18 +180,19 @@ def find_missing(expected: Sequence[str], output: str) -> str | None:
 
 
 class Desk:
-    """Where a document's blocks run: a home, a working directory, `palyra` on the PATH."""
+    """Where a document's blocks run: a reader's home, a checkout, `palyra` on the PATH."""
 
     def __init__(self, root: Path, palyra: Sequence[str] = PALYRA) -> None:
-        self.home = root / "home"
-        self.workspace = root / "workspace"  # beside the home: the daemon refuses one inside it
+        """Lay it out below `root`; another `palyra` stands for the program in tests of this."""
         self.palyra = palyra
+        self.workspace = root / "palyra"
         self._root = root
-        self.home.mkdir(parents=True)
-        self.workspace.mkdir()
+        self._variables: dict[str, str] = {}  # that the document has told the reader to set
+        self.workspace.mkdir(parents=True)
         (self.workspace / "README.md").write_bytes((ROOT / "README.md").read_bytes())
-        self.home.chmod(0o700)
-        self._write_program(root / "bin" / "palyra")
+        (root / "blocks").mkdir()
+        if palyra is not PALYRA:
+            self._write_program(root / "bin" / "palyra")
 
     def _write_program(self, path: Path) -> None:
         path.parent.mkdir()
@@ -189,31 +200,49 @@ class Desk:
         path.chmod(0o755)
 
     @property
+    def data(self) -> Path:
+        """Where the daemon keeps what is its own; the platform's place, as nothing else is said."""
+        return self._root / ".local" / "share" / "palyra"
+
+    @property
     def environment(self) -> dict[str, str]:
-        """A reader's environment: nothing of the caller's but the search path and the locale."""
+        """A reader's: nothing of the caller's but the search path and the locale."""
         path = [str(self._root / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         return {
             "PATH": os.pathsep.join(path),
-            "PYTHONPATH": str(ROOT),
             "HOME": str(self._root),
-            "PALYRA_HOME": str(self.home),
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
             "COLUMNS": "120",
+            **self._variables,
         }
 
     def run_block(self, block: Block) -> None:
         """Run it to its end.  Raises BadBlock with place, command and output when it fails."""
         if block.language == "python":
-            script = self._root / f"line_{block.line}.py"
+            script = self._root / "blocks" / f"line_{block.line}.py"
             script.write_text(block.text, encoding="utf-8")
             self._run([sys.executable, str(script)], block.place)
             return
         for step in parse_steps(block):
-            output = self._run_step(step.command, f"{block.place}: {step.command}")
+            what = f"{block.place}: {step.command}"
+            if step.command.startswith(EVAL.removeprefix("$ ")):
+                self._set_variables(step.command, what)
+                continue
+            output = self._run_step(step.command, what)
             missing = find_missing(step.expected, output)
             if missing is not None:
                 raise BadBlock(f"{block.place}: {step.command}\nno line {missing!r} in\n{output}")
+
+    def _set_variables(self, command: str, what: str) -> None:
+        """What the command exports is in the environment of every block below."""
+        script = f"{command}\nprintf '\\0'\nexec env -0"
+        said, *shown = self._run(["/bin/sh", "-c", script], what).split("\0")
+        now = dict(each.split("=", 1) for each in shown if each)
+        before = self.environment.items() | {(name, now.get(name)) for name in SHELL_VARIABLES}
+        self._variables |= (news := dict(now.items() - before))
+        if not news:
+            raise BadBlock(f"{what}\nit sets no variable:\n{said}")
 
     def _run_step(self, command: str, what: str) -> str:
         """A plain call of the real program needs no shell, and no interpreter of its own."""
@@ -251,8 +280,8 @@ class Desk:
 
     @contextmanager
     def daemon(self) -> Generator[None, None, None]:
-        """A daemon in this home: ready on entry, gone after exit.  Raises BadBlock if it fails."""
-        command = [*self.palyra, "serve", "--home", str(self.home), "--port", "0"]
+        """A daemon of this reader: ready on entry, gone after exit.  Raises BadBlock if it fails."""
+        command = [*self.palyra, "serve", "--port", "0"]
         log = self._root / "daemon.log"
         with (
             log.open("wb") as sink,
@@ -266,7 +295,7 @@ class Desk:
             ) as process,
         ):
             try:
-                if not _wait_ready(process, self.home / "daemon.json"):
+                if not _wait_ready(process, self.data / "daemon.json"):
                     text = log.read_text(encoding="utf-8", errors="replace")
                     raise BadBlock(f"the daemon did not start: {shlex.join(command)}\n{text}")
                 yield

@@ -8,6 +8,7 @@ import pytest
 
 from tests import docs_blocks
 from tests.docs_blocks import ROOT, BadBlock, Block, Desk, Step, find_blocks
+from tests.optional import reason_without
 
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 
@@ -29,7 +30,7 @@ def test_document_runs(document: str, tmp_path: Path) -> None:
                 is_serving = True
             desk.run_block(block)
     if any(block.is_missing_its_program for block in read_blocks(document)):
-        pytest.skip("the rest of the page needs bubblewrap: apt install bubblewrap")
+        pytest.skip(reason_without("bubblewrap"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -63,10 +64,14 @@ command, *rest = sys.argv[1:]
 if command == "fail":
     print("it broke", file=sys.stderr)
     sys.exit(3)
+if command == "env":
+    print(f"export PALYRA_URL='http://h; {rest[0]}'")
+    sys.exit()
 if command == "hang":
     signal.pause()
 if command == "serve":
-    home = pathlib.Path(rest[rest.index("--home") + 1])
+    home = pathlib.Path.home() / ".local/share/palyra"
+    home.mkdir(parents=True)
     (home / "daemon.json").write_text(json.dumps({"pid": os.getpid()}))
     signal.pause()
 print(*sys.argv[1:], sep="\\n")
@@ -160,16 +165,52 @@ def test_expected_lines_must_appear_in_order(expected: list[str], missing: str |
     assert missing == docs_blocks.find_missing(expected, "a\n  bxb  \nxyz\nc\n")
 
 
-def test_python_block_runs_in_the_home(desk: Desk) -> None:
-    """A script sees PALYRA_HOME, can import the package and reads files of its directory."""
+def test_python_block_runs_where_a_reader_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A script can import the package and read the checkout; of Palyra no variable is set."""
+    monkeypatch.setenv("PALYRA_HOME", "/of/the/tester")
+    monkeypatch.setenv("XDG_DATA_HOME", "/of/the/tester")
     desk.run_block(
         fenced(
             "python",
-            "import os, palyra\n"
-            f"assert os.environ['PALYRA_HOME'] == {str(desk.home)!r}\n"
+            "import os, palyra, pathlib\n"
+            "assert [] == [name for name in os.environ if name.startswith(('PALYRA', 'XDG'))]\n"
+            f"assert os.environ['HOME'] == {str(tmp_path / 'desk')!r}\n"
             "assert open('README.md').read()",
         )
     )
+
+
+def test_evaluated_variables_hold_for_the_blocks_below(desk: Desk) -> None:
+    """As in a reader's shell: set from that line on, with their quotes undone."""
+    probe = "import os; assert os.environ['PALYRA_URL'] == 'http://h; x'"
+    with pytest.raises(BadBlock, match="KeyError"):
+        desk.run_block(fenced("python", probe))
+    desk.run_block(fenced("sh", '$ eval "$(palyra env x)"   # for this shell'))
+    desk.run_block(fenced("python", probe))
+
+
+def test_variables_that_are_not_set_are_reported(desk: Desk) -> None:
+    """A command that fails inside `$( )` leaves the shell content, but not the test."""
+    with pytest.raises(BadBlock, match=r"(?s)sets no variable.*it broke"):
+        desk.run_block(fenced("sh", '$ eval "$(palyra fail)"'))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "line", "is_shown"),
+    [
+        ("... events, ... signed roots", "12 events, 1 signed root", True),
+        ("... events, ... signed roots", "1 event, 22 signed roots", True),
+        ("... events of run_...", "1 event of run_1", True),
+        ("... events", "1 eventss", False),
+        ("signed roots", "signed root", False),  # no number stands before it
+        ("...: two signed roots", "x: two signed root", False),
+    ],
+)
+def test_one_of_a_counted_thing_is_enough(wanted: str, line: str, *, is_shown: bool) -> None:
+    """How many roots are signed by now depends on the machine: one is no other line."""
+    assert is_shown == (docs_blocks.find_missing([wanted], line) is None)
 
 
 def test_python_block_that_raises_is_reported(desk: Desk) -> None:
@@ -210,7 +251,7 @@ def test_daemon_is_ready_inside_and_gone_after(desk: Desk) -> None:
     """Blocks find a written discovery file; afterwards the process does not exist."""
     probe = (
         "import json, os, pathlib\n"
-        "home = pathlib.Path(os.environ['PALYRA_HOME'])\n"
+        "home = pathlib.Path.home() / '.local/share/palyra'\n"
         "os.kill(json.loads((home / 'daemon.json').read_text())['pid'], 0)"
     )
     with desk.daemon():

@@ -195,6 +195,7 @@ def print_approval(approval: ApprovalRecord) -> None:
         ("why asked", visible(approval.policy_reason)),
         ("digest", approval.digest),
         ("scopes", ", ".join(approval.scopes)),
+        *([("only once", visible(approval.once_because))] if approval.once_because else []),
         *_wider(approval),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")

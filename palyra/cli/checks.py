@@ -34,6 +34,22 @@ AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
 CANARY = "c4nary-of-the-doctor"
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+INSTALL_BUBBLEWRAP = "apt install bubblewrap"
+
+
+# How a problem of `system.status` begins, and what helps; the last one fits what is left.
+PROBLEM_REMEDIES = (
+    ("MCP server ", "repair the server or its entry in [mcp] of the configuration"),
+    ("the vault ", "repair what is named, or set the secrets again with `palyra secrets set`"),
+    (
+        "the workspace ",
+        "make the folder again, open it to its owner, or start with another --workspace",
+    ),
+    ("user policies: ", "`palyra policy check` checks policies without the daemon"),
+    ("configuration: ", "`palyra config show` names what is wrong without the daemon"),
+    ("skills: ", "repair what is named, or set wasm.enabled = false in the configuration"),
+    ("", "docs/operations.md says under Programs what helps"),
+)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +92,7 @@ def check_packages(_options: Options) -> Check:
             name="packages",
             verdict="fail",
             detail=f"missing: {', '.join(missing)}",
-            remedy="pip install palyra, once more",
+            remedy="install it again: `make run` in the checkout",
         )
     return Check(name="packages", verdict="ok", detail=f"{len(set(wanted))} requirements installed")
 
@@ -190,7 +206,7 @@ def check_sandbox(options: Options) -> Check:
             name="sandbox",
             verdict="warn",
             detail=f"bubblewrap is not installed: {shell}, no skills",
-            remedy="apt install bubblewrap",
+            remedy=INSTALL_BUBBLEWRAP,
         )
     return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon proves the walls")
 
@@ -256,13 +272,9 @@ def check_daemon(options: Options) -> Check:
 
 def _remedy(problem: str) -> str:
     """What helps against something the daemon names."""
-    if problem.startswith("MCP server "):
-        return "mend the server or its entry in [mcp] of the configuration"
-    if problem.startswith("the vault "):
-        return "mend what is named, or set the secrets again with `palyra secrets set`"
-    if problem.startswith("the workspace "):
-        return "make the folder again, open it to its owner, or start with another --workspace"
-    return "mend what is named; `palyra policy check` checks policies without the daemon"
+    if "bubblewrap is not installed" in problem:
+        return INSTALL_BUBBLEWRAP
+    return next((remedy for start, remedy in PROBLEM_REMEDIES if problem.startswith(start)), "")
 
 
 def check_incidents(options: Options) -> Check:
@@ -342,7 +354,7 @@ def check_redaction(_options: Options) -> Check:
             name="redaction",
             verdict="fail",
             detail="a planted secret was not found",
-            remedy="install google-re2 anew",
+            remedy="pip install --force-reinstall google-re2",
         )
     return Check(name="redaction", verdict="ok", detail=f"{len(RULES)} rules find secrets")
 

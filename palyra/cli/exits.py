@@ -54,13 +54,32 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
         FAILED,
         "`palyra doctor` looks for the cause; the daemon's log says more",
     ),
-    (errors.NotFound, FAILED, "look for the right id with the `list` command"),
-    (errors.InvalidParams, USAGE, ""),  # the command's own help
+    (errors.NotFound, FAILED, ""),  # see LISTS
+    (errors.InvalidParams, USAGE, ""),  # see `_remedy`
     (errors.DigestMismatch, FAILED, "look at it again with `palyra approvals show`"),
     (errors.Overloaded, FAILED, "try again in a moment"),
     (errors.TooSlow, FAILED, "try again; the daemon's log may say what holds it up"),
     (errors.ProtocolError, FAILED, "check that both ends are Palyra and of similar versions"),
 )
+
+
+# The command that lists what the field of a NotFound names.
+LISTS = {
+    "run_id": "runs list",
+    "session_id": "sessions list",
+    "approval_id": "approvals list --all",
+    "grant_id": "approvals grants --all",
+    "incident_id": "incidents list",
+    "checkpoint_id": "checkpoints list",
+    "channel": "channels list",
+    "pairing_id": "pairings list",
+    "budget_id": "budget list",
+    "token_id": "tokens list",
+    "name": "agents list",
+    "agent": "agents list",
+    "id": "skills list",
+    "model": "models",
+}
 
 
 # What a program is told of an error that no daemon and no library gave a code.
@@ -117,9 +136,18 @@ def stop_for(error: PalyraError, *, code: int | None = None) -> Stop:
     """
     for kind, usual, remedy in REMEDIES:
         if isinstance(error, kind):
-            said = None if "`palyra " in error.message else remedy or _own_help()
+            said = None if "`palyra " in error.message else remedy or _remedy(error)
             return Stop(error.message, said, code=code or usual, kind=error.code, field=error.field)
     return Stop(error.message, kind=error.code, field=error.field)
+
+
+def _remedy(error: PalyraError) -> str | None:
+    """What the class alone does not say: where to look, or how the command is called."""
+    if isinstance(error, errors.NotFound):
+        listed = LISTS.get(error.field or "")
+        return f"`palyra {listed}` shows which there are" if listed else None
+    # Of a field the message says what is wrong; help would only repeat what was tried.
+    return None if error.field else _own_help()
 
 
 # --- the end of the program ----------------------------------------------------------------------

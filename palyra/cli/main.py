@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("usage", "Add up what model calls took."),
     "budget": ("usage", "List, set and delete budgets."),
     "incidents": ("incidents", "List, show and resolve what was found to be wrong."),
+    "env": ("env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
     "status": ("status", "Show how the daemon is."),

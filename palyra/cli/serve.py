@@ -50,18 +50,27 @@ def make_config(
 
 
 def run_daemon(
-    config: Config, ready: Callable[[Discovery], None], *, is_stdio: bool = False
+    config: Config,
+    ready: Callable[[Discovery], None],
+    *,
+    is_stdio: bool = False,
+    report: Callable[[PalyraError], None] | None = None,
 ) -> int:
-    """Its exit code, once it has drained.  Raises Stop when it cannot start."""
+    """Its exit code, once it has drained.  Raises Stop when it cannot start.
+
+    `report` instead of the log gets the error that ends it.
+    """
     with _nothing_collected():
         import trio  # noqa: PLC0415 - help must be instant
 
-        from palyra.serve import make_clock  # noqa: PLC0415 - as below
-        from palyra.serve import serve as serve_daemon  # noqa: PLC0415 - imports every library
+        from palyra.serve import log_end, make_clock  # noqa: PLC0415 - imports every library
+        from palyra.serve import serve as serve_daemon  # noqa: PLC0415
 
     try:
-        serve = partial(serve_daemon, config, ready=ready, is_stdio=is_stdio)
-        return trio.run(serve, clock=make_clock())
+        serving = partial(
+            serve_daemon, config, ready=ready, is_stdio=is_stdio, report=report or log_end
+        )
+        return trio.run(serving, clock=make_clock())
     except PalyraError as error:
         # A service manager need not try again what the machine does not allow.
         code = NO_DAEMON if isinstance(error, Unavailable) else None

@@ -25,6 +25,7 @@ def status(options: Options) -> None:
         ("stranded runs", "-" if found.stranded_runs is None else found.stranded_runs),
         ("open incidents", "-" if found.open_incidents is None else found.open_incidents),
         ("problems", "; ".join(found.problems) or "none"),
+        ("absent", "; ".join(found.absent) or "nothing"),
         ("connections", "-" if found.connections is None else found.connections),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.exits import Stop
+from palyra.cli.exits import Stop, stop_for
 from palyra.cli.screen import say
 from palyra.cli.serve import daemon_options, make_config, run_daemon
 from palyra.config import Config, first_file
@@ -28,11 +28,16 @@ def up(
     config = make_config(home, file, workspace, **server)
     created = _write_first_file(config)
 
+    was_ready = False
+
     def ready(discovery: Discovery) -> None:
+        nonlocal was_ready
+        was_ready = True
         _print_panel(config, discovery, created)
 
-    code = run_daemon(config, ready)
-    say("stopped" if code == 0 else f"stopped with exit code {code}")
+    code = run_daemon(config, ready, report=lambda error: stop_for(error).show())
+    if was_ready:
+        say("stopped" if code == 0 else f"stopped with exit code {code}")
     raise SystemExit(code)
 
 

@@ -45,6 +45,7 @@ def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalR
         grant_key=prompt.grant_key,
         covers=prompt.covers[1:],
         inspection=prompt.inspection,
+        once_because=prompt.once_because,
     )
 
 
@@ -71,8 +72,9 @@ def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) 
             field="digest",
         )
     if answer.scope not in pending.scopes:
+        why = f": {pending.once_because}" if pending.once_because else ""
         raise InvalidParams(
-            f"scope {answer.scope!r} was not offered; offered: {', '.join(pending.scopes)}",
+            f"scope {answer.scope!r} was not offered{why}; offered: {', '.join(pending.scopes)}",
             field="scope",
         )
     if answer.scope == "timeboxed" and answer.ttl_ms is None:

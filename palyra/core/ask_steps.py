@@ -50,6 +50,7 @@ def ask(step: Step, call: Call, judged: Preparation, asks: NeedsApproval) -> All
         grant_key=asks.grant_key,
         covers=(call.call_id, *judged.twins) if judged.twins else (),
         inspection=judged.inspection,
+        once_because=asks.once_because,
     )
     step.add(prompt)
     step.effects.append(AskPerson(approval_id=prompt.approval_id))

@@ -55,6 +55,7 @@ def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
             scopes=("once",),
             expires_ms=step.now_ms + step.setting.limits.approval_ms,
             policy_reason="the budget asks at its limit",
+            once_because="it is about this run alone; a higher limit in usage.budgets is for all",
         )
     )
     step.effects.append(AskPerson(approval_id=approval_id))

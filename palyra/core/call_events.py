@@ -70,6 +70,7 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, gc=False):
     grant_key: str = ""  # what an answer beyond once would hold for
     covers: tuple[str, ...] = ()  # the call and its twins in the turn; the answer is for all
     inspection: Any = None  # what the call would meet
+    once_because: str = ""  # why no wider scope is offered; "": one is
 
 
 class ApprovalResolved(Event, frozen=True, kw_only=True, gc=False):

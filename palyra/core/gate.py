@@ -20,7 +20,7 @@ from palyra.core.approvals import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.canonical import sha256_hex
 from palyra.core.display import least_chars, render_call, render_json
 from palyra.core.events import ApprovalMode
-from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key
+from palyra.core.grants import BEYOND_ONCE, ONCE, describe_key, why_once
 from palyra.core.intake import Refused, check_arguments, refusal, unknown_tool
 from palyra.core.marks import NO_PATHS, PathFacts, read_paths
 from palyra.core.paths import normal_path
@@ -81,6 +81,7 @@ class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     rendered: str  # what a person has to read, complete and safe to show
     scopes: tuple[ApprovalScope, ...] = ONCE
     grant_key: str = ""  # what an answer beyond once would hold for
+    once_because: str = ""  # why no wider scope is offered; "": one is
 
 
 Verdict = Allow | Deny | NeedsApproval
@@ -284,8 +285,8 @@ def _ask(
     rendered = render_json(shown) if least_chars(shown) <= PROMPT_CAP_BYTES else None
     if rendered is None or len(rendered.encode()) > PROMPT_CAP_BYTES:
         return _deny(decision, "unshowable", _unshowable_text(admitted))
-    key = admitted.facets.grant_key
-    is_grantable = bool(key) and _doubt(admitted, facts) is None
+    key, doubt = admitted.facets.grant_key, _doubt(admitted, facts)
+    once_because = doubt[1] if doubt else why_once(admitted.spec.name, key)
     return NeedsApproval(
         reason_code=decision.reason_code,
         reason=decision.reason,
@@ -294,8 +295,9 @@ def _ask(
         risk=compute_risk(admitted.spec, is_tainted=facts.is_tainted),
         summary=render_call(admitted.spec.name, admitted.arguments),
         rendered=rendered,
-        scopes=BEYOND_ONCE if is_grantable else ONCE,
-        grant_key=key if is_grantable else "",
+        scopes=ONCE if once_because else BEYOND_ONCE,
+        grant_key="" if once_because else key,
+        once_because=once_because,
     )
 
 

@@ -23,6 +23,16 @@ def describe_key(key: str) -> str:
     return "the workspace's top folder" if key in {"/", "./"} else visible(key)
 
 
+def why_once(tool: str, key: str) -> str:
+    """Why an answer can hold for this call only, and what would change that; "" when it need not."""
+    if key:
+        return ""
+    return (
+        f"this call of {tool} has no one program, host or folder that a wider answer could hold for; "
+        "a call that works on one of them, or a rule in user policies, would do"
+    )
+
+
 def grant_id_of(approval_id: str) -> str:
     """The id of the grant that an answer to that question makes; there is at most one."""
     return f"grt_{approval_id.removeprefix('apr_')}"

@@ -144,6 +144,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     covers: tuple[str, ...] = ()  # further calls of the turn, identical, that the answer is for
     inspection: Any = None  # what the call would meet, redacted
     uses: int = 0  # calls that have started on it: each at most once
+    once_because: str = ""  # why no wider scope is offered; "": one is
 
     @property
     def is_open(self) -> bool:

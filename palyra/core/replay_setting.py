@@ -255,6 +255,7 @@ class Answers:
                 rendered="",
                 scopes=asked.scopes,
                 grant_key=asked.grant_key,
+                once_because=asked.once_because,
             )
         if decided is not None and decided.approval_id is not None:
             return _question(decided.policy_version)

@@ -117,6 +117,13 @@ def _is_loopback(ws_url: str) -> bool:
     return urlsplit(ws_url).hostname in LOOPBACK
 
 
+def http_address(ws_url: str) -> str:
+    """The address of the HTTP API that is served beside that endpoint, without a slash at its end."""
+    parts = urlsplit(ws_url)
+    scheme = {"ws": "http", "wss": "https"}[parts.scheme]
+    return f"{scheme}://{parts.netloc}{parts.path.removesuffix('/').removesuffix('/v1/ws')}"
+
+
 def _websocket_url(url: str) -> str:
     """`url` as a WebSocket address; http becomes ws, a bare host gets the endpoint's path."""
     scheme, separator, rest = url.partition("://")

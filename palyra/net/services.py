@@ -68,6 +68,7 @@ class Services:
     state: Callable[[], State]
     count_stranded: Callable[[], int]  # open runs that cannot go on
     problems: Callable[[], Sequence[str]]  # what somebody has to mend, in words
+    absent: Callable[[], Sequence[str]]  # optional programs that are not there, in words
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId

@@ -84,7 +84,7 @@ class Vault:
         """The value.  Raises NotFound or Unavailable."""
         entry = self.read().get(name)
         if entry is None:
-            raise NotFound(f"the vault holds no {name!r}: palyra secrets set {name}")
+            raise NotFound(f"the vault holds no {name!r}: `palyra secrets set {name}` sets it")
         return entry.value
 
     def put(self, name: str, value: str, now_ms: int) -> None:

@@ -58,12 +58,9 @@ def _lock(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise Unavailable(
-            f"{path.parent}: another daemon (pid {owner}) runs with this data directory; stop that one "
-            "(`palyra status` shows it), or give this one a directory of its own with --home"
-        ) from error
+        raise Unavailable(_describe_owner(path.parent, owner)) from error
     try:
         os.fchmod(descriptor, private.FILE_MODE)
         os.ftruncate(descriptor, 0)
@@ -72,3 +69,13 @@ def _lock(path: Path) -> int:
         os.close(descriptor)
         raise Unavailable(f"{path}: cannot be written: {error.strerror}") from error
     return descriptor
+
+
+def _describe_owner(directory: Path, pid: str) -> str:
+    """Who has the directory, and what can be done about it; `pid` is what stands in the lock."""
+    named = pid.isdecimal()  # it is written just after the lock is taken
+    return (
+        f"a daemon{f' (pid {pid})' if named else ''} runs already with the data directory {directory}: "
+        f"`palyra status` shows it, {f'`kill {pid}`' if named else 'SIGTERM'} stops it, and --home "
+        "gives another one a directory of its own"
+    )

@@ -10,10 +10,11 @@ from tests.attacks.obeying import order
 from tests.attacks.skills import is_refused
 from tests.attacks.world import always, attacked, has_jail, never
 from tests.core.injection_samples import PLAIN_ATTACK
+from tests.optional import needs, reason_without
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not has_jail(), reason="needs bubblewrap: apt-get install bubblewrap"),
+    needs("bubblewrap", is_found=has_jail()),
 ]
 
 
@@ -21,7 +22,7 @@ pytestmark = [
 async def test_obeyed_orders_have_no_effect(name: str, tmp_path: Path) -> None:
     """Nothing happens that rules or a person did not allow; without the defence it does."""
     if name in NEEDS_MCP and find_spec("mcp") is None:
-        pytest.skip("needs the package mcp: install palyra[mcp]")
+        pytest.skip(reason_without("mcp"))
     tally = await CLASSES[name](tmp_path)
     assert (0, 0) == (tally.effects, tally.unfinished), tally
     assert tally.control > 0, tally

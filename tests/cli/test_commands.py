@@ -7,9 +7,12 @@ from pathlib import Path
 import click
 import pytest
 
+from palyra.cli.exits import LISTS, stop_for
 from palyra.cli.main import COMMANDS, cli
 from palyra.core.events import RunDone
+from palyra.errors import NotFound
 from tests.cli.command import palyra, run_python
+from tests.cli.named_commands import find_fault
 from tests.net.fake_daemon import RUN, SESSION, Hangup, Json, Refusal, fake_daemon
 
 pytestmark = pytest.mark.real
@@ -559,16 +562,41 @@ async def test_error_of_the_daemon_is_two_lines() -> None:
     """A refusal by the daemon is printed as what and remedy, its text escaped."""
 
     def refuse(_connection: object, _params: Json) -> object:
-        raise Refusal("not_found", "no run \x1b[31m")
+        raise Refusal("not_found", "no run \x1b[31m", field="run_id")
 
     async with fake_daemon() as daemon:
         daemon.answers["run.get"] = refuse
         shown = await palyra("runs", "show", RUN, url=daemon.url)
     assert 1 == shown.code
-    assert ["error: no run \\u001b[31m", "remedy:"] == [
-        shown.err.splitlines()[0],
-        shown.err.splitlines()[1].split()[0],
+    assert [
+        "error: no run \\u001b[31m",
+        "remedy: `palyra runs list` shows which there are",
+    ] == shown.err.splitlines()
+
+
+async def test_a_refused_grant_says_why() -> None:
+    """The daemon's reason and what was offered; help, which shows every scope, is no remedy."""
+
+    def refuse(_connection: object, _params: Json) -> object:
+        said = "scope 'session' was not offered: it is about this run alone; offered: once"
+        raise Refusal("invalid_params", said, field="scope")
+
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", APPROVAL)
+        daemon.answers["approval.resolve"] = refuse
+        found = await palyra("approvals", "allow", "apr_1", "--scope", "session", url=daemon.url)
+    assert 2 == found.code
+    assert found.err.splitlines() == [
+        "error: scope 'session' was not offered: it is about this run alone; offered: once"
     ]
+
+
+@pytest.mark.parametrize("field", LISTS)
+def test_a_missing_thing_has_a_list(field: str) -> None:
+    """The remedy for an id that is not there names a command that lists them."""
+    stop = stop_for(NotFound("no such thing", field=field))
+    assert stop.remedy is not None
+    assert find_fault(stop.remedy.split("`")[1].removeprefix("palyra ")) is None
 
 
 async def test_budgets_are_listed_with_their_accounts() -> None:

@@ -243,6 +243,29 @@ def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("problem", "word"),
+    [
+        ("user policies: a.cedar: unexpected token", "palyra policy check"),
+        ("configuration: usage.prices[0]: expected a number", "palyra config show"),
+        ("the vault cannot be read", "palyra secrets set"),
+        ("the workspace is gone", "--workspace"),
+        ("skills: no worker starts", "wasm.enabled"),
+        ("the jail could not be built: setting up uid map", "docs/operations.md"),
+        ("MCP server papers: bubblewrap is not installed", "apt install bubblewrap"),
+    ],
+)
+def test_each_problem_has_its_own_remedy(
+    problem: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that looks at something else is no remedy."""
+    status = SimpleNamespace(
+        state="ready", version="1", is_writable=True, stranded_runs=0, problems=[problem]
+    )
+    monkeypatch.setattr(checks, "talk", lambda _options, _ask: status)
+    assert word in str(find(Options(), "daemon").remedy)
+
+
+@pytest.mark.parametrize(
     ("severities", "verdict", "word"),
     [
         ([], "ok", "none is open"),

@@ -59,6 +59,14 @@ def test_an_answer_to_something_else_does_not_count(
         check_answer(PENDING, msgspec.structs.replace(ANSWER, **change), 1_000)
 
 
+def test_a_scope_that_is_not_offered_is_refused_with_the_reason() -> None:
+    """The one that the question was asked with, and what is offered instead."""
+    asked = msgspec.structs.replace(PENDING, once_because="the run is tainted")
+    wider = msgspec.structs.replace(ANSWER, scope="session")
+    with pytest.raises(InvalidParams, match=r"not offered: the run is tainted; offered: once$"):
+        check_answer(asked, wider, 1_000)
+
+
 @pytest.mark.parametrize(
     ("scope", "ttl_ms", "complaint"),
     [

@@ -206,6 +206,8 @@ def test_ask_asks() -> None:
         reason_code="ask_code", reason="rules say ask", policies=("default/x",), version="v1",
         risk="high", summary=r'probe(text="a\u202eb", count=1)',
         rendered='{\n  "count": 1,\n  "text": "a\\u202eb"\n}',
+        once_because="this call of probe has no one program, host or folder that a wider answer "
+        "could hold for; a call that works on one of them, or a rule in user policies, would do",
     )  # fmt: skip
 
 
@@ -304,6 +306,29 @@ def test_taint_turns_yes_into_a_question(changes: dict[str, object], expected: t
     verdict = judge(an_admitted(None, **changes), facts(is_tainted=True), a_decision("allow"))
     assert expected is type(verdict)
     assert (expected is NeedsApproval) == (verdict.reason_code == "tainted")
+
+
+@pytest.mark.parametrize(
+    ("key", "is_tainted", "capabilities", "reason"),
+    [
+        ("git status", False, ("fs.write",), ""),
+        ("", False, ("fs.write",), "has no one program, host or folder"),
+        ("git status", True, ("fs.write",), "untrusted text with findings"),
+        ("", True, ("fs.write",), "untrusted text with findings"),
+        ("git status", False, ("process", "shared_host"), "sandbox level B"),
+    ],
+)
+def test_an_answer_for_once_says_why(
+    key: str, capabilities: tuple[str, ...], reason: str, *, is_tainted: bool
+) -> None:
+    """A wider scope is offered, or the question holds the reason why not; never neither."""
+    admitted = an_admitted(capabilities=capabilities)
+    admitted = msgspec.structs.replace(admitted, facets=Facets(grant_key=key))
+    verdict = judge(admitted, facts(is_tainted=is_tainted), a_decision("ask"))
+    assert isinstance(verdict, NeedsApproval)
+    assert (("once",) if reason else ("once", "session", "timeboxed")) == verdict.scopes
+    assert bool(reason) == bool(verdict.once_because)
+    assert reason in verdict.once_because
 
 
 def test_taint_without_anybody_to_ask_is_a_denial() -> None:

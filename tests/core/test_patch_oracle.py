@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from palyra.core.file_content import Content
 from palyra.core.patching import parse_patch, plan_patch
+from tests.optional import needs
+
+pytestmark = needs("git")
 
 _ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 _LINES = st.lists(

@@ -15,6 +15,7 @@ from tests.e2e.daemon_process import PALYRA, DaemonProcess, running
 from tests.e2e.people import ask_for, write_call
 from tests.e2e.tapes import check_tape, kinds, read_whole
 from tests.e2e.wire import WITHIN_S, connected
+from tests.forked import run_forked
 
 pytestmark = pytest.mark.real
 
@@ -84,6 +85,32 @@ def test_second_daemon(tmp_path: Path) -> None:
         assert not ended.stdout
         assert daemon.announcement.exists()
         assert 0 == daemon.stop()
+
+
+async def test_a_second_up_is_one_sentence(tmp_path: Path) -> None:
+    """Which process, with which directory, and what to do; no line of a log, and exit code 69."""
+    with running(tmp_path) as daemon:
+        kept = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PALYRA_HOME": str(daemon.home)}
+        code, out, err = await run_forked(("up", "--port", "0"), kept)
+        pid = daemon.pid
+    assert (EX_UNAVAILABLE, b"") == (code, out)
+    (line,) = err.decode().splitlines()
+    assert line.startswith(f"error: a daemon (pid {pid}) runs already with the data directory ")
+    assert str(daemon.home) in line
+    assert f"`kill {pid}` stops it" in line
+
+
+async def test_an_up_at_a_taken_port_is_a_sentence_and_a_remedy(tmp_path: Path) -> None:
+    """The port is named, and how to choose another; no line of a log."""
+    with running(tmp_path / "first") as first:
+        kept = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        code, out, err = await run_forked(("up", "--port", str(first.port)), kept)
+        port = first.port
+    assert (EX_UNAVAILABLE, b"") == (code, out)
+    said = err.decode().splitlines()
+    assert said[0].startswith("error: ")
+    assert str(port) in said[0]
+    assert {"error:", "remedy:"} >= {line.split()[0] for line in said}
 
 
 def test_taken_port(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import trio
 from palyra.cli import checks
 from palyra.core import events as ev
 from palyra.net.client import Client
+from palyra.net.client.replies import Status
 from palyra.tools.sandbox import jailer
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from tests.e2e.daemon_process import DaemonProcess
@@ -46,13 +47,14 @@ class WithoutBubblewrap(DaemonProcess):
 
 
 @contextmanager
-def running(level: str) -> Generator[WithoutBubblewrap]:
+def running(level: str, settings: str = "") -> Generator[WithoutBubblewrap]:
     """One whose rules let programs run, over a workspace of somebody who is not root."""
     base = Path(tempfile.mkdtemp(prefix="palyra-test-levels-"))
     base.chmod(0o755)  # programs run as somebody who may not enter a folder of tests
     daemon = WithoutBubblewrap(base, PALYRA_SANDBOX__MIN_LEVEL=level)
     rules = daemon.home / "policies"
     rules.mkdir(parents=True)
+    (daemon.home / "palyra.toml").write_text(settings, "utf-8")
     (rules / "user.cedar").write_text(PERMIT, "utf-8")
     (daemon.workspace / "src").mkdir()
     for folder in (daemon.workspace, daemon.workspace / "src"):
@@ -67,12 +69,17 @@ def running(level: str) -> Generator[WithoutBubblewrap]:
 
 async def status_problems(client: Client) -> tuple[str, ...]:
     """What the daemon says is to be mended, once the walls were looked at."""
+    return (await settled_status(client)).problems
+
+
+async def settled_status(client: Client, *, wants_problem: bool = False) -> Status:
+    """How the daemon is, once the walls were looked at, or once something is wrong."""
     with trio.fail_after(WITHIN_S):
         while True:
             names = {tool.name for tool in (await client.list_tools()).tools}
-            problems = (await client.status()).problems
-            if problems or "shell" in names:
-                return problems
+            status = await client.status()
+            if status.problems or (not wants_problem and (status.absent or "shell" in names)):
+                return status
             await trio.sleep(LOOK_S)
 
 
@@ -124,13 +131,14 @@ def sleep_in_background(marker: str) -> str:
     return call("shell", command=f"sleep 600 & sleep 600; : {marker}")
 
 
-async def test_without_either_level_there_are_no_programs() -> None:
-    """Never a plain child: the tools are absent, and every place says why."""
+async def test_without_bubblewrap_there_are_no_programs() -> None:
+    """Never a plain child: the tools are absent, which is one warning and no failure."""
     marker = uuid4().hex
     with running("A") as daemon:
         async with daemon.connect() as client:
-            (problem,) = await status_problems(client)
-            assert "install the package bubblewrap" in problem
+            status = await settled_status(client)
+            assert () == status.problems
+            assert ("bubblewrap is not installed: apt install bubblewrap",) == status.absent
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert set() == names & {"shell", "process_start"}
             started = await client.start_run(call("shell", command=f"touch {marker}; : {marker}"))
@@ -141,9 +149,31 @@ async def test_without_either_level_there_are_no_programs() -> None:
         assert not (daemon.workspace / marker).exists()
         async with httpx.AsyncClient() as http:
             ready = await http.get(f"http://127.0.0.1:{daemon.port}/readyz")
-        assert ready.text.startswith("ready\n1 problem(s)")
+        assert "problem" not in ready.text
         kept = {"PALYRA_HOME": str(daemon.home), "PATH": os.environ["PATH"]}
         told = await run_forked(("doctor", "--json"), kept, before=hide_bubblewrap)
-    details = [check["detail"] for check in json.loads(told.out)["checks"]]
-    assert "bubblewrap is not installed: no shell, no skills" in details
-    assert any("install the package bubblewrap" in detail for detail in details)
+        shown = await run_forked(("status",), kept, before=hide_bubblewrap)
+        levels = [line.split("[", 1)[1].split()[0] for line in daemon.said.splitlines()]
+    assert 1 == levels.count("warning")
+    assert set() == set(levels) & {"error", "critical"}
+    assert b"apt install bubblewrap" in shown.out
+    checks_made = json.loads(told.out)["checks"]
+    (warned,) = [check for check in checks_made if check["verdict"] != "ok"]
+    assert 0 == told.code
+    assert ("sandbox", "warn", "apt install bubblewrap") == (
+        warned["name"], warned["verdict"], warned["remedy"],
+    )  # fmt: skip
+    assert "bubblewrap is not installed: no shell, no skills" == warned["detail"]
+
+
+async def test_a_server_that_needs_a_jail_is_a_problem() -> None:
+    """What the configuration asks for is not optional: the server names what is to be installed."""
+    server = '[[mcp.servers]]\nname = "papers"\ncommand = ["/usr/bin/env"]\n'
+    with running("A", server) as daemon:
+        kept = {"PALYRA_HOME": str(daemon.home), "PATH": os.environ["PATH"]}
+        async with daemon.connect() as client:
+            (problem,) = (await settled_status(client, wants_problem=True)).problems
+        assert "bubblewrap is not installed" in problem
+        told = await run_forked(("doctor", "--json"), kept, before=hide_bubblewrap)
+    (failed,) = [check for check in json.loads(told.out)["checks"] if check["verdict"] == "fail"]
+    assert (1, "apt install bubblewrap") == (told.code, failed["remedy"])

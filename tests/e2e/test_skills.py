@@ -1,6 +1,5 @@
 """Skills in a real daemon: installed, approved, run in the jail, quarantined, restarted."""
 
-import shutil
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -19,13 +18,12 @@ from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import wait_tool
 from tests.e2e.tapes import read_whole
 from tests.e2e.wire import WITHIN_S
+from tests.optional import needs
 from tests.tools.wasm import guests
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(
-        shutil.which("bwrap") is None, reason="no bubblewrap: apt install bubblewrap"
-    ),
+    needs("bubblewrap"),
 ]
 ALLOW = """
 permit (principal, action == Action::"skill.execute", resource)

@@ -15,8 +15,8 @@ def on_a_small_disk(*, is_killed: bool) -> dict[str, Any]:
     """What came of it; skips where nobody may mount one."""
     try:
         return run_case(small_disk(), is_killed=is_killed)
-    except PermissionError as error:
-        pytest.skip(f"no right to mount a small disk here: {error}")
+    except PermissionError:
+        pytest.skip("no right to mount a small disk here")
 
 
 def test_full_file_system() -> None:

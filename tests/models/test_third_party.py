@@ -1,13 +1,10 @@
 """The three dialects against a server that somebody else wrote (`mock-ai-api` from PyPI)."""
 
-import os
-import shutil
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -22,17 +19,15 @@ from palyra.models.exchange import Endpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 from tests.models.model_kit import REQUEST
+from tests.optional import needs
 
-MOCK = shutil.which("mock-ai-api", path=str(Path(sys.prefix) / "mock" / "bin"))
+MOCK = Path(sys.prefix, "mock")
+MOCK_PYTHON = str(MOCK / "bin" / "python")
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(
-        MOCK is None, reason="mock-ai-api is not there: `make test` puts it into .venv/mock"
-    ),
+    needs("mock-ai-api", is_found=(MOCK / "bin" / "mock-ai-api").exists()),
 ]
 Urls = dict[str, str]
-Server = subprocess.Popen[bytes]
-STARTS, WITHIN_S, LOOK_S = 4, 30.0, 0.02
 DIALECTS: dict[str, tuple[Dialect, str, str]] = {
     "chat": (CHAT, "openai", "gpt-4.1"),
     "responses": (RESPONSES, "openai", "gpt-4.1"),
@@ -42,59 +37,32 @@ DIALECTS: dict[str, tuple[Dialect, str, str]] = {
 
 @pytest.fixture(scope="module")
 def urls() -> Iterator[Urls]:
-    """The server, in a process group of its own."""
-    process, openai, anthropic = start()
-    try:
-        yield {
-            "openai": f"http://127.0.0.1:{openai}/v1",
-            "anthropic": f"http://127.0.0.1:{anthropic}/v1",
-        }
-    finally:
-        stop(process)
+    """One server of each provider's API."""
+    with serving("openai") as openai, serving("anthropic") as anthropic:
+        yield {"openai": openai, "anthropic": anthropic}
 
 
-def start() -> tuple[Server, int, int]:
-    """It, and where it listens.  It cannot choose ports, and another may take those we found."""
-    for _ in range(STARTS):
-        openai, anthropic = free_port(), free_port()
+@contextmanager
+def serving(provider: str) -> Generator[str]:
+    """Its address; it is killed at the end of the block.
+
+    The package's own launcher starts its servers in sessions of their own and leaves them behind,
+    so each is started directly, with a socket that listens already: no port is guessed.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        number = listener.fileno()
         process = subprocess.Popen(
-            [str(MOCK), "--openai-port", str(openai), "--anthropic-port", str(anthropic)],
+            [MOCK_PYTHON, "-m", "uvicorn", f"app.{provider}_app:app", "--fd", str(number)],
+            pass_fds=[number],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
-        if all(trio.run(is_there, process, port) for port in (openai, anthropic)):
-            return process, openai, anthropic
-        stop(process)
-    raise AssertionError(f"it does not serve, {STARTS} times")
-
-
-def stop(process: Server) -> None:
-    """It, and what it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-async def is_there(process: Server, port: int) -> bool:
-    """Wait until somebody listens there; False when the server has ended, or does nothing."""
-    with trio.move_on_after(WITHIN_S):
-        while process.poll() is None:
-            try:
-                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
-            except OSError:
-                await trio.sleep(LOOK_S)
-            else:
-                return True
-    return False
+    try:
+        yield url
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def ask(urls: Urls, name: str, scenario: str) -> tuple[ModelTurn, list[Delta]]:

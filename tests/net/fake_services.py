@@ -362,6 +362,7 @@ class Daemon:
             state=lambda: self.state,
             count_stranded=lambda: 3,
             problems=lambda: ["mend me"],
+            absent=lambda: ["a program: get it"],
             tree=lambda: self.tree,
             now_ms=lambda: self.now_ms,
             new_id=new_id,

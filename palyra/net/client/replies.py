@@ -126,6 +126,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     stranded_runs: int | None = None
     open_incidents: int | None = None
     problems: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 Json = dict[str, Any]

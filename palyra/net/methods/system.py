@@ -35,7 +35,8 @@ class Status(Result, frozen=True, kw_only=True):
     connections: int | None = None
     stranded_runs: int | None = None  # open, and cannot go on: see the log
     open_incidents: int | None = None  # found to be wrong and not resolved: `incident.list`
-    problems: tuple[str, ...] = ()  # what somebody has to mend: broken policies, say
+    problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
+    absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
 
 
 class Description(ProtocolSchema, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ def status(call: Call, _params: NoParams) -> Status:
         stranded_runs=services.count_stranded() if sees_all else None,
         open_incidents=services.incidents.open_count if sees_all else None,
         problems=tuple(services.problems()) if sees_all else (),
+        absent=tuple(services.absent()) if sees_all else (),
     )
 
 

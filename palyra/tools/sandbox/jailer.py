@@ -34,6 +34,7 @@ from palyra.tools.sandbox.start import Pipes, SharedStart, Start, spawn, spawn_r
 # Outside, a jail of root's daemon is this user: between the numbers of people and those that
 # systemd gives away, so nobody else is.
 JAIL_UID = 60_999
+NOT_INSTALLED = "bubblewrap is not installed: apt install bubblewrap"
 PROGRAM_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 
@@ -96,7 +97,7 @@ class Jailer:
         Raises SandboxFailure.
         """
         if not self.bubblewrap:
-            raise SandboxFailure("bubblewrap is not installed: install the package bubblewrap")
+            raise SandboxFailure(NOT_INSTALLED)
         root = command.workspace
         sources = self._find_sources(command)
         masks: list[Mask] = []

@@ -15,6 +15,7 @@ from palyra.core.alarms import walls_leak
 from palyra.core.ports import Alarms, RunBlocking
 from palyra.tools.catalog import Tool
 from palyra.tools.sandbox.command import Level, SandboxFailure
+from palyra.tools.sandbox.jailer import NOT_INSTALLED
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.sandbox.self_test import prove_walls
 
@@ -22,6 +23,7 @@ log = structlog.get_logger("palyra.sandbox")
 SOURCE = "process"
 PROVE_S = 600.0  # between two proofs that succeed
 RETRY_S = 30.0  # after one that could not be made
+WITHOUT = "shell, programs in the background, skills, MCP servers"
 
 Put = Callable[[str, Sequence[Tool]], None]
 
@@ -59,8 +61,20 @@ class Keeper:
         sandbox.on_failure = self.doubt
 
     def problems(self) -> tuple[str, ...]:
-        """What somebody has to mend before programs can be run."""
-        return (self.problem,) if self.problem else ()
+        """What has to be repaired before programs can be run; see `absent`."""
+        return (self.problem,) if self.problem and not self._is_absent else ()
+
+    def absent(self) -> tuple[str, ...]:
+        """The optional program that is not installed.
+
+        It is a problem instead where the configuration asks for programs in other words than its
+        defaults: with a level B that does not hold either.
+        """
+        return (self.problem,) if self.problem and self._is_absent else ()
+
+    @property
+    def _is_absent(self) -> bool:
+        return self.problem == NOT_INSTALLED
 
     async def settled(self) -> None:
         """Return when the first proof was made, or could not be."""
@@ -100,7 +114,7 @@ class Keeper:
     async def _prove(self, level: Level) -> str:
         """What is wrong with that level; "" when it holds."""
         if level == "A" and not self._sandbox.is_installed:
-            return "bubblewrap is not installed: install the package bubblewrap"
+            return NOT_INSTALLED
         try:
             leak = await prove_walls(self._sandbox, self._run_blocking, level)
         except SandboxFailure as failure:
@@ -122,7 +136,9 @@ class Keeper:
         self._put(SOURCE, () if problem else self._tools_at(level))
         if self._has_leaked:
             return  # the incident has said so
-        if problem:
+        if self._is_absent:
+            log.warning("an optional program is absent", absent=problem, without=WITHOUT)
+        elif problem:
             log.critical("no program can be run", problem=problem)
         else:
             log.info("programs can be run", enforcement=self._sandbox.enforcement)

@@ -18,9 +18,10 @@ from palyra.tools.mcp.process import Surroundings, jailed, unjailed
 from palyra.tools.mcp.server import MAX_OUTPUT_CHARS, NOT_STARTED
 from palyra.tools.mcp.web import addressed
 from palyra.tools.sandbox.command import Limits
+from tests.optional import reason_without
 from tests.tools.mcp.kit import REDACT, SAMPLE, TERMS, Box, plain, serving
 
-pytest.importorskip("mcp", reason="needs the package mcp: install palyra[mcp]")
+pytest.importorskip("mcp", reason=reason_without("mcp"))
 pytestmark = pytest.mark.real
 
 
@@ -291,7 +292,7 @@ def jail(
 
     sandbox = Sandbox(DedicatedThread("mcp"))
     if not sandbox.is_installed:
-        pytest.skip("needs bubblewrap: apt-get install bubblewrap")
+        pytest.skip(reason_without("bubblewrap"))
     folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
     around = Surroundings(folders=tuple(sorted(folders)), limits=limits or Limits())
     return jailed(sandbox, StdioServer(argv, {}), around)

@@ -1,7 +1,6 @@
 """Jails for tests: a sandbox of one's own, Python inside, and who is still alive."""
 
 import json
-import shutil
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -9,17 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from palyra.actors.blocking import DedicatedThread
 from palyra.tools.sandbox.child import Ending
 from palyra.tools.sandbox.command import Bind, Command
 from palyra.tools.sandbox.sandbox import Sandbox
+from tests.optional import needs
 
-needs_bubblewrap = pytest.mark.skipif(
-    shutil.which("bwrap") is None,
-    reason="bubblewrap is not installed: apt install bubblewrap (no jail was tested)",
-)
+needs_bubblewrap = needs("bubblewrap")
 PYTHON = Path(sys.executable).resolve()
 PREFIX = Path(sys.base_prefix).resolve()
 

@@ -1,6 +1,5 @@
 """git in a jail: a repository can be committed to, and the masks are no files of it."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,12 +7,13 @@ import pytest
 import trio
 
 from palyra.tools.sandbox.command import Command
+from tests.optional import needs
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 
 pytestmark = [
     pytest.mark.real,
     needs_bubblewrap,
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+    needs("git"),
 ]
 COMMIT = "git -c user.name=ann -c user.email=ann@example.org commit -qm first"
 

@@ -32,6 +32,7 @@ from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.sandbox.self_test import Bait, build_probe, lay_bait, probes, prove_walls
 from palyra.tools.sandbox.shared_host import find_obstacle, remove_private_folder
 from palyra.tools.shell import attend
+from tests.optional import needs
 from tests.tools.sandbox.jails import PREFIX, PYTHON, find_alive, open_sandbox
 from tests.tools.sandbox.test_walls import (
     EVERY_ATTEMPT,
@@ -185,7 +186,7 @@ async def test_it_works_in_the_folders_of_its_workspace(sandbox: Sandbox, worksp
     )
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@needs("git")
 async def test_git_reads_a_repository(sandbox: Sandbox, workspace: Path) -> None:
     """Whatever the system's own configuration is."""
     await trio.run_process(["git", "init", "-q", workspace])
@@ -290,9 +291,8 @@ async def test_a_folder_that_cannot_be_entered_is_no_output(
             await attend_once(sandbox, line("true", workspace))
     finally:
         os.chmod(workspace, 0o700)  # noqa: PTH101
-    with pytest.raises(SandboxFailure):
-        async with sandbox.open(line("true", workspace / "gone")):
-            pass
+    with pytest.raises(SandboxFailure):  # of another's daemon only once it begins
+        await attend_once(sandbox, line("true", workspace / "gone"))
 
 
 # --- who survives it -----------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """What other programs would take orders from, made by a program where there was nothing yet."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,12 +8,13 @@ import trio
 
 from palyra.tools.sandbox.command import Command
 from palyra.tools.sandbox.guard import Guards
+from tests.optional import needs
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 
 pytestmark = [
     pytest.mark.real,
     needs_bubblewrap,
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+    needs("git"),
 ]
 # By hand, not from the rules: what they forget is found here.
 AT_THE_TOP = (

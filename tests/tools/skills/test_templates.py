@@ -13,15 +13,13 @@ import palyra
 from palyra.tools.skills.output import read_output, render_input
 from palyra.tools.wasm.limits import MAX_MODULE_BYTES
 from palyra.tools.wasm.runtime import check_module
+from tests.optional import needs
 from tests.tools.wasm.kit import open_runtime, run
 
 pytestmark = pytest.mark.real
 
 TEMPLATES = Path(palyra.__file__).parent / "templates" / "skills"
 CLANG = next((found for name in ("clang", "clang-14") if (found := shutil.which(name))), "")
-NO_CLANG = "no C compiler for WASM: apt install clang lld wasi-libc libclang-rt-14-dev-wasm32"
-NO_RUST = "no Rust compiler for WASM: apt install rustc libstd-rust-dev-wasm32 lld"
-NO_ASC = "no AssemblyScript compiler: npm install --global assemblyscript"
 
 
 @cache
@@ -62,7 +60,7 @@ async def test_wat() -> None:
         assert {"tool": "echo", "arguments": {"text": text}} == msgspec.json.decode(answer)
 
 
-@pytest.mark.skipif(not CLANG, reason=NO_CLANG)
+@needs("clang for WASM", is_found=bool(CLANG))
 async def test_c(tmp_path: Path) -> None:
     """A WASI command with the C library counts words and lines."""
     module = build(tmp_path, "c", "make", f"CLANG={CLANG}")
@@ -74,7 +72,7 @@ async def test_c(tmp_path: Path) -> None:
     ] == await answers(module, "count", "", "two words", ' one "two"\nthree')
 
 
-@pytest.mark.skipif(find_rust() is None, reason=NO_RUST)
+@needs("rustc for WASM", is_found=find_rust() is not None)
 async def test_rust(tmp_path: Path) -> None:
     """A WASI command with Rust's library finds the longest word, escapes and all."""
     rustc, target = find_rust() or ("", "")
@@ -87,7 +85,7 @@ async def test_rust(tmp_path: Path) -> None:
     ] == await answers(module, "longest", "", "two words", ' ä "quo\\ted" 🌍\nthree')
 
 
-@pytest.mark.skipif(shutil.which("asc") is None, reason=NO_ASC)
+@needs("asc")
 async def test_assemblyscript(tmp_path: Path) -> None:
     """Texts are turned round, escapes and pairs kept whole."""
     module = build(tmp_path, "assemblyscript", "npm", "run", "build")

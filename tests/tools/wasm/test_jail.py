@@ -1,7 +1,5 @@
 """Workers behind the walls: every hostile guest in turn, and the daemon's loop beside them."""
 
-import shutil
-
 import pytest
 import trio
 
@@ -10,15 +8,14 @@ from palyra.core.canonical import sha256_hex
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.wasm.launch import JailedWorkers
 from palyra.tools.wasm.limits import GuestLimits
+from tests.optional import needs
 from tests.tools.wasm import guests
 from tests.tools.wasm.kit import failure, module_of, open_runtime, run
 from tests.tools.wasm.test_guests import FAILURES, HELLO
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(
-        shutil.which("bwrap") is None, reason="no bubblewrap: apt install bubblewrap"
-    ),
+    needs("bubblewrap"),
 ]
 WITHIN_S = 120.0
 TICK_S = 0.01

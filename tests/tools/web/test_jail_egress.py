@@ -1,6 +1,5 @@
 """The proxy from inside a real jail: a granted host is reached, and nothing else is."""
 
-import shutil
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -21,14 +20,15 @@ from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.shell import Shell
 from palyra.tools.web.dial import Dialler
 from palyra.tools.web.proxy import ProxyGate
+from tests.optional import needs
 from tests.tools.web.internet import a_call, a_page
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(shutil.which("bwrap") is None, reason="install bubblewrap for the jail"),
+    needs("bubblewrap"),
 ]
 CURL = "curl -sS --max-time 10"
-needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="install curl")
+needs_curl = needs("curl")
 
 
 class Outside:

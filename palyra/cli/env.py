@@ -1,0 +1,73 @@
+"""`palyra env`: address and token of the running daemon as variables of a shell.
+
+The names that SDKs read are printed only on request.  A daemon started from a shell that has
+OPENAI_API_KEY would take Palyra's own token for the provider's key and send it there.
+"""
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from palyra.cli.screen import print_json
+from palyra.cli.shell import Options, shared_options, talk
+from palyra.net.discovery import Endpoint, find_endpoint, http_address
+
+if TYPE_CHECKING:
+    from palyra.net.client import Client
+
+SDKS = ("openai", "anthropic")
+HOW = {"sh": 'eval "$(palyra env)"', "fish": "palyra env --shell fish | source"}
+
+
+@click.command()
+@click.option("--sdk", type=click.Choice(SDKS), multiple=True, help="Also what this SDK reads.")
+@click.option("--shell", type=click.Choice(tuple(HOW)), default="sh", show_default=True)
+@shared_options
+def env(options: Options, sdk: tuple[str, ...], shell: str) -> None:
+    """Print the daemon's address and token as shell variables.
+
+    Use it as eval "$(palyra env)".  The token is the operator's unless PALYRA_TOKEN is set.
+    """
+    found = variables(talk(options, partial(_find, options)), sdk)
+    if options.as_json:
+        print_json(found)
+        return
+    if sys.stdout.isatty():
+        click.echo(f"This shows a token. Without showing it:  {HOW[shell]}", err=True)
+    for name, value in found.items():
+        click.echo(WRITERS[shell](name, value))
+
+
+async def _find(options: Options, client: "Client") -> Endpoint:
+    """Where the daemon is that has just answered, and the token that it took."""
+    await client.status()
+    return find_endpoint(options.url, home=options.home)
+
+
+def variables(endpoint: Endpoint, sdks: Sequence[str]) -> dict[str, str]:
+    """Names and values."""
+    url, token = http_address(endpoint.ws_url), endpoint.token
+    found = {"PALYRA_URL": url, "PALYRA_WS_URL": endpoint.ws_url, "PALYRA_TOKEN": token}
+    if "openai" in sdks:
+        found |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": token}
+    if "anthropic" in sdks:
+        found |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": token}
+    return found
+
+
+def write_posix(name: str, value: str) -> str:
+    """An assignment for sh, bash, zsh and their like."""
+    return f"export {name}={shlex.quote(value)}"
+
+
+def write_fish(name: str, value: str) -> str:
+    """The same for fish, which knows two escapes between single quotes."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"set -gx {name} '{escaped}'"
+
+
+WRITERS: dict[str, Callable[[str, str], str]] = {"sh": write_posix, "fish": write_fish}

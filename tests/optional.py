@@ -1,0 +1,47 @@
+"""Programs that some tests need; without them the suite is green and says once what it left out."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+# Name as in "X is missing" -> how to get it on Debian.
+REMEDIES = {
+    "bubblewrap": "apt install bubblewrap",
+    "git": "apt install git",
+    "curl": "apt install curl",
+    "clang for WASM": "apt install clang lld wasi-libc libclang-rt-14-dev-wasm32",
+    "rustc for WASM": "apt install rustc libstd-rust-dev-wasm32 lld",
+    "asc": "npm install --global assemblyscript",
+    "mock-ai-api": "`make test` installs it into .venv/mock",
+    "mcp": "pip install 'palyra[mcp]'",
+}
+COMMANDS = {"bubblewrap": "bwrap"}  # where the program is called otherwise
+MISSING = " is missing: "
+
+
+def is_installed(program: str) -> bool:
+    """Whether it is on PATH."""
+    return shutil.which(COMMANDS.get(program, program)) is not None
+
+
+def reason_without(program: str) -> str:
+    """Why a test is skipped; the same text for every test, so that it is reported once."""
+    return f"{program}{MISSING}{REMEDIES[program]}"
+
+
+def needs(program: str, *, is_found: bool | None = None) -> pytest.MarkDecorator:
+    """Skip the test without that program; `is_found` where PATH does not tell."""
+    found = is_installed(program) if is_found is None else is_found
+    return pytest.mark.skipif(not found, reason=reason_without(program))
+
+
+def fold_skips(reasons: Iterable[str]) -> list[str]:
+    """One line for each reason, with the number of tests; missing programs first."""
+    counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
+    by_kind = sorted(counted, key=lambda reason: (MISSING not in reason, reason))
+    return [
+        f"{'MISSING' if MISSING in reason else 'SKIPPED'} [{counted[reason]}] {reason}"
+        for reason in by_kind
+    ]
