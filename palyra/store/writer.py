@@ -84,6 +84,9 @@ class Writer:
         """See `JournalStore.seal`; also the moment for what may not delay a commit."""
         with storage_errors("seal"):
             is_sealed = self._sign()
+            if is_sealed and self._roots.count == 1:  # later ones are counted by the next commit
+                with transaction(self._connection):
+                    self._touch(self.position)
             records.forget_receipts(
                 self._connection, created_before_ms=self._now_ms() - RECEIPT_TTL_MS
             )
