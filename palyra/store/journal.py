@@ -77,7 +77,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
         if self._opened is not None:  # a life that ended without `close`
             self._opened.held.close()
             self._opened = None
-        with storage_errors(f"open {self.path}"), ExitStack() as held:
+        with storage_errors(f"open {self.path}", self.path), ExitStack() as held:
             connection = open_writer(self.path, self._disk, self._synchronous)
             held.callback(connection.close)
             self._pages.require_sound(connection)

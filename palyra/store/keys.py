@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from palyra.errors import Unavailable
 from palyra.store import private
+from palyra.store.room import cannot_write
 
 SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
 
@@ -59,10 +60,10 @@ class KeyRing:
         ring = cls(secrets.token_bytes(SEED_BYTES), directory / BOND_NAME)
         try:
             private.create_file(directory / BOND_NAME, f"{NO_JOURNAL}\n".encode())
-            private.create_file(path, ring._private.private_bytes_raw().hex().encode())
             private.create_file(directory / "signing.pub", ring.public_key.hex().encode() + b"\n")
+            private.create_file(path, ring._private.private_bytes_raw().hex().encode())
         except OSError as error:
-            raise Unavailable(f"{path}: cannot be written: {error}") from error
+            raise cannot_write(path, error) from error
         return ring
 
     def sign(self, message: bytes) -> bytes:
@@ -94,7 +95,7 @@ def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
     try:
         private.create_file(path, token.encode() + b"\n")
     except OSError as error:
-        raise Unavailable(f"{path}: cannot be written: {error}") from error
+        raise cannot_write(path, error) from error
     return token
 
 

@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from palyra.core.journal import Break
-from palyra.errors import Unavailable
 from palyra.store.disk import File
 from palyra.store.keys import KeyRing, is_signed
+from palyra.store.room import cannot_write
 
 _DOMAIN = b"palyra.root.v1\x00"
 _CHUNK_BYTES = 65_536  # a line has 500 to 1 000 bytes: the tail of a file is in one chunk
@@ -191,7 +191,7 @@ class RootsFile:
         except OSError as error:
             with suppress(OSError):
                 self.file.truncate(self._size_bytes)
-            raise Unavailable(f"the roots file cannot be written: {error}") from error
+            raise cannot_write("the roots file", error) from error
         self._size_bytes += len(line)
 
     def _parse(self, line: bytes) -> _Read | None:
