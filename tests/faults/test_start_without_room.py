@@ -16,7 +16,7 @@ from palyra.actors.supervisor import Escalated
 from palyra.config import load
 from palyra.errors import DiskFull, Unavailable
 from palyra.serve import EX_SOFTWARE, EX_TEMPFAIL, EX_UNAVAILABLE, serve
-from palyra.store import database, journal, private, room
+from palyra.store import database, journal, private
 from palyra.store.database import storage_errors
 from palyra.store.keys import KeyRing
 from palyra.store.room import cannot_write, find_room, is_full, is_want_of_room
@@ -223,5 +223,5 @@ def test_keys_without_room_are_made_whole_later(
 
 def test_a_file_system_that_says_nothing_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is free is left out of the line then."""
-    monkeypatch.setattr(room.os, "statvfs", broken)
+    monkeypatch.setattr(os, "statvfs", broken)
     assert None is find_room(Path("/"))
