@@ -7,8 +7,10 @@ tree gave up or did not get up, 75 the disk is full.  A second SIGTERM or SIGINT
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import trio
 
@@ -28,6 +30,7 @@ from palyra.net.services import Peer
 from palyra.net.tokens import new_token
 from palyra.store.datadir import DataDirectory
 from palyra.store.keys import KeyRing, read_operator_token
+from palyra.store.room import NO_ROOM, cannot_write, find_room, is_want_of_room
 
 log = logs.get_logger("palyra.serve")
 EX_UNAVAILABLE = 69  # sysexits.h
@@ -65,14 +68,22 @@ async def serve(
     code = 0
     logs.setup(config.logging, Redactor([]))
     try:
-        await _serve(config, ready, is_stdio=is_stdio)
-    except* DiskFull as group:  # to be tried again, unlike what follows
-        code = _report(group, EX_TEMPFAIL, report)
-    except* Unavailable as group:
-        code = _report(group, EX_UNAVAILABLE, report)
-    except* (Escalated, ActorGone) as group:  # gone: what the first start needs crashed
-        code = _report(group, EX_SOFTWARE, report)
+        with _saying_full(config.paths.data_dir):
+            await _serve(config, ready, is_stdio=is_stdio)
+    except* (Unavailable, Escalated, ActorGone) as group:  # gone: the first start needs it
+        code = _report(group, config.paths.data_dir, report)
     return code
+
+
+@contextmanager
+def _saying_full(data_dir: Path) -> Generator[None]:
+    """Raise as DiskFull what met a full disk anywhere on the way up."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise cannot_write(error.filename or data_dir, error) from error
 
 
 async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> None:
@@ -102,14 +113,29 @@ def _end(daemon: Daemon, edge: Edge) -> None:
     daemon.begin_drain()
 
 
-def _report(group: BaseExceptionGroup[PalyraError], code: int, report: OnFailure) -> int:
+def _report(group: BaseExceptionGroup[PalyraError], data_dir: Path, report: OnFailure) -> int:
     """Say why it ends; the code to end with."""
+    codes = []
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            _report(error, code, report)
+            codes.append(_report(error, data_dir, report))
+        elif is_want_of_room(error):
+            codes.append(EX_TEMPFAIL)  # the highest: to be tried again, unlike the others
+            report(_with_room(error, data_dir))
         else:
+            codes.append(EX_UNAVAILABLE if isinstance(error, Unavailable) else EX_SOFTWARE)
             report(error)
-    return code
+    return max(codes)
+
+
+def _with_room(error: PalyraError, data_dir: Path) -> DiskFull:
+    """The error with what is free in the data directory."""
+    room = find_room(data_dir)
+    free = f"; free: {room.free_bytes} bytes, {room.free_files} files" if room else ""
+    named = "" if str(data_dir) in error.message else f" (data directory {data_dir})"
+    full = DiskFull(f"{error.message}{named}{free}")
+    full.__cause__ = error.__cause__
+    return full
 
 
 def _abandon(stuck: Sequence[str]) -> None:
@@ -154,9 +180,21 @@ async def _announce(
         instance_id=daemon.instance_id,
         version=__version__,
     )
-    write_discovery(daemon.config.paths.data_dir, discovery)
+    data_dir = daemon.config.paths.data_dir
+    with _naming(data_dir / DISCOVERY_NAME):
+        write_discovery(data_dir, discovery)
     if ready is not None:
-        ready(discovery)
+        with _naming("standard output"):
+            ready(discovery)
+
+
+@contextmanager
+def _naming(path: Path | str) -> Generator[None]:
+    """Raise a failed write as the refusal that names its file."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 async def _obey_signals(daemon: Daemon, edge: Edge, *, task_status: trio.TaskStatus[None]) -> None:

@@ -11,7 +11,14 @@ from typing import Any
 import trio
 
 from palyra.actors.child import Child, ChildSnapshot, ChildSpec, Exit, ExitListener
-from palyra.actors.supervisor import RestartBudget, live, report, stop_child
+from palyra.actors.supervisor import (
+    RestartBudget,
+    end_child,
+    live,
+    report,
+    report_stuck,
+    stop_child,
+)
 from palyra.core.supervision import Restart
 from palyra.errors import ActorGone, Conflict, InvariantBroken, Overloaded
 
@@ -169,9 +176,16 @@ class DynamicSupervisor:
         return True
 
     async def _stop_all(self) -> None:
+        stuck: list[Exit] = []
+
+        async def stop(child: Child) -> None:
+            if await end_child(child, self._stop_reason):
+                stuck.append(child.describe_stuck())
+
         async with trio.open_nursery() as stoppers:
             for child in list(self._children.values()):
-                stoppers.start_soon(stop_child, child, self._stop_reason, self._on_exit)
+                stoppers.start_soon(stop, child)
+        report_stuck(stuck, self._on_exit)
 
 
 def _start_error(child: Child) -> Exception:

@@ -28,6 +28,11 @@ from palyra.errors import InvariantBroken, PalyraError, Unavailable
 log = structlog.get_logger("palyra.supervisor")
 
 
+# A run leaves four nested nurseries, some turns each; what ends at all ends within these.
+GRACE_TURNS = 100
+SHOWN_STUCK = 5
+
+
 class Escalated(PalyraError):
     """More restarts than the intensity allows; `__cause__` is the last crash."""
 
@@ -59,26 +64,66 @@ def _unwrap(error: Exception) -> Exception:
 async def stop_child(child: Child, reason: str, on_exit: ExitListener | None) -> None:
     """Drain the child, then cancel it; on return it has ended or was reported as stuck.
 
-    Cancellation: shielded; takes at most twice the child's grace.
+    Cancellation: shielded; takes at most twice the child's grace and `GRACE_TURNS` turns each.
     """
-    grace_s = child.spec.grace_s
-    with trio.CancelScope(shield=True):
-        with trio.move_on_after(grace_s):
-            await _drain(child, reason)
-        child.cancel(reason)
-        with trio.move_on_after(grace_s):
-            await child.wait_ended()
-    if child.is_alive:
+    if await end_child(child, reason):
         report(child.describe_stuck(), on_exit)
 
 
-async def _drain(child: Child, reason: str) -> None:
-    """Wait until a child that listens has handled what was queued, and has ended."""
-    mailbox = child.spec.mailbox
-    if child.state == "running" and mailbox is not None:
-        child.state = "stopping"
-        if await mailbox.stop(reason):
+async def end_child(child: Child, reason: str) -> bool:
+    """Drain the child, then cancel it; whether it is stuck.  See `stop_child`."""
+    grace_s = child.spec.grace_s
+    with trio.CancelScope(shield=True):
+        is_asked = False
+        with trio.move_on_after(grace_s):
+            is_asked = await _ask_to_end(child, reason)
+            if is_asked:
+                await child.wait_ended()
+        if is_asked:
+            await _give_turns(child)
+        child.cancel(reason)
+        with trio.move_on_after(grace_s):
             await child.wait_ended()
+        await _give_turns(child)
+    return child.is_alive
+
+
+async def _ask_to_end(child: Child, reason: str) -> bool:
+    """Ask a child that listens to handle what is queued, and to end; whether it was asked."""
+    mailbox = child.spec.mailbox
+    if child.state != "running" or mailbox is None:
+        return False
+    child.state = "stopping"
+    return await mailbox.stop(reason)
+
+
+async def _give_turns(child: Child) -> None:
+    """Let a busy loop come to a child whose grace has passed on the clock alone.
+
+    When ten thousand children stop at once, one turn of the loop takes longer than their grace, and
+    none of them is stuck.  In each checkpoint every task that can run gets one turn.
+    """
+    for _ in range(GRACE_TURNS):
+        if not child.is_alive:
+            return
+        await trio.lowlevel.checkpoint()
+
+
+def report_stuck(ends: Sequence[Exit], on_exit: ExitListener | None) -> None:
+    """Log all children that are stuck at once, in one line, and tell the listener of each."""
+    if len(ends) == 1:
+        report(ends[0], on_exit)
+        return
+    if ends:
+        log.critical(
+            "children outlived their grace and ignore their cancel",
+            supervisor=ends[0].supervisor,
+            count=len(ends),
+            first=[end.id for end in ends[:SHOWN_STUCK]],
+        )
+    if on_exit is not None:
+        for end in ends:
+            on_exit(end)
 
 
 def report(end: Exit, on_exit: ExitListener | None) -> None:

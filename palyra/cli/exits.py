@@ -21,6 +21,7 @@ CANCELLED = 3
 PARTIAL = 4  # done, but something was refused or is missing
 OVER_BUDGET = 5
 NO_DAEMON = 69  # EX_UNAVAILABLE of sysexits.h
+DISK_FULL = 75  # EX_TEMPFAIL
 NO_PERMISSION = 77  # EX_NOPERM
 INTERRUPTED = 130  # 128 + SIGINT
 

@@ -1,10 +1,12 @@
 """`palyra up`: the daemon in the foreground, for a person."""
 
+import errno
+import shutil
 from pathlib import Path
 
 import click
 
-from palyra.cli.exits import Stop, stop_for
+from palyra.cli.exits import DISK_FULL, Stop, stop_for
 from palyra.cli.screen import say
 from palyra.cli.serve import daemon_options, make_config, run_daemon
 from palyra.config import Config, first_file
@@ -43,16 +45,24 @@ def up(
 
 def _write_first_file(config: Config) -> Path | None:
     """The configuration file, if it had to be made."""
-    path = config.paths.config_file
+    path, is_made = config.paths.config_file, False
     try:
         path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
+            is_made = True
             path.chmod(PRIVATE_FILE_MODE)
             file.write(first_file())
     except FileExistsError:
         return None
     except OSError as error:
-        raise Stop(f"{path} cannot be written: {error}", "name another place with --home") from None
+        if is_made:
+            path.unlink(missing_ok=True)  # half a file is worse than none
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            free = f"{shutil.disk_usage(path.parent).free} bytes are free" if is_made else "no room"
+            what = f"{path} cannot be written: {error.strerror}: {free}"
+            raise Stop(what, "make room, then start again", code=DISK_FULL) from None
+        what = f"{path} cannot be written: {error}"
+        raise Stop(what, "name another place with --home") from None
     return path
 
 

@@ -206,4 +206,5 @@ async def _answer(send: ASGISendCallable, refusal: Refusal) -> None:
 def _head(scope: HTTPScope) -> Head:
     """The request as the checks know it."""
     target = scope["raw_path"] + b"?" + scope["query_string"]
-    return Head(scope["method"].encode(), target, tuple(scope["headers"]))
+    version = scope["http_version"].encode()
+    return Head(scope["method"].encode(), target, tuple(scope["headers"]), version)

@@ -5,6 +5,7 @@ when one connection crashes, and does not end at all while one client refuses to
 """
 
 import logging
+from typing import Any, cast
 
 import h11
 import trio
@@ -17,6 +18,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
 
 from palyra.net.replay import ReplayStream
+from palyra.net.strict import harden
 
 IDLE_TIMEOUT_S = 15.0  # between two requests of one connection, the second's head included
 
@@ -76,7 +78,11 @@ class _Connection(TCPServer):
 
 
 class _Http1(H11Protocol):
-    """Never becomes HTTP/2: an offer to upgrade may be ignored (RFC 9110 section 7.8)."""
+    """Strict about heads, and never HTTP/2: an offer may be ignored (RFC 9110 section 7.8)."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - passed through
+        super().__init__(*arguments, **named)
+        harden(cast("h11.Connection", self.connection))
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Stay.  A request that claims to be of version 2 is answered like any other: 505."""

@@ -55,11 +55,18 @@ def find_home(home: Path | str | None = None) -> Path:
 
 
 def write_discovery(home: Path, discovery: Discovery) -> None:
-    """Publish `daemon.json` at once (rename), so that a reader never sees half of it."""
+    """Publish `daemon.json` at once (rename), so that a reader never sees half of it.
+
+    Raises OSError.
+    """
     draft = home / f".{DISCOVERY_NAME}.{discovery.pid}"
-    draft.touch(mode=0o600)  # no secret, but nothing in there is for others
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(discovery)) + b"\n")
-    draft.replace(home / DISCOVERY_NAME)
+    try:
+        draft.touch(mode=0o600)  # no secret, but nothing in there is for others
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(discovery)) + b"\n")
+        draft.replace(home / DISCOVERY_NAME)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def find_discovery(home: Path) -> Discovery | None:

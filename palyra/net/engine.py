@@ -1,8 +1,9 @@
 """The WebSocket engine: trio-websocket's connection with exact limits and batched writes.
 
 Owns: the frames of one connection.  Used by: `palyra.net.websocket` only.
-It changes three private handlers of trio-websocket and uses its send lock, so the version range
-in pyproject.toml is narrow and a test fails when one of the names in `RELIED_ON` is gone.
+It changes three private handlers of trio-websocket, uses its send lock and puts a limit into
+wsproto's decoder, so the version ranges in pyproject.toml are narrow and a test fails when one of
+the names in `RELIED_ON` is gone.
 """
 
 import struct
@@ -14,8 +15,17 @@ from typing import cast
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 from wsproto import ConnectionType, WSConnection
-from wsproto.connection import ConnectionState
+from wsproto.connection import Connection, ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, Request, TextMessage
+from wsproto.extensions import Extension
+from wsproto.frame_protocol import (
+    CloseReason,
+    FrameDecoder,
+    FrameProtocol,
+    Opcode,
+    ParseFailed,
+    RsvBits,
+)
 from wsproto.utilities import LocalProtocolError
 
 from palyra.net import closing
@@ -65,6 +75,47 @@ def _parts(messages: Sequence[bytes]) -> Iterator[bytes]:
         yield message
 
 
+class _SizeLimit(Extension):
+    """Refuses a message by the lengths that its frames announce, before their payload comes.
+
+    wsproto may look at one header several times while the rest of it is awaited.
+    """
+
+    name = "size-limit"  # never offered: it is put into the decoder alone
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._message_bytes = 0  # of the fragments that have ended
+        self._frame_bytes = 0  # announced by the present fragment
+
+    def enabled(self) -> bool:  # noqa: PLR6301 - wsproto asks for a method
+        return True
+
+    def offer(self) -> bool:  # noqa: PLR6301 - as above
+        return False
+
+    def frame_inbound_header(
+        self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
+    ) -> CloseReason | RsvBits:
+        del proto, rsv
+        if not opcode.iscontrol():
+            self._frame_bytes = payload_length
+            if self._message_bytes + payload_length > self._max_bytes:
+                text = f"a message may have {self._max_bytes} bytes"
+                raise ParseFailed(text, CloseReason.MESSAGE_TOO_BIG)
+        return RsvBits(rsv1=False, rsv2=False, rsv3=False)
+
+    def frame_inbound_complete(
+        self,
+        proto: FrameDecoder | FrameProtocol,
+        fin: bool,  # noqa: FBT001 - wsproto's signature
+    ) -> bytes | CloseReason | None:
+        header = proto.header if isinstance(proto, FrameDecoder) else None
+        if header is not None and not header.opcode.iscontrol():
+            self._message_bytes = 0 if fin else self._message_bytes + self._frame_bytes
+        return None
+
+
 class Engine(WebSocketConnection):
     """One server-side connection.  Messages are handed out as UTF-8 bytes."""
 
@@ -98,6 +149,9 @@ class Engine(WebSocketConnection):
         self._wsproto.initiate_upgrade_connection(list(head.headers), head.target)
         request = cast("Request", next(self._wsproto.events()))
         await self._accept(request, subprotocol, [])
+        connection = cast("Connection", self._wsproto.connection)
+        decoder = connection._proto._frame_decoder  # noqa: SLF001 - see the module
+        decoder.extensions.append(_SizeLimit(self._limits.max_message_bytes))
 
     async def read(self) -> None:
         """Read frames until the connection ends; answers pings and closes."""
@@ -130,10 +184,7 @@ class Engine(WebSocketConnection):
         # its own and lets a flood of empty fragments run without ever yielding to other tasks.
         if isinstance(event, BytesMessage):
             await self._refuse(closing.UNSUPPORTED, "binary frames are not part of the protocol")
-        limit = self._limits.max_message_bytes
         self._partial += cast("str", event.data).encode()
-        if len(self._partial) > limit:
-            await self._refuse(closing.TOO_BIG, f"a message may have {limit} bytes")
         if not event.message_finished:
             await trio.lowlevel.checkpoint()
             return

@@ -14,6 +14,7 @@ import trio
 
 from palyra.net.replay import RECEIVE_BYTES, ReplayStream
 from palyra.net.rpc import Redact
+from palyra.net.strict import harden
 
 _SHOWN_BYTES = re.compile(r":? *(?:bytearray\()?\bb['\"].*", re.DOTALL)
 MAX_HEAD_BYTES = 16_384  # what h11 itself allows by default, and so the HTTP server behind us
@@ -27,6 +28,7 @@ class Head:
     method: bytes
     target: bytes
     headers: tuple[tuple[bytes, bytes], ...]
+    version: bytes = b"1.1"
 
     def values(self, name: bytes) -> list[bytes]:
         """Every value of that header, stripped."""
@@ -82,6 +84,7 @@ class HeadParser:
 
     def __init__(self, max_bytes: int = MAX_HEAD_BYTES) -> None:
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=max_bytes)
+        harden(self._parser)
         self.received = bytearray()
 
     def feed(self, data: bytes) -> Head | None:
@@ -112,7 +115,7 @@ def _check_version(request: h11.Request) -> Head:
         raise BadHead(
             Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, f"HTTP/{version} is not served: use 1.1")
         )
-    return Head(request.method, request.target, tuple(request.headers))
+    return Head(request.method, request.target, tuple(request.headers), request.http_version)
 
 
 async def read_head(stream: trio.SocketStream, *, timeout_s: float) -> tuple[Head, HeadParser]:

@@ -8,10 +8,12 @@ section 10.2).  Refusals name the setting that would allow the request.
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 from ipaddress import AddressValueError, IPv4Address
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
+from palyra.core.redact import Redactor
 from palyra.net.sniff import Head, Refusal
 
 WEBSOCKET_PATH = b"/v1/ws"
@@ -23,6 +25,11 @@ _AUTHORITY = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # RFC 6455 section 4.1: 16 bytes in base64
 _TOKEN_KEYS = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
 _MAX_QUERY_FIELDS = 100
+_MAX_DECODINGS = 4  # twice is a mistake somewhere, more is no accident
+_TOKEN = re.compile(r"pal_[A-Za-z0-9_-]{8}|\A\s*(?:basic|bearer)[\s:=]", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z0-9_+/-]{32,}")  # as long as the shortest token a file may hold
+_HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
+_MIN_HEX_CHARS = 40  # 160 bits: ids have 32 digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +148,52 @@ def _judge_secrets(head: Head) -> Refusal | None:
     query = head.target.partition(b"?")[2].decode("latin-1")
     if query.count("&") >= _MAX_QUERY_FIELDS:
         return Refusal(HTTPStatus.BAD_REQUEST, "too many query fields")
-    names = {name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-    if names & _TOKEN_KEYS:  # the value is not repeated: URLs end up in logs, answers too
+    if _holds_token(query):  # which is not repeated: URLs end up in logs, answers too
         return Refusal(
             HTTPStatus.BAD_REQUEST, "no token in the URL: send `Authorization: Bearer` instead"
         )
     return None
 
 
+def _holds_token(query: str) -> bool:
+    """Whether a parameter is called like a token, or holds what looks like one, however encoded."""
+    for _ in range(_MAX_DECODINGS):
+        pairs = parse_qsl(query.replace(";", "&"), keep_blank_values=True, encoding="latin-1")
+        if any(name.strip().lower() in _TOKEN_KEYS for name, _ in pairs):
+            return True
+        if any(looks_like_token(text) for pair in pairs for text in pair):
+            return True
+        query, before = unquote_plus(query, encoding="latin-1"), query
+        if query == before:
+            return False
+    return True  # encoded again and again: to hide what it is
+
+
+def looks_like_token(text: str) -> bool:
+    """Whether a text holds one of our tokens, one that a rule knows, or a long random word."""
+    if _TOKEN.search(text) or _redactor().redact_text(text)[1]:
+        return True
+    return any(_is_random(word) for word in _WORD.findall(text))
+
+
+def _is_random(word: str) -> bool:
+    """Whether a word is too mixed for a name or an id: those are in lower case, or have 32 digits."""
+    if _HEXADECIMAL.fullmatch(word):
+        return len(word) >= _MIN_HEX_CHARS
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return all(any(is_kind(letter) for letter in word) for is_kind in kinds)
+
+
+@cache
+def _redactor() -> Redactor:
+    """The rules for secrets of all kinds; made at the first query, some milliseconds."""
+    return Redactor([])
+
+
 def _judge_handshake(head: Head) -> Refusal | None:
     """What the WebSocket engine would refuse later with less to say, or not at all."""
+    if head.version != b"1.1":
+        return Refusal(HTTPStatus.BAD_REQUEST, "a WebSocket opens with HTTP/1.1")
     if head.method != b"GET":
         return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket opens with GET")
     if head.values(b"transfer-encoding") or set(head.values(b"content-length")) - {b"0"}:

@@ -5,7 +5,6 @@ system without locks) must stop the daemon, not weaken it.
 Source of the settings: https://www.sqlite.org/wal.html and /pragma.html.
 """
 
-import errno
 import os
 from collections import deque
 from collections.abc import Generator
@@ -18,12 +17,12 @@ import msgspec
 
 from palyra.errors import DiskFull, Unavailable
 from palyra.store.disk import Disk
+from palyra.store.room import NO_ROOM, is_full
 
 Synchronous = Literal["full", "normal"]
 
 # What says that storage is at fault.  So does SQLError, as every statement here has a test: the
 # schema it meets is not ours any more.
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 STORAGE_ERRORS = (
     apsw.BusyError,
     apsw.CantOpenError,
@@ -38,6 +37,7 @@ STORAGE_ERRORS = (
     apsw.ReadOnlyError,
     apsw.SQLError,
 )
+_UNEXPLAINED = (apsw.IOError, apsw.CantOpenError)  # a sync, a quota, a log that cannot be made
 # Two writers meet only for a moment, when an actor restarts while its last call still runs.
 BUSY_TIMEOUT_MS = 5_000
 _LEVELS = {"normal": 1, "full": 2}
@@ -45,8 +45,12 @@ _CACHED_STATEMENTS = 256  # one per table and chunk size, and the reads; far bel
 
 
 @contextmanager
-def storage_errors(doing: str) -> Generator[None, None, None]:
-    """Raise storage trouble as Unavailable, saying what was being done."""
+def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None, None]:
+    """Raise storage trouble as Unavailable, saying what was being done.
+
+    With the `path` of the database, an error of which SQLite does not say the cause is DiskFull when
+    its file system takes nothing more.
+    """
     try:
         yield
     except apsw.BusyError as error:
@@ -54,7 +58,9 @@ def storage_errors(doing: str) -> Generator[None, None, None]:
     except apsw.FullError as error:
         raise DiskFull(f"journal: {doing}: {error}: make room on its disk") from error
     except STORAGE_ERRORS as error:
-        raise Unavailable(f"journal: {doing}: {error}") from error
+        has_no_room = isinstance(error, _UNEXPLAINED) and path is not None and is_full(path.parent)
+        kind = DiskFull if has_no_room else Unavailable
+        raise kind(f"journal: {doing}: {error}") from error
     except msgspec.MsgspecError as error:
         raise Unavailable(f"journal: {doing}: a record is damaged: {error}") from error
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Self
 
 from palyra.errors import Unavailable
 from palyra.store import private
+from palyra.store.room import cannot_write
 
 
 class DataDirectory:
@@ -54,7 +55,7 @@ def _lock(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private.FILE_MODE)
     except OSError as error:
-        raise Unavailable(f"{path}: cannot be opened: {error}") from error
+        raise cannot_write(path, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -67,7 +68,7 @@ def _lock(path: Path) -> int:
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except OSError as error:
         os.close(descriptor)
-        raise Unavailable(f"{path}: cannot be written: {error.strerror}") from error
+        raise cannot_write(path, error) from error
     return descriptor
 
 

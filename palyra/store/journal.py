@@ -4,7 +4,7 @@ Owns: the database file, its log and the roots file beside it.  One writer, any 
 beside it (see `core.ports.JournalStore` for who may call what, and when).  Never: repairs a tape.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from palyra.core.journal import (
 from palyra.core.ports import NowMs
 from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord, TokenRecord
 from palyra.errors import PalyraError, Unavailable
-from palyra.store import owner, projections, tapes
+from palyra.store import bond, owner, projections, tapes
 from palyra.store.admission import Link
 from palyra.store.database import (
     Readers,
@@ -77,16 +77,18 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
         if self._opened is not None:  # a life that ended without `close`
             self._opened.held.close()
             self._opened = None
-        with storage_errors(f"open {self.path}"), ExitStack() as held:
+        with storage_errors(f"open {self.path}", self.path), ExitStack() as held:
             connection = open_writer(self.path, self._disk, self._synchronous)
             held.callback(connection.close)
             self._pages.require_sound(connection)
             migrated_from = migrate(connection)
             found = owner.take(connection)
             roots = self._open_roots(held, found)
-            verification = _verify_end(connection, roots, found)
+            mismatch = bond.find_mismatch(self._keys, found)
+            verification = _verify_end(connection, roots, found, mismatch)
             writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
             _resume(writer, roots, verification, found)
+            bond.bind(self._keys, found.journal_id)  # not before a mismatch is on record
             incidents = tuple(list_unresolved(connection))
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
@@ -100,7 +102,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
             was_clean=found.is_clean,
             head_position=writer.position,
             verification=verification,
-            notes=() if roots.note is None else (roots.note,),
+            notes=tuple(_notes(roots, found, mismatch)),
             incidents=incidents,
         )
 
@@ -261,22 +263,31 @@ class _SqliteEvidence:
         return tapes.read_links(self._connection, run_id, after_seq=after_seq, limit=PAGE_ROWS)
 
 
-def _verify_end(connection: apsw.Connection, roots: RootsFile, found: owner.Owner) -> VerifyReport:
+def _verify_end(
+    connection: apsw.Connection, roots: RootsFile, found: owner.Owner, mismatch: Break | None
+) -> VerifyReport:
     """Check what came after the last root but one: what is older was checked when it was new."""
-    entries: list[Root | Break] = []
+    entries: list[Root | Break] = [*roots.breaks]
     last = roots.last
-    if roots.damage is not None:
-        entries.append(root_break(roots.damage))
-    known = 0 if last is None else last.index + 1
-    if known < found.roots:
-        entries.append(root_break(f"roots {known} to {found.roots - 1} are missing"))
     if last is None:
         after = found.head_position if entries else 0
     else:
         after = last.first_position - 1
         if last.kind == "root":
             entries.append(last)
+        elif found.head_position < last.through_position:
+            entries.append(root_break("the database is older than the roots file"))
+    if mismatch is not None:
+        entries.insert(0, mismatch)
     return verify_journal(_SqliteEvidence(connection), entries, after=after)
+
+
+def _notes(roots: RootsFile, found: owner.Owner, mismatch: Break | None) -> Iterator[str]:
+    """What opening repaired, and a journal made where there had been one."""
+    if roots.note is not None:
+        yield roots.note
+    if found.is_new and (mismatch is not None or roots.breaks):
+        yield "a new journal was made next to keys or roots of an older one: restore it from a backup"
 
 
 def _resume(writer: Writer, roots: RootsFile, report: VerifyReport, found: owner.Owner) -> None:

@@ -15,8 +15,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from palyra.errors import Unavailable
 from palyra.store import private
+from palyra.store.room import cannot_write
 
 SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
+
+BOND_NAME = "journal.id"
+NO_JOURNAL = "none"  # what the file says of a key that has not signed for any journal
 
 MIN_TOKEN_CHARS = 32
 _TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")
@@ -25,9 +29,11 @@ _TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")
 class KeyRing:
     """The signing key of one data directory."""
 
-    __slots__ = ("_private", "key_id", "public_key")
+    __slots__ = ("_private", "bond_path", "key_id", "public_key")
 
-    def __init__(self, seed: bytes) -> None:
+    def __init__(self, seed: bytes, bond_path: Path | None = None) -> None:
+        """`bond_path` names the file that says which journal the key signs for; see `store.bond`."""
+        self.bond_path = bond_path
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public_key = self._private.public_key().public_bytes_raw()  # 32 bytes
         self.key_id = hashlib.sha256(self.public_key).hexdigest()[:16]
@@ -45,18 +51,19 @@ class KeyRing:
         if text is None:
             return cls._create(directory, path)
         try:
-            return cls(bytes.fromhex(text.decode("ascii")))
+            return cls(bytes.fromhex(text.decode("ascii")), directory / BOND_NAME)
         except ValueError:
             raise Unavailable(f"{path}: not a signing key; restore it from a backup") from None
 
     @classmethod
     def _create(cls, directory: Path, path: Path) -> "KeyRing":
-        ring = cls(secrets.token_bytes(SEED_BYTES))
+        ring = cls(secrets.token_bytes(SEED_BYTES), directory / BOND_NAME)
         try:
-            private.create_file(path, ring._private.private_bytes_raw().hex().encode())
+            private.create_file(directory / BOND_NAME, f"{NO_JOURNAL}\n".encode())
             private.create_file(directory / "signing.pub", ring.public_key.hex().encode() + b"\n")
+            private.create_file(path, ring._private.private_bytes_raw().hex().encode())
         except OSError as error:
-            raise Unavailable(f"{path}: cannot be written: {error}") from error
+            raise cannot_write(path, error) from error
         return ring
 
     def sign(self, message: bytes) -> bytes:
@@ -88,7 +95,7 @@ def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
     try:
         private.create_file(path, token.encode() + b"\n")
     except OSError as error:
-        raise Unavailable(f"{path}: cannot be written: {error}") from error
+        raise cannot_write(path, error) from error
     return token
 
 

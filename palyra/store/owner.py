@@ -22,6 +22,7 @@ class Owner(NamedTuple):
     head_position: int
     roots: int  # lines of the roots file known to be durable
     is_clean: bool  # whether the last owner closed it
+    is_new: bool  # whether this opening made the journal
 
 
 def take(connection: apsw.Connection) -> Owner:
@@ -31,13 +32,14 @@ def take(connection: apsw.Connection) -> Owner:
             "INSERT INTO owner VALUES (1, ?, 0, 0, 0, 1) ON CONFLICT (id) DO NOTHING",
             (secrets.token_hex(16),),
         )
+        is_new = connection.changes() > 0
         connection.execute("UPDATE owner SET epoch = epoch + 1")
         found = connection.execute(
             "SELECT journal_id, epoch, head_position, roots, is_clean FROM owner"
         ).get
         connection.execute("UPDATE owner SET is_clean = 0")
     journal_id, epoch, head_position, roots, is_clean = found
-    return Owner(journal_id, epoch, head_position, roots, bool(is_clean))
+    return Owner(journal_id, epoch, head_position, roots, bool(is_clean), is_new)
 
 
 def touch(

@@ -8,7 +8,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from palyra.errors import Unavailable
+from palyra.errors import DiskFull, Unavailable
+from palyra.store.room import NO_ROOM
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -28,7 +29,8 @@ def make_directory(path: Path) -> None:
             raise Unavailable(
                 f"{path}: the file system is read-only: mount it writable, or choose another place"
             ) from error
-        raise Unavailable(f"{path}: cannot be made a private directory: {error}") from error
+        kind = DiskFull if error.errno in NO_ROOM else Unavailable
+        raise kind(f"{path}: cannot be made a private directory: {error}") from error
 
 
 def touch_file(path: Path) -> None:

@@ -7,9 +7,11 @@ A `root` holds the Merkle root of the links at `first_position..through_position
 says that a break was found and that trust begins anew behind `through_position`.
 
 A line is synced before anything relies on it, so only the last one can be torn by a power cut.
+A torn line lacks its line end, or has NUL bytes where sectors never arrived; JSON has neither.
+Only such a line is cut off.  A whole line that does not hold is evidence: it is reported and kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -18,9 +20,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from palyra.core.journal import Break
-from palyra.errors import Unavailable
 from palyra.store.disk import File
 from palyra.store.keys import KeyRing, is_signed
+from palyra.store.room import cannot_write
 
 _DOMAIN = b"palyra.root.v1\x00"
 _CHUNK_BYTES = 65_536  # a line has 500 to 1 000 bytes: the tail of a file is in one chunk
@@ -62,29 +64,44 @@ class RootsFile:
     journal_id: str
     last: Root | None = None
     note: str | None = None  # what opening repaired
-    damage: str | None = None  # what opening found and left alone
+    breaks: tuple[Break, ...] = ()  # what opening found wrong behind the last segment
     _next_index: int = 0
     _size_bytes: int = 0
     _prev: str = ""
 
     def open(self, expected: int) -> None:
-        """Find the last line that holds; cut off what a power cut left behind it.
+        """Read the end of the file, cut off a torn line, and go on behind the last line that holds.
 
-        `expected` is how many lines the database knows of.  Raises OSError.
+        `expected` is how many lines the database knows of.  Raises OSError, Unavailable.
         """
         self._next_index = expected
         self._size_bytes = self.file.size_bytes()
         offset = max(0, self._size_bytes - _CHUNK_BYTES)
-        *lines, torn = self.file.read(offset, _CHUNK_BYTES).split(b"\n")
-        bad: list[bytes] = []
-        while lines and self.last is None:
-            self._adopt(self._parse(lines[-1]))
-            if self.last is None:
-                bad.append(lines.pop())
-        if len(bad) > 1:
-            self.damage = f"the last {len(bad)} lines of the roots file are damaged or not ours"
-            bad = []
-        self._cut(len(torn) + sum(len(line) + 1 for line in bad))
+        *lines, rest = self.file.read(offset, _CHUNK_BYTES).split(b"\n")
+        where = "the roots file"
+        if offset:
+            del lines[:1]  # a part of a line
+            where = f"the last {len(lines)} lines of the roots file"
+        lines += self._end_line(rest)
+        found = list(self._check(lines, expected, where, is_whole=not offset))
+        holding = [each for each in found if isinstance(each, _Read)]
+        known = holding[-1].root.index + 1 if holding else 0
+        if lines and b"\x00" in lines[-1] and known >= expected:  # the database misses no root
+            self._cut(len(lines[-1]) + 1)
+            del found[-1]
+        if holding:
+            self._adopt(holding[-1])
+        self.breaks = _behind_segment(found)
+
+    def _end_line(self, rest: bytes) -> list[bytes]:
+        """The last line where only its line end is missing, which it gets; anything less is cut."""
+        if not rest:
+            return []
+        if self._parse(rest) is None and len(rest) < _CHUNK_BYTES:
+            self._cut(len(rest))
+            return []
+        self._write(b"\n")
+        return [rest]
 
     def append(
         self,
@@ -122,23 +139,29 @@ class RootsFile:
 
     def entries(self) -> Iterator[Root | Break]:
         """Every line there is now, in order; a Break where one is damaged or missing."""
-        return self._check(self._lines(self._size_bytes), self._next_index)
+        lines = self._lines(self._size_bytes)
+        for found in self._check(lines, self._next_index, "the roots file", is_whole=True):
+            yield found.root if isinstance(found, _Read) else found
 
-    def _check(self, lines: Iterator[bytes], expected: int) -> Iterator[Root | Break]:
-        index, prev, is_lost = 0, "", False
+    def _check(
+        self, lines: Iterable[bytes], expected: int, where: str, *, is_whole: bool
+    ) -> Iterator[_Read | Break]:
+        """The lines that hold, with a Break where one does not; `is_whole`: from the first line."""
+        index, prev, is_lost = 0, "", not is_whole
         for number, line in enumerate(lines, 1):
             found = self._parse(line)
-            if found is None:
+            if found is None or found.root.journal_id != self.journal_id:
                 is_lost = True
-                yield root_break(f"line {number} of the roots file is damaged or not ours")
+                fault = "is damaged or not ours" if found is None else "belongs to another journal"
+                yield root_break(f"line {number} of {where} {fault}")
                 continue
             root = found.root
             if not is_lost and root.index != index:
-                yield root_break(f"roots {index} to {root.index - 1} are missing")
+                yield root_break(_describe_jump(root.index, index))
             elif not is_lost and root.prev != prev:
                 yield root_break(f"root {index} does not follow the one before it")
             is_lost = False
-            yield root
+            yield found
             index, prev = root.index + 1, found.digest
         if index < expected and not is_lost:
             yield root_break(f"roots {index} to {expected - 1} are missing")
@@ -148,11 +171,10 @@ class RootsFile:
         """Lines that should be there."""
         return self._next_index
 
-    def _adopt(self, found: _Read | None) -> None:
+    def _adopt(self, found: _Read) -> None:
         """Continue after this line."""
-        if found is not None:
-            self.last, self._prev = found
-            self._next_index = max(self._next_index, found.root.index + 1)
+        self.last, self._prev = found
+        self._next_index = max(self._next_index, found.root.index + 1)
 
     def _cut(self, count: int) -> None:
         """Remove the last `count` bytes: a line that nobody relied on yet."""
@@ -169,11 +191,11 @@ class RootsFile:
         except OSError as error:
             with suppress(OSError):
                 self.file.truncate(self._size_bytes)
-            raise Unavailable(f"the roots file cannot be written: {error}") from error
+            raise cannot_write("the roots file", error) from error
         self._size_bytes += len(line)
 
     def _parse(self, line: bytes) -> _Read | None:
-        """The line's root when its signature holds, else None."""
+        """The line's root when its signature holds, whichever journal it is of; else None."""
         try:
             parsed = msgspec.json.decode(line, type=_Line)
             root = msgspec.json.decode(parsed.body, type=Root)
@@ -181,8 +203,6 @@ class RootsFile:
         except (msgspec.MsgspecError, ValueError):
             return None
         body = bytes(parsed.body)
-        if root.journal_id != self.journal_id:
-            return None
         if not is_signed(self.keys.public_key, _DOMAIN + body, signature):
             return None
         return _Read(root, sha256(body).hexdigest())
@@ -195,6 +215,23 @@ class RootsFile:
             offset += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
             yield from lines
+
+
+def _behind_segment(found: Sequence[_Read | Break]) -> tuple[Break, ...]:
+    """The breaks that no segment has recorded yet."""
+    breaks: list[Break] = []
+    for each in found:
+        if isinstance(each, Break):
+            breaks.append(each)
+        elif each.root.kind == "segment":
+            breaks.clear()
+    return tuple(breaks)
+
+
+def _describe_jump(index: int, expected: int) -> str:
+    if index < expected:
+        return f"root {index} is repeated or out of order"
+    return f"roots {expected} to {index - 1} are missing"
 
 
 def root_break(detail: str) -> Break:

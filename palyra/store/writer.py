@@ -6,6 +6,7 @@ the file, and change only when a transaction has been committed.
 
 from collections import ChainMap
 from collections.abc import Sequence
+from pathlib import Path
 
 import apsw
 
@@ -42,6 +43,7 @@ class Writer:
     ) -> None:
         self.position = 0  # of the last committed row
         self._connection = connection
+        self._path = Path(connection.filename)
         self._roots = roots
         self._epoch = epoch
         self._now_ms = now_ms
@@ -75,15 +77,18 @@ class Writer:
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """See `JournalStore.commit`."""
-        with storage_errors("commit"):
+        with storage_errors("commit", self._path):
             if self._wal_pages >= CHECKPOINT_NOW_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
             return self._commit(changes)
 
     def seal(self) -> bool:
         """See `JournalStore.seal`; also the moment for what may not delay a commit."""
-        with storage_errors("seal"):
+        with storage_errors("seal", self._path):
             is_sealed = self._sign()
+            if is_sealed and self._roots.count == 1:  # later ones are counted by the next commit
+                with transaction(self._connection):
+                    self._touch(self.position)
             records.forget_receipts(
                 self._connection, created_before_ms=self._now_ms() - RECEIPT_TTL_MS
             )
@@ -96,7 +101,7 @@ class Writer:
     def close(self, *, is_clean: bool = True) -> None:
         """Seal, mark the shutdown clean if all is in order, fold the log into the database."""
         self.seal()
-        with storage_errors("close"):
+        with storage_errors("close", self._path):
             with transaction(self._connection):
                 self._touch(self.position, is_clean=is_clean)
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -1,9 +1,13 @@
 """The dynamic supervisor: starts on demand, cap, cancels, and a stop of all at once."""
 
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.child import Child, ChildSnapshot, ChildSpec, Exit
@@ -396,3 +400,58 @@ async def test_pool_nests_in_a_supervisor(autojump_clock: MockClock) -> None:
         )
         assert (expected,) == top.snapshot().children
     assert "one ends" == puppet.notes[-1]
+
+
+def busy(clock: MockClock, work_s: float, inbox: Mailbox[int]) -> Callable[..., Awaitable[None]]:
+    """An actor whose way out keeps the loop busy, through some nurseries."""
+
+    async def start(*, task_status: trio.TaskStatus[None]) -> None:
+        with inbox.receiver() as messages:
+            task_status.started()
+            with suppress(trio.EndOfChannel):
+                await messages.receive()
+            with trio.CancelScope(shield=True):
+                for _ in range(20):
+                    clock.jump(work_s)
+                    await trio.lowlevel.checkpoint()
+
+    return start
+
+
+async def test_a_busy_loop_makes_no_child_stuck(mock_clock: MockClock) -> None:
+    """A turn of a thousand takes longer than the grace of each; one that never ends is named."""
+    clock, stuck = mock_clock, Puppet("stuck", cleanup_s=600.0)
+    exits: list[Exit] = []
+    with capture_logs() as logs:
+        async with running(pool(max_children=1_001, on_exit=exits.append)) as supervisor:
+            for number in range(1_000):
+                inbox = Mailbox[int](f"run:{number}", 1)
+                start = busy(clock, 0.005, inbox)
+                supervisor.spawn_child(ChildSpec(inbox.name, start, "temporary", 2.0, inbox))
+            supervisor.spawn_child(stuck.spec("temporary", grace_s=2.0))
+            await wait_all_tasks_blocked()
+            begun_s = trio.current_time()
+            supervisor.stop("test")
+            await wait_all_tasks_blocked()
+            while len(supervisor) > 1 or "stuck" not in {end.outcome for end in exits}:
+                clock.jump(1.0)
+                await wait_all_tasks_blocked()
+            assert trio.current_time() - begun_s < 20 * 5.0 + 2 * 2.0 + 2
+            clock.jump(600.0)
+    outcomes = Counter(end.outcome for end in exits)
+    assert {"stopped": 1_001, "stuck": 1} == outcomes
+    assert [("critical", "stuck")] == [(line["log_level"], line["child"]) for line in logs]
+
+
+async def test_many_stuck_children_are_one_line(autojump_clock: MockClock) -> None:
+    """With their number and the first few of them; the listener hears of each."""
+    exits: list[Exit] = []
+    with capture_logs() as logs:
+        async with running(pool(max_children=50, on_exit=exits.append)) as supervisor:
+            for number in range(50):
+                puppet = Puppet(f"stuck:{number}", cleanup_s=60.0)
+                supervisor.spawn_child(puppet.spec("temporary", grace_s=2.0))
+            await wait_all_tasks_blocked()
+    (line,) = logs
+    assert ("critical", 50, 5) == (line["log_level"], line["count"], len(line["first"]))
+    assert 50 == sum(end.outcome == "stuck" for end in exits)

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import struct
 from importlib.metadata import version
 
 import pytest
@@ -132,6 +133,47 @@ async def test_bad_frame_is_named_to_both_sides(bad: bytes, code: int) -> None:
         assert b"" == await peer.read_to_end()
     assert isinstance(recorder.end, BadFrame)
     assert code == recorder.end.code
+
+
+ANNOUNCED_TOO_BIG = {
+    "16-bit length": struct.pack("!BBH", 0x81, 0xFE, 1_001),
+    "64-bit length": struct.pack("!BBQ", 0x81, 0xFF, 70_000),
+    "largest length": struct.pack("!BBQ", 0x81, 0xFF, 2**63 - 1),
+    "binary": struct.pack("!BBH", 0x82, 0xFE, 1_001),
+    "second fragment": frame(TEXT, b"x" * 600, first=0) + struct.pack("!BBH", 0x80, 0xFE, 401),
+    "third fragment behind a ping": frame(TEXT, b"x" * 600, first=0)
+    + frame(CONTINUATION, b"x" * 400, first=0)
+    + frame(PING, b"x")
+    + struct.pack("!BB", 0x80, 0x81),
+}
+
+
+@pytest.mark.parametrize("announced", ANNOUNCED_TOO_BIG.values(), ids=ANNOUNCED_TOO_BIG.keys())
+async def test_a_message_is_too_big_from_its_header(announced: bytes) -> None:
+    """Neither mask nor payload is waited for."""
+    recorder = Recorder()
+    async with connected(recorder, limits=SMALL) as peer:
+        await peer.send(announced)
+        while (found := await peer.read_frame())[0] != CLOSE:
+            assert PONG == found[0]
+        assert 1009 == int.from_bytes(found[1][:2], "big")
+    assert isinstance(recorder.end, BadFrame)
+
+
+async def test_fragments_up_to_the_limit_pass_however_they_are_cut() -> None:
+    """Headers that come byte by byte, and pings between, count once and not at all."""
+    parts = [
+        frame(TEXT, b"x" * 500, first=0),
+        frame(PING, b"p" * 100),
+        frame(CONTINUATION, b"y" * 200, first=0),
+        frame(CONTINUATION, b"z" * 300),
+    ]
+    async with connected(limits=SMALL) as peer:
+        for _ in range(2):
+            for byte in b"".join(parts):
+                await peer.send(bytes([byte]))
+            assert (PONG, b"p" * 100) == await peer.read_frame()
+            assert (TEXT, b"x" * 500 + b"y" * 200 + b"z" * 300) == await peer.read_frame()
 
 
 async def test_messages_before_a_bad_frame_are_received() -> None:

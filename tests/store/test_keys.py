@@ -62,7 +62,8 @@ def test_key_files_are_private(tmp_path: Path) -> None:
     KeyRing.open(directory)
     read_operator_token(directory, lambda: "fresh" * 8)
     modes = {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
-    assert {"signing.key": 0o600, "signing.pub": 0o600, "operator.token": 0o600} == modes
+    names = ("journal.id", "signing.key", "signing.pub", "operator.token")
+    assert dict.fromkeys(names, 0o600) == modes
     assert 0o700 == directory.stat().st_mode & 0o777
 
 
@@ -112,7 +113,9 @@ def test_a_draft_left_by_a_crash_does_not_matter(tmp_path: Path) -> None:
     """A key half written under another name is written again."""
     (tmp_path / ".signing.key.draft").write_bytes(b"half")
     KeyRing.open(tmp_path)
-    assert {"signing.key", "signing.pub"} == {path.name for path in tmp_path.iterdir()}
+    assert {"journal.id", "signing.key", "signing.pub"} == {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def test_keys_in_a_place_that_cannot_be_written_are_refused(tmp_path: Path) -> None:

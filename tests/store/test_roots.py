@@ -77,12 +77,12 @@ def test_a_torn_last_line_is_cut_off_and_said(keep: int) -> None:
     """A power cut in the middle of the last line loses that line only, and is reported."""
     file = written(3)
     start = bytes(file.content).rindex(b"\n", 0, -1) + 1
-    keep = min(keep, len(file.content) - start - 1)
+    keep = min(keep, len(file.content) - start - 2)
     file.truncate(start + keep)
     roots = opened(file, 2)
     assert [0, 1] == indexes(roots)
     assert (keep > 0) == (roots.note is not None)
-    assert roots.damage is None
+    assert () == roots.breaks
     roots.append(kind="root", first=21, through=21, merkle_root=bytes(32), at_ms=9)
     assert [0, 1, 2] == indexes(opened(file, 3))
 
@@ -156,22 +156,77 @@ def test_several_damaged_last_lines_are_left_alone() -> None:
     file.content[:] = b"".join([*lines[:2], b"x" * 50 + b"\n", b"y" * 60 + b"\n"])
     before = bytes(file.content)
     roots = opened(file, 4)
-    assert roots.damage is not None
+    assert 2 == len(roots.breaks)
     assert before == bytes(file.content)
     roots.append(kind="root", first=41, through=41, merkle_root=bytes(32), at_ms=9)
     assert 4 == indexes(roots)[-1]
 
 
 @pytest.mark.parametrize(
-    "roots",
-    [roots_file(written(1), journal_id="j2"), roots_file(written(1), keys=KeyRing(bytes(32)))],
+    ("roots", "fault"),
+    [
+        (roots_file(written(1), journal_id="j2"), "belongs to another journal"),
+        (roots_file(written(1), keys=KeyRing(bytes(32))), "is damaged or not ours"),
+    ],
     ids=["another journal", "another key"],
 )
-def test_a_foreign_root_does_not_count(roots: RootsFile) -> None:
-    """A root signed for another journal or by another key proves nothing here."""
-    roots._size_bytes = roots.file.size_bytes()
-    roots._next_index = 1
-    assert ["line 1 of the roots file is damaged or not ours"] == indexes(roots)
+def test_a_foreign_root_does_not_count(roots: RootsFile, fault: str) -> None:
+    """A root signed for another journal or by another key proves nothing here, and is kept."""
+    before = roots.file.read(0, 10_000)
+    roots.open(0)
+    assert [f"line 1 of the roots file {fault}"] == indexes(roots)
+    assert [f"line 1 of the roots file {fault}"] == [found.detail for found in roots.breaks]
+    assert (before, None) == (roots.file.read(0, 10_000), roots.note)
+
+
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_one_whole_bad_line_is_a_break_and_kept(count: int) -> None:
+    """A last line with its line end cannot be torn: a signature that fails is damage."""
+    file = written(count)
+    at = bytes(file.content).rindex(b'"signature":"') + len(b'"signature":"')
+    file.content[at] = ord("0") if file.content[at] != ord("0") else ord("1")
+    before = bytes(file.content)
+    roots = opened(file, count - 1)
+    assert (1, None, before) == (len(roots.breaks), roots.note, bytes(file.content))
+
+
+def test_a_line_without_its_line_end_alone_is_completed() -> None:
+    """A root whose signature holds is not lost for the want of one byte."""
+    file = written(2)
+    whole = bytes(file.content)
+    file.truncate(len(file.content) - 1)
+    roots = opened(file, 2)
+    assert ((), None, whole) == (roots.breaks, roots.note, bytes(file.content))
+
+
+def test_an_endless_line_is_damage() -> None:
+    """More bytes without a line end than any line has were not left by a power cut."""
+    file = MemoryFile()
+    file.write(0, b"x" * 70_000)
+    roots = opened(file, 0)
+    assert (1, None, 70_001) == (len(roots.breaks), roots.note, len(file.content))
+
+
+@pytest.mark.parametrize(
+    ("order", "details"),
+    [
+        ((1, 0), ["roots 0 to 0 are missing", "root 0 is repeated or out of order", "roots 1 to 1 are missing"]),
+        ((0, 1, 1), ["root 1 is repeated or out of order"]),
+        ((0, 0, 1), ["root 0 is repeated or out of order"]),
+    ],
+    ids=["swapped", "last twice", "first twice"],
+)  # fmt: skip
+def test_disorder_near_the_end_is_found_at_once(order: tuple[int, ...], details: list[str]) -> None:
+    """Opening checks that the last lines follow each other, and once a segment began, no more."""
+    file = written(2)
+    lines = bytes(file.content).splitlines(keepends=True)
+    file.content[:] = b"".join(lines[number] for number in order)
+    roots = opened(file, 2)
+    assert details == [found.detail for found in roots.breaks]
+    roots.append(
+        kind="segment", first=21, through=20, merkle_root=b"", at_ms=9, found=roots.breaks[0]
+    )
+    assert () == opened(file, 3).breaks
 
 
 def test_long_files_are_read_in_pieces() -> None:
@@ -212,7 +267,7 @@ def test_a_root_that_cannot_be_written_leaves_no_trace() -> None:
         (lambda path: path.unlink(), "roots 0 to 2 are missing"),
         (lambda path: path.write_bytes(b""), "roots 0 to 2 are missing"),
         (lambda path: path.write_bytes(path.read_bytes()[:-20]), "roots 2 to 2 are missing"),
-        (lambda path: path.write_bytes(b"x\ny\n" * 5), "the last 10 lines"),
+        (lambda path: path.write_bytes(b"x\ny\n" * 5), "line 1 of the roots file is damaged"),
     ],
     ids=["removed", "emptied", "cut", "overwritten"],
 )

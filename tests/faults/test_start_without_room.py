@@ -1,0 +1,227 @@
+"""A daemon that meets a full disk on its way up."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import apsw
+import pytest
+
+from palyra import serve as serving
+from palyra.actors.supervisor import Escalated
+from palyra.config import load
+from palyra.errors import DiskFull, Unavailable
+from palyra.serve import EX_SOFTWARE, EX_TEMPFAIL, EX_UNAVAILABLE, serve
+from palyra.store import database, journal, private
+from palyra.store.database import storage_errors
+from palyra.store.keys import KeyRing
+from palyra.store.room import cannot_write, find_room, is_full, is_want_of_room
+from tests.e2e.daemon_process import PALYRA
+
+pytestmark = pytest.mark.real
+
+PAGE_BYTES = 4_096
+DISK_BYTES = 8_388_608
+
+
+@contextmanager
+def mounted(path: Path, options: str) -> Generator[Path]:
+    """A small file system for the length of the block; skips where it may not be mounted."""
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", str(path)]
+    ended = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        pytest.skip(f"no right to mount a small disk here: {ended.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def start(disk: Path, *more: str, stdout: str = os.devnull) -> subprocess.CompletedProcess[str]:
+    """One start of a daemon whose home is on that disk."""
+    command = [*PALYRA, "serve", "--home", str(disk / "home"), "--port", "0"]
+    workspace = disk.parent / "workspace"
+    workspace.mkdir(exist_ok=True)
+    command += ["--workspace", str(workspace), *more]
+    with Path(stdout).open("w", encoding="ascii") as output:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,  # with --stdio the end of a parent that left: a drain
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+def said_last(ended: subprocess.CompletedProcess[str]) -> str:
+    """The one line that says why it ended."""
+    (line,) = [line for line in ended.stderr.splitlines() if "cannot go on" in line]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("pages", "name"),
+    [
+        (0, "daemon.lock"),
+        (1, "signing.key"),
+        (4, "operator.token"),
+        (5, "journal.sqlite3"),
+        (40, "journal.sqlite3"),
+        (70, "daemon.json"),
+    ],
+)
+def test_a_start_without_room_ends_with_75(tmp_path: Path, pages: int, name: str) -> None:
+    """Whatever file is the first without room, and the line names it and what is free."""
+    with mounted(tmp_path / "disk", f"size={DISK_BYTES}") as disk:
+        (disk / "ballast").write_bytes(bytes(DISK_BYTES - pages * PAGE_BYTES))
+        ended = start(disk)
+        line = said_last(ended)
+        assert (EX_TEMPFAIL, True) == (ended.returncode, name in line)
+        assert all(word in line for word in ("free: ", "bytes", "files", f"{disk}/home"))
+        (disk / "ballast").unlink()
+        assert 0 == start(disk, "--stdio").returncode
+
+
+@pytest.mark.parametrize("inodes", [2, 3, 4, 5, 7, 8, 9])
+def test_a_start_without_inodes_ends_with_75(tmp_path: Path, inodes: int) -> None:
+    """A file system may have bytes and no names left."""
+    with mounted(tmp_path / "disk", f"size={DISK_BYTES},nr_inodes={inodes}") as disk:
+        ended = start(disk)
+        assert EX_TEMPFAIL == ended.returncode, said_last(ended)
+
+
+def test_a_read_only_file_system_is_no_full_one(tmp_path: Path) -> None:
+    """It does not go away by itself: 69."""
+    with mounted(tmp_path / "disk", f"size={DISK_BYTES},ro") as disk:
+        ended = start(disk)
+        assert (EX_UNAVAILABLE, True) == (ended.returncode, "read-only" in said_last(ended))
+
+
+def test_an_announcement_without_room_ends_with_75(tmp_path: Path) -> None:
+    """Standard output may be a file on a full disk, too."""
+    ended = start(tmp_path, stdout="/dev/full")
+    assert (EX_TEMPFAIL, True) == (ended.returncode, "standard output" in said_last(ended))
+
+
+def test_the_first_configuration_without_room_ends_with_75(tmp_path: Path) -> None:
+    """`palyra up` leaves no half file, and says so with the same code."""
+    with mounted(tmp_path / "disk", f"size={DISK_BYTES}") as disk:
+        (disk / "ballast").write_bytes(bytes(DISK_BYTES))
+        home, file = disk / "home", disk / "home" / "palyra.toml"
+        command = [*PALYRA, "up", "--home", str(home), "--port", "0"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (EX_TEMPFAIL, False) == (ended.returncode, file.exists())
+        assert "0 bytes are free" in ended.stderr
+
+
+def full(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def over_quota(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+
+def broken(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize(
+    ("fail", "code"),
+    [(full, EX_TEMPFAIL), (over_quota, EX_TEMPFAIL), (broken, EX_UNAVAILABLE)],
+)
+@pytest.mark.parametrize(
+    "place", [(private, "create_file"), (journal, "open_writer"), (os, "ftruncate")]
+)
+async def test_quota_and_space_are_alike(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: tuple[object, str],
+    fail: Callable[..., NoReturn],
+    code: int,
+) -> None:
+    """A used-up quota is a full disk; any other failure is not."""
+    config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
+    monkeypatch.setattr(*place, fail)
+    assert code == await serve(config)
+
+
+async def test_an_announcement_over_quota_ends_with_75(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What crashes a child over and over for want of room is no bug of ours."""
+    config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
+    monkeypatch.setattr(serving, "write_discovery", over_quota)
+    assert EX_TEMPFAIL == await serve(config)
+    monkeypatch.setattr(serving, "write_discovery", broken)
+    assert EX_SOFTWARE == await serve(config)
+
+
+@pytest.mark.parametrize("error", [apsw.IOError("disk I/O error"), apsw.CantOpenError("no")])
+@pytest.mark.parametrize(("is_room_gone", "kind"), [(True, DiskFull), (False, Unavailable)])
+def test_an_error_without_a_cause_is_looked_into(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: apsw.Error,
+    kind: type[Unavailable],
+    *,
+    is_room_gone: bool,
+) -> None:
+    """SQLite says "disk I/O error" for a failed sync or a quota: the disk itself is asked."""
+    monkeypatch.setattr(database, "is_full", lambda _: is_room_gone)
+    with pytest.raises(Unavailable) as raised, storage_errors("open", tmp_path / "journal"):
+        raise error
+    assert kind is type(raised.value)
+
+
+def test_a_full_file_system_is_recognised(tmp_path: Path) -> None:
+    """By a file that does not fit; one with room is not full."""
+    assert not is_full(tmp_path)
+    with mounted(tmp_path / "disk", "size=65536") as disk:
+        (disk / "ballast").write_bytes(bytes(65_536))
+        assert is_full(disk)
+        found = find_room(disk / "not" / "there")
+        assert 0 == (found and found.free_bytes)
+
+
+def test_want_of_room_is_found_behind_any_error() -> None:
+    """A supervisor that gives up names the last crash as its cause."""
+    escalated, outer = Escalated("gave up"), Escalated("gave up, too")
+    outer.__cause__ = escalated
+    assert not is_want_of_room(outer)
+    escalated.__cause__ = cannot_write("x", OSError(errno.EDQUOT, "quota"))
+    assert is_want_of_room(outer)
+    assert not is_want_of_room(cannot_write("x", OSError(errno.EIO, "broken")))
+
+
+def test_keys_without_room_are_made_whole_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The private key comes last: when it is there, all of them are."""
+    create, made = private.create_file, []
+
+    def create_two(path: Path, content: bytes) -> None:
+        made.append(path.name)
+        if len(made) > 2:
+            full()
+        create(path, content)
+
+    monkeypatch.setattr(private, "create_file", create_two)
+    with pytest.raises(DiskFull, match=r"signing\.key"):
+        KeyRing.open(tmp_path)
+    monkeypatch.setattr(private, "create_file", create)
+    ring = KeyRing.open(tmp_path)
+    assert ring.public_key.hex() == (tmp_path / "signing.pub").read_text("ascii").strip()
+
+
+def test_a_file_system_that_says_nothing_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is free is left out of the line then."""
+    monkeypatch.setattr(os, "statvfs", broken)
+    assert None is find_room(Path("/"))
