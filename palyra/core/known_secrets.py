@@ -8,7 +8,7 @@ alphabets and at each of the three offsets a secret can have inside what was enc
 import base64
 from collections.abc import Iterable, Iterator
 
-from palyra.core.secret_rules import ANYWHERE, Rule
+from palyra.core.secret_grammar import ANYWHERE, Rule
 
 MIN_KNOWN_BYTES = 8  # shorter ones occur in ordinary text; nothing that short is a credential
 _SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
