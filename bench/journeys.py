@@ -33,11 +33,11 @@ import trio
 from _calls import PALYRA
 from calls import StandingClock, fix_coin
 
-from palyra.config import load
+from palyra.client import connect
+from palyra.config.load import load
 from palyra.daemon import Daemon
-from palyra.net.client import connect
-from palyra.store.datadir import DataDirectory
-from palyra.store.keys import KeyRing
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.journal.keys import KeyRing
 
 TEXT = '/call echo {"text": "hello"}'
 TOKEN = "x" * 43

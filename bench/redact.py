@@ -10,9 +10,9 @@ import timeit
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from palyra.core.redact import ENCODED, Redactor, StreamRedactor
-from palyra.core.scanner import Expression, compile_bytes
-from palyra.core.secret_rules import RULES, Rule, units
+from palyra.core.redaction.patterns import RULES, SecretPattern, units
+from palyra.core.redaction.redactor import ENCODED, Redactor, StreamRedactor
+from palyra.core.redaction.scanner import Expression, compile_bytes
 
 TEXT_BYTES = 20_000
 LIMITS = {"clean_400_bytes_us": 3.0, "prose_mb_s": 20.0, "worst_rule_20_kb_ms": 5.0}
@@ -32,7 +32,7 @@ def best_s(action: Callable[[], object], times: int = 1, rounds: int = 7) -> flo
     return min(timeit.repeat(action, timer=time.process_time, number=times, repeat=rounds)) / times
 
 
-def example(rule: Rule) -> str:
+def example(rule: SecretPattern) -> str:
     """The shortest text the rule's shape matches, roughly: the first choice of every unit."""
     return "".join(
         _choice(unit) * _least(quantifier)
@@ -53,7 +53,7 @@ def _least(quantifier: str) -> int:
     return int(digits) if digits.isdigit() else int(quantifier in {"", "+"})
 
 
-def hostile_texts(rule: Rule) -> Iterator[bytes]:
+def hostile_texts(rule: SecretPattern) -> Iterator[bytes]:
     """Matches, near misses and beginnings of one rule without end, with and without boundaries."""
     whole = example(rule)
     for piece in (

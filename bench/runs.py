@@ -25,14 +25,14 @@ import structlog
 import trio
 from _machine import calibrate
 
-from palyra.config import load
+from palyra.client import connect
+from palyra.config.load import load
 from palyra.core.access import Caller
-from palyra.core.commands import StartRun
+from palyra.core.session.commands import StartRun
 from palyra.daemon import Daemon
-from palyra.net.client import connect
-from palyra.net.tokens import new_token
-from palyra.store.datadir import DataDirectory
-from palyra.store.keys import KeyRing
+from palyra.net.api.tokens import new_token
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.journal.keys import KeyRing
 
 TEXT = '/call echo {"text": "hello"}'
 WAITING = '/call write_file {"path": "x", "content": "y"}'  # asks a person

@@ -14,43 +14,36 @@ import structlog
 import trio
 
 from palyra import __version__
-from palyra.actors import hub as hub_actor
-from palyra.actors import incidents, page_check, policy_watch, usage_watch
-from palyra.actors import journal as journal_actor
-from palyra.actors import work as work_branch
-from palyra.actors.agents import Agents
-from palyra.actors.approvals import Approvals
-from palyra.actors.budget_desk import BudgetDesk
-from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
-from palyra.actors.directory import Directory
-from palyra.actors.files import Files
-from palyra.actors.gate import Gate
+from palyra.actors import config_watch, incident_writer
 from palyra.actors.gateway import Gateway
-from palyra.actors.grants import Grants
-from palyra.actors.histories import Histories
-from palyra.actors.loop_lag import LoopLag
-from palyra.actors.office import Office
-from palyra.actors.paid_embeddings import FreeEmbeddings, PaidEmbeddings
-from palyra.actors.recovery import recovery
-from palyra.actors.sessions import Sessions
-from palyra.actors.supervisor import Supervisor
-from palyra.budgetset import UsageFile, build_budgets
-from palyra.config import Config
-from palyra.core.fence import fence_key
+from palyra.actors.hub import hub as hub_actor
+from palyra.actors.journal import actor as journal_actor
+from palyra.actors.journal import integrity_check
+from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
+from palyra.actors.kernel.loop_lag import LoopLag
+from palyra.actors.kernel.supervisor import Supervisor
+from palyra.actors.run.open_approvals import OpenApprovals
+from palyra.actors.run.services import RunServices
+from palyra.actors.session import registry as work_branch
+from palyra.actors.session.recovery import recovery
+from palyra.actors.session.registry import ActorRegistry
+from palyra.actors.session.sessions import Sessions
+from palyra.config.load import Config
 from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
-from palyra.core.redact import Redactor
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.trust.fences import fence_key
 from palyra.errors import InvariantBroken
-from palyra.modelset import EMBEDDED, Modelset, build_modelset, build_router
-from palyra.net import wire
-from palyra.net.asyncapi import asyncapi_document
-from palyra.net.compat.sources import CompatSources
-from palyra.net.connection import serve_connection
-from palyra.net.edge import Edge, EdgeSettings
-from palyra.net.engine import WebSocketLimits
-from palyra.net.http import HttpSources, LateHttp
-from palyra.net.limits import limits_of
-from palyra.net.methods.table import METHODS
-from palyra.net.metrics import (
+from palyra.net.api.asyncapi import asyncapi_document
+from palyra.net.api.backend import Backend
+from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.api.methods.table import METHODS
+from palyra.net.api.rate_limit import limits_of
+from palyra.net.api.tokens import admit_operator, authenticate
+from palyra.net.connection.connection import serve_connection
+from palyra.net.delivery import encoding
+from palyra.net.http.compat.sources import CompatSources
+from palyra.net.http.late import HttpSources, LateHttp
+from palyra.net.http.metrics import (
     read_budgets,
     read_incidents,
     read_journal,
@@ -62,25 +55,26 @@ from palyra.net.metrics import (
     read_tally,
     read_tree,
 )
-from palyra.net.receipts import Receipts
-from palyra.net.services import Peer, Services
-from palyra.net.tally import Tally
-from palyra.net.tokens import admit_operator, authenticate
-from palyra.net.transport import Transport
-from palyra.parts import (
-    Host,
-    blank_setting,
-    build_channels,
-    build_incidents,
-    cedar_policy,
-    default_model,
-    journal_spec,
-    run_limits,
-    sqlite_journal,
-)
-from palyra.store.keys import KeyRing
-from palyra.tools.catalog import Tool
-from palyra.toolset import build_toolset
+from palyra.net.protocol import notifications
+from palyra.net.server.accept import EdgeServer, EdgeSettings
+from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.transport import Peer, Transport
+from palyra.net.server.websocket import WebSocketLimits
+from palyra.services.agents import Agents
+from palyra.services.artifacts import ArtifactService
+from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.gate import Gate
+from palyra.services.grants import Grants
+from palyra.services.history import ConversationHistory
+from palyra.services.usage import UsageService
+from palyra.store.journal.keys import KeyRing
+from palyra.tools.toolbox import Tool
+from palyra.wiring.host import Host, blank_setting
+from palyra.wiring.journal import journal_spec, sqlite_journal
+from palyra.wiring.models import EMBEDDED, Modelset, build_modelset, build_router, default_model
+from palyra.wiring.runs import build_channels, build_incidents, run_limits
+from palyra.wiring.tools import build_toolset, cedar_policy
+from palyra.wiring.usage import UsageFile, build_budgets
 
 log = structlog.get_logger("palyra.daemon")
 
@@ -113,11 +107,11 @@ class Daemon:
         self.config = config
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
-        self.directory = Directory()
+        self.directory = ActorRegistry()
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
-        self.state: wire.State = "starting"
-        self.hub = hub_actor.Hub(wire)
+        self.state: notifications.State = "starting"
+        self.hub = hub_actor.Hub(encoding)
         self.journal = journal_actor.JournalHandle(
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
@@ -130,7 +124,7 @@ class Daemon:
         self.toolset.services.extend(self.modelset.services)
         self.office = self._build_office(self.modelset.models)
         self.usage = UsageFile(config)
-        self.desk = BudgetDesk(self.journal, self.office.budgets, self.host.now_ms)
+        self.desk = UsageService(self.journal, self.office.budgets, self.host.now_ms)
         if not self.host.is_closed:
             self.toolset.services.extend(self._watches())
         self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
@@ -146,17 +140,17 @@ class Daemon:
 
     # --- wiring
 
-    def _build_office(self, models: Mapping[str, LanguageModel]) -> Office:
+    def _build_office(self, models: Mapping[str, LanguageModel]) -> RunServices:
         config = self.config
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
-        approvals = Approvals()
+        approvals = OpenApprovals()
         grants = Grants(self.journal, self.host.now_ms)
         budgets = build_budgets(config, self.hub, self.host)
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = run_limits(config)
-        return Office(
+        return RunServices(
             journal=self.journal,
             hub=self.hub,
             toolbox=toolbox,
@@ -170,7 +164,7 @@ class Daemon:
             grants=grants,
             budgets=budgets,
             incidents=self.incidents,
-            histories=Histories(self.journal, config.runs.history_tokens),
+            histories=ConversationHistory(self.journal, config.runs.history_tokens),
             directory=self.directory,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),
@@ -186,15 +180,15 @@ class Daemon:
             debounce_ms=config.runs.debounce_ms,
         )
 
-    def _build_services(self) -> Services:
-        return Services(
+    def _build_services(self) -> Backend:
+        return Backend(
             gateway=self.gateway,
             grants=self.office.grants,
             budgets=self.desk,
             agents=self.office.agents,
             channels=self.office.channels,
             incidents=self.incidents,
-            files=Files(
+            files=ArtifactService(
                 self.toolset.artifacts,
                 self.toolset.checkpoints,
                 self.sessions,
@@ -204,7 +198,7 @@ class Daemon:
             models=self.office.router,
             hub=self.hub,
             journal=self.journal,
-            receipts=Receipts(self.journal, self.host.now_ms),
+            receipts=IdempotencyStore(self.journal, self.host.now_ms),
             authenticate=partial(authenticate, journal=self.journal, now_ms=self.host.now_ms),
             limits=limits_of(self.config),
             instance_id=self.instance_id,
@@ -222,7 +216,7 @@ class Daemon:
             new_id=self.host.new_id,
         )
 
-    def build_edge(self) -> Edge:
+    def build_edge(self) -> EdgeServer:
         """The listener and its connections, over this daemon's services."""
         server = self.config.server
         settings = EdgeSettings(
@@ -233,7 +227,7 @@ class Daemon:
             max_connections=server.max_connections,
             websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
         )
-        tally = Tally()
+        tally = EdgeCounters()
         sources = HttpSources(
             version=__version__,
             state=lambda: self.state,
@@ -257,26 +251,30 @@ class Daemon:
                 lambda: read_tree(self.snapshot()),
             ),
         )
-        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, self.services.redact)
+        edge = EdgeServer(
+            settings, self.serve_transport, LateHttp(sources), tally, self.services.redact
+        )
         return edge
 
     def _embedding(self) -> EmbeddingService:
         """The embedded model costs nothing; a provider's may."""
         model = self.modelset.embeddings
         if self.config.models.embeddings == EMBEDDED:
-            return FreeEmbeddings(model)
-        return PaidEmbeddings(model, self.office.budgets, self.journal, self.host.new_id)
+            return UnmeteredEmbeddings(model)
+        return MeteredEmbeddings(model, self.office.budgets, self.journal, self.host.new_id)
 
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
-        """Serve one client to its end; see `net.connection`."""
+        """Serve one client to its end; see `net.connection.connection`."""
         await serve_connection(transport, peer, self.services)
 
     def _watches(self) -> list[ChildSpec]:
         """What may change while the daemon runs: rules, prices and budgets."""
         look, office, book = self.host.run_blocking, self.office, self.incidents
         return [
-            policy_watch.child_spec(self.policy, look, office.approvals, self.directory, book),
-            usage_watch.child_spec(self.usage, self.desk, look, book),
+            config_watch.policy_watch_spec(
+                self.policy, look, office.approvals, self.directory, book
+            ),
+            config_watch.usage_watch_spec(self.usage, self.desk, look, book),
         ]
 
     def _problems(self) -> Sequence[str]:
@@ -309,8 +307,8 @@ class Daemon:
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 *extra,
-                incidents.child_spec(self.incidents),
-                page_check.child_spec(self.journal),
+                incident_writer.child_spec(self.incidents),
+                integrity_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",
             on_exit=self._notice,

@@ -11,42 +11,38 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-from palyra.actors.approvals import Answer, receipt_for
-from palyra.actors.choose import choose
-from palyra.actors.fork import fork_command
-from palyra.actors.office import Office
-from palyra.actors.replay import Replayer
-from palyra.actors.run_handle import RunHandle
-from palyra.actors.session_handle import Withdraw
-from palyra.actors.sessions import Sessions
-from palyra.actors.stranded import give_up
-from palyra.actors.submit import submit, tell
-from palyra.actors.tool_call import look_at
+from palyra.actors.run.handle import RunHandle
+from palyra.actors.run.open_approvals import ApprovalAnswer
+from palyra.actors.run.replay import Replayer
+from palyra.actors.run.services import RunServices
+from palyra.actors.run.tool_call import inspect
+from palyra.actors.session.handle import CancelQueued
+from palyra.actors.session.recovery import abandon_run
+from palyra.actors.session.sessions import Sessions
+from palyra.actors.session.submit import choose, fork_command, steer, submit
 from palyra.core.access import Caller
-from palyra.core.approvals import recorded_outcome
-from palyra.core.commands import (
+from palyra.core.approval import ResolveApproval, Resolved, recorded_outcome
+from palyra.core.journal.changes import RunFilter
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import ApprovalRecord, IdempotencyRecord, RunRecord, SessionRecord
+from palyra.core.model.messages import Message, ProposedCall
+from palyra.core.policy.request import Explanation
+from palyra.core.ports import NowMs
+from palyra.core.replay.report import ReplayReport
+from palyra.core.run.inputs import Cancel, Steer
+from palyra.core.run.records import phase
+from palyra.core.run.records import record as record_of
+from palyra.core.session.commands import (
     Cancelled,
     ChangeQueue,
     Forked,
     Queue,
-    ReceiptKey,
-    ResolveApproval,
-    Resolved,
     RunView,
     Started,
     StartRun,
     Steered,
 )
-from palyra.core.journal import RunFilter
-from palyra.core.policy import Explanation
-from palyra.core.ports import NowMs
-from palyra.core.prompt import Message, ProposedCall
-from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
-from palyra.core.replay_report import ReplayReport
-from palyra.core.run_state import phase
-from palyra.core.run_state import record as record_of
-from palyra.core.run_steps import Cancel, Steer
-from palyra.core.tools import Catalogue, ToolFailure
+from palyra.core.tool.spec import Catalogue, ToolFailure
 from palyra.errors import (
     ActorGone,
     Draining,
@@ -69,7 +65,7 @@ Until = Literal["terminal", "attention"]
 class Gateway:  # noqa: PLR0904 - one door for everything
     """What clients may ask for.  Every method takes the authenticated caller first."""
 
-    def __init__(self, office: Office, sessions: Sessions) -> None:
+    def __init__(self, office: RunServices, sessions: Sessions) -> None:
         self._office = office
         self._sessions = sessions
         self._replayer = Replayer(office)
@@ -78,7 +74,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
     # --- runs
 
     async def start_run(
-        self, caller: Caller, command: StartRun, receipt: ReceiptKey | None = None
+        self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None = None
     ) -> Started:
         """The run that will answer the message, once the promise is committed.
 
@@ -117,7 +113,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         run_id: str,
         at_seq: int,
         text: str | None,
-        receipt: ReceiptKey | None = None,
+        receipt: IdempotencyKey | None = None,
     ) -> Forked:
         """A run in a session of its own that goes on from one of the caller's own runs.
 
@@ -136,13 +132,13 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         return started
 
     async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
-        """What a replay of the run's tape comes to; see `actors.replay`.  Raises NotFound."""
+        """What a replay of the run's tape comes to; see `actors.run.replay`.  Raises NotFound."""
         caller.require("runs:read")
         await self._get_record(caller, run_id)
         return await self._replayer.replay(run_id, strict=strict)
 
     async def steer_run(
-        self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
     ) -> int:
         """The seq of `steer.received`, committed.  Raises NotFound, IllegalState."""
         caller.require("runs:write")
@@ -153,12 +149,12 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         make = None
         if receipt is not None:
             make = partial(_steer_receipt, receipt, self._office.now_ms)
-        return await tell(self._office, run, Steer(text=text, by=caller.principal), make)
+        return await steer(self._office, run, Steer(text=text, by=caller.principal), make)
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
         """The run's terminal state, committed; a run that had ended already keeps its own.
 
-        A stranded run is given up (`actors.stranded`).
+        A stranded run is given up (`actors.session.recovery`).
         """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
@@ -166,7 +162,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
             cancel = Cancel(reason=reason, by=caller.principal)
             with trio.move_on_after(ANSWER_S):
                 if run_id in self._office.directory.stranded:
-                    await give_up(self._office, record, cancel)
+                    await abandon_run(self._office, record, cancel)
                 else:
                     await self._cancel(caller, record, cancel)
             record = await self._get_record(caller, run_id)
@@ -183,7 +179,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
                 run.inbox.offer(cancel)
                 session = directory.sessions.get(record.session_id)
                 if session is not None:
-                    session.inbox.offer(Withdraw(record.run_id, cancel))
+                    session.inbox.offer(CancelQueued(record.run_id, cancel))
             with trio.move_on_after(WRITABLE_LOOK_S):
                 await run.wait_change()
             if not self._office.journal.has_room:
@@ -277,7 +273,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
     # --- approvals
 
     async def resolve_approval(
-        self, caller: Caller, command: ResolveApproval, receipt: ReceiptKey | None = None
+        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
     ) -> Resolved:
         """The recorded outcome, committed; `won` tells whether this answer made it.
 
@@ -295,7 +291,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         try:
             with trio.CancelScope(shield=True):  # won or not, never unknown; bounded by the disk
                 outcome: Resolved = await mailbox.ask(
-                    lambda reply: Answer(command, caller, reply, receipt),
+                    lambda reply: ApprovalAnswer(command, caller, reply, receipt),
                     timeout_s=ANSWER_S,
                 )
         except ActorGone:
@@ -358,7 +354,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         told, looked_at = explain()
         if looked_at is not None and caller.may("runs:write"):
             try:
-                told, _ = explain(inspection=await look_at(office, looked_at))
+                told, _ = explain(inspection=await inspect(office, looked_at))
             except ToolFailure as refused:
                 raise InvalidParams(refused.message, field="arguments") from None
         return told
@@ -394,5 +390,5 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         return await self._sessions.arrange_queue(caller, session_id, change)
 
 
-def _steer_receipt(key: ReceiptKey, now_ms: NowMs, seq: int) -> Receipt:
+def _steer_receipt(key: IdempotencyKey, now_ms: NowMs, seq: int) -> IdempotencyRecord:
     return receipt_for(key, Steered(seq=seq), now_ms())

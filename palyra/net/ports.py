@@ -4,33 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol, TypeVar
 
 from palyra.core.access import Caller
-from palyra.core.agents import AgentChange
-from palyra.core.artifacts import Artifact, ArtifactPage
-from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
-from palyra.core.commands import (
-    AccountsView,
-    Cancelled,
-    ChangeQueue,
-    Forked,
-    Queue,
-    ReceiptKey,
-    ResolveApproval,
-    Resolved,
-    RunView,
-    SetChannel,
-    Started,
-    StartRun,
-    UsageView,
-    UsageWanted,
-)
-from palyra.core.context import Prefix
-from palyra.core.incident import Alarm
-from palyra.core.journal import Change, IncidentFilter, PairingFilter, RunFilter
-from palyra.core.model_view import ModelList
-from palyra.core.policy import Explanation
-from palyra.core.ports import JournalStore
-from palyra.core.prompt import Message
-from palyra.core.records import (
+from palyra.core.agent import AgentChange
+from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.channel import SetChannel
+from palyra.core.context.assembly import Prefix
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.changes import Change, IncidentFilter, PairingFilter, RunFilter
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
@@ -40,15 +21,31 @@ from palyra.core.records import (
     PairingRecord,
     SessionRecord,
 )
-from palyra.core.replay_report import ReplayReport
-from palyra.core.skills import Audit, InstallSkill, SkillRecord
-from palyra.core.tools import Catalogue
+from palyra.core.model.messages import Message
+from palyra.core.model.views import ModelList
+from palyra.core.policy.request import Explanation
+from palyra.core.ports import JournalStore
+from palyra.core.replay.report import ReplayReport
+from palyra.core.session.commands import (
+    Cancelled,
+    ChangeQueue,
+    Forked,
+    Queue,
+    RunView,
+    Started,
+    StartRun,
+)
+from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
+from palyra.core.tool.artifacts import Artifact, ArtifactPage
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
+from palyra.core.tool.spec import Catalogue
+from palyra.core.usage.views import AccountsView, UsageView, UsageWanted
 
 T = TypeVar("T")
 
 
 class Journal(Protocol):
-    """The journal's handle (`actors.journal`)."""
+    """The journal's handle (`actors.journal.actor`)."""
 
     async def read(self, query: Callable[[JournalStore], T]) -> T: ...
     async def find(self, query: Callable[[JournalStore], T]) -> T: ...
@@ -66,7 +63,7 @@ class Gateway(Protocol):
     """
 
     async def start_run(
-        self, caller: Caller, command: StartRun, receipt: ReceiptKey | None = None
+        self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None = None
     ) -> Started: ...
     async def fork_run(
         self,
@@ -74,11 +71,11 @@ class Gateway(Protocol):
         run_id: str,
         at_seq: int,
         text: str | None,
-        receipt: ReceiptKey | None = None,
+        receipt: IdempotencyKey | None = None,
     ) -> Forked: ...
     async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport: ...
     async def steer_run(
-        self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
     ) -> int: ...
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled: ...
     async def get_run(self, caller: Caller, run_id: str) -> RunView: ...
@@ -93,7 +90,7 @@ class Gateway(Protocol):
         timeout_s: float,
     ) -> tuple[RunView, bool]: ...
     async def resolve_approval(
-        self, caller: Caller, command: ResolveApproval, receipt: ReceiptKey | None = None
+        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
     ) -> Resolved: ...
     async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord: ...
     async def list_approvals(
@@ -123,7 +120,7 @@ class Gateway(Protocol):
 
 
 class Grants(Protocol):
-    """What people allowed or denied beyond one call (`actors.grants`), alike."""
+    """What people allowed or denied beyond one call (`services.grants`), alike."""
 
     async def list_seen(
         self, caller: Caller, *, live_only: bool, limit: int
@@ -132,7 +129,7 @@ class Grants(Protocol):
 
 
 class Budgets(Protocol):
-    """Usage and budgets (`actors.budget_desk`), alike."""
+    """Usage and budgets (`services.usage`), alike."""
 
     async def sum_usage(self, caller: Caller, wanted: UsageWanted) -> UsageView: ...
     async def list_all(self, caller: Caller) -> list[BudgetRecord]: ...
@@ -140,33 +137,33 @@ class Budgets(Protocol):
         self, caller: Caller, budget_id: str | None, limit: int = 100
     ) -> AccountsView: ...
     async def set(
-        self, caller: Caller, wanted: BudgetRecord, receipt: ReceiptKey | None = None
+        self, caller: Caller, wanted: BudgetRecord, receipt: IdempotencyKey | None = None
     ) -> BudgetRecord: ...
     async def delete(
-        self, caller: Caller, budget_id: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, budget_id: str, receipt: IdempotencyKey | None = None
     ) -> BudgetRecord: ...
 
 
 class Models(Protocol):
-    """Which models there are (`actors.router`), alike."""
+    """Which models there are (`services.model_router`), alike."""
 
     def list_all(self, caller: Caller) -> ModelList: ...
 
 
 class Agents(Protocol):
-    """The agents (`actors.agents`): like the gateway, checks scopes and answers after the commit."""
+    """The agents (`services.agents`): like the gateway, checks scopes and answers after the commit."""
 
     async def list_all(self, caller: Caller) -> list[AgentRecord]: ...
     async def get(self, caller: Caller, name: str) -> AgentRecord: ...
     def prefix(self, agent: AgentRecord) -> Prefix: ...
     async def create(
-        self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None
+        self, caller: Caller, name: str, change: AgentChange, receipt: IdempotencyKey | None = None
     ) -> AgentRecord: ...
     async def update(
-        self, caller: Caller, name: str, change: AgentChange, receipt: ReceiptKey | None = None
+        self, caller: Caller, name: str, change: AgentChange, receipt: IdempotencyKey | None = None
     ) -> AgentRecord: ...
     async def delete(
-        self, caller: Caller, name: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, name: str, receipt: IdempotencyKey | None = None
     ) -> AgentRecord: ...
 
 
@@ -185,7 +182,7 @@ class Skills(Protocol):
 
 
 class Files(Protocol):
-    """Whole outputs and file checkpoints (`actors.files`), alike."""
+    """Whole outputs and file checkpoints (`services.artifacts`), alike."""
 
     async def read_artifact(
         self, caller: Caller, session_id: str, name: str, *, offset: int, limit_bytes: int
@@ -199,26 +196,26 @@ class Files(Protocol):
 
 
 class Incidents(Protocol):
-    """What is wrong (`actors.incidents`), alike; `report` is for those who find something."""
+    """What is wrong (`services.incidents`), alike; `report` is for those who find something."""
 
     @property
     def open_count(self) -> int: ...
-    def report(self, alarm: Alarm) -> IncidentRecord: ...
+    def report(self, alarm: IncidentReport) -> IncidentRecord: ...
     async def list_page(
         self, caller: Caller, wanted: IncidentFilter
     ) -> tuple[list[IncidentRecord], str | None]: ...
     async def get(self, caller: Caller, incident_id: str) -> IncidentRecord: ...
     async def resolve(
-        self, caller: Caller, incident_id: str, reason: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, incident_id: str, reason: str, receipt: IdempotencyKey | None = None
     ) -> IncidentRecord: ...
 
 
 class Channels(Protocol):
-    """The channels (`actors.channels`), alike."""
+    """The channels (`services.channels`), alike."""
 
     async def list_all(self, caller: Caller, principal: str | None) -> list[ChannelRecord]: ...
     async def set(
-        self, caller: Caller, wanted: SetChannel, receipt: ReceiptKey | None = None
+        self, caller: Caller, wanted: SetChannel, receipt: IdempotencyKey | None = None
     ) -> ChannelRecord: ...
     async def delete(
         self,
@@ -227,14 +224,14 @@ class Channels(Protocol):
         principal: str,
         channel: str,
         conversation_id: str,
-        receipt: ReceiptKey | None = None,
+        receipt: IdempotencyKey | None = None,
     ) -> ChannelRecord: ...
     async def list_pairings(self, caller: Caller, wanted: PairingFilter) -> list[PairingRecord]: ...
     async def approve(
-        self, caller: Caller, pairing_id: str, code: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, pairing_id: str, code: str, receipt: IdempotencyKey | None = None
     ) -> PairingRecord: ...
     async def revoke(
-        self, caller: Caller, pairing_id: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, pairing_id: str, receipt: IdempotencyKey | None = None
     ) -> PairingRecord: ...
 
 

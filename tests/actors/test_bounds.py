@@ -5,10 +5,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.core.tape import MAX_PAYLOAD_BYTES
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.errors import InvalidParams, TooLarge, Unavailable
-from palyra.store.memory_journal import MemoryJournal
-from tests.actors.office_kit import OPERATOR, SECRET, call, running, say
+from tests.actors.run.office_kit import OPERATOR, SECRET, call, running, say
+from tests.store.memory.journal import MemoryJournal
 
 TOO_LONG = "x" * (MAX_PAYLOAD_BYTES + 1)
 

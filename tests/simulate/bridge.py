@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from palyra.client.client import Client
 from palyra.errors import Forbidden, NotFound, PalyraError
-from palyra.net.client.client import Client
 from tests.simulate.people import Person
 from tests.simulate.script import draw_text
 
 if TYPE_CHECKING:
     from tests.simulate.world import World
+
 
 CHANNEL = "chat"
 SENDERS = ("sue", "sam")

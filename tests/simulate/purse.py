@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
-from palyra.core import events as ev
-from palyra.core.records import BudgetAction, BudgetScope, UsageRecord
-from palyra.core.run_state import Run
-from palyra.sections import BudgetConfig, UsageConfig
+from palyra.config.sections import BudgetConfig, UsageConfig
+from palyra.core.journal.records import BudgetAction, BudgetScope, UsageRecord
+from palyra.core.run.state import Run
+from palyra.core.tape import events as ev
 
 if TYPE_CHECKING:
     from palyra.daemon import Daemon
+
 
 TIGHT, WIDE = 3_000, 300_000  # tokens; a story takes some tens of thousands
 ANSWER_TOKENS = UsageConfig().reserve_tokens

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.daemon import Daemon
-from palyra.tools.catalog import AsyncTool, ThreadTool, Tool
+from palyra.tools.toolbox import AsyncTool, ThreadTool, Tool
 from tests.simulate.models import SECRET
 from tests.simulate.trace import Planted
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
+
 
 PARAMETERS = {
     "type": "object",
@@ -73,9 +74,9 @@ def simulated_tools(life: "Life") -> list[Tool]:
     ]
 
 
-def _whose(arguments: Mapping[str, Any]) -> Facets:
+def _whose(arguments: Mapping[str, Any]) -> CallFacts:
     """A grant is for what the same person marks."""
-    return Facets(grant_key=grant_key(arguments))
+    return CallFacts(grant_key=grant_key(arguments))
 
 
 def grant_key(arguments: Mapping[str, Any]) -> str:

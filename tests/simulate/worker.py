@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from palyra.core.records import Role
+from palyra.client.client import Client
+from palyra.core.journal.records import Role
 from palyra.errors import NotFound
-from palyra.net.client.client import Client
 from tests.simulate.people import FOR_EVER_S, TOLERATED, Person
 from tests.simulate.script import ASKED_TOOLS, TOOLS, draw_text
 from tests.simulate.trace import InvariantFailed
@@ -16,6 +16,7 @@ from tests.simulate.view import View
 
 if TYPE_CHECKING:
     from tests.simulate.world import World
+
 
 LEAVES, DAWDLES = 0.3, 0.02  # how likely a reader leaves early, or pauses after an item
 FORKS = 0.15
