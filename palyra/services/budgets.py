@@ -15,13 +15,12 @@ Owned by: the run whose call it is.  Written by: the turn task, and `actors.budg
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
 import trio
 
-from palyra.actors.run.handle import RunHandle
 from palyra.core.journal.records import (
     BudgetMetric,
     BudgetRecord,
@@ -90,6 +89,17 @@ class Reservation:
         for account, amount in self.holds:
             account.reserved -= amount
         self.holds = ()
+
+
+class MeteredRun(Protocol):
+    """What the budgets need of a live run: its newest state, and the reservation of its call."""
+
+    run: Run
+    meter: Reservation | None
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
 
 
 log = structlog.get_logger("palyra.budgets")
@@ -175,7 +185,7 @@ class Budgets:
     # --- a call begins
 
     async def admit(
-        self, run: RunHandle, meter: Reservation, request: ModelRequest, most_output: int
+        self, run: MeteredRun, meter: Reservation, request: ModelRequest, most_output: int
     ) -> BudgetExceeded | None:
         """Reserve what the call may take (`LanguageModel.most_output`), or say which budget does not allow it.
 
@@ -278,8 +288,8 @@ class Budgets:
                 del self._accounts[key]
         del self._unswept[-SWEEP_STEP:]
 
-    def find_end(self, run: RunHandle) -> str:
-        """See `core.usage.budgets.find_end`."""
+    def find_end(self, run: MeteredRun) -> str:
+        """See `core.budgets.find_end`."""
         used = None if run.meter is None else run.meter.usage
         last = None if run.meter is None or used is None else self.charge(run.meter.model, used)
         return find_end(self.find(run.run), last, self.now_ms())
@@ -307,7 +317,7 @@ class Budgets:
         meter.usage = meter.measure()
         return self.charge(meter.model, meter.usage)
 
-    def abandon(self, run: RunHandle) -> Charge | None:
+    def abandon(self, run: MeteredRun) -> Charge | None:
         """What the call under way took, if there is one: the run ends, or begins another life."""
         meter, state = run.meter, run.run
         if not state.turn_is_open or (meter is not None and not meter.is_sent):
@@ -316,7 +326,7 @@ class Budgets:
             meter = Reservation(state.asked_model, state.input_tokens)
         return self.charge(meter.model, meter.measure())
 
-    def settle(self, run: RunHandle, line: UsageRecord) -> None:
+    def settle(self, run: MeteredRun, line: UsageRecord) -> None:
         """Put the call's line into its accounts, instead of what was reserved for it."""
         self.release(run)
         self._charge(self.find(run.run), line)
@@ -339,7 +349,7 @@ class Budgets:
         if accounts:
             self._wake()
 
-    def release(self, run: RunHandle) -> None:
+    def release(self, run: MeteredRun) -> None:
         """Give back what is reserved for the run's call."""
         meter, run.meter = run.meter, None
         if meter is not None:
@@ -350,7 +360,7 @@ class Budgets:
             meter.give_back()
             self._wake()
 
-    def leave(self, run: RunHandle) -> None:
+    def leave(self, run: MeteredRun) -> None:
         """A run's actor has ended: nothing of it is reserved, and its own accounts are forgotten."""
         self.release(run)
         self._of_runs.pop(run.run_id, None)

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from palyra.actors.run.services import RunServices
 from palyra.core.model.images import (
     Picture,
     check_attachments,
@@ -21,7 +20,7 @@ from palyra.core.model.images import (
     read_given,
 )
 from palyra.core.model.messages import ModelRequest, UserMessage
-from palyra.core.ports import Artifacts
+from palyra.core.ports import Artifacts, RunBlocking
 from palyra.core.session.commands import StartRun
 from palyra.core.tool.artifacts import Artifact
 from palyra.errors import NotFound, Unavailable
@@ -30,7 +29,13 @@ TOOL = "attachment"  # what made such an artifact
 Attachments = tuple[dict[str, Any], ...]
 
 
-async def keep_pictures(office: RunServices, session_id: str, command: StartRun) -> StartRun:
+async def keep_pictures(
+    artifacts: Artifacts,
+    run_blocking: RunBlocking,
+    session_id: str,
+    command: StartRun,
+    now_ms: int,
+) -> StartRun:
     """The command with its pictures kept, and told of as the tape tells of them.
 
     Raises InvalidParams (of any attachment), TooLarge, NotFound (an artifact the session does not
@@ -40,9 +45,7 @@ async def keep_pictures(office: RunServices, session_id: str, command: StartRun)
     check_attachments(command.attachments)
     if not any(map(is_picture, command.attachments)):
         return command
-    kept = await office.run_blocking(
-        _keep, office.artifacts, session_id, command.attachments, office.now_ms()
-    )
+    kept = await run_blocking(_keep, artifacts, session_id, command.attachments, now_ms)
     return msgspec.structs.replace(command, attachments=kept)
 
 
@@ -80,7 +83,9 @@ def _artifact(session_id: str, data: bytes, at_ms: int) -> Artifact:
     )
 
 
-async def show_pictures(office: RunServices, request: ModelRequest) -> ModelRequest:
+async def show_pictures(
+    artifacts: Artifacts, run_blocking: RunBlocking, request: ModelRequest
+) -> ModelRequest:
     """The request with the bytes of its newest pictures; one that is gone is left out.
 
     Cancellation: not heard.
@@ -93,7 +98,7 @@ async def show_pictures(office: RunServices, request: ModelRequest) -> ModelRequ
     ]
     if not asked:
         return request
-    shown = await office.run_blocking(_read, office.artifacts, newest(asked))
+    shown = await run_blocking(_read, artifacts, newest(asked))
     return msgspec.structs.replace(request, pictures=shown)
 
 

@@ -59,7 +59,7 @@ async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions onl
 
     heard: TurnFinished | TurnFailedInput
     try:
-        shown = await show_pictures(office, request)
+        shown = await show_pictures(office.artifacts, office.run_blocking, request)
         result = budgets.finish(meter, await model.stream(shown, take))
         await take_in(result.calls, office.run_blocking)
         await look_for_secrets(office, encode_event(turn_completed(turn, result)))

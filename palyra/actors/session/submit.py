@@ -74,7 +74,9 @@ async def _place(
     while True:
         session = await sessions.reach(caller, command)
         try:
-            kept = await keep_pictures(office, session.session_id, command)
+            kept = await keep_pictures(
+                office.artifacts, office.run_blocking, session.session_id, command, office.now_ms()
+            )
             await share_artifacts(office, session.session_id, command.branch)
             return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
         except ActorGone:
@@ -102,7 +104,13 @@ async def _steer(
     def keep(key: IdempotencyKey, seq: int) -> IdempotencyRecord:
         return receipt_for(key, steered(seq), office.now_ms())
 
-    kept = await keep_pictures(office, run.run.accepted.session_id, command)
+    kept = await keep_pictures(
+        office.artifacts,
+        office.run_blocking,
+        run.run.accepted.session_id,
+        command,
+        office.now_ms(),
+    )
     word = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
     make = partial(keep, receipt) if receipt is not None else None
     taken = await run.take(word, receipt=make, timeout_s=ANSWER_S)
