@@ -23,10 +23,10 @@ from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.actors.run.open_approvals import OpenApprovals
-from palyra.actors.run.services import RunServices
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
+from palyra.actors.session.services import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
 from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
@@ -140,7 +140,7 @@ class Daemon:
 
     # --- wiring
 
-    def _build_office(self, models: Mapping[str, LanguageModel]) -> RunServices:
+    def _build_office(self, models: Mapping[str, LanguageModel]) -> SessionServices:
         config = self.config
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
@@ -150,7 +150,7 @@ class Daemon:
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = run_limits(config)
-        return RunServices(
+        return SessionServices(
             journal=self.journal,
             hub=self.hub,
             toolbox=toolbox,

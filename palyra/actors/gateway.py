@@ -14,10 +14,10 @@ import trio
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.open_approvals import ApprovalAnswer
 from palyra.actors.run.replay import Replayer
-from palyra.actors.run.services import RunServices
 from palyra.actors.run.tool_call import inspect
 from palyra.actors.session.handle import CancelQueued
 from palyra.actors.session.recovery import abandon_run
+from palyra.actors.session.services import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.actors.session.submit import choose, fork_command, steer, submit
 from palyra.core.access import Caller
@@ -65,7 +65,7 @@ Until = Literal["terminal", "attention"]
 class Gateway:  # noqa: PLR0904 - one door for everything
     """What clients may ask for.  Every method takes the authenticated caller first."""
 
-    def __init__(self, office: RunServices, sessions: Sessions) -> None:
+    def __init__(self, office: SessionServices, sessions: Sessions) -> None:
         self._office = office
         self._sessions = sessions
         self._replayer = Replayer(office)

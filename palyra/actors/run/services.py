@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.run.open_approvals import OpenApprovals
-from palyra.actors.session.registry import ActorRegistry
 from palyra.core.ids import NewId
 from palyra.core.ports import Artifacts, LanguageModel, Notifier, NowMs, RunBlocking, ToolRunner
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
@@ -38,7 +37,6 @@ class RunServices:
     budgets: Budgets
     incidents: Incidents
     histories: ConversationHistory
-    directory: ActorRegistry
     redactor: Redactor
     fence_key: bytes  # of the nonces round what tools returned
     setting: RunEnvironment  # a run adds its own `prepare` and `assemble`
@@ -48,9 +46,6 @@ class RunServices:
     new_id: NewId
     instance_id: str
     default_model: str
-    queue_cap: int
-    max_open: int
-    debounce_ms: int = 500  # how long a collected run waits for a further message
 
 
 async def look_for_secrets(office: RunServices, written: bytes) -> None:

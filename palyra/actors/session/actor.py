@@ -20,7 +20,6 @@ from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.run.handle import AcceptedInput, RunHandle
-from palyra.actors.run.services import RunServices
 from palyra.actors.session.handle import (
     AdoptRuns,
     CancelQueued,
@@ -35,6 +34,7 @@ from palyra.actors.session.handle import (
     UpdateRecord,
 )
 from palyra.actors.session.runs import SessionRuns
+from palyra.actors.session.services import SessionServices
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import receipt_for
 from palyra.core.journal.records import Record, SessionRecord
@@ -54,7 +54,7 @@ from palyra.errors import IllegalState, PalyraError
 
 async def session_actor(
     handle: SessionHandle,
-    office: RunServices,
+    office: SessionServices,
     work: DynamicSupervisor,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -80,7 +80,7 @@ class _SessionActor:
     """The private state of one incarnation; touched by its own task only."""
 
     handle: SessionHandle
-    office: RunServices
+    office: SessionServices
     runs: SessionRuns
     has_heard: bool = False
     latest: PendingCommit | None = None  # of the record

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import trio
 
-from palyra.actors.run.services import RunServices
+from palyra.actors.session.services import SessionServices
 from palyra.core.incident.kinds import run_stranded, stranded_key
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import ApprovalRecord, RunRecord, SessionRecord
@@ -39,7 +39,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 async def recovery(
-    office: RunServices,
+    office: SessionServices,
     adopt: Callable[[SessionRecord, tuple[LoadedRun, ...]], None],
     on_done: Callable[[int], None],
     *,
@@ -119,7 +119,7 @@ def _follow(store: JournalStore, record: RunRecord, session: SessionRecord | Non
 MOST_QUESTIONS = 1_000  # of one run; there is one at a time
 
 
-async def abandon_run(office: RunServices, record: RunRecord, cancel: Cancel) -> None:
+async def abandon_run(office: SessionServices, record: RunRecord, cancel: Cancel) -> None:
     """End the run as cancelled, committed on return.
 
     Raises Unavailable, and the run stays stranded.  Cancellation: it may be ended or not.
@@ -142,7 +142,11 @@ async def abandon_run(office: RunServices, record: RunRecord, cancel: Cancel) ->
 
 
 def _ending(
-    office: RunServices, record: RunRecord, cancel: Cancel, why: str, asked: list[ApprovalRecord]
+    office: SessionServices,
+    record: RunRecord,
+    cancel: Cancel,
+    why: str,
+    asked: list[ApprovalRecord],
 ) -> Change:
     """The last event, the record that follows from it, and the questions settled by it."""
     now_ms = office.now_ms()

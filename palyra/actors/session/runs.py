@@ -19,8 +19,8 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.actor import run_actor
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices
 from palyra.actors.session.handle import SessionHandle
+from palyra.actors.session.services import SessionServices
 from palyra.core.incident.kinds import run_stranded
 from palyra.core.journal.changes import Change
 from palyra.core.run.inputs import Begin, Cancel, Resume
@@ -37,7 +37,7 @@ class SessionRuns:
     """Touched by the session's own task only."""
 
     handle: SessionHandle
-    office: RunServices
+    office: SessionServices
     work: DynamicSupervisor
 
     # --- turns
@@ -207,7 +207,7 @@ async def find_run(journal: JournalHandle, run_id: str) -> LoadedRun | None:
 
 async def resume_run(
     handle: RunHandle,
-    office: RunServices,
+    office: SessionServices,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -243,7 +243,7 @@ async def _is_through(journal: JournalHandle) -> bool:
     return journal.has_room  # what is nothing fits on a full disk
 
 
-def first_input(handle: RunHandle, office: RunServices) -> Begin | Resume | Cancel:
+def first_input(handle: RunHandle, office: SessionServices) -> Begin | Resume | Cancel:
     """What a run without an actor hears first: its end may be decided, or it may have begun."""
     if handle.ending is not None:
         return handle.ending

@@ -8,9 +8,9 @@ import trio
 
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
-from palyra.actors.run.services import RunServices
 from palyra.actors.session.actor import session_actor
 from palyra.actors.session.handle import AdoptRuns, SessionHandle
+from palyra.actors.session.services import SessionServices
 from palyra.core.access import Caller
 from palyra.core.channel import check_identity
 from palyra.core.journal.records import SessionRecord
@@ -26,7 +26,7 @@ SESSION_GRACE_S = 2.0
 class Sessions:
     """The sessions of the daemon, with an actor or without."""
 
-    def __init__(self, office: RunServices, work: DynamicSupervisor) -> None:
+    def __init__(self, office: SessionServices, work: DynamicSupervisor) -> None:
         self._office = office
         self._work = work  # the parent of all sessions and runs
 

@@ -19,8 +19,9 @@ import trio
 
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices, look_for_secrets
+from palyra.actors.run.services import look_for_secrets
 from palyra.actors.session.handle import SteerInstead, Submitted
+from palyra.actors.session.services import SessionServices
 from palyra.actors.session.sessions import ANSWER_S, Sessions
 from palyra.core.access import Caller
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
@@ -38,7 +39,7 @@ from palyra.services.model_router import needs_of
 
 
 async def submit(
-    office: RunServices,
+    office: SessionServices,
     sessions: Sessions,
     caller: Caller,
     command: StartRun,
@@ -64,7 +65,7 @@ async def submit(
 
 
 async def _place(
-    office: RunServices,
+    office: SessionServices,
     sessions: Sessions,
     caller: Caller,
     command: StartRun,
@@ -85,7 +86,7 @@ async def _place(
 
 
 async def _steer(
-    office: RunServices,
+    office: SessionServices,
     run: RunHandle,
     caller: Caller,
     command: StartRun,
@@ -118,7 +119,7 @@ async def _steer(
 
 
 async def steer(
-    office: RunServices,
+    office: SessionServices,
     run: RunHandle,
     word: Steer,
     receipt: Callable[[int], IdempotencyRecord] | None,
@@ -145,7 +146,7 @@ async def _settle(ticket: PendingCommit) -> None:
         await ticket.wait()
 
 
-async def choose(office: RunServices, command: StartRun) -> StartRun:
+async def choose(office: SessionServices, command: StartRun) -> StartRun:
     """The command with the agent as it is now, and the model the run is to have.
 
     Raises InvalidParams for a model that is not there, and for one that is known to lack what the
@@ -180,7 +181,7 @@ def _choice(command: StartRun, agent: AgentRecord) -> ModelChoice:
     return "default" if agent.model is None else "preferred"
 
 
-def _check(office: RunServices, model: str, command: StartRun, agent: AgentRecord) -> None:
+def _check(office: SessionServices, model: str, command: StartRun, agent: AgentRecord) -> None:
     brief = command.brief
     has_tools = bool(brief is not None and brief.tools) or bool(office.agents.prefix(agent).tools)
     needs = needs_of(
@@ -226,7 +227,7 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
 
 
 async def share_artifacts(
-    office: RunServices, session_id: str, branch: InheritedConversation | None
+    office: SessionServices, session_id: str, branch: InheritedConversation | None
 ) -> None:
     """The whole outputs of what is inherited are the new session's as well, durably.
 

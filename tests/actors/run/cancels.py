@@ -23,7 +23,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.run.services import RunServices
+from palyra.actors.session.services import SessionServices
 from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
@@ -109,7 +109,7 @@ class SlowKit(Kit):
 
     watch: Watch
 
-    def build_office(self, limits: RunLimits, *rest: Any) -> RunServices:
+    def build_office(self, limits: RunLimits, *rest: Any) -> SessionServices:
         self.leases = CallSlots(RUNS // 2, RUNS // 2)
         guard = ProviderLimits("scripted", "key", self.leases, office_kit.now_ms)
         self.model = GuardedModel(Script(), guard)  # type: ignore[assignment]  # another model

@@ -20,10 +20,10 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.open_approvals import OpenApprovals
-from palyra.actors.run.services import RunServices
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
+from palyra.actors.session.services import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.incident.incident import UNRESOLVED
@@ -272,7 +272,7 @@ class Kit:
         self.gateway = Gateway(self.office, self.sessions)
         self.recovered: int | None = None
 
-    def build_office(self, limits: RunLimits, debounce_ms: int) -> RunServices:
+    def build_office(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         grants = Grants(self.journal, now_ms)  # type: ignore[arg-type]  # the inline twin
         self.policy = self.new_policy()
@@ -280,7 +280,7 @@ class Kit:
         redactor = shared_redactor()
         models = {"scripted": self.model, **(self.models or {})}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)  # type: ignore[arg-type]  # the inline twin
-        return RunServices(
+        return SessionServices(
             journal=self.journal,  # type: ignore[arg-type]  # the inline twin
             hub=self.hub,
             toolbox=toolbox,
