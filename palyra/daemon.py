@@ -191,7 +191,7 @@ class Daemon:
             files=ArtifactService(
                 self.toolset.artifacts,
                 self.toolset.checkpoints,
-                self.sessions,
+                self.sessions.get,
                 self.host.run_blocking,
             ),
             skills=self.toolset.skills,

@@ -164,6 +164,48 @@ class JournalStore(Registry, Ledger, IncidentStore, Protocol):
     def list_tokens(self) -> list[TokenRecord]: ...
 
 
+class PendingWrite(Protocol):
+    """One appended change on its way to the disk."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the change is durable or refused."""
+
+    async def wait(self) -> None:
+        """Wait until the change is durable.
+
+        Raises the reason when it was refused.  Cancellation: it may be committed all the same.
+        """
+
+
+class Journal(Protocol):
+    """The running journal: appends in order, reads beside the writer."""
+
+    def append(self, change: Change) -> PendingWrite:
+        """Queue a change; never waits.  Changes are committed in the order of these calls."""
+
+    async def commit(self, change: Change) -> None:
+        """Append and wait; see `PendingWrite.wait`."""
+
+    async def read(self, query: Callable[[JournalStore], T]) -> T:
+        """Run a query in a reader's thread.  Raises Unavailable while the journal is closed."""
+
+    async def find(self, query: Callable[[JournalStore], T]) -> T:
+        """Look one record up by its key.  Raises Unavailable while the journal is closed."""
+
+    @property
+    def backlog(self) -> int:
+        """Rows that wait to be committed."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the store has refused no write recently."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the store has refused no write since its last successful probe."""
+
+
 class IncidentReporter(Protocol):
     """Where it is told that something is wrong.  No method waits, or fails."""
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import msgspec
 import trio
 
-from palyra.actors.journal.actor import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.agent import (
     DEFAULT_AGENT,
@@ -25,7 +24,7 @@ from palyra.core.context.assembly import Prefix, stable_prefix
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import AgentRecord, Record
-from palyra.core.ports import LanguageModel, NowMs, ToolRunner
+from palyra.core.ports import Journal, LanguageModel, NowMs, ToolRunner
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge
 
@@ -37,7 +36,7 @@ class Agents:
 
     def __init__(
         self,
-        journal: JournalHandle,
+        journal: Journal,
         toolbox: ToolRunner,
         models: Mapping[str, LanguageModel],
         redactor: Redactor,

@@ -4,11 +4,12 @@ Owns: nothing.  Talks to: the stores (ports), in threads; sessions, for whose an
 Never: shows what belongs to somebody else, or restores for anybody but the owner.
 """
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
-from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
+from palyra.core.journal.records import SessionRecord
 from palyra.core.ports import Artifacts, FileHistory, RunBlocking
 from palyra.core.text.visible import pluralize
 from palyra.core.tool.artifacts import Artifact, ArtifactPage, read_page
@@ -23,6 +24,10 @@ class FileChunk(NamedTuple):
     page: ArtifactPage
 
 
+# Returns the session if the caller may see it; raises NotFound otherwise.
+RequireSession = Callable[[Caller, str], Awaitable[SessionRecord]]
+
+
 class ArtifactService:
     """What clients may ask for.  Every method takes the authenticated caller first."""
 
@@ -30,12 +35,12 @@ class ArtifactService:
         self,
         artifacts: Artifacts,
         history: FileHistory,
-        sessions: Sessions,
+        require_session: RequireSession,
         run_blocking: RunBlocking,
     ) -> None:
         self._artifacts = artifacts
         self._history = history
-        self._sessions = sessions
+        self._require_session = require_session
         self._run_blocking = run_blocking
 
     async def read_artifact(
@@ -43,7 +48,7 @@ class ArtifactService:
     ) -> FileChunk:
         """A page of an output.  Raises NotFound, also for somebody else's; InvalidParams."""
         caller.require("runs:read")
-        await self._sessions.get(caller, session_id)
+        await self._require_session(caller, session_id)
         found = await self._run_blocking(self._artifacts.find, session_id, name)
         if found is None:
             raise NotFound(f"the session has no artifact {name!r} (any more)", field="artifact")

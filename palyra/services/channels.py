@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import msgspec
 import trio
 
-from palyra.actors.journal.actor import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.channel import (
     MAX_ATTEMPTS,
@@ -30,7 +29,7 @@ from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change, PairingFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import ChannelRecord, PairingRecord, Record
-from palyra.core.ports import JournalStore, Notifier, NowMs
+from palyra.core.ports import Journal, JournalStore, Notifier, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.session.commands import StartRun
 from palyra.core.text.visible import pluralize
@@ -44,7 +43,7 @@ MOST_PAIRINGS = 500  # of one channel looked at for those that wait
 class Channels:
     """The registry, for clients, and for messages on their way to a session."""
 
-    journal: JournalHandle
+    journal: Journal
     hub: Notifier
     agents: Agents
     redactor: Redactor

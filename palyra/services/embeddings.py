@@ -7,13 +7,12 @@ and no run, session or agent, so only the budgets of everybody and of principals
 
 from collections.abc import Sequence
 
-from palyra.actors.journal.actor import JournalHandle
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import CallOutcome, Usage, UsageRecord
 from palyra.core.model.embeddings import Embeddings, check_texts
 from palyra.core.model.messages import ModelFailure
-from palyra.core.ports import EmbeddingModel
+from palyra.core.ports import EmbeddingModel, Journal
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.usage.budgets import BudgetRefusal, Payer
 from palyra.errors import Rejected
@@ -36,7 +35,7 @@ class MeteredEmbeddings:
     """`core.ports.EmbeddingService` of a model that may cost something."""
 
     def __init__(
-        self, model: EmbeddingModel, budgets: Budgets, journal: JournalHandle, new_id: NewId
+        self, model: EmbeddingModel, budgets: Budgets, journal: Journal, new_id: NewId
     ) -> None:
         self.name = model.name
         self._model = model

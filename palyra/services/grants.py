@@ -10,12 +10,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from palyra.actors.journal.actor import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import GrantRecord
 from palyra.core.policy.grants import MAX_LIVE
-from palyra.core.ports import JournalStore, NowMs
+from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.errors import Conflict, NotFound, Overloaded
 
 RESET = "session.reset"
@@ -27,7 +26,7 @@ _Key = tuple[str, str, str, str]  # principal, agent, tool, key
 class Grants:
     """What `Gate` looks up; the journal has the same records."""
 
-    def __init__(self, journal: JournalHandle, now_ms: NowMs) -> None:
+    def __init__(self, journal: Journal, now_ms: NowMs) -> None:
         self._journal = journal
         self._now_ms = now_ms
         self._live: dict[_Key, dict[str, GrantRecord]] = defaultdict(dict)

@@ -6,7 +6,6 @@ Never: holds up the loop; tapes are read and folded in a reader's thread.
 
 from collections.abc import Iterator, Mapping
 
-from palyra.actors.journal.actor import JournalHandle
 from palyra.core.context.history import (
     MAX_RUNS,
     NO_HISTORY,
@@ -19,7 +18,7 @@ from palyra.core.context.history import (
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import RunState
 from palyra.core.model.messages import Message
-from palyra.core.ports import JournalStore
+from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.state import Run
 from palyra.errors import InvariantBroken
 from palyra.services.run_loader import read_run
@@ -31,7 +30,7 @@ MAX_KNOWN_TOKENS = 2_000_000  # of runs in memory, about four bytes each
 class ConversationHistory:
     """The histories of runs."""
 
-    def __init__(self, journal: JournalHandle, budget_tokens: int) -> None:
+    def __init__(self, journal: Journal, budget_tokens: int) -> None:
         self._journal = journal
         self._budget_tokens = budget_tokens
         self._known: dict[str, PastRun] = {}

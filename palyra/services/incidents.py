@@ -20,7 +20,6 @@ from itertools import islice
 import structlog
 import trio
 
-from palyra.actors.journal.actor import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import (
@@ -37,7 +36,7 @@ from palyra.core.incident.kinds import JOURNAL, chain_broken, journal_refuses
 from palyra.core.journal.changes import Change, IncidentFilter, OpenReport
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import IncidentRecord, Record
-from palyra.core.ports import Notifier, NowMs
+from palyra.core.ports import Journal, Notifier, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import ActorGone, Conflict, NotFound, Overloaded, Unavailable
 
@@ -54,7 +53,7 @@ class Incidents:
 
     def __init__(
         self,
-        journal: JournalHandle,
+        journal: Journal,
         hub: Notifier,
         redactor: Redactor,
         *,

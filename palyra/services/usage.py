@@ -9,12 +9,11 @@ from collections.abc import Sequence
 import msgspec
 import trio
 
-from palyra.actors.journal.actor import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change, UsageFilter, UsageSum
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import BudgetRecord, Record
-from palyra.core.ports import NowMs
+from palyra.core.ports import Journal, NowMs
 from palyra.core.usage.budgets import BudgetAccount, check_budget
 from palyra.core.usage.prices import DAY_MS, Prices
 from palyra.core.usage.views import AccountsView, AccountView, UsageView, UsageWanted
@@ -30,7 +29,7 @@ FRESH_MS = 3_600_000  # and how long that is; what lies beyond was written by a 
 class UsageService:
     """Usage and budgets, for clients."""
 
-    def __init__(self, journal: JournalHandle, budgets: Budgets, now_ms: NowMs) -> None:
+    def __init__(self, journal: Journal, budgets: Budgets, now_ms: NowMs) -> None:
         self._journal = journal
         self._budgets = budgets
         self._now_ms = now_ms

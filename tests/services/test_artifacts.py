@@ -47,7 +47,7 @@ class Desk:
         history = Checkpoints(
             workspace, MemoryCheckpoints(), lambda: 7, lambda prefix: f"{prefix}_{next(numbers)}"
         )
-        self.files = ArtifactService(kit.artifacts, history, kit.sessions, inline_blocking)
+        self.files = ArtifactService(kit.artifacts, history, kit.sessions.get, inline_blocking)
         self.history, self.workspace = history, workspace
         self.session_id = ""
 

@@ -422,7 +422,7 @@ async def test_what_a_clock_far_ahead_wrote_does_not_count_at_each_start(
     async with running(store, make_budgets=having(budget(hard=1_000))) as kit:
         (account,) = kit.office.budgets.accounts
         assert (1_000, 86_400_000) == (account.spent(now_ms()), account.rolls_ms(now_ms()))
-        desk = UsageService(kit.journal, kit.office.budgets, now_ms)  # type: ignore[arg-type]  # it has what it uses
+        desk = UsageService(kit.journal, kit.office.budgets, now_ms)
         await desk.set(OPERATOR, budget(budget_id="c"))
         assert [1_000] * 2 == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
 

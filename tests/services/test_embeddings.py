@@ -42,7 +42,7 @@ class Embedder:
 
 
 def paid(kit: Kit, model: Embedder) -> MeteredEmbeddings:
-    return MeteredEmbeddings(model, kit.office.budgets, kit.journal, new_id)  # type: ignore[arg-type]  # the inline twin
+    return MeteredEmbeddings(model, kit.office.budgets, kit.journal, new_id)
 
 
 def spent(kit: Kit) -> list[tuple[str, str, int]]:

@@ -66,7 +66,7 @@ class Desk:
         self.ann = Watcher("operator")
         self.hub.attach(self.ann)
         self.book = Incidents(
-            self.journal,  # type: ignore[arg-type]  # the inline twin
+            self.journal,
             self.hub,
             shared_redactor(),
             now_ms=now_ms,

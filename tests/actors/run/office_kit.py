@@ -253,7 +253,7 @@ class Kit:
         self.hub = Hub(encoding)
         self.journal = InlineJournal(store, self.hub)
         self.incidents = Incidents(
-            self.journal,  # type: ignore[arg-type]  # the inline twin
+            self.journal,
             self.hub,
             shared_redactor(),
             now_ms=now_ms,
@@ -274,12 +274,12 @@ class Kit:
 
     def build_office(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
-        grants = Grants(self.journal, now_ms)  # type: ignore[arg-type]  # the inline twin
+        grants = Grants(self.journal, now_ms)
         self.policy = self.new_policy()
         gate = Gate(toolbox, self.policy, self.approvals.count, grants.find, grants.holds)
         redactor = shared_redactor()
         models = {"scripted": self.model, **(self.models or {})}
-        agents = Agents(self.journal, toolbox, models, redactor, now_ms)  # type: ignore[arg-type]  # the inline twin
+        agents = Agents(self.journal, toolbox, models, redactor, now_ms)
         return SessionServices(
             journal=self.journal,  # type: ignore[arg-type]  # the inline twin
             hub=self.hub,
@@ -290,7 +290,7 @@ class Kit:
             router=self.make_router(models),
             agents=agents,
             channels=Channels(
-                self.journal,  # type: ignore[arg-type]  # the inline twin
+                self.journal,
                 self.hub,
                 agents,
                 redactor,
@@ -302,7 +302,7 @@ class Kit:
             grants=grants,
             budgets=self.make_budgets(self.hub),
             incidents=self.incidents,
-            histories=ConversationHistory(self.journal, self.history_tokens),  # type: ignore[arg-type]  # the twin
+            histories=ConversationHistory(self.journal, self.history_tokens),
             directory=self.directory,
             redactor=redactor,
             fence_key=b"fence",
