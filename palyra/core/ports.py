@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
 
+from palyra.core.access import Caller
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.changes import (
     ChainedRow,
@@ -40,6 +41,7 @@ from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
+from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
 from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
@@ -345,6 +347,20 @@ class FileHistory(Protocol):
         Raises Conflict when somebody else changed a file since (forced it is restored all the
         same), IllegalState for another workspace, Unavailable; then nothing is changed.
         """
+
+
+class SkillService(Protocol):
+    """Installed WASM skills, as clients manage them; implemented by `tools.skills`."""
+
+    def list_all(self, caller: Caller) -> list[SkillRecord]: ...
+    def find_obstacle(self) -> str: ...
+    def get(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+    def upload(self, caller: Caller, sha256: str, offset: int, chunk: bytes) -> int: ...
+    async def install(self, caller: Caller, wanted: InstallSkill) -> SkillRecord: ...
+    async def audit(self, caller: Caller, skill_id: str) -> Audit: ...
+    async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord: ...
+    async def enable(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+    async def remove(self, caller: Caller, skill_id: str) -> SkillRecord: ...
 
 
 class RunBlocking(Protocol):

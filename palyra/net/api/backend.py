@@ -3,28 +3,24 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from palyra.actors.gateway import Gateway
 from palyra.actors.hub.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.ids import NewId
-from palyra.core.ports import NowMs, RunBlocking, Sign
+from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
 from palyra.net.api.idempotency import IdempotencyStore
 from palyra.net.api.rate_limit import ConnectionLimits
+from palyra.net.api.tokens import Authenticate
 from palyra.net.delivery.pacer import Pacer
-from palyra.net.ports import (
-    Agents,
-    Authenticate,
-    Budgets,
-    Channels,
-    Files,
-    Gateway,
-    Grants,
-    Incidents,
-    Journal,
-    Models,
-    Skills,
-)
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.protocol.notifications import State
+from palyra.services.agents import Agents
+from palyra.services.artifacts import ArtifactService
+from palyra.services.channels import Channels
+from palyra.services.grants import Grants
+from palyra.services.incidents import Incidents
+from palyra.services.model_router import ModelRouter
+from palyra.services.usage import UsageService
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +29,13 @@ class Backend:
 
     gateway: Gateway
     grants: Grants
-    budgets: Budgets
-    models: Models
+    budgets: UsageService
+    models: ModelRouter
     agents: Agents
     channels: Channels
     incidents: Incidents
-    files: Files
-    skills: Skills
+    files: ArtifactService
+    skills: SkillService
     hub: Hub
     journal: Journal
     receipts: IdempotencyStore

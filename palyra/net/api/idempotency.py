@@ -20,9 +20,8 @@ import trio
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import IdempotencyRecord
-from palyra.core.ports import NowMs
+from palyra.core.ports import Journal, NowMs
 from palyra.errors import IdempotencyConflict
-from palyra.net.ports import Journal
 from palyra.net.protocol.params import Params
 
 R = TypeVar("R", bound=msgspec.Struct)

@@ -7,15 +7,17 @@ compared in constant time, so neither lookup nor comparison tells a guesser anyt
 import hashlib
 import hmac
 import secrets
+from collections.abc import Awaitable, Callable
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import Role, TokenRecord
-from palyra.core.ports import NowMs
+from palyra.core.ports import Journal, NowMs
 from palyra.errors import Unauthenticated
-from palyra.net.ports import Journal
+
+Authenticate = Callable[[str], Awaitable[Caller]]  # raises Unauthenticated
 
 PREFIX = "pal_"  # lets secret scanners recognise one
 TOKEN_BYTES = 32

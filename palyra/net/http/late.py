@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import trio
 
 from palyra.actors.kernel.threads import run_sync
+from palyra.net.api.tokens import Authenticate
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.http.metrics import Source
-from palyra.net.ports import Authenticate
 from palyra.net.protocol.notifications import State
 from palyra.net.server.accept import HttpServer
 from palyra.net.server.request_head import Names

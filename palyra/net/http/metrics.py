@@ -15,7 +15,7 @@ from palyra.core.incident.incident import SEVERITIES
 from palyra.core.journal.records import BudgetMetric, BudgetScope
 from palyra.core.model.circuit_breaker import State as BreakerState
 from palyra.core.model.routing import ProviderHealth
-from palyra.net.ports import Journal
+from palyra.core.ports import Journal
 from palyra.net.protocol.notifications import State
 from palyra.net.server.counters import EdgeCounters
 from palyra.services.budgets import Budgets

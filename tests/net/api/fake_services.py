@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 import trio
@@ -341,19 +341,21 @@ class Daemon:
             return f"{prefix}_{next(numbers)}"
 
         self.services = Backend(
-            gateway=self.gateway,
-            grants=FakeGrants(self.gateway),
-            budgets=self.budgets,
-            incidents=self.incidents,
+            gateway=cast("Any", self.gateway),
+            grants=cast("Any", FakeGrants(self.gateway)),
+            budgets=cast("Any", self.budgets),
+            incidents=cast("Any", self.incidents),
             models=ModelRouter({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
-            agents=self.agents,
-            channels=self.channels,
-            files=self.files,
+            agents=cast("Any", self.agents),
+            channels=cast("Any", self.channels),
+            files=cast("Any", self.files),
             skills=self.skills,
             hub=self.hub,
-            journal=self.journal,
-            receipts=IdempotencyStore(self.journal, lambda: self.now_ms),
-            authenticate=partial(authenticate, journal=self.journal, now_ms=lambda: self.now_ms),
+            journal=cast("Any", self.journal),
+            receipts=IdempotencyStore(cast("Any", self.journal), lambda: self.now_ms),
+            authenticate=partial(
+                authenticate, journal=cast("Any", self.journal), now_ms=lambda: self.now_ms
+            ),
             limits=limits,
             instance_id="i-1",
             version="1.2.3",

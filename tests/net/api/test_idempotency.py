@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 import trio.testing
@@ -79,7 +79,7 @@ class Office:
     def restart(self) -> None:
         self.store.close()
         self.store.open()
-        self.receipts = IdempotencyStore(Inline(self.store), lambda: self.now_ms)
+        self.receipts = IdempotencyStore(cast("Any", Inline(self.store)), lambda: self.now_ms)
 
     async def effect(self) -> Steered:
         await self.gate.wait()
@@ -173,7 +173,7 @@ async def test_a_receipt_on_its_way_is_waited_for(autojump_clock: Clock) -> None
     """Who asked may hang up while the receipt is being written; a repeat finds it, not a race."""
     office = Office()
     journal = SlowInline(office.store)
-    office.receipts = IdempotencyStore(journal, lambda: office.now_ms)
+    office.receipts = IdempotencyStore(cast("Any", journal), lambda: office.now_ms)
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as first:
             nursery.start_soon(journal.cancel_meanwhile, first)
