@@ -25,7 +25,7 @@ Layer = Literal["builtin", "default", "user"]
 LAYERS: tuple[Layer, ...] = ("builtin", "default", "user")
 MAX_FILES = 64
 MAX_TOTAL_CHARS = 262_144  # of all files: bounds the time of a reload
-SHIPPED = Path(__file__).resolve().parent.parent / "policies"
+SHIPPED = Path(__file__).resolve().parents[2] / "policies"
 _ANNOTATIONS = frozenset({"id", "approval", "reason"})
 
 

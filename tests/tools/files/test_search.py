@@ -14,7 +14,7 @@ from palyra.tools.files.read import EXCERPT_BYTES
 from palyra.tools.files.search import glob, search_text, search_tools
 from palyra.tools.files.workspace import Workspace
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SECRET = "the-secret-of-the-house"
 
 

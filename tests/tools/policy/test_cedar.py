@@ -376,7 +376,7 @@ def test_no_rule_denies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """What no rule speaks of is denied."""
     (tmp_path / "builtin.cedar").write_text("")
     (tmp_path / "default.cedar").write_text('permit (principal, action, resource == Tool::"x");')
-    shipped = Path(__file__).parent.parent.parent / "palyra/policies/schema.cedarschema"
+    shipped = Path(__file__).parents[3] / "palyra/policies/schema.cedarschema"
     (tmp_path / "schema.cedarschema").write_text(shipped.read_text("utf-8"))
     monkeypatch.setattr("palyra.tools.policy.rules.SHIPPED", tmp_path)
     policy = CedarPolicy()
