@@ -259,12 +259,15 @@ def own_code_is_imported_at_run_time(module: Module) -> Iterator[str]:
     """A TYPE_CHECKING import hides a circle.  The command line may: it must start fast."""
     if module.layer == "cli":
         return
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.If) and _last_part(node.test) == "TYPE_CHECKING":
-            hidden = ast.Module(list(node.body), [])
-            for line, name in imports(Module(module.path, module.source, hidden)):
-                if _target_layer(name) is not None:
-                    yield f"{module.path}:{line}: {name} is imported for the type checker only"
+    hidden = [
+        statement
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.If) and _last_part(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+    ]
+    for line, name in imports(Module(module.path, module.source, ast.Module(hidden, []))):
+        if _target_layer(name) is not None:
+            yield f"{module.path}:{line}: {name} is imported for the type checker only"
 
 
 def the_top_is_small(module: Module) -> Iterator[str]:

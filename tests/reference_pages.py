@@ -41,7 +41,7 @@ def _settings_of(name: str) -> Iterator[str]:
 
 def render_servers() -> str:
     """A table of what one MCP server is told."""
-    return _entries_of("server", "McpServer")
+    return _entries_of("server", "McpServerConfig")
 
 
 def render_providers() -> str:

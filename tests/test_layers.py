@@ -25,9 +25,7 @@ def test_no_test_sleeps() -> None:
     assert [] == complaints
 
 
-SHORT_FUNCTION = "def f():\n" + "    x = 1\n" * 49
-LONG_FUNCTION = SHORT_FUNCTION + "    x = 1\n"
-DOCUMENTED_FUNCTION = SHORT_FUNCTION.replace("\n", '\n    """One\n\n    two."""\n', 1)
+HIDDEN_IMPORT = "if TYPE_CHECKING:\n    from palyra.core import ids"
 
 BROKEN = [
     # who imports whom
@@ -45,7 +43,7 @@ BROKEN = [
     (
         layers.imports_run_one_way,
         "models/sse.py",
-        "from palyra.core.ports import Notifier as HubHandle",
+        "from palyra.actors.hub.hub import Hub",
     ),
     (layers.imports_run_one_way, "actors/run.py", "from palyra.store.sqlite import journal"),
     (layers.imports_run_one_way, "actors/run.py", "from palyra.tools.files.read import read_file"),
@@ -58,7 +56,7 @@ BROKEN = [
     (
         layers.imports_run_one_way,
         "cli/runs.py",
-        "from palyra.core.ports import Notifier as HubHandle",
+        "from palyra.actors.hub.hub import Hub",
     ),
     (layers.imports_run_one_way, "errors.py", "from palyra.core import ids"),
     (layers.imports_run_one_way, "extras/thing.py", ""),
@@ -83,12 +81,20 @@ BROKEN = [
     (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept (OSError, Exception): ..."),
     (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept builtins.Exception: ..."),
     (layers.catches_are_narrow, "actors/run.py", "with contextlib.suppress(Exception): ..."),
-    (layers.catches_are_narrow, "actors/supervisor.py", "try: ...\nexcept BaseException: ..."),
+    (
+        layers.catches_are_narrow,
+        "actors/kernel/supervisor.py",
+        "try: ...\nexcept BaseException: ...",
+    ),
     (layers.catches_are_narrow, "net/supervisor.py", "try: ...\nexcept Exception: ..."),
-    # sizes
-    (layers.files_are_short, "core/run.py", "x = 1\n" * 401),
-    (layers.functions_are_short, "core/run.py", LONG_FUNCTION),
-    (layers.functions_are_short, "core/run.py", f"async {LONG_FUNCTION}"),
+    # rooms
+    (layers.rooms_import_one_way, "core/text/excerpt.py", "from palyra.core.run import state"),
+    (layers.rooms_import_one_way, "core/run/fold.py", "from palyra.core import ports"),
+    (layers.rooms_import_one_way, "actors/hub/hub.py", "from palyra.actors.run import actor"),
+    (layers.rooms_import_one_way, "net/protocol/jsonrpc.py", "import palyra.net.api.method"),
+    (layers.rooms_import_one_way, "core/attic/thing.py", ""),
+    (layers.own_code_is_imported_at_run_time, "core/run/fold.py", HIDDEN_IMPORT),
+    (layers.the_top_is_small, "helpers.py", ""),
     # sleeps
     (layers.tests_do_not_sleep, "test_run.py", "time.sleep(0.1)"),
     (layers.tests_do_not_sleep, "test_run.py", "async def f():\n    await trio.sleep(2)"),
@@ -104,7 +110,7 @@ KEPT = [
     (
         layers.imports_run_one_way,
         "net/rpc.py",
-        "from palyra.core.ports import Notifier as HubHandle",
+        "from palyra.actors.hub.hub import Hub",
     ),
     (layers.imports_run_one_way, "net/rpc.py", "from palyra.config.load import Config"),
     (layers.imports_run_one_way, "cli/runs.py", "from palyra.client import connect"),
@@ -113,17 +119,20 @@ KEPT = [
     (layers.imports_run_one_way, "net/rpc.py", "import palyrastore"),
     (layers.core_is_pure, "core/run.py", "import json, re2, msgspec"),
     (layers.core_is_pure, "actors/run.py", "import trio, time"),
-    (layers.thread_hops_stay_at_home, "actors/blocking.py", "from trio import to_thread"),
-    (layers.thread_hops_stay_at_home, "actors/journal.py", "import threading"),
-    (layers.thread_hops_stay_at_home, "store/journal.py", "import threading"),
+    (layers.thread_hops_stay_at_home, "actors/kernel/threads.py", "from trio import to_thread"),
+    (layers.thread_hops_stay_at_home, "actors/journal/actor.py", "import threading"),
+    (layers.thread_hops_stay_at_home, "store/sqlite/journal.py", "import threading"),
     (layers.thread_hops_stay_at_home, "actors/run.py", "import trio\ntrio.sleep_forever()"),
     (layers.nurseries_belong_to_actors, "actors/run.py", "n = trio.open_nursery()"),
     (layers.nurseries_belong_to_actors, "net/listener.py", "n = trio.open_nursery()"),
     (layers.catches_are_narrow, "actors/run.py", "try: ...\nexcept (OSError, KeyError): ..."),
-    (layers.catches_are_narrow, "actors/supervisor.py", "try: ...\nexcept* Exception: ..."),
-    (layers.files_are_short, "core/run.py", "x = 1\n" * 400),
-    (layers.functions_are_short, "core/run.py", SHORT_FUNCTION),
-    (layers.functions_are_short, "core/run.py", DOCUMENTED_FUNCTION),
+    (layers.catches_are_narrow, "actors/kernel/supervisor.py", "try: ...\nexcept* Exception: ..."),
+    (layers.rooms_import_one_way, "core/run/fold.py", "from palyra.core.text import excerpt"),
+    (layers.rooms_import_one_way, "core/run/fold.py", "from palyra.core.run import state"),
+    (layers.rooms_import_one_way, "core/__init__.py", ""),
+    (layers.own_code_is_imported_at_run_time, "cli/run.py", HIDDEN_IMPORT),
+    (layers.own_code_is_imported_at_run_time, "core/ids.py", "if TYPE_CHECKING:\n    import re2"),
+    (layers.the_top_is_small, "daemon.py", ""),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(0)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(pause_s)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep_forever()"),

@@ -17,7 +17,7 @@ from palyra.actors.kernel.threads import DedicatedThread, run_sync
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import NewId, Prefix
-from palyra.core.ports import NowMs, RunBlocking
+from palyra.core.ports import Artifacts, CheckpointStore, NowMs, RunBlocking
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.inputs import RunEnvironment, RunLimits
 from palyra.errors import InvariantBroken
@@ -53,6 +53,7 @@ class Host:
     random: Callable[[], float] = random.random  # noqa: S311 - spreads retries, guards nothing
     run_blocking: RunBlocking = run_sync
     new_thread: Callable[[str], JournalThread] = DedicatedThread
+    file_stores: tuple[Artifacts, CheckpointStore] | None = None  # instead of the data directory
     is_closed: bool = False  # no processes, sockets or watched files: time is not real
 
 

@@ -1,3 +1,5 @@
+"""The journal and the stores of files, as the configuration asks for them."""
+
 from functools import partial
 
 from palyra.actors.hub.hub import Hub
@@ -27,8 +29,8 @@ def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
 
 def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]:
     """Where whole outputs and file checkpoints are kept: in the data directory."""
-    if host.is_closed:
-        return MemoryArtifacts(), MemoryCheckpoints()
+    if host.file_stores is not None:
+        return host.file_stores
     data_dir, bounds = config.paths.data_dir, config.files
     return (
         FileArtifacts(

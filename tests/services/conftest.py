@@ -1,5 +1,5 @@
 """Settings shared by the tests of services."""
 
-from tests.actors.conftest import _quiet_logs
+from tests.actors.conftest import quiet_logs
 
-__all__ = ["_quiet_logs"]
+__all__ = ["quiet_logs"]

@@ -14,7 +14,6 @@ from tests.simulate.script import draw_text
 if TYPE_CHECKING:
     from tests.simulate.world import World
 
-
 CHANNEL = "chat"
 SENDERS = ("sue", "sam")
 CONVERSATIONS = ("c0", "c1")

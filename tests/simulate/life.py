@@ -24,6 +24,8 @@ from tests.simulate.disk import Disk, SimulatedThread, work
 from tests.simulate.models import simulated_modelset
 from tests.simulate.network import DaemonEnd, Wire
 from tests.simulate.tools import simulated_tools, watch_calls
+from tests.store.memory.artifacts import MemoryArtifacts
+from tests.store.memory.checkpoints import MemoryCheckpoints
 
 if TYPE_CHECKING:
     from tests.simulate.world import World
@@ -71,6 +73,7 @@ class Life:
                 random=world.chance.stream("jitter").random,
                 run_blocking=self.run_blocking,
                 new_thread=partial(SimulatedThread, self),
+                file_stores=(MemoryArtifacts(), MemoryCheckpoints()),
                 is_closed=True,
             ),
         )

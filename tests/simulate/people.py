@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tests.simulate.world import World
 
-
 FOR_EVER_S = 1e12
 TOLERATED = (Overloaded, Unavailable, TooSlow)  # the same request may succeed later
 

@@ -13,7 +13,6 @@ from palyra.core.tape import events as ev
 if TYPE_CHECKING:
     from palyra.daemon import Daemon
 
-
 TIGHT, WIDE = 3_000, 300_000  # tokens; a story takes some tens of thousands
 ANSWER_TOKENS = UsageConfig().reserve_tokens
 

@@ -17,7 +17,6 @@ from tests.simulate.view import View
 if TYPE_CHECKING:
     from tests.simulate.world import World
 
-
 LEAVES, DAWDLES = 0.3, 0.02  # how likely a reader leaves early, or pauses after an item
 FORKS = 0.15
 MODES = ("followup", "followup", "followup", "interrupt", "reject", "collect", "steer")

@@ -1,13 +1,13 @@
-"""Text as a person may be shown it: nothing hidden, nothing that looks like something else.
+r"""Text as a person may be shown it: nothing hidden, nothing that looks like something else.
 
-Escaped, as the `\\uXXXX` of JSON:
+Escaped, as the `\uXXXX` of JSON:
 
 - what cannot be seen or steers the text: controls, format and bidirectional characters, tags,
   variation selectors, unassigned and private-use characters, fillers and blank letters, every space
   but U+0020, line and paragraph separators;
 - what imitates ASCII: full-width and mathematical letters, ligatures, look-alikes of punctuation;
 - combining marks that strike through or enclose, that follow no letter, or from the fourth on;
-- letters that mix scripts within a word, and words made of look-alikes alone (`\\u0441\\u043e\\u0440\\u0443`
+- letters that mix scripts within a word, and words made of look-alikes alone (`\u0441\u043e\u0440\u0443`
   for "copy") unless the text around them has a letter that only their own script has.
 
 Left alone, so that text in one language stays readable: letters and accents of every script,
