@@ -81,8 +81,8 @@ async def time_call(count: int, calls: int) -> float:
     for _ in range(ROUNDS):
         began = time.perf_counter()
         for _ in range(calls):
-            run.meter = Reservation("scripted", 700)
-            await budgets.admit(run, run.meter, REQUEST, 0)
+            run.reservation = Reservation("scripted", 700)
+            await budgets.admit(run, run.reservation, REQUEST, 0)
             budgets.settle(run, settled)
         took_us.append((time.perf_counter() - began) / calls * 1e6)
     return statistics.median(took_us)

@@ -163,7 +163,7 @@ async def one_run(served: Daemon, client: trio.Process) -> None:
     assert client.stdout is not None
     await client.stdin.send_all(b"\n")
     run_id = (await client.stdout.receive_some()).decode().strip()
-    run = served.directory.runs.get(run_id)
+    run = served.registry.runs.get(run_id)
     while run is not None and not run.is_settled:
         await run.wait_change()
 

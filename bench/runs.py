@@ -66,7 +66,7 @@ async def daemon(home: Path, **parts: Any) -> AsyncGenerator[Daemon]:  # noqa: A
 async def one_run(served: Daemon, text: str = TEXT) -> str:
     """Start a run and wait until its end is committed; its id."""
     started = await served.gateway.start_run(CALLER, StartRun(text=text))
-    run = served.directory.runs.get(started.run_id)
+    run = served.registry.runs.get(started.run_id)
     while run is not None and not run.is_settled:
         await run.wait_change()
     return started.run_id
@@ -159,7 +159,7 @@ async def cancels() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as home:
         async with daemon(Path(home)) as served:
             await open_runs(served, CANCELS)
-            for run_id in list(served.directory.runs):
+            for run_id in list(served.registry.runs):
                 began = time.perf_counter()
                 await served.gateway.cancel_run(CALLER, run_id, "measured")
                 took_ms.append((time.perf_counter() - began) * 1e3)

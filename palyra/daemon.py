@@ -107,7 +107,7 @@ class Daemon:
         self.config = config
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
-        self.directory = ActorRegistry()
+        self.registry = ActorRegistry()
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: notifications.State = "starting"
@@ -117,20 +117,20 @@ class Daemon:
         )
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
         self.toolset = build_toolset(
-            config, self.host, self.redactor, self.directory, alarms=book, more=tools
+            config, self.host, self.redactor, self.registry, alarms=book, more=tools
         )
         self.loop_lag = LoopLag()
         self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
         self.toolset.services.extend(self.modelset.services)
-        self.office = self._build_office(self.modelset.models)
+        self.services = self._build_services(self.modelset.models)
         self.usage = UsageFile(config)
-        self.desk = UsageService(self.journal, self.office.budgets, self.host.now_ms)
+        self.desk = UsageService(self.journal, self.services.budgets, self.host.now_ms)
         if not self.host.is_closed:
             self.toolset.services.extend(self._watches())
-        self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
-        self.sessions = Sessions(self.office, self.work)
-        self.gateway = Gateway(self.office, self.sessions)
-        self.services = self._build_services()
+        self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
+        self.sessions = Sessions(self.services, self.work)
+        self.gateway = Gateway(self.services, self.sessions)
+        self.backend = self._build_backend()
         self._operator_token = operator_token
         self._tree: Supervisor | None = None
         self._stuck: list[str] = []
@@ -140,7 +140,7 @@ class Daemon:
 
     # --- wiring
 
-    def _build_office(self, models: Mapping[str, LanguageModel]) -> SessionServices:
+    def _build_services(self, models: Mapping[str, LanguageModel]) -> SessionServices:
         config = self.config
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
@@ -165,7 +165,7 @@ class Daemon:
             budgets=budgets,
             incidents=self.incidents,
             histories=ConversationHistory(self.journal, config.runs.history_tokens),
-            directory=self.directory,
+            registry=self.registry,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),
             setting=blank_setting(redactor, self.keys, limits, self.host),
@@ -180,13 +180,13 @@ class Daemon:
             debounce_ms=config.runs.debounce_ms,
         )
 
-    def _build_services(self) -> Backend:
+    def _build_backend(self) -> Backend:
         return Backend(
             gateway=self.gateway,
-            grants=self.office.grants,
+            grants=self.services.grants,
             budgets=self.desk,
-            agents=self.office.agents,
-            channels=self.office.channels,
+            agents=self.services.agents,
+            channels=self.services.channels,
             incidents=self.incidents,
             files=ArtifactService(
                 self.toolset.artifacts,
@@ -195,7 +195,7 @@ class Daemon:
                 self.host.run_blocking,
             ),
             skills=self.toolset.skills,
-            models=self.office.router,
+            models=self.services.router,
             hub=self.hub,
             journal=self.journal,
             receipts=IdempotencyStore(self.journal, self.host.now_ms),
@@ -205,10 +205,10 @@ class Daemon:
             version=__version__,
             public_key=self.keys.public_key,
             sign=self.keys.sign,
-            redact=self.office.redactor.redact_bytes,
+            redact=self.services.redactor.redact_bytes,
             run_blocking=self.host.run_blocking,
             state=lambda: self.state,
-            count_stranded=lambda: len(self.directory.stranded),
+            count_stranded=lambda: len(self.registry.stranded),
             problems=self._problems,
             absent=self.toolset.absent,
             tree=self.snapshot,
@@ -234,25 +234,25 @@ class Daemon:
             is_writable=lambda: self.journal.is_writable,
             problems=self._problems,
             count_incidents=lambda: self.incidents.open_count,
-            compat=CompatSources(self.services, self.office.models, self._embedding()),
-            authenticate=self.services.authenticate,
+            compat=CompatSources(self.backend, self.services.models, self._embedding()),
+            authenticate=self.backend.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
             asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),
             metrics=(
                 lambda: read_state(self.state),
                 lambda: read_journal(self.journal),
-                lambda: read_stranded(len(self.directory.stranded)),
+                lambda: read_stranded(len(self.registry.stranded)),
                 lambda: read_problems(len(self._problems())),
                 lambda: read_incidents(self.incidents.severities),
                 lambda: read_loop(self.loop_lag),
-                lambda: read_budgets(self.office.budgets),
-                lambda: read_models(self.office.router.standings()),
+                lambda: read_budgets(self.services.budgets),
+                lambda: read_models(self.services.router.standings()),
                 lambda: read_tally(tally),
                 lambda: read_tree(self.snapshot()),
             ),
         )
         edge = EdgeServer(
-            settings, self.serve_transport, LateHttp(sources), tally, self.services.redact
+            settings, self.serve_transport, LateHttp(sources), tally, self.backend.redact
         )
         return edge
 
@@ -261,18 +261,18 @@ class Daemon:
         model = self.modelset.embeddings
         if self.config.models.embeddings == EMBEDDED:
             return UnmeteredEmbeddings(model)
-        return MeteredEmbeddings(model, self.office.budgets, self.journal, self.host.new_id)
+        return MeteredEmbeddings(model, self.services.budgets, self.journal, self.host.new_id)
 
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
         """Serve one client to its end; see `net.connection.connection`."""
-        await serve_connection(transport, peer, self.services)
+        await serve_connection(transport, peer, self.backend)
 
     def _watches(self) -> list[ChildSpec]:
         """What may change while the daemon runs: rules, prices and budgets."""
-        look, office, book = self.host.run_blocking, self.office, self.incidents
+        look, services, book = self.host.run_blocking, self.services, self.incidents
         return [
             config_watch.policy_watch_spec(
-                self.policy, look, office.approvals, self.directory, book
+                self.policy, look, services.approvals, self.registry, book
             ),
             config_watch.usage_watch_spec(self.usage, self.desk, look, book),
         ]
@@ -302,7 +302,7 @@ class Daemon:
             [
                 journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
-                work_branch.child_spec(self.work, self.directory),
+                work_branch.child_spec(self.work, self.registry),
                 *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
@@ -346,7 +346,7 @@ class Daemon:
         if self.toolset.settled is not None:
             with trio.move_on_after(SETTLE_S):
                 await self.toolset.settled()
-        await recovery(self.office, self.sessions.adopt, self._recovered)
+        await recovery(self.services, self.sessions.adopt, self._recovered)
 
     def _recovered(self, count: int) -> None:
         log.info("ready", open_runs=count, instance_id=self.instance_id)
@@ -379,10 +379,10 @@ class Daemon:
                 await trio.sleep(DRAIN_LOOK_S)
 
     def _is_busy(self) -> bool:
-        approvals = self.office.approvals
+        approvals = self.services.approvals
         return any(
             not approvals.has_open(run.run_id)
-            for session in self.directory.sessions.values()
+            for session in self.registry.sessions.values()
             for run in session.under_way
         )
 

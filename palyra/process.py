@@ -108,7 +108,7 @@ def _parent_spec(daemon: Daemon, edge: EdgeServer) -> ChildSpec:
 
 def _end(daemon: Daemon, edge: EdgeServer) -> None:
     """Begin to drain."""
-    log.info("draining", open_runs=len(daemon.directory.runs))
+    log.info("draining", open_runs=len(daemon.registry.runs))
     edge.stop_accepting()
     daemon.begin_drain()
 

@@ -79,10 +79,10 @@ def _notify_policy(problems: tuple[str, ...], alarms: IncidentReporter) -> None:
         alarms.clear(POLICIES, "the user policies are in order again")
 
 
-def tell_runs(approvals: OpenApprovals, directory: ActorRegistry) -> None:
+def tell_runs(approvals: OpenApprovals, registry: ActorRegistry) -> None:
     """Have every run that asks somebody look at its question again."""
     for run_id in approvals.runs:
-        run = directory.runs.get(run_id)
+        run = registry.runs.get(run_id)
         if run is not None:
             with suppress(Overloaded):  # what it asks about under old rules cannot start anyway
                 run.inbox.offer(RulesChanged())
@@ -92,11 +92,11 @@ def policy_watch_spec(
     rules: Rules,
     run_blocking: RunBlocking,
     approvals: OpenApprovals,
-    directory: ActorRegistry,
+    registry: ActorRegistry,
     alarms: IncidentReporter,
 ) -> ChildSpec:
     """The watch as a service."""
-    on_changed = partial(tell_runs, approvals, directory)
+    on_changed = partial(tell_runs, approvals, registry)
     watch = partial(policy_watch, rules, run_blocking, on_changed, alarms)
     return ChildSpec("policy", watch, "permanent")
 

@@ -95,7 +95,7 @@ class MeteredRun(Protocol):
     """What the budgets need of a live run: its newest state, and the reservation of its call."""
 
     run: Run
-    meter: Reservation | None
+    reservation: Reservation | None
 
     @property
     def run_id(self) -> str:
@@ -290,8 +290,12 @@ class Budgets:
 
     def find_end(self, run: MeteredRun) -> str:
         """See `core.budgets.find_end`."""
-        used = None if run.meter is None else run.meter.usage
-        last = None if run.meter is None or used is None else self.charge(run.meter.model, used)
+        used = None if run.reservation is None else run.reservation.usage
+        last = (
+            None
+            if run.reservation is None or used is None
+            else self.charge(run.reservation.model, used)
+        )
         return find_end(self.find(run.run), last, self.now_ms())
 
     # --- a call ends
@@ -319,7 +323,7 @@ class Budgets:
 
     def abandon(self, run: MeteredRun) -> Charge | None:
         """What the call under way took, if there is one: the run ends, or begins another life."""
-        meter, state = run.meter, run.run
+        meter, state = run.reservation, run.run
         if not state.turn_is_open or (meter is not None and not meter.is_sent):
             return None
         if meter is None:  # of an earlier life: nobody knows how far it came
@@ -351,7 +355,7 @@ class Budgets:
 
     def release(self, run: MeteredRun) -> None:
         """Give back what is reserved for the run's call."""
-        meter, run.meter = run.meter, None
+        meter, run.reservation = run.reservation, None
         if meter is not None:
             self._give_back(meter)
 

@@ -13,8 +13,6 @@ from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.wiring.host import DAY_MS, MIB, Host, now_ms
-from tests.store.memory.artifacts import MemoryArtifacts
-from tests.store.memory.checkpoints import MemoryCheckpoints
 
 
 def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:

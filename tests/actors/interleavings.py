@@ -110,7 +110,7 @@ class Story:
     async def live(self, *, until_quiet: bool) -> None:
         """One life of the daemon; leaving it is a crash for whatever is open."""
         async with running(self.store, LIMITS) as kit, trio.open_nursery() as life:
-            kit.office.models["scripted"] = MoodyModel(self.rng)  # type: ignore[index]  # a dict
+            kit.services.models["scripted"] = MoodyModel(self.rng)  # type: ignore[index]  # a dict
             life.start_soon(self.end, kit)
             async with trio.open_nursery() as nursery:
                 for _ in range(PERSONS):
@@ -136,7 +136,7 @@ class Story:
         for record in self.store.list_open_runs():
             await kit.end(record.run_id)
         await trio.sleep_until(trio.current_time() + 5)
-        assert ({}, {}) == (kit.directory.runs, kit.directory.sessions)
+        assert ({}, {}) == (kit.registry.runs, kit.registry.sessions)
 
     async def disk(self, kit: Kit) -> None:
         """A disk that is slow, or full for a while; what it has not written a crash takes away."""

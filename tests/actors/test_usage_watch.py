@@ -102,7 +102,7 @@ async def test_what_cannot_be_put_in_force_is_tried_again(
                 )
                 await wait_look()
                 await wait_look()
-                assert 10_000 == kit.office.budgets.in_force["b"].hard
+                assert 10_000 == kit.services.budgets.in_force["b"].hard
                 kit.journal.commit = commit  # type: ignore[method-assign]  # there is room again
                 await wait_look()
         assert [("b", "", 1_000), ("c", "", 1_000)] == await accounts(kit)
@@ -125,9 +125,9 @@ async def test_a_budget_that_is_gone_is_let_go_once_that_works(
         with pytest.raises(DiskFull):
             await desk(kit).reconfigure(Prices(), ())
         kit.journal.find = find  # type: ignore[method-assign]  # it works again
-        assert ["b"] == list(kit.office.budgets.in_force)
+        assert ["b"] == list(kit.services.budgets.in_force)
         await desk(kit).reconfigure(Prices(), ())
-        assert [] == list(kit.office.budgets.in_force)
+        assert [] == list(kit.services.budgets.in_force)
 
 
 async def test_a_broken_file_changes_nothing_and_is_said_once(

@@ -31,7 +31,7 @@ def told(instructions: str) -> str:
 async def make(kit: Kit, name: str = "scout", **fields: Any) -> AgentRecord:
     """A new agent."""
     change = AgentChange(**{"instructions": "Look round.", **fields})
-    return await kit.office.agents.create(OPERATOR, name, change)
+    return await kit.services.agents.create(OPERATOR, name, change)
 
 
 async def test_a_run_is_its_agents(store: MemoryJournal, autojump_clock: MockClock) -> None:
@@ -77,7 +77,7 @@ async def test_an_unknown_agent_is_refused(store: MemoryJournal, autojump_clock:
         ) as caught:
             await kit.start(agent="scuot")
         assert "agent" == caught.value.field
-        assert {} == kit.directory.runs
+        assert {} == kit.registry.runs
 
 
 async def test_a_change_is_for_later_runs(store: MemoryJournal, autojump_clock: MockClock) -> None:
@@ -88,8 +88,8 @@ async def test_a_change_is_for_later_runs(store: MemoryJournal, autojump_clock: 
         first = await kit.start(agent="scout", session_key="k")
         waiting = await kit.start(agent="scout", session_key="k")
         change = AgentChange(instructions="Changed.", tools=())
-        await kit.office.agents.update(OPERATOR, "scout", change)
-        await kit.office.agents.delete(OPERATOR, "scout")
+        await kit.services.agents.update(OPERATOR, "scout", change)
+        await kit.services.agents.delete(OPERATOR, "scout")
     async with running(store) as kit:
         assert ["done", "done"] == [await kit.end(first), await kit.end(waiting)]
         seen = [(asked.instructions, len(asked.tools)) for asked in kit.model.requests]
@@ -102,7 +102,7 @@ async def test_an_update_takes_effect(store: MemoryJournal, autojump_clock: Mock
     """The next run has the next version, with what the change left out as it was."""
     async with running(store) as kit:
         await make(kit, tools=("echo",), labels=("kind",))
-        changed = await kit.office.agents.update(OPERATOR, "scout", AgentChange(instructions="B"))
+        changed = await kit.services.agents.update(OPERATOR, "scout", AgentChange(instructions="B"))
         assert (2, ("echo",), ("kind",)) == (changed.version, changed.tools, changed.labels)
         await kit.end(run_id := await kit.start(agent="scout"))
         assert told("B") == kit.model.requests[-1].instructions
@@ -112,7 +112,7 @@ async def test_an_update_takes_effect(store: MemoryJournal, autojump_clock: Mock
 async def test_a_name_can_be_given_again(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """A deleted agent is not there; another of its name goes on counting and is another."""
     async with running(store) as kit:
-        agents = kit.office.agents
+        agents = kit.services.agents
         await make(kit, tools=())
         await agents.delete(OPERATOR, "scout")
         assert [DEFAULT_AGENT] == await agents.list_all(OPERATOR)
@@ -137,7 +137,7 @@ async def test_a_run_that_lost_what_it_needs_ends(
         store._records[AgentRecord].clear()  # as after a mishap
     async with running(store) as kit:
         if lost == "model":
-            kit.office.models.clear()  # type: ignore[attr-defined]  # a dictionary in the kit
+            kit.services.models.clear()  # type: ignore[attr-defined]  # a dictionary in the kit
         assert "cancelled" == await kit.end(run_id)
         (ended,) = kit.events(run_id, "run.cancelled")
         assert "start another run" in ended.reason
@@ -147,7 +147,7 @@ async def test_a_run_that_lost_what_it_needs_ends(
 async def test_only_operators_write(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """Everybody may look; who lacks the scope changes nothing."""
     async with running(store) as kit:
-        agents = kit.office.agents
+        agents = kit.services.agents
         await make(kit)
         change = AgentChange(instructions="mine")
         with pytest.raises(Forbidden):
@@ -162,7 +162,7 @@ async def test_only_operators_write(store: MemoryJournal, autojump_clock: MockCl
 async def test_the_default_agent_stays(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """It is always there, and nobody changes, deletes or doubles it."""
     async with running(store) as kit:
-        agents = kit.office.agents
+        agents = kit.services.agents
         assert DEFAULT_AGENT == await agents.get(OPERATOR, "default")
         with pytest.raises(Conflict):
             await agents.create(OPERATOR, "default", AgentChange())
@@ -188,8 +188,8 @@ async def test_what_an_agent_cannot_be(store: MemoryJournal, autojump_clock: Moc
                 await make(kit, "other", **fields)
             assert SECRET not in caught.value.message
             with pytest.raises(InvalidParams):
-                await kit.office.agents.update(OPERATOR, "scout", AgentChange(**fields))
-        found = await kit.office.agents.list_all(OPERATOR)
+                await kit.services.agents.update(OPERATOR, "scout", AgentChange(**fields))
+        found = await kit.services.agents.list_all(OPERATOR)
         assert [("default", 0), ("scout", 1)] == [(agent.name, agent.version) for agent in found]
 
 
@@ -210,7 +210,7 @@ async def test_the_receipt_comes_with_the_change(
     """One commit holds both, so no crash separates them."""
     async with running(store) as kit:
         key = IdempotencyKey(principal="ann", key="k", body_sha256="00")
-        await kit.office.agents.create(OPERATOR, "scout", AgentChange(instructions="x"), key)
+        await kit.services.agents.create(OPERATOR, "scout", AgentChange(instructions="x"), key)
         found = store.find_receipt("ann", "k", now_ms=0)
         assert found is not None
         assert b'"name":"scout"' in bytes(found.result)
@@ -226,7 +226,7 @@ async def test_the_second_of_two_changes_is_told(
 
         async def change(text: str) -> None:
             try:
-                await kit.office.agents.update(OPERATOR, "scout", AgentChange(instructions=text))
+                await kit.services.agents.update(OPERATOR, "scout", AgentChange(instructions=text))
                 outcomes.append("done")
             except Conflict:
                 outcomes.append("conflict")
@@ -238,7 +238,7 @@ async def test_the_second_of_two_changes_is_told(
             await wait_all_tasks_blocked(0.0001)
             kit.journal.flush()
         assert ["conflict", "done"] == sorted(outcomes)
-        assert 2 == (await kit.office.agents.get(OPERATOR, "scout")).version
+        assert 2 == (await kit.services.agents.get(OPERATOR, "scout")).version
 
 
 async def test_the_catalogue_is_the_agents(store: MemoryJournal, autojump_clock: MockClock) -> None:
@@ -264,4 +264,4 @@ async def test_what_is_known_is_bounded(
         for name in ("scout", "clerk", "scout"):
             assert "done" == await kit.end(await kit.start(agent=name))
             assert name == kit.model.requests[-1].agent
-        assert (1, 1) == (len(kit.office.agents._versions), len(kit.office.agents._prefixes))
+        assert (1, 1) == (len(kit.services.agents._versions), len(kit.services.agents._prefixes))

@@ -67,7 +67,7 @@ def spent(kit: Kit) -> int:
 
 
 def reserved(kit: Kit) -> int:
-    return sum(account.reserved for account in kit.office.budgets.accounts)
+    return sum(account.reserved for account in kit.services.budgets.accounts)
 
 
 async def end_all(kit: Kit, run_ids: list[str]) -> list[str]:
@@ -98,7 +98,7 @@ async def test_a_hundred_runs_stay_within_one_reservation(
         assert states.count("done") == len(kit.model.requests) == -(-hard // 1_000)
         assert {"done", "failed"} == set(states)
         refused = 100 - len(kit.model.requests)
-        assert (refused, 0) == (kit.office.budgets.refusals["global"], reserved(kit))
+        assert (refused, 0) == (kit.services.budgets.refusals["global"], reserved(kit))
 
 
 async def test_what_the_request_lets_the_answer_have_is_reserved(
@@ -345,9 +345,9 @@ async def test_among_many_accounts_a_call_keeps_all_of_its_own(
         answering(kit)
         run_id = await kit.start()
         await settle()
-        assert [True] * 3 == [each.reserved > 0 for each in kit.office.budgets.accounts]
+        assert [True] * 3 == [each.reserved > 0 for each in kit.services.budgets.accounts]
         assert "done" == await kit.end(run_id)
-        assert [1_000] * 3 == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
+        assert [1_000] * 3 == [each.spent(now_ms()) for each in kit.services.budgets.accounts]
 
 
 @pytest.mark.parametrize(("many", "left"), [(1, 1), (100, 6)])
@@ -366,7 +366,7 @@ async def test_accounts_that_hold_nothing_are_forgotten_when_there_are_many(
         await trio.sleep(60 * MINUTE_S)
         await kit.end(await kit.start())
         await settle()
-        assert left == len(kit.office.budgets.accounts)
+        assert left == len(kit.services.budgets.accounts)
 
 
 # --- who is told ---------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ async def test_each_limit_is_told_once_and_the_runs_go_on(
         assert [("soft", 2_000, 2_000), ("hard", 4_000, 4_000)] == [
             (each.level, each.spent, each.limit) for each in levels
         ]
-        assert 2 == kit.office.budgets.alerts["global"]
+        assert 2 == kit.services.budgets.alerts["global"]
 
 
 # --- crashes, failures, cancels ------------------------------------------------------------------
@@ -402,10 +402,10 @@ async def test_what_was_spent_survives_a_restart(
         assert "done" == await kit.end(await kit.start())
     async with running(store, make_budgets=made) as kit:
         assert "failed" == await kit.end(await kit.start())
-        assert ([], 0) == (kit.model.requests, kit.office.budgets.alerts.total())
+        assert ([], 0) == (kit.model.requests, kit.services.budgets.alerts.total())
         assert [("ann", 1_000, 0)] == [
             (each.subject, each.spent(now_ms()), each.reserved)
-            for each in kit.office.budgets.accounts
+            for each in kit.services.budgets.accounts
         ]
 
 
@@ -420,11 +420,11 @@ async def test_what_a_clock_far_ahead_wrote_does_not_count_at_each_start(
         ahead = msgspec.structs.replace(line, run_id="run_x", at_ms=line.at_ms + 10**12)
         store.commit([Change(records=(ahead,))])
     async with running(store, make_budgets=having(budget(hard=1_000))) as kit:
-        (account,) = kit.office.budgets.accounts
+        (account,) = kit.services.budgets.accounts
         assert (1_000, 86_400_000) == (account.spent(now_ms()), account.rolls_ms(now_ms()))
-        desk = UsageService(kit.journal, kit.office.budgets, now_ms)
+        desk = UsageService(kit.journal, kit.services.budgets, now_ms)
         await desk.set(OPERATOR, budget(budget_id="c"))
-        assert [1_000] * 2 == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
+        assert [1_000] * 2 == [each.spent(now_ms()) for each in kit.services.budgets.accounts]
 
 
 async def test_a_resumed_run_pays_each_call_once(
@@ -475,7 +475,7 @@ async def test_a_cancelled_call_is_paid_for_as_far_as_it_came(
             reserved(kit),
         )
         assert [line.tokens] == [
-            each.spent(now_ms()) for each in kit.office.budgets.accounts if each.spent(now_ms())
+            each.spent(now_ms()) for each in kit.services.budgets.accounts if each.spent(now_ms())
         ]
         assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
 
@@ -514,7 +514,7 @@ async def test_a_replay_charges_nobody(store: MemoryJournal, autojump_clock: Moc
         before = lines(kit)
         report = await kit.gateway.replay_run(OPERATOR, run_id, strict=False)
         assert (True, before, 1_000) == (report.matched, lines(kit), spent(kit))
-        assert [1_000] == [each.spent(now_ms()) for each in kit.office.budgets.accounts]
+        assert [1_000] == [each.spent(now_ms()) for each in kit.services.budgets.accounts]
 
 
 # --- a question ----------------------------------------------------------------------------------

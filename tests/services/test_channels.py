@@ -40,11 +40,11 @@ def store() -> MemoryJournal:
 async def bind(kit: Kit, channel: str = "chat", **fields: Any) -> None:
     """Set a channel of ann's; open unless told otherwise."""
     wanted = {"principal": "ann", "agent": "default", "pairing": "open", **fields}
-    await kit.office.channels.set(OPERATOR, SetChannel(channel=channel, **wanted))
+    await kit.services.channels.set(OPERATOR, SetChannel(channel=channel, **wanted))
 
 
 async def make_agent(kit: Kit, name: str) -> None:
-    await kit.office.agents.create(OPERATOR, name, AgentChange(instructions=f"I am {name}."))
+    await kit.services.agents.create(OPERATOR, name, AgentChange(instructions=f"I am {name}."))
 
 
 async def session_of(kit: Kit, run_id: str) -> str:
@@ -129,7 +129,7 @@ async def test_a_conversation_may_have_an_agent_of_its_own(
             await kit.end(await kit.start(channel="chat", conversation_id=conversation_id))
             names.append(kit.model.requests[-1].agent)
         assert ["clerk", "scout"] == names
-        await kit.office.channels.delete(
+        await kit.services.channels.delete(
             OPERATOR, principal="ann", channel="chat", conversation_id="2"
         )
         await kit.end(await kit.start(channel="chat", conversation_id="2"))
@@ -183,7 +183,7 @@ async def test_channels_never_cross_principals(
             await kit.start(caller=OTHER, **CHAT)
         await bind(kit, principal="bob", pairing="required")
         record, code = await ask_in(kit, caller=OTHER)
-        await kit.office.channels.approve(OPERATOR, record.pairing_id, code)
+        await kit.services.channels.approve(OPERATOR, record.pairing_id, code)
         with pytest.raises(NotFound):
             await kit.start(caller=OTHER, **SAM, session_id=anns)
         bobs = await session_of(kit, await kit.start(caller=OTHER, **SAM))
@@ -247,7 +247,7 @@ async def test_an_approved_sender_is_let_in(
     async with running(store) as kit:
         await bind(kit, pairing="required")
         record, code = await ask_in(kit)
-        paired = await kit.office.channels.approve(OPERATOR, record.pairing_id, code)
+        paired = await kit.services.channels.approve(OPERATOR, record.pairing_id, code)
         assert ("paired", "ann") == (paired.state, paired.by)
     async with running(store) as kit:
         run_id = await kit.start(**SAM)
@@ -257,7 +257,7 @@ async def test_an_approved_sender_is_let_in(
             await kit.start(**{**SAM, "sender": "eve"})
         with pytest.raises(Unpaired):
             await kit.start(**{**SAM, "sender": "Sam"})
-        await kit.office.channels.revoke(OPERATOR, record.pairing_id)
+        await kit.services.channels.revoke(OPERATOR, record.pairing_id)
         with pytest.raises(Unpaired):
             await kit.start(**SAM)
 
@@ -270,7 +270,7 @@ async def test_a_pairing_is_for_one_channel(
         await bind(kit, pairing="required")
         await bind(kit, "mail", pairing="required")
         record, code = await ask_in(kit)
-        await kit.office.channels.approve(OPERATOR, record.pairing_id, code)
+        await kit.services.channels.approve(OPERATOR, record.pairing_id, code)
         with pytest.raises(Unpaired):
             await kit.start(**{**SAM, "channel": "mail"})
 
@@ -294,12 +294,12 @@ async def test_one_code_at_a_time(store: MemoryJournal, autojump_clock: MockCloc
         assert {"pairing_id": record.pairing_id} == caught.value.details
         autojump_clock.jump(CODE_TTL_MS / 1000)
         with pytest.raises(IllegalState, match="expired"):
-            await kit.office.channels.approve(OPERATOR, record.pairing_id, code)
+            await kit.services.channels.approve(OPERATOR, record.pairing_id, code)
         again, other = await ask_in(kit)
         assert (record.pairing_id, True) == (again.pairing_id, code != other)
         with pytest.raises(InvalidParams):
-            await kit.office.channels.approve(OPERATOR, record.pairing_id, code)
-        await kit.office.channels.approve(OPERATOR, record.pairing_id, other)
+            await kit.services.channels.approve(OPERATOR, record.pairing_id, code)
+        await kit.services.channels.approve(OPERATOR, record.pairing_id, other)
         await kit.start(**SAM)
 
 
@@ -312,13 +312,13 @@ async def test_wrong_codes_use_up_the_attempts(
         record, code = await ask_in(kit)
         for left in range(MAX_ATTEMPTS - 1, -1, -1):
             with pytest.raises(InvalidParams, match=pluralize(left, "attempt") + " left"):
-                await kit.office.channels.approve(OPERATOR, record.pairing_id, "AAAA-AAAA")
+                await kit.services.channels.approve(OPERATOR, record.pairing_id, "AAAA-AAAA")
     async with running(store) as kit:
         with pytest.raises(IllegalState, match="wrong codes"):
-            await kit.office.channels.approve(OPERATOR, record.pairing_id, code)
+            await kit.services.channels.approve(OPERATOR, record.pairing_id, code)
         record, fresh = await ask_in(kit)  # the sender's next message asks anew
         assert 0 == record.attempts
-        await kit.office.channels.approve(OPERATOR, record.pairing_id, fresh)
+        await kit.services.channels.approve(OPERATOR, record.pairing_id, fresh)
         await kit.start(**SAM)
 
 
@@ -334,7 +334,7 @@ async def test_attempts_at_once_are_all_counted_or_refused(
 
         async def guess() -> None:
             try:
-                await kit.office.channels.approve(OPERATOR, record.pairing_id, "AAAA-AAAA")
+                await kit.services.channels.approve(OPERATOR, record.pairing_id, "AAAA-AAAA")
             except (InvalidParams, Conflict) as refused:
                 outcomes.append(type(refused).__name__)
 
@@ -396,7 +396,7 @@ async def test_only_operators_manage_channels(
 ) -> None:
     """A client cannot bind a channel, look at senders, or let itself in."""
     async with running(store) as kit:
-        channels = kit.office.channels
+        channels = kit.services.channels
         await bind(kit, principal="eve", pairing="required")
         record, code = await ask_in(kit, caller=STRANGER)
         wanted = SetChannel(principal="eve", channel="chat", agent="default", pairing="open")
@@ -421,7 +421,7 @@ async def test_channels_are_set_listed_and_deleted(
 ) -> None:
     """Setting again changes; deleting ends what came in there, and can be undone by setting."""
     async with running(store) as kit:
-        channels = kit.office.channels
+        channels = kit.services.channels
         await bind(kit)
         await bind(kit, pairing="required")
         await bind(kit, "mail", principal="bob")
@@ -463,7 +463,7 @@ async def test_a_channel_whose_agent_was_deleted_says_so(
     async with running(store) as kit:
         await make_agent(kit, "scout")
         await bind(kit, agent="scout")
-        await kit.office.agents.delete(OPERATOR, "scout")
+        await kit.services.agents.delete(OPERATOR, "scout")
         with pytest.raises(InvalidParams, match="no agent 'scout'"):
             await kit.start(**CHAT)
 
@@ -474,9 +474,9 @@ async def test_unknown_pairings_are_not_there(
     """Neither approved nor revoked."""
     async with running(store) as kit:
         with pytest.raises(NotFound):
-            await kit.office.channels.approve(OPERATOR, "pai_x", "code")
+            await kit.services.channels.approve(OPERATOR, "pai_x", "code")
         with pytest.raises(NotFound):
-            await kit.office.channels.revoke(OPERATOR, "pai_x")
+            await kit.services.channels.revoke(OPERATOR, "pai_x")
 
 
 class Inbox:
@@ -519,8 +519,8 @@ async def test_a_receipt_is_kept_with_each_change(
         await bind(kit, pairing="required")
         record, code = await ask_in(kit)
         key = IdempotencyKey(principal="ann", key="k", body_sha256="00")
-        await kit.office.channels.approve(OPERATOR, record.pairing_id, code, key)
+        await kit.services.channels.approve(OPERATOR, record.pairing_id, code, key)
         assert None is not store.find_receipt("ann", "k", now_ms=0)
-        first = await kit.office.channels.revoke(OPERATOR, record.pairing_id)
-        assert first == await kit.office.channels.revoke(OPERATOR, record.pairing_id)
-        assert [first] == await kit.office.channels.list_pairings(OPERATOR, PairingFilter())
+        first = await kit.services.channels.revoke(OPERATOR, record.pairing_id)
+        assert first == await kit.services.channels.revoke(OPERATOR, record.pairing_id)
+        assert [first] == await kit.services.channels.list_pairings(OPERATOR, PairingFilter())

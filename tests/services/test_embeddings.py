@@ -42,13 +42,13 @@ class Embedder:
 
 
 def paid(kit: Kit, model: Embedder) -> MeteredEmbeddings:
-    return MeteredEmbeddings(model, kit.office.budgets, kit.journal, new_id)
+    return MeteredEmbeddings(model, kit.services.budgets, kit.journal, new_id)
 
 
 def spent(kit: Kit) -> list[tuple[str, str, int]]:
     return [
         (each.budget.budget_id, each.subject, each.spent(now_ms()))
-        for each in kit.office.budgets.accounts
+        for each in kit.services.budgets.accounts
     ]
 
 

@@ -108,7 +108,7 @@ async def test_another_agent_has_to_ask_itself(
     from palyra.core.agent import AgentChange  # noqa: PLC0415 - only here
 
     async with running(store) as kit:
-        await kit.office.agents.create(OPERATOR, "scout", AgentChange(instructions="Look."))
+        await kit.services.agents.create(OPERATOR, "scout", AgentChange(instructions="Look."))
         await grant(kit, scope="timeboxed", ttl_ms=HOUR_MS)
         assert await count_asked(kit, await ask(kit, agent="scout")) == 1
 
@@ -136,7 +136,7 @@ async def test_a_revoked_grant_holds_no_more(
     """From that moment on somebody is asked; ending it twice changes nothing."""
     async with running(store) as kit:
         session_id = await grant(kit, scope="session")
-        grants = kit.office.grants
+        grants = kit.services.grants
         (live,) = await grants.list_seen(OPERATOR, live_only=True, limit=9)
         ended = await grants.revoke(OTHER, live.grant_id)
         assert (ended.ended_by, await grants.revoke(OPERATOR, live.grant_id)) == ("bob", ended)
@@ -149,7 +149,7 @@ async def test_two_may_end_a_grant_at_once(store: MemoryJournal, autojump_clock:
     """The first end stands, and whoever came second is told of it."""
     async with running(store) as kit:
         await grant(kit, scope="session")
-        grants, ended = kit.office.grants, list[GrantRecord]()
+        grants, ended = kit.services.grants, list[GrantRecord]()
         (live,) = await grants.list_seen(OPERATOR, live_only=True, limit=9)
 
         async def revoke(caller: Caller) -> None:
@@ -180,7 +180,7 @@ async def test_what_a_grant_allowed_does_not_start_once_it_has_ended(
         (asked,) = await pending(kit, run_id)
         await trio.sleep(700 if end == "its time" else 500)
         if end == "somebody":
-            await kit.office.grants.revoke(OTHER, a_grant_of(store).grant_id)
+            await kit.services.grants.revoke(OTHER, a_grant_of(store).grant_id)
         elif end == "a reset":
             await kit.gateway.reset_session(OPERATOR, session_id)
         await answer(kit, asked)
@@ -208,7 +208,7 @@ async def test_a_grant_that_is_ended_while_it_is_made_never_holds(
         nursery.start_soon(lambda: answer(kit, asked, scope="timeboxed", ttl_ms=HOUR_MS))
         await wait_all_tasks_blocked()
         store.commit([change for change, _ in kit.journal.queued])
-        nursery.start_soon(kit.office.grants.revoke, OTHER, a_grant_of(store).grant_id)
+        nursery.start_soon(kit.services.grants.revoke, OTHER, a_grant_of(store).grant_id)
         await wait_all_tasks_blocked()
         kit.journal.release()
         await wait_all_tasks_blocked()
@@ -224,7 +224,7 @@ async def test_few_early_ends_are_remembered(
     many = [a_grant(f"grt_{number}") for number in range(MOST_EARLY + 3)]
     async with running(store) as kit:
         store.commit([Change(records=tuple(many))])
-        grants = kit.office.grants
+        grants = kit.services.grants
         for each in many:
             assert (await grants.revoke(OPERATOR, each.grant_id)).ended_by == OPERATOR.principal
         assert [grants.add(each) for each in many] == [True] * 3 + [False] * MOST_EARLY
@@ -238,7 +238,7 @@ async def test_who_ends_a_grant_again_and_again_pushes_no_other_out(
     first, second = a_grant("grt_1"), a_grant("grt_2")
     async with running(store) as kit, trio.open_nursery() as nursery:
         store.commit([Change(records=(first, second))])
-        grants = kit.office.grants
+        grants = kit.services.grants
         await grants.revoke(OPERATOR, first.grant_id)
         kit.journal.hold = True
         for _ in range(MOST_EARLY):
@@ -269,7 +269,7 @@ async def test_who_may_look_at_grants_and_end_them(
     """A client sees its own and ends none; what it does not see is not there."""
     async with running(store) as kit:
         await grant(kit, scope="session")
-        grants = kit.office.grants
+        grants = kit.services.grants
         (live,) = await grants.list_seen(OPERATOR, live_only=True, limit=9)
         assert await grants.list_seen(STRANGER, live_only=True, limit=9) == []
         with pytest.raises(Forbidden):
@@ -345,11 +345,11 @@ async def test_a_grant_is_committed_with_its_answer(
         kit.journal.hold = True
         nursery.start_soon(lambda: answer(kit, asked, scope="timeboxed", ttl_ms=HOUR_MS))
         await wait_all_tasks_blocked()
-        found = kit.office.grants.find("ann", "default", "ask_do", "git")
+        found = kit.services.grants.find("ann", "default", "ask_do", "git")
         assert (found, store.list_grants(principal=None, live_at_ms=None, limit=9)) == ((), [])
         kit.journal.release()
         await wait_all_tasks_blocked()
-        assert len(kit.office.grants.find("ann", "default", "ask_do", "git")) == 1
+        assert len(kit.services.grants.find("ann", "default", "ask_do", "git")) == 1
 
 
 BAD: list[dict[str, Any]] = [
@@ -393,7 +393,7 @@ async def test_there_are_only_so_many_grants(
     async with running(store) as kit:
         run_id = await ask(kit)
         for number in range(MAX_LIVE):
-            kit.office.grants.add(a_grant(f"grt_{number}"))
+            kit.services.grants.add(a_grant(f"grt_{number}"))
         (asked,) = await pending(kit, run_id)
         with pytest.raises(Overloaded, match="end some"):
             await answer(kit, asked, scope="session")
@@ -415,7 +415,7 @@ async def test_only_what_holds_for_the_principal_takes_room(
 ) -> None:
     """Neither grants of others nor those whose time is over."""
     async with running(store) as kit:
-        grants = kit.office.grants
+        grants = kit.services.grants
         gone = {"scope": "timeboxed", "expires_ms": 0}
         for number in range(2 * MAX_LIVE):
             one = msgspec.structs.replace(a_grant(f"grt_{number}"), key=f"key {number}")
@@ -430,7 +430,7 @@ async def test_what_holds_is_what_the_journal_says_at_a_start(
 ) -> None:
     """And what is over takes no place: neither its time, nor its session, nor somebody's end."""
     async with running(store) as kit:
-        grants, one = kit.office.grants, a_grant("grt_1")
+        grants, one = kit.services.grants, a_grant("grt_1")
         of_one = (one.principal, one.agent, one.tool, one.key)
         grants.add(one)
         grants.put([])
@@ -453,7 +453,7 @@ async def test_a_grant_whose_time_is_over_has_that_end(
     async with running(store) as kit:
         over = msgspec.structs.replace(a_grant("grt_1"), scope="timeboxed", expires_ms=0)
         store.commit([Change(records=(over,))])
-        assert over == await kit.office.grants.revoke(OPERATOR, "grt_1")
+        assert over == await kit.services.grants.revoke(OPERATOR, "grt_1")
         assert over == a_grant_of(store)
 
 

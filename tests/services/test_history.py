@@ -59,7 +59,7 @@ async def test_what_is_kept_in_memory_is_bounded(
     async with running(store) as kit:
         for text in ("one", "two", "three", "four"):
             await talk(kit, text)
-            assert len(kit.office.histories._known) <= 1
+            assert len(kit.services.histories._known) <= 1
         assert ["user: one", "user: two", "user: three", "user: four"] == seen(kit)[::2]
 
 

@@ -84,7 +84,7 @@ async def test_a_refused_picture_starts_nothing(
     async with running(store) as kit:
         with pytest.raises(error):
             await kit.start(session_key="k", attachments=attachments)
-        assert not kit.directory.runs
+        assert not kit.registry.runs
         assert [] == kit.model.requests
         assert "done" == await kit.end(await kit.start(session_key="k"))
 

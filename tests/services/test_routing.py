@@ -184,7 +184,7 @@ async def test_an_agents_model_is_kept_while_it_can_answer(
     )
     fleet = Fleet(table, "a/big", "b/small")
     async with fleet.running(store) as kit:
-        await kit.office.agents.create(
+        await kit.services.agents.create(
             OPERATOR, "poet", AgentChange(instructions="Rhyme.", model="a/big")
         )
         well = await kit.start(agent="poet")

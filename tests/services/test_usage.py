@@ -36,7 +36,7 @@ OBSERVER = Caller(principal="oscar", role="observer", token_id="tok_oscar")
 
 
 def desk(kit: Kit) -> UsageService:
-    return UsageService(kit.journal, kit.office.budgets, now_ms)
+    return UsageService(kit.journal, kit.services.budgets, now_ms)
 
 
 async def accounts(kit: Kit, caller: Caller = OPERATOR) -> list[tuple[str, str, int]]:

@@ -339,7 +339,7 @@ class Oracle:
     def check_live(self, life: "Life") -> None:
         """After a step: the live state of what was just committed is the fold of its tape."""
         for run_id in self.dirty:
-            handle = life.daemon.directory.runs.get(run_id)
+            handle = life.daemon.registry.runs.get(run_id)
             if handle is None:
                 continue
             live, durable = handle.run, self.runs[run_id]

@@ -70,8 +70,8 @@ def execute_early() -> Plant:
     done = PendingCommit(Change())
     done.settle(None)
 
-    async def early(handle: Any, office: Any, call: Any, approved: Any, _ticket: Any) -> None:
-        await execute(handle, office, call, approved, done)
+    async def early(handle: Any, services: Any, call: Any, approved: Any, _ticket: Any) -> None:
+        await execute(handle, services, call, approved, done)
 
     return patch.object(run_actor, "execute_call", early)
 

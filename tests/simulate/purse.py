@@ -69,7 +69,7 @@ class Purse:
         for line in self.lines.values():
             sums[line.session_id] += line.tokens
             sums[""] += line.tokens
-        for account in daemon.office.budgets.accounts:
+        for account in daemon.services.budgets.accounts:
             if account.reserved:
                 self._fail("reservations are returned", f"{account.subject}: {account.reserved}")
             spent = account.spent(daemon.host.now_ms())

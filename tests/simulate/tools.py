@@ -86,7 +86,7 @@ def grant_key(arguments: Mapping[str, Any]) -> str:
 
 def watch_calls(life: "Life", daemon: Daemon) -> None:
     """Look at every call that is about to be executed."""
-    toolbox: Any = daemon.office.toolbox
+    toolbox: Any = daemon.services.toolbox
     execute = toolbox.execute
 
     async def watched(call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:

@@ -342,7 +342,7 @@ class World:
         if (
             life is not None
             and not life.was_cut
-            and (life.daemon.office.approvals._open or life.daemon.hub._watchers)
+            and (life.daemon.services.approvals._open or life.daemon.hub._watchers)
         ):
             self.fail("no task is left behind", "an open prompt or a watcher")
         self.durable.open()

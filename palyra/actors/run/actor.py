@@ -70,7 +70,7 @@ DAEMON = "palyra"  # who ends a run that cannot go on
 
 async def run_actor(
     handle: RunHandle,
-    office: RunServices,
+    services: RunServices,
     first: Begin | Resume | Cancel,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -82,32 +82,34 @@ async def run_actor(
     """
     task_status.started()
     try:
-        actor, first = await _prepare(handle, office, first)
+        actor, first = await _prepare(handle, services, first)
         with handle.inbox.receiver() as messages:
             await actor.live(messages, first)
     except* (Unavailable, ActorGone) as gone:
         # Not a crash: without the journal a run can only wait; its session resumes it.
         log.warning("a run lost its journal", run_id=handle.run_id, reason=str(innermost(gone)))
     finally:
-        office.budgets.leave(handle)
+        services.budgets.leave(handle)
 
 
 async def _prepare(
-    handle: RunHandle, office: RunServices, first: Begin | Resume | Cancel
+    handle: RunHandle, services: RunServices, first: Begin | Resume | Cancel
 ) -> tuple["_RunActor", Begin | Resume | Cancel]:
     """The actor with its agent and past, and what it hears first: perhaps why it cannot go on."""
-    agent, obstacle = await _find_agent(handle, office)
-    history, first = await _find_history(handle, office, obstacle or first)
-    actor = _RunActor(handle, office, agent, history)
-    await actor.operands.recall(handle.run, office.run_blocking)
+    agent, obstacle = await _find_agent(handle, services)
+    history, first = await _find_history(handle, services, obstacle or first)
+    actor = _RunActor(handle, services, agent, history)
+    await actor.operands.reload(handle.run, services.run_blocking)
     return actor, actor.check_model(first)
 
 
-async def _find_agent(handle: RunHandle, office: RunServices) -> tuple[AgentRecord, Cancel | None]:
+async def _find_agent(
+    handle: RunHandle, services: RunServices
+) -> tuple[AgentRecord, Cancel | None]:
     """The agent in the version the run was accepted with; its end when it cannot go on."""
     accepted = handle.run.accepted
     name, version = accepted.agent, accepted.agent_version
-    agent = await office.agents.find_version(name, version)
+    agent = await services.agents.find_version(name, version)
     if agent is None:
         reason = f"the journal has no version {version} of the agent {name!r}: start another run"
         return placeholder_agent(name, version), Cancel(reason=reason, by=DAEMON)
@@ -115,15 +117,15 @@ async def _find_agent(handle: RunHandle, office: RunServices) -> tuple[AgentReco
 
 
 async def _find_history(
-    handle: RunHandle, office: RunServices, first: Begin | Resume | Cancel
+    handle: RunHandle, services: RunServices, first: Begin | Resume | Cancel
 ) -> tuple[History, Begin | Resume | Cancel]:
     """What the model is shown of the session before; a run that begins notes it on its tape."""
-    is_first = handle.run.is_given or not handle.has_past
+    is_first = handle.run.is_given or not handle.has_history
     if isinstance(first, Cancel) or (isinstance(first, Begin) and is_first):
         return NO_HISTORY, first
     if isinstance(first, Resume):
-        return await office.histories.repeat(handle.run.history), first
-    history = await office.histories.find(handle.run)
+        return await services.histories.repeat(handle.run.history), first
+    history = await services.histories.find(handle.run)
     return history, msgspec.structs.replace(
         first,
         history=history.run_ids,
@@ -137,7 +139,7 @@ class _RunActor:
     """The private state of one incarnation; touched by its own task only."""
 
     handle: RunHandle
-    office: RunServices
+    services: RunServices
     agent: InitVar[AgentRecord]
     history: InitVar[History]
     setting: RunEnvironment = field(init=False)
@@ -150,13 +152,13 @@ class _RunActor:
     wall_left_s: float | None = None  # while the clock stands still for a person
 
     def __post_init__(self, agent: AgentRecord, history: History) -> None:
-        run, office = self.handle.run, self.office
-        prefix = brief_prefix(office.agents.prefix(agent), run.accepted.brief)
-        find_end = partial(office.budgets.find_end, self.handle)
-        self.operands = CallArguments(office.gate, prefix, find_end)
+        run, services = self.handle.run, self.services
+        prefix = brief_prefix(services.agents.prefix(agent), run.accepted.brief)
+        find_end = partial(services.budgets.find_end, self.handle)
+        self.operands = CallArguments(services.gate, prefix, find_end)
         # Nothing in here may refer to this object: only the collector would free the run.
         self.setting = msgspec.structs.replace(
-            run_setting(office, prefix, history),
+            run_setting(services, prefix, history),
             prepare=self.operands.prepare,
             is_stale=self.operands.is_stale,
             has_lapsed=self.operands.has_lapsed,
@@ -165,7 +167,7 @@ class _RunActor:
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
         """The end instead, when the model is not there any more and none may take over."""
         run = self.handle.run
-        if isinstance(first, Cancel) or self.office.router.is_there(run.model):
+        if isinstance(first, Cancel) or self.services.router.is_there(run.model):
             return first
         if self.setting.change_route(run, "gone", False) is not None:  # noqa: FBT003 - see Setting
             return first
@@ -235,7 +237,7 @@ class _RunActor:
     def step_over(self, heard: Begin | Resume | Cancel | Expire) -> None:
         """One step; a model call that it finds under way is stopped, and charged."""
         if not isinstance(heard, Begin):
-            abandoned = self.office.budgets.abandon(self.handle)
+            abandoned = self.services.budgets.abandon(self.handle)
             heard = msgspec.structs.replace(heard, abandoned=abandoned)
         self.step(heard)
 
@@ -251,13 +253,13 @@ class _RunActor:
         """Ask no more, once that is durable, while the run goes on."""
         await ticket.wait()
         for prompt, _ in aborted:
-            self.office.approvals.close(prompt.approval_id)
+            self.services.approvals.close(prompt.approval_id)
         self.tell_aborted(aborted)
 
     def tell_aborted(self, aborted: list[tuple[ApprovalRecord, Resolved]]) -> None:
         """Tell whoever was asked that nobody is asked any more."""
         for prompt, outcome in aborted:
-            notify_resolved(self.office.hub, prompt, outcome)
+            notify_resolved(self.services.hub, prompt, outcome)
 
     # --- one step
 
@@ -305,8 +307,8 @@ class _RunActor:
         if asked is not None and asked.receipt is not None:
             records.append(asked.receipt(seq))
         self.handle.run = step.run
-        self.office.hub.publish(rows)
-        self.ticket = self.office.journal.append(Change(rows=rows, records=tuple(records)))
+        self.services.hub.publish(rows)
+        self.ticket = self.services.journal.append(Change(rows=rows, records=tuple(records)))
         self.stop_or_go_wall()
         if self.aborted and not step.run.is_terminal:  # other rules took questions back
             self.desk.start_soon(self.take_back, self.aborted, self.ticket)
@@ -319,37 +321,37 @@ class _RunActor:
         """What is committed with these events; questions that end are kept, to be told of."""
         records: list[Record] = [record(step.run)]
         reports = [effect for effect in step.effects if isinstance(effect, ReportIncident)]
-        records += [self.office.incidents.report(each.alarm) for each in reports]
+        records += [self.services.incidents.report(each.alarm) for each in reports]
         for row in rows:
             for found in records_for_event(self.handle, step, row):
                 records.append(found)
                 if isinstance(found, ApprovalRecord) and found.state == "aborted":
                     self.aborted.append((found, first_outcome(found, row.seq)))
                 elif isinstance(found, UsageRecord):
-                    self.office.budgets.settle(self.handle, found)
+                    self.services.budgets.settle(self.handle, found)
         return records
 
     def dispatch(self, effect: Effect) -> None:
         """Start what the step asked for; each child reports by message."""
-        handle, office = self.handle, self.office
+        handle, services = self.handle, self.services
         match effect:
             case CallModel():
-                model = office.models[effect.request.model]
+                model = services.models[effect.request.model]
                 charge = self.ticket if handle.is_recovering else None
-                handle.meter = Reservation(effect.request.model, handle.run.input_tokens)
+                handle.reservation = Reservation(effect.request.model, handle.run.input_tokens)
                 take_in = self.operands.take_in
-                self.nursery.start_soon(ask_model, handle, office, model, effect, charge, take_in)
+                self.nursery.start_soon(ask_model, handle, services, model, effect, charge, take_in)
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
-                question = office.approvals.open(prompt, epoch, self.ticket, judge)
-                self.desk.start_soon(ask_person, handle, office, question)
+                question = services.approvals.open(prompt, epoch, self.ticket, judge)
+                self.desk.start_soon(ask_person, handle, services, question)
             case Inspect():
                 call, note = self.tool_call(effect.call_id), self.operands.note
-                self.nursery.start_soon(inspect_call, handle, office, call, note)
+                self.nursery.start_soon(inspect_call, handle, services, call, note)
             case Execute():
                 call = self.tool_call(effect.call_id)
-                self.nursery.start_soon(execute_call, handle, office, call, effect, self.ticket)
+                self.nursery.start_soon(execute_call, handle, services, call, effect, self.ticket)
             case ReportIncident():
                 pass  # recorded with the step's events
             case Yield():
@@ -361,7 +363,7 @@ class _RunActor:
         recorded = run.find_call(call_id)
         if recorded is None:
             raise InvariantBroken(f"{call_id} is not a call of the current turn")
-        spec = self.office.gate.find_spec(recorded.tool)
+        spec = self.services.gate.find_spec(recorded.tool)
         return ToolCall(
             call_id=call_id,
             run_id=run.run_id,
@@ -377,13 +379,13 @@ class _RunActor:
     @property
     def wall_ms(self) -> int:
         """How long the run may take: who starts it may shorten what the operator allows."""
-        most_ms = self.office.limits.wall_ms
+        most_ms = self.services.limits.wall_ms
         return min(self.handle.run.accepted.budget.wall_ms or most_ms, most_ms)
 
     @property
     def counts_people(self) -> bool:
         """Whether the time of people counts."""
-        return self.office.limits.wall_counts_approvals
+        return self.services.limits.wall_counts_approvals
 
     def stop_or_go_wall(self) -> None:
         """The clock stands still while a person is asked, unless their time counts."""

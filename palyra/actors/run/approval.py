@@ -17,26 +17,26 @@ from palyra.errors import Forbidden, IllegalState, NotFound, PalyraError
 SETTLE_TIMEOUT_S = 30.0  # an answer waits this long for its commit before it counts as not taken
 
 
-async def ask_person(run: RunHandle, office: RunServices, question: Question) -> None:
+async def ask_person(run: RunHandle, services: RunServices, question: Question) -> None:
     """Ask, wait until the deadline, tell the run, tell everybody who answered.
 
     The prompt is open at once: it is on the wire, and an answer to it waits for the commit.
     Cancellation: the prompt closes; the run has recorded what became of it.
     """
     prompt = question.prompt
-    with office.approvals.closing(question) as mailbox, mailbox.receiver() as answers:
+    with services.approvals.closing(question) as mailbox, mailbox.receiver() as answers:
         if prompt.approval_id not in run.prompts:
             return  # taken back before it was put
         await question.ticket.wait()
-        office.hub.notify(
+        services.hub.notify(
             "approval.requested", prompt, principal=prompt.principal, scope="approvals:read"
         )
         run.wake()
         first: Message | None = None
-        left_ms = max(0, prompt.expires_ms - office.now_ms())  # it may have run out while down
+        left_ms = max(0, prompt.expires_ms - services.now_ms())  # it may have run out while down
         with trio.move_on_after(left_ms / 1000):
-            first = await _first_valid(answers, run, office, question)
-        outcome = await _settle(run, office, prompt, first)
+            first = await _first_valid(answers, run, services, question)
+        outcome = await _settle(run, services, prompt, first)
         for _ in range(mailbox.depth):
             late = await answers.receive()
             if isinstance(late, ApprovalAnswer):
@@ -44,45 +44,47 @@ async def ask_person(run: RunHandle, office: RunServices, question: Question) ->
 
 
 async def _first_valid(
-    answers: Receiver[Message], run: RunHandle, office: RunServices, question: Question
+    answers: Receiver[Message], run: RunHandle, services: RunServices, question: Question
 ) -> Message:
     """The first answer that counts; the others hear why they do not."""
     while True:
         answer = await answers.receive()
         if isinstance(answer, Granted):
-            if holds_for(answer.grant, question.prompt, question.epoch, office.now_ms()):
+            if holds_for(answer.grant, question.prompt, question.epoch, services.now_ms()):
                 return answer
             continue
         try:
-            _check(answer, run, office, question)
+            _check(answer, run, services, question)
         except PalyraError as refused:
             answer.reply.fail(refused)
         else:
             return answer
 
 
-def _check(answer: ApprovalAnswer, run: RunHandle, office: RunServices, question: Question) -> None:
+def _check(
+    answer: ApprovalAnswer, run: RunHandle, services: RunServices, question: Question
+) -> None:
     """Raise unless the answer may settle the question: who gives it, what it says, the rules."""
     prompt, caller = question.prompt, answer.caller
     caller.require("approvals:write")
     if not caller.sees(prompt.principal):
         raise NotFound(f"no approval {prompt.approval_id!r}", field="approval_id")
-    check_answer(prompt, answer.command, office.now_ms())
+    check_answer(prompt, answer.command, services.now_ms())
     decision = question.judge(run.run, caller, answer.command)
     if decision is not None and decision.answer != "allow":
         raise Forbidden(f"{caller.principal} may not answer so: {decision.reason}")
     if answer.command.scope != "once":
-        office.grants.check_room(prompt.principal)
+        services.grants.check_room(prompt.principal)
 
 
 async def _settle(
-    run: RunHandle, office: RunServices, prompt: ApprovalRecord, first: Message | None
+    run: RunHandle, services: RunServices, prompt: ApprovalRecord, first: Message | None
 ) -> Resolved:
     """Have the run record the outcome; answer the winner once it is committed.
 
     A grant that the answer makes holds from then on, also for what is asked already.
     """
-    heard, now_ms = _handle(prompt, first), office.now_ms()
+    heard, now_ms = _handle(prompt, first), services.now_ms()
 
     def outcome(seq: int) -> Resolved:
         return Resolved(
@@ -109,11 +111,11 @@ async def _settle(
         await trio.sleep_forever()
     seq = taken.seq
     grant = run.granted.pop(prompt.approval_id, None)
-    if grant is not None and office.grants.add(grant):
-        office.approvals.tell(grant, now_ms)
+    if grant is not None and services.grants.add(grant):
+        services.approvals.notify_grant(grant, now_ms)
     if isinstance(first, ApprovalAnswer):
         first.reply.put(outcome(seq))
-    notify_resolved(office.hub, prompt, outcome(seq))
+    notify_resolved(services.hub, prompt, outcome(seq))
     return outcome(seq)
 
 

@@ -53,7 +53,7 @@ class CallArguments:
         taken = await run_blocking(lambda: [take_in(call) for call in calls])
         self._taken.update((each.proposal.call_id, each) for each in taken)
 
-    async def recall(self, run: Run, run_blocking: RunBlocking) -> None:
+    async def reload(self, run: Run, run_blocking: RunBlocking) -> None:
         """The same after a restart, for the calls as the tape has them."""
         self.keep(map(self._written, run.calls))
         await self.take_in(tuple(self._proposed.values()), run_blocking)

@@ -20,9 +20,9 @@ from palyra.services.model_router import needs_of
 CODE = "```"
 
 
-def run_setting(office: RunServices, prefix: Prefix, history: History) -> RunEnvironment:
+def run_setting(services: RunServices, prefix: Prefix, history: History) -> RunEnvironment:
     """The setting of a run of that agent with that past; `prepare` is still nobody's."""
-    key, router = office.fence_key, office.router
+    key, router = services.fence_key, services.router
 
     def assembled(run: Run, turn: int, attempt: int) -> tuple[ContextAssembled, ModelRequest]:
         return assemble(run, prefix, turn, attempt, key, history=history)
@@ -49,7 +49,7 @@ def run_setting(office: RunServices, prefix: Prefix, history: History) -> RunEnv
         )
 
     return msgspec.structs.replace(
-        office.setting,
+        services.setting,
         assemble=assembled,
         judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
         provider=router.provider,

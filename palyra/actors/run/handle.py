@@ -50,22 +50,22 @@ class RunHandle:
 
     __slots__ = (
         "_changed",
+        "acceptance_commit",
         "approved",
+        "crash_count",
         "ending",
         "granted",
-        "has_past",
+        "has_history",
         "inbox",
-        "is_put_off",
         "is_recovering",
         "is_settled",
         "is_void",
-        "latest",
-        "lost",
-        "meter",
-        "promise",
+        "last_commit",
         "prompts",
         "refusals",
+        "reservation",
         "run",
+        "waits_for_journal",
     )
 
     def __init__(
@@ -74,25 +74,27 @@ class RunHandle:
         prompts: Sequence[ApprovalRecord] = (),
         *,
         is_recovering: bool = False,
-        lost: int = 0,
-        is_put_off: bool = False,
+        crash_count: int = 0,
+        waits_for_journal: bool = False,
     ) -> None:
         self.inbox: Mailbox[Message] = Mailbox(run.run_id, INBOX_CAPACITY)
         self.run = run  # the latest state, possibly ahead of the committed one
         self.prompts = {prompt.approval_id: prompt for prompt in prompts}  # open on the tape
         self.approved: dict[str, ApprovalRecord] = {}  # calls may still start on them
         self.granted: dict[str, GrantRecord] = {}  # made by answers that are being committed
-        self.has_past = True  # there may be earlier runs in its session
+        self.has_history = True  # there may be earlier runs in its session
         self.is_recovering = is_recovering
         self.is_settled = False  # the terminal event is committed
         self.is_void = False  # its acceptance was never committed: there is no such run
-        self.lost = lost  # times its actor ended before that, and the journal was not to blame
-        self.is_put_off = is_put_off  # the last time it was
+        self.crash_count = (
+            crash_count  # times its actor ended before that, and the journal was not to blame
+        )
+        self.waits_for_journal = waits_for_journal  # the last time it was
         self.refusals = 0  # of the journal before its actor began
         self.ending: Cancel | None = None  # decided: a next life begins with it
-        self.promise: PendingCommit | None = None  # of the acceptance
-        self.latest: PendingCommit | None = None  # of the last append before it has an actor
-        self.meter: Reservation | None = None  # of the model call under way
+        self.acceptance_commit: PendingCommit | None = None  # of the acceptance
+        self.last_commit: PendingCommit | None = None  # of the last append before it has an actor
+        self.reservation: Reservation | None = None  # of the model call under way
         self._changed: trio.Event | None = None
 
     @property
@@ -103,12 +105,12 @@ class RunHandle:
     @property
     def is_refused(self) -> bool:
         """Whether the acceptance was not committed: whoever asked was told."""
-        return self.promise is not None and _has_failed(self.promise)
+        return self.acceptance_commit is not None and _has_failed(self.acceptance_commit)
 
     @property
     def is_ahead(self) -> bool:
         """Whether the state has an event that the tape will never have."""
-        return self.latest is not None and _has_failed(self.latest)
+        return self.last_commit is not None and _has_failed(self.last_commit)
 
     async def report(self, outcome: Input) -> None:
         """Hand in what a child of the run found; without a checkpoint as long as there is room."""

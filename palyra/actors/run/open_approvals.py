@@ -83,7 +83,7 @@ class OpenApprovals:
         """The runs that ask somebody."""
         return {entry.prompt.run_id for entry in self._open.values()}
 
-    def tell(self, grant: GrantRecord, now_ms: int) -> None:
+    def notify_grant(self, grant: GrantRecord, now_ms: int) -> None:
         """A new grant answers what is asked already, where it holds."""
         for entry in list(self._open.values()):
             if holds_for(grant, entry.prompt, entry.epoch, now_ms):

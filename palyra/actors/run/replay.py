@@ -28,8 +28,8 @@ MAX_BYTES = 67_108_864  # of payloads; a replay holds the whole tape
 class Replayer:
     """The daemon's replays."""
 
-    def __init__(self, office: RunServices) -> None:
-        self._office = office
+    def __init__(self, services: RunServices) -> None:
+        self._services = services
         self._turn = trio.Lock()
 
     async def replay(self, run_id: str, *, strict: bool) -> ReplayReport:
@@ -41,8 +41,8 @@ class Replayer:
         async with self._turn:
             rows = await self._read(run_id)
             accepted = msgspec.json.decode(rows[0].data, type=RunAccepted)
-            now = await self._setting(accepted, rows) if strict else self._office.setting
-            run_blocking = self._office.run_blocking
+            now = await self._setting(accepted, rows) if strict else self._services.setting
+            run_blocking = self._services.run_blocking
             under_way = await run_blocking(partial(Replay, rows, now, strict=strict))
             while await run_blocking(under_way.advance, STEPS):
                 pass
@@ -54,7 +54,7 @@ class Replayer:
         after_seq: int | None = -1
         while after_seq is not None:
             cursor = after_seq
-            page = await self._office.journal.read(
+            page = await self._services.journal.read(
                 lambda store: store.read_tape(run_id, after_seq=cursor, limit=PAGE_ROWS)  # noqa: B023 - called before the next round
             )
             rows.extend(page.rows)
@@ -69,14 +69,16 @@ class Replayer:
 
     async def _setting(self, accepted: RunAccepted, rows: list[TapeRow]) -> RunEnvironment:
         """What a run of that agent, as it was then, and that model would be given now."""
-        office = self._office
+        services = self._services
         name, version = accepted.agent, accepted.agent_version
-        agent = await office.agents.find_version(name, version) or placeholder_agent(name, version)
-        prefix = brief_prefix(office.agents.prefix(agent), accepted.brief)
+        agent = await services.agents.find_version(name, version) or placeholder_agent(
+            name, version
+        )
+        prefix = brief_prefix(services.agents.prefix(agent), accepted.brief)
         started = (row.data for row in rows if row.kind == RunStarted.KIND)
         began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)
-        history = await office.histories.repeat(began.history if began is not None else ())
+        history = await services.histories.repeat(began.history if began is not None else ())
         return msgspec.structs.replace(
-            run_setting(office, prefix, history),
-            prepare=partial(office.gate.alone().prepare, prefix=prefix),
+            run_setting(services, prefix, history),
+            prepare=partial(services.gate.alone().prepare, prefix=prefix),
         )

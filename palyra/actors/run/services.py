@@ -48,11 +48,11 @@ class RunServices:
     default_model: str
 
 
-async def look_for_secrets(office: RunServices, written: bytes) -> None:
+async def look_for_secrets(services: RunServices, written: bytes) -> None:
     """Look through JSON that a step is about to write: in a thread, unless it is short.
 
     The redactor remembers what it found, so the step, which holds up everybody, asks it for nothing
     new.  Cancellation: not heard while it is in a thread.
     """
     if len(written) >= REMEMBERED_BYTES:
-        await office.run_blocking(office.redactor.redact_bytes, written)
+        await services.run_blocking(services.redactor.redact_bytes, written)

@@ -37,7 +37,7 @@ GROWTH = 8
 
 
 async def inspect_call(
-    run: RunHandle, office: RunServices, call: ToolCall, note: Callable[[str, Preflight], None]
+    run: RunHandle, services: RunServices, call: ToolCall, note: Callable[[str, Preflight], None]
 ) -> None:
     """Look at what the call would meet; the run hears Inspected.
 
@@ -46,33 +46,33 @@ async def inspect_call(
     """
     failure = ""
     try:
-        note(call.call_id, await inspect(office, call))
+        note(call.call_id, await inspect(services, call))
     except ToolFailure as failed:
         failure = failed.message
     await run.report(CallInspected(call_id=call.call_id, failure=failure))
 
 
-async def inspect(office: RunServices, call: ToolCall) -> Preflight:
+async def inspect(services: RunServices, call: ToolCall) -> Preflight:
     """What a person would be shown of what the call meets.  Raises ToolFailure, redacted.
 
     Cancellation: the look runs to its end, and nobody hears of it.
     """
     with trio.move_on_after(INSPECT_S):
         try:
-            return await _inspect(office, call) or Preflight()
+            return await _inspect(services, call) or Preflight()
         except ToolFailure as failed:
-            shown = office.redactor.redact_text(failed.message)[0] or failed.code
+            shown = services.redactor.redact_text(failed.message)[0] or failed.code
             raise ToolFailure(shown) from failed
     raise ToolFailure(f"what {call.tool} would meet could not be looked at within {INSPECT_S:g} s")
 
 
-async def _inspect(office: RunServices, call: ToolCall) -> Preflight | None:
+async def _inspect(services: RunServices, call: ToolCall) -> Preflight | None:
     """What the call would meet.  Raises ToolFailure, also for what the operating system refuses.
 
     Cancellation: the look runs to its end, and nobody hears of it.
     """
     try:
-        return await office.toolbox.inspect(call)
+        return await services.toolbox.inspect(call)
     except OSError as error:
         why = error.strerror or type(error).__name__
         log.warning("a look at a call failed", call_id=call.call_id, tool=call.tool, error=why)
@@ -82,7 +82,7 @@ async def _inspect(office: RunServices, call: ToolCall) -> Preflight | None:
 
 
 async def execute_call(
-    run: RunHandle, office: RunServices, call: ToolCall, effect: Execute, ticket: PendingCommit
+    run: RunHandle, services: RunServices, call: ToolCall, effect: Execute, ticket: PendingCommit
 ) -> None:
     """Run one call once its start is committed; the run hears CallEnded.
 
@@ -90,33 +90,35 @@ async def execute_call(
     cancelled.
     """
     await ticket.wait()
-    spec = office.gate.find_spec(call.tool)
+    spec = services.gate.find_spec(call.tool)
     started_s = trio.current_time()
     ended: CallEnded | None = None
     if spec is None:
-        ended = _not_run(office, call, "failed", f"{call.tool} is not available any more")
+        ended = _not_run(services, call, "failed", f"{call.tool} is not available any more")
     else:
         with trio.move_on_after(spec.deadline_s):
-            ended = await _run_gated(run, office, spec, call, effect)
+            ended = await _run_gated(run, services, spec, call, effect)
         if ended is None:
             text = f"{call.tool} was stopped at its deadline of {spec.deadline_s:g} s"
-            ended = _not_run(office, call, "timed_out", text)
+            ended = _not_run(services, call, "timed_out", text)
     took_ms = round((trio.current_time() - started_s) * 1000)
     await run.report(msgspec.structs.replace(ended, took_ms=took_ms))
 
 
 async def _run_gated(
-    run: RunHandle, office: RunServices, spec: ToolSpec, call: ToolCall, effect: Execute
+    run: RunHandle, services: RunServices, spec: ToolSpec, call: ToolCall, effect: Execute
 ) -> CallEnded:
     """Look at what the call meets now, compare that with what was gated, and only then run it."""
     try:
-        call = msgspec.structs.replace(call, inspection=await _inspect(office, call))
+        call = msgspec.structs.replace(call, inspection=await _inspect(services, call))
     except ToolFailure as failure:
-        return ended_without(call.call_id, "failed", failure.message, office.redactor, "workspace")
-    obstacle = _obstacle(run.run, call, effect, office.gate.policy_version)
+        return ended_without(
+            call.call_id, "failed", failure.message, services.redactor, "workspace"
+        )
+    obstacle = _obstacle(run.run, call, effect, services.gate.policy_version)
     if obstacle is not None:
-        return _not_run(office, call, "failed", obstacle)
-    return await _execute(run, office, spec, call)
+        return _not_run(services, call, "failed", obstacle)
+    return await _execute(run, services, spec, call)
 
 
 def _obstacle(run: Run, call: ToolCall, effect: Execute, version: str) -> str | None:
@@ -136,23 +138,25 @@ def _obstacle(run: Run, call: ToolCall, effect: Execute, version: str) -> str | 
 
 
 async def _execute(
-    run: RunHandle, office: RunServices, spec: ToolSpec, call: ToolCall
+    run: RunHandle, services: RunServices, spec: ToolSpec, call: ToolCall
 ) -> CallEnded:
     """The tool's own outcome; a failure it announces is an outcome too."""
-    stream = ProgressStream(run.run, office.hub, office.redactor, call.call_id)
+    stream = ProgressStream(run.run, services.hub, services.redactor, call.call_id)
     try:
-        output = await office.toolbox.execute(call, lambda text: stream.take("tool_output", text))
+        output = await services.toolbox.execute(call, lambda text: stream.take("tool_output", text))
     except ToolFailure as failure:
-        return ended_without(call.call_id, "failed", failure.message, office.redactor, "workspace")
+        return ended_without(
+            call.call_id, "failed", failure.message, services.redactor, "workspace"
+        )
     finally:
         stream.close()
-    look = partial(ended_with, call.call_id, output, office.redactor, spec.excerpt_bytes)
+    look = partial(ended_with, call.call_id, output, services.redactor, spec.excerpt_bytes)
     if len(output.text) <= min(INLINE_CHARS, spec.excerpt_bytes // GROWTH):
         return look()
-    return await office.run_blocking(partial(look, partial(_keep, office, call, output.trust)))
+    return await services.run_blocking(partial(look, partial(_keep, services, call, output.trust)))
 
 
-def _keep(office: RunServices, call: ToolCall, trust: Trust, whole: str) -> str | None:
+def _keep(services: RunServices, call: ToolCall, trust: Trust, whole: str) -> str | None:
     """The name of the artifact that has the whole output, once it is on the disk.  Blocks.
 
     Without one the call is no failure: the model has the excerpt.
@@ -167,16 +171,16 @@ def _keep(office: RunServices, call: ToolCall, trust: Trust, whole: str) -> str 
         call_id=call.call_id,
         tool=call.tool,
         size_bytes=len(data),
-        created_ms=office.now_ms(),
+        created_ms=services.now_ms(),
         trust=trust,
     )
     try:
-        office.artifacts.put(artifact, data)
+        services.artifacts.put(artifact, data)
     except Unavailable as error:
         log.warning("an output was not kept", call_id=call.call_id, error=error.message)
         return None
     return artifact.artifact
 
 
-def _not_run(office: RunServices, call: ToolCall, status: OutcomeStatus, why: str) -> CallEnded:
-    return ended_without(call.call_id, status, why, office.redactor, "trusted_local")
+def _not_run(services: RunServices, call: ToolCall, status: OutcomeStatus, why: str) -> CallEnded:
+    return ended_without(call.call_id, status, why, services.redactor, "trusted_local")

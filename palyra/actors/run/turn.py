@@ -26,7 +26,7 @@ TakeIn = Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
 
 async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions only
     run: RunHandle,
-    office: RunServices,
+    services: RunServices,
     model: LanguageModel,
     effect: CallModel,
     charge: PendingCommit | None,
@@ -42,16 +42,16 @@ async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions onl
         await charge.wait()
     if effect.delay_ms:
         await trio.sleep(effect.delay_ms / 1000)
-    request, budgets, meter = effect.request, office.budgets, run.meter
+    request, budgets, meter = effect.request, services.budgets, run.reservation
     assert meter is not None  # noqa: S101 - dispatched with it
     turn, attempt = request.turn, request.attempt
     exceeded = await budgets.admit(run, meter, request, model.most_output(request))
     if exceeded is not None:
-        room = office.approvals.count(run.run.accepted.principal) < MAX_PENDING_PER_PRINCIPAL
-        asked = office.new_id("apr") if room else ""
+        room = services.approvals.count(run.run.accepted.principal) < MAX_PENDING_PER_PRINCIPAL
+        asked = services.new_id("apr") if room else ""
         await run.report(BudgetRefused(exceeded=exceeded, approval_id=asked))
         return
-    stream = ProgressStream(run.run, office.hub, office.redactor, f"turn:{turn}")
+    stream = ProgressStream(run.run, services.hub, services.redactor, f"turn:{turn}")
 
     def take(delta: Delta) -> None:
         meter.chars += len(delta.text)
@@ -59,10 +59,10 @@ async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions onl
 
     heard: TurnFinished | TurnFailedInput
     try:
-        shown = await show_pictures(office.artifacts, office.run_blocking, request)
+        shown = await show_pictures(services.artifacts, services.run_blocking, request)
         result = budgets.finish(meter, await model.stream(shown, take))
-        await take_in(result.calls, office.run_blocking)
-        await look_for_secrets(office, encode_event(turn_completed(turn, result)))
+        await take_in(result.calls, services.run_blocking)
+        await look_for_secrets(services, encode_event(turn_completed(turn, result)))
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:
         meter.is_sent = failure.was_asked

@@ -54,7 +54,7 @@ from palyra.errors import IllegalState, PalyraError
 
 async def session_actor(
     handle: SessionHandle,
-    office: SessionServices,
+    services: SessionServices,
     work: DynamicSupervisor,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -64,7 +64,7 @@ async def session_actor(
     Cancellation: nothing is lost; its runs are on their tapes.
     """
     task_status.started()
-    actor = _SessionActor(handle, office, SessionRuns(handle, office, work))
+    actor = _SessionActor(handle, services, SessionRuns(handle, services, work))
     with handle.inbox.receiver() as messages, suppress(trio.EndOfChannel):
         while not actor.is_idle:
             for message in await actor.receive(messages):
@@ -72,7 +72,7 @@ async def session_actor(
             actor.runs.start_next()  # a window may have closed
             actor.note_queue()
             await actor.settle()
-    office.directory.remove_session(handle)
+    services.registry.remove_session(handle)
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class _SessionActor:
     """The private state of one incarnation; touched by its own task only."""
 
     handle: SessionHandle
-    office: SessionServices
+    services: SessionServices
     runs: SessionRuns
     has_heard: bool = False
     latest: PendingCommit | None = None  # of the record
@@ -147,9 +147,9 @@ class _SessionActor:
 
     def _place(self, message: SubmitMessage) -> Submitted | SteerInstead:
         """Find the message its place.  Raises what the client is told; then nothing changed."""
-        handle, office = self.handle, self.office
+        handle, services = self.handle, self.services
         accepted = make_acceptance(
-            message.command, message.caller, handle.record, office.default_model
+            message.command, message.caller, handle.record, services.default_model
         )
         if handle.record.archived_ms is not None:
             raise IllegalState(f"{handle.session_id} is archived: start another session")
@@ -176,15 +176,15 @@ class _SessionActor:
 
     def _standing(self, *, can_merge: bool) -> QueueState:
         """How things are, for the rules."""
-        handle, office = self.handle, self.office
+        handle, services = self.handle, self.services
         return QueueState(
             session_id=handle.session_id,
             active=handle.active.run_id if handle.active is not None else None,
             is_paused=handle.is_paused,
             waiting=queue_rules.count_messages([run.run for run in handle.waiting]),
-            cap=office.queue_cap,
+            cap=services.queue_cap,
             can_merge=can_merge,
-            is_debounced=office.debounce_ms > 0,
+            is_debounced=services.debounce_ms > 0,
         )
 
     def _create(
@@ -199,15 +199,15 @@ class _SessionActor:
         handle = self.handle
         branch = message.command.branch
         step = accept(
-            message.command.run_id or self.office.new_id("run"),
+            message.command.run_id or self.services.new_id("run"),
             accepted,
             _received(message),
-            self.office.setting,
+            self.services.setting,
             inherited=tuple(branch.events()) if branch is not None else (),
         )
         run = RunHandle(step.run)
-        run.has_past, handle.has_past = handle.has_past, True
-        self.office.directory.runs[run.run_id] = run
+        run.has_history, handle.has_past = handle.has_past, True
+        self.services.registry.runs[run.run_id] = run
         position = None
         if disposition != "started":
             position = 1 if is_urgent else len(handle.waiting) + 1
@@ -217,14 +217,14 @@ class _SessionActor:
         else:
             handle.active = run
         begun = self._append(message, run, step, disposition, position)
-        run.promise = begun.ticket
+        run.acceptance_commit = begun.ticket
         if disposition == "started":
             self.runs.begin(run)
         return begun
 
     def _merge(self, message: SubmitMessage, run: RunHandle, text: ev.MessageReceived) -> Submitted:
         """Put the message on the tape of the run that collects.  Raises TooLarge."""
-        step = queue_rules.add_message(run.run, text, self.office.setting)
+        step = queue_rules.add_message(run.run, text, self.services.setting)
         run.run = step.run
         return self._append(message, run, step, "merged", len(self.handle.waiting))
 
@@ -263,12 +263,12 @@ class _SessionActor:
         if message.command.branch is not None and not message.command.branch.is_given:
             started = _forked(started, message.command.branch)
         if step.run.accepted.queue_mode == "collect":
-            self.handle.holds_until_s = trio.current_time() + self.office.debounce_ms / 1000
+            self.handle.holds_until_s = trio.current_time() + self.services.debounce_ms / 1000
         records: list[Record] = [run_record(step.run)]
         if message.receipt is not None:
             records.append(receipt_for(message.receipt, started, step.now_ms))
-        run.latest = self._write(self._listed(step.now_ms), step, records)
-        return Submitted(started, run.latest)
+        run.last_commit = self._write(self._listed(step.now_ms), step, records)
+        return Submitted(started, run.last_commit)
 
     def _tell(self, message: SteerQueued) -> None:
         """A word to a waiting run, which its model will see with the first turn."""
@@ -277,7 +277,7 @@ class _SessionActor:
             message.reply.put(None)
             return
         try:
-            step = decide(run.run, message.word, self.office.setting)
+            step = decide(run.run, message.word, self.services.setting)
         except PalyraError as refused:
             message.reply.fail(refused)
             return
@@ -285,8 +285,8 @@ class _SessionActor:
         records: list[Record] = [run_record(step.run)]
         if message.receipt is not None:
             records.append(message.receipt(seq))
-        run.latest = self._write(self._listed(step.now_ms), step, records)
-        message.reply.put(AcceptedInput(seq, run.latest))
+        run.last_commit = self._write(self._listed(step.now_ms), step, records)
+        message.reply.put(AcceptedInput(seq, run.last_commit))
 
     # --- the record
 
@@ -297,14 +297,14 @@ class _SessionActor:
         ended: list[Record] = []
         if after.epoch != handle.record.epoch:
             self.runs.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
-            ended = [*self.office.grants.end_session(after.session_id)]
+            ended = [*self.services.grants.end_session(after.session_id)]
             after = msgspec.structs.replace(after, waiting=self._waiting_ids())
         ticket = self._write(after, records=ended, is_news=True)
         message.reply.put((after, ticket))
 
     def _withdraw(self, message: CancelQueued) -> None:
         """Cancel a run if it waits; one under way has been told, and its next life begins so."""
-        run = self.office.directory.runs.get(message.run_id)
+        run = self.services.registry.runs.get(message.run_id)
         if run is not None and run in self.handle.waiting:
             self.runs.drop(run, message.cancel)
         elif run is not None and run.ending is None:
@@ -322,7 +322,7 @@ class _SessionActor:
         for run_id in change.drop:
             self.runs.drop(runs[run_id], Cancel(reason=queue_rules.DROPPED, by=message.by))
         handle.waiting = deque(runs[run_id] for run_id in order)
-        now_ms = self.office.now_ms()
+        now_ms = self.services.now_ms()
         after = msgspec.structs.replace(
             self._listed(now_ms), queue_mode=change.mode or handle.record.queue_mode
         )
@@ -339,13 +339,13 @@ class _SessionActor:
 
     def _waiting_ids(self) -> tuple[str, ...]:
         """What waits, with what the last life of the daemon left and nobody adopted yet."""
-        left = () if self.office.directory.is_complete else self.handle.left
+        left = () if self.services.registry.is_complete else self.handle.left
         return (*left, *(run.run_id for run in self.handle.waiting))
 
     def note_queue(self) -> None:
         """Have the record say what waits, when that has changed."""
         if self._waiting_ids() != self.handle.record.waiting:
-            self._write(self._listed(self.office.now_ms()))
+            self._write(self._listed(self.services.now_ms()))
 
     def _write(
         self,
@@ -356,16 +356,16 @@ class _SessionActor:
         is_news: bool = False,
     ) -> PendingCommit:
         """Wire, then tape: the record and what belongs to it; clients hear of a changed queue."""
-        handle, office = self.handle, self.office
+        handle, services = self.handle, self.services
         is_news = is_news or _queue_of(after) != _queue_of(handle.record)
         handle.record = after
         rows = tape_rows(step) if step is not None else ()
         if rows:
-            office.hub.publish(rows)
-        ticket = office.journal.append(Change(rows=rows, records=(after, *(records or ()))))
+            services.hub.publish(rows)
+        ticket = services.journal.append(Change(rows=rows, records=(after, *(records or ()))))
         self.latest = ticket
         if is_news:
-            office.hub.notify(
+            services.hub.notify(
                 "session.updated", after, principal=after.principal, scope="sessions:read"
             )
         return ticket

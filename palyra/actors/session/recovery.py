@@ -39,7 +39,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 async def recovery(
-    office: SessionServices,
+    services: SessionServices,
     adopt: Callable[[SessionRecord, tuple[LoadedRun, ...]], None],
     on_done: Callable[[int], None],
     *,
@@ -51,21 +51,21 @@ async def recovery(
     Cancellation: nothing is lost; the next start finds the same tapes.
     """
     task_status.started()
-    grants, budgets = office.grants, office.budgets
-    open_runs, granted, spendings = await office.journal.read(
+    grants, budgets = services.grants, services.budgets
+    open_runs, granted, spendings = await services.journal.read(
         lambda store: (store.list_open_runs(), grants.query(store), budgets.query(store))
     )
     grants.put(granted)
     budgets.put(spendings)
     for sessions in _in_looks(_by_session(open_runs)):
-        for found in await office.journal.read(lambda store: _read_all(store, sessions)):  # noqa: B023 - called before the next round
+        for found in await services.journal.read(lambda store: _read_all(store, sessions)):  # noqa: B023 - called before the next round
             if found.session is not None:
                 adopt(found.session, found.runs)
             for run_id, reason in found.stranded:
-                office.directory.stranded[run_id] = reason
-                office.incidents.report(run_stranded(run_id, reason))
-    office.directory.is_complete = True
-    office.incidents.end_start()
+                services.registry.stranded[run_id] = reason
+                services.incidents.report(run_stranded(run_id, reason))
+    services.registry.is_complete = True
+    services.incidents.end_start()
     on_done(len(open_runs))
 
 
@@ -119,39 +119,39 @@ def _follow(store: JournalStore, record: RunRecord, session: SessionRecord | Non
 MOST_QUESTIONS = 1_000  # of one run; there is one at a time
 
 
-async def abandon_run(office: SessionServices, record: RunRecord, cancel: Cancel) -> None:
+async def abandon_run(services: SessionServices, record: RunRecord, cancel: Cancel) -> None:
     """End the run as cancelled, committed on return.
 
     Raises Unavailable, and the run stays stranded.  Cancellation: it may be ended or not.
     """
-    stranded = office.directory.stranded
+    stranded = services.registry.stranded
     why = stranded.pop(record.run_id)  # a second caller waits for the end instead
     has_ended = False
     try:
-        asked = await office.journal.read(
+        asked = await services.journal.read(
             lambda store: store.list_approvals(
                 principal=None, run_id=record.run_id, pending_only=True, limit=MOST_QUESTIONS
             )
         )
-        await office.journal.append(_ending(office, record, cancel, why, asked)).wait()
+        await services.journal.append(_ending(services, record, cancel, why, asked)).wait()
         has_ended = True
-        office.incidents.clear(stranded_key(record.run_id), f"given up by {cancel.by}")
+        services.incidents.clear(stranded_key(record.run_id), f"given up by {cancel.by}")
     finally:
         if not has_ended:
             stranded[record.run_id] = why
 
 
 def _ending(
-    office: SessionServices,
+    services: SessionServices,
     record: RunRecord,
     cancel: Cancel,
     why: str,
     asked: list[ApprovalRecord],
 ) -> Change:
     """The last event, the record that follows from it, and the questions settled by it."""
-    now_ms = office.now_ms()
+    now_ms = services.now_ms()
     reason = f"{cancel.reason} (given up: {why}; calls under way have no known outcome)"
-    data, is_redacted = office.setting.redact(
+    data, is_redacted = services.setting.redact(
         encode_event(RunCancelled(reason=reason, by=cancel.by))
     )
     row = TapeRow(

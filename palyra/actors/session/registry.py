@@ -87,29 +87,29 @@ class ActorRegistry:
 GRACE_S = 30.0  # ten thousand runs need some seconds to leave, each within its own grace
 
 
-def build_work(directory: ActorRegistry, max_children: int) -> DynamicSupervisor:
+def build_work(registry: ActorRegistry, max_children: int) -> DynamicSupervisor:
     """The supervisor of sessions and runs."""
     return DynamicSupervisor(
-        "work", max_children=max_children, on_exit=partial(report_ended, directory)
+        "work", max_children=max_children, on_exit=partial(report_ended, registry)
     )
 
 
-def report_ended(directory: ActorRegistry, end: Exit) -> None:
+def report_ended(registry: ActorRegistry, end: Exit) -> None:
     """Tell a run's session that the run's actor is gone."""
-    run = directory.runs.get(end.id.removeprefix("run:"))
+    run = registry.runs.get(end.id.removeprefix("run:"))
     if run is None or end.outcome == "stuck":
         return
-    session = directory.sessions.get(run.run.accepted.session_id)
+    session = registry.sessions.get(run.run.accepted.session_id)
     if session is not None:
         with suppress(ActorGone, Overloaded):  # it is being stopped itself
             session.inbox.offer(RunFinished(run.run_id))
 
 
-def child_spec(work: DynamicSupervisor, directory: ActorRegistry) -> ChildSpec:
+def child_spec(work: DynamicSupervisor, registry: ActorRegistry) -> ChildSpec:
     """Permanent; ready when children may start."""
 
     async def start(*, task_status: trio.TaskStatus[None]) -> None:
-        directory.clear()
+        registry.clear()
         await work.run(task_status=task_status)
 
     return ChildSpec("work", start, grace_s=GRACE_S, snapshot=work.snapshot)

@@ -37,7 +37,7 @@ class SessionRuns:
     """Touched by the session's own task only."""
 
     handle: SessionHandle
-    office: SessionServices
+    services: SessionServices
     work: DynamicSupervisor
 
     # --- turns
@@ -67,7 +67,7 @@ class SessionRuns:
         handle = self.handle
         for run in [run for run in handle.waiting if run.is_refused]:
             handle.waiting.remove(run)
-            del self.office.directory.runs[run.run_id]
+            del self.services.registry.runs[run.run_id]
             run.is_void = True
             run.wake()
 
@@ -76,13 +76,13 @@ class SessionRuns:
     def begin(self, run: RunHandle) -> None:
         """Start the run's actor, from the tape if memory is ahead of it."""
         if run.is_ahead:
-            self._start(run, partial(resume_run, run, self.office))
+            self._start(run, partial(resume_run, run, self.services))
         else:
-            first = first_input(run, self.office)
-            self._start(run, partial(run_actor, run, self.office, first))
+            first = first_input(run, self.services)
+            self._start(run, partial(run_actor, run, self.services, first))
 
     def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
-        run.refusals = self.office.journal.refusals
+        run.refusals = self.services.journal.refusals
         spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
         with suppress(ActorGone):  # the branch stops, and its session with it: the tape waits
             self.work.spawn_child(spec)
@@ -115,36 +115,38 @@ class SessionRuns:
 
     def ended(self, run_id: str) -> None:
         """A run's actor is gone: make room for the next run, or resume this one."""
-        directory, handle = self.office.directory, self.handle
-        run = directory.runs.get(run_id)
+        registry, handle = self.services.registry, self.handle
+        run = registry.runs.get(run_id)
         if run is None:
             return
         run.wake()
         is_over = run.is_settled or run.is_void
-        is_put_off = run.refusals < self.office.journal.refusals
-        if not is_over and (is_put_off or run.lost < MAX_LOST):
+        is_put_off = run.refusals < self.services.journal.refusals
+        if not is_over and (is_put_off or run.crash_count < MAX_LOST):
             self._resume(run, is_put_off=is_put_off)
             return
         if not is_over:
-            why = directory.stranded[run_id] = f"its actor was lost {run.lost + 1} times"
-            self.office.incidents.report(run_stranded(run_id, why))
-        del directory.runs[run_id]
+            why = registry.stranded[run_id] = f"its actor was lost {run.crash_count + 1} times"
+            self.services.incidents.report(run_stranded(run_id, why))
+        del registry.runs[run_id]
         handle.beside.pop(run_id, None)
         if handle.active is run:
             handle.active = None
 
     def _resume(self, lost: RunHandle, *, is_put_off: bool) -> None:
         """Another incarnation, from the tape, once the journal takes writes again."""
-        directory, handle = self.office.directory, self.handle
-        times = lost.lost if is_put_off else lost.lost + 1
-        run = RunHandle(lost.run, lost=times, is_put_off=is_put_off, is_recovering=True)
+        registry, handle = self.services.registry, self.handle
+        times = lost.crash_count if is_put_off else lost.crash_count + 1
+        run = RunHandle(
+            lost.run, crash_count=times, waits_for_journal=is_put_off, is_recovering=True
+        )
         run.ending = lost.ending
-        directory.runs[run.run_id] = run
+        registry.runs[run.run_id] = run
         if handle.active is lost:
             handle.active = run
         else:
             handle.beside[run.run_id] = run
-        self._start(run, partial(resume_run, run, self.office))
+        self._start(run, partial(resume_run, run, self.services))
 
     # --- after a restart
 
@@ -153,10 +155,10 @@ class SessionRuns:
 
         A message that was quicker than this keeps the place it has.
         """
-        directory, handle = self.office.directory, self.handle
-        found = [each for each in recovered if each.run.run_id not in directory.runs]
+        registry, handle = self.services.registry, self.handle
+        found = [each for each in recovered if each.run.run_id not in registry.runs]
         runs = {each.run.run_id: _adopted(each) for each in found}
-        directory.runs.update(runs)
+        registry.runs.update(runs)
         plan = plan_adoption(handle.record, [each.run for each in found])
         for run_id, reason in plan.doomed.items():
             runs[run_id].ending = Cancel(reason=reason, by=handle.record.principal)
@@ -184,9 +186,9 @@ class SessionRuns:
 
     def _hold_on(self, found: list[LoadedRun]) -> None:
         """What is left of the window of a run that collects."""
-        debounce_ms = self.office.debounce_ms
+        debounce_ms = self.services.debounce_ms
         ends_ms = max((each.last_ms for each in found), default=0) + debounce_ms
-        left_ms = min(max(ends_ms - self.office.now_ms(), 0), debounce_ms)
+        left_ms = min(max(ends_ms - self.services.now_ms(), 0), debounce_ms)
         holds_until_s = trio.current_time() + left_ms / 1000
         self.handle.holds_until_s = max(self.handle.holds_until_s, holds_until_s)
 
@@ -207,7 +209,7 @@ async def find_run(journal: JournalHandle, run_id: str) -> LoadedRun | None:
 
 async def resume_run(
     handle: RunHandle,
-    office: SessionServices,
+    services: SessionServices,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -216,10 +218,10 @@ async def resume_run(
     Waits until what that life appended is written or refused, and the journal takes writes again.
     Cancellation: as for the run itself.
     """
-    await trio.sleep(RETRY_S * handle.lost)
-    while not await _is_through(office.journal):  # noqa: ASYNC110 - the journal tells nobody
+    await trio.sleep(RETRY_S * handle.crash_count)
+    while not await _is_through(services.journal):  # noqa: ASYNC110 - the journal tells nobody
         await trio.sleep(RETRY_S)
-    recovered = await find_run(office.journal, handle.run_id)
+    recovered = await find_run(services.journal, handle.run_id)
     if recovered is None:
         task_status.started()
         handle.is_void = True
@@ -231,7 +233,7 @@ async def resume_run(
         task_status.started()
         handle.is_settled = True
         return
-    await run_actor(handle, office, first_input(handle, office), task_status=task_status)
+    await run_actor(handle, services, first_input(handle, services), task_status=task_status)
 
 
 async def _is_through(journal: JournalHandle) -> bool:
@@ -243,10 +245,10 @@ async def _is_through(journal: JournalHandle) -> bool:
     return journal.has_room  # what is nothing fits on a full disk
 
 
-def first_input(handle: RunHandle, office: SessionServices) -> Begin | Resume | Cancel:
+def first_input(handle: RunHandle, services: SessionServices) -> Begin | Resume | Cancel:
     """What a run without an actor hears first: its end may be decided, or it may have begun."""
     if handle.ending is not None:
         return handle.ending
     if handle.run.state == "accepted":
-        return Begin(instance_id=office.instance_id)
-    return Resume(is_put_off=handle.is_put_off)
+        return Begin(instance_id=services.instance_id)
+    return Resume(is_put_off=handle.waits_for_journal)

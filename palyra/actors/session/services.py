@@ -10,7 +10,7 @@ from palyra.actors.session.registry import ActorRegistry
 class SessionServices(RunServices):
     """Handed by sessions to their runs as plain `RunServices`."""
 
-    directory: ActorRegistry
+    registry: ActorRegistry
     queue_cap: int  # messages that may wait in one session
     max_open: int  # runs without an end, in all sessions together
     debounce_ms: int = 500  # how long a collected run waits for a further message

@@ -26,8 +26,8 @@ SESSION_GRACE_S = 2.0
 class Sessions:
     """The sessions of the daemon, with an actor or without."""
 
-    def __init__(self, office: SessionServices, work: DynamicSupervisor) -> None:
-        self._office = office
+    def __init__(self, services: SessionServices, work: DynamicSupervisor) -> None:
+        self._services = services
         self._work = work  # the parent of all sessions and runs
 
     async def reach(self, caller: Caller, command: StartRun) -> SessionHandle:
@@ -52,12 +52,12 @@ class Sessions:
 
     def _check_key(self, key: str) -> None:
         """A key is stored and shown as it is."""
-        _, is_secret = self._office.redactor.redact_text(key)
+        _, is_secret = self._services.redactor.redact_text(key)
         if is_secret:
             raise InvalidParams("the key holds a secret: choose another name", field="session_key")
 
     async def _reach_key(self, caller: Caller, key: str) -> SessionHandle:
-        live = self._office.directory.keys.get((caller.principal, key))
+        live = self._services.registry.keys.get((caller.principal, key))
         if live is not None:
             return live
         found = await self._look_up(
@@ -65,7 +65,7 @@ class Sessions:
             lambda record: (record.principal, record.key) == (caller.principal, key),
         )
         # Somebody else may have made it while we looked: whoever is in the directory wins.
-        live = self._office.directory.keys.get((caller.principal, key))
+        live = self._services.registry.keys.get((caller.principal, key))
         record = found or self._new_record(caller, key)
         return live or self._live(record, has_past=found is not None)
 
@@ -79,14 +79,14 @@ class Sessions:
         place = new.place
         if place is None:
             raise InvariantBroken("the message was not routed")
-        directory = self._office.directory
-        live = directory.find_conversation(place)
+        registry = self._services.registry
+        live = registry.find_conversation(place)
         if live is None:
             found = await self._look_up(
                 lambda store: store.find_conversation(*place),
                 lambda record: record.place == place,
             )
-            live = directory.find_conversation(place) or self._live(
+            live = registry.find_conversation(place) or self._live(
                 found or new, has_past=found is not None
             )
         return live
@@ -101,15 +101,15 @@ class Sessions:
         One that ended while we looked may have written after the look: then look again.
         """
         while True:
-            with self._office.directory.noting_ended() as ended:
-                found = await self._office.journal.find(query)
+            with self._services.registry.noting_ended() as ended:
+                found = await self._services.journal.find(query)
             if not any(is_wanted(handle.record) for handle in ended):
                 return found
 
     def _new_record(self, caller: Caller, key: str | None) -> SessionRecord:
-        now_ms = self._office.now_ms()
+        now_ms = self._services.now_ms()
         return SessionRecord(
-            session_id=self._office.new_id("ses"),
+            session_id=self._services.new_id("ses"),
             principal=caller.principal,
             key=key,
             created_ms=now_ms,
@@ -118,11 +118,11 @@ class Sessions:
 
     def _live(self, record: SessionRecord, *, has_past: bool = True) -> SessionHandle:
         """The session's actor; starts one when there is none."""
-        directory = self._office.directory
-        handle = directory.sessions.get(record.session_id)
+        registry = self._services.registry
+        handle = registry.sessions.get(record.session_id)
         if handle is None:
             handle = SessionHandle(record, has_past=has_past)
-            start = partial(session_actor, handle, self._office, self._work)
+            start = partial(session_actor, handle, self._services, self._work)
             self._work.spawn_child(
                 ChildSpec(
                     f"session:{record.session_id}",
@@ -132,7 +132,7 @@ class Sessions:
                     handle.inbox,
                 )
             )
-            directory.add_session(handle)
+            registry.add_session(handle)
         return handle
 
     def adopt(self, record: SessionRecord, runs: tuple[LoadedRun, ...]) -> None:
@@ -150,7 +150,7 @@ class Sessions:
         return record
 
     async def _get_seen(self, caller: Caller, session_id: str) -> SessionRecord:
-        live = self._office.directory.sessions.get(session_id)
+        live = self._services.registry.sessions.get(session_id)
         record = (
             live.record
             if live is not None
@@ -185,13 +185,13 @@ class Sessions:
     ) -> list[SessionRecord]:
         """Sessions the caller sees, newest first."""
         caller.require("sessions:read")
-        return await self._office.journal.read(
+        return await self._services.journal.read(
             lambda store: store.list_sessions(caller.principal_filter, before=before, limit=limit)
         )
 
     async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
         """The session takes no more messages; what is under way goes on."""
-        now_ms = self._office.now_ms()
+        now_ms = self._services.now_ms()
         return await self._change(
             caller,
             session_id,
@@ -202,7 +202,7 @@ class Sessions:
 
     async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
         """A new epoch: what was said and granted before no longer counts."""
-        now_ms = self._office.now_ms()
+        now_ms = self._services.now_ms()
         return await self._change(
             caller,
             session_id,
@@ -241,8 +241,8 @@ class Sessions:
         caller.require("sessions:read" if change.is_look else "sessions:write")
         if change.is_look:
             record = await self._get_seen(caller, session_id)
-            handle = self._office.directory.sessions.get(session_id) or SessionHandle(record)
-            return handle.show_queue(self._office.queue_cap)
+            handle = self._services.registry.sessions.get(session_id) or SessionHandle(record)
+            return handle.show_queue(self._services.queue_cap)
         handle = self._live(await self._get_own(caller, session_id))
         try:
             ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
@@ -251,11 +251,11 @@ class Sessions:
             ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
         await ticket.wait()
         await self._wait_ends(change.drop)
-        return handle.show_queue(self._office.queue_cap)
+        return handle.show_queue(self._services.queue_cap)
 
     async def _wait_ends(self, run_ids: tuple[str, ...]) -> None:
         """Until these runs have settled.  Raises TooSlow."""
-        runs = self._office.directory.runs
+        runs = self._services.registry.runs
         with trio.move_on_after(ANSWER_S) as scope:
             for run_id in run_ids:
                 while (run := runs.get(run_id)) is not None and not run.is_settled:

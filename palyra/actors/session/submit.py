@@ -39,7 +39,7 @@ from palyra.services.model_router import needs_of
 
 
 async def submit(
-    office: SessionServices,
+    services: SessionServices,
     sessions: Sessions,
     caller: Caller,
     command: StartRun,
@@ -50,22 +50,22 @@ async def submit(
     Raises what a session refuses with, TooSlow, and what `Ticket.wait` raises.
     Cancellation: the message may have been accepted; an idempotency key tells.
     """
-    await look_for_secrets(office, msgspec.json.encode(command.text))
-    placed = await _place(office, sessions, caller, command, receipt)
+    await look_for_secrets(services, msgspec.json.encode(command.text))
+    placed = await _place(services, sessions, caller, command, receipt)
     if isinstance(placed, SteerInstead):
         try:
-            placed = await _steer(office, placed.run, caller, command, receipt)
+            placed = await _steer(services, placed.run, caller, command, receipt)
         except (IllegalState, ActorGone):  # it is ending, or crashed before it took the word
             # By the name it came with: a session whose first commit failed has no record.
             waits = msgspec.structs.replace(command, queue_mode="followup")
-            placed = await _place(office, sessions, caller, waits, receipt)
+            placed = await _place(services, sessions, caller, waits, receipt)
     assert isinstance(placed, Submitted)  # noqa: S101 - a followup is no word to anybody
     await _settle(placed.ticket)
     return placed.started
 
 
 async def _place(
-    office: SessionServices,
+    services: SessionServices,
     sessions: Sessions,
     caller: Caller,
     command: StartRun,
@@ -76,17 +76,21 @@ async def _place(
         session = await sessions.reach(caller, command)
         try:
             kept = await keep_pictures(
-                office.artifacts, office.run_blocking, session.session_id, command, office.now_ms()
+                services.artifacts,
+                services.run_blocking,
+                session.session_id,
+                command,
+                services.now_ms(),
             )
-            await share_artifacts(office, session.session_id, command.branch)
+            await share_artifacts(services, session.session_id, command.branch)
             return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
         except ActorGone:
-            if office.directory.sessions.get(session.session_id) is session:
+            if services.registry.sessions.get(session.session_id) is session:
                 raise
 
 
 async def _steer(
-    office: SessionServices,
+    services: SessionServices,
     run: RunHandle,
     caller: Caller,
     command: StartRun,
@@ -103,14 +107,14 @@ async def _steer(
         )
 
     def keep(key: IdempotencyKey, seq: int) -> IdempotencyRecord:
-        return receipt_for(key, steered(seq), office.now_ms())
+        return receipt_for(key, steered(seq), services.now_ms())
 
     kept = await keep_pictures(
-        office.artifacts,
-        office.run_blocking,
+        services.artifacts,
+        services.run_blocking,
         run.run.accepted.session_id,
         command,
-        office.now_ms(),
+        services.now_ms(),
     )
     word = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
     make = partial(keep, receipt) if receipt is not None else None
@@ -119,7 +123,7 @@ async def _steer(
 
 
 async def steer(
-    office: SessionServices,
+    services: SessionServices,
     run: RunHandle,
     word: Steer,
     receipt: Callable[[int], IdempotencyRecord] | None,
@@ -129,7 +133,7 @@ async def steer(
     Raises what `RunHandle.take` and `Ticket.wait` raise.
     Cancellation: the word may still take effect.
     """
-    session = office.directory.sessions.get(run.run.accepted.session_id)
+    session = services.registry.sessions.get(run.run.accepted.session_id)
     if session is not None and run in session.waiting:
         taken = await session.tell(run.run_id, word, receipt, timeout_s=ANSWER_S)
         if taken is not None:
@@ -146,25 +150,25 @@ async def _settle(ticket: PendingCommit) -> None:
         await ticket.wait()
 
 
-async def choose(office: SessionServices, command: StartRun) -> StartRun:
+async def choose(services: SessionServices, command: StartRun) -> StartRun:
     """The command with the agent as it is now, and the model the run is to have.
 
     Raises InvalidParams for a model that is not there, and for one that is known to lack what the
     run needs when nothing else may stand in for it: one that the client named, and for pictures
     any, unless routes are enforced.
     """
-    agent = await office.agents.get_present(command.agent)
-    model = command.model or agent.model or office.default_model
-    if model not in office.models:
+    agent = await services.agents.get_present(command.agent)
+    model = command.model or agent.model or services.default_model
+    if model not in services.models:
         whose = f" (of the agent {agent.name!r})" if command.model is None else ""
-        known = ", ".join(sorted(office.models))
+        known = ", ".join(sorted(services.models))
         raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
     choice = command.model_choice or _choice(command, agent)
     has_pictures = any(map(is_picture, command.attachments))
     if choice == "pinned":
-        _check(office, model, command, agent)
-    elif has_pictures and office.router.table.mode != "enforced":
-        office.router.check(model, ("vision",))
+        _check(services, model, command, agent)
+    elif has_pictures and services.router.table.mode != "enforced":
+        services.router.check(model, ("vision",))
     return msgspec.structs.replace(
         command,
         agent=agent.name,
@@ -181,15 +185,15 @@ def _choice(command: StartRun, agent: AgentRecord) -> ModelChoice:
     return "default" if agent.model is None else "preferred"
 
 
-def _check(office: SessionServices, model: str, command: StartRun, agent: AgentRecord) -> None:
+def _check(services: SessionServices, model: str, command: StartRun, agent: AgentRecord) -> None:
     brief = command.brief
-    has_tools = bool(brief is not None and brief.tools) or bool(office.agents.prefix(agent).tools)
+    has_tools = bool(brief is not None and brief.tools) or bool(services.agents.prefix(agent).tools)
     needs = needs_of(
         has_pictures=any(map(is_picture, command.attachments)),
         json_mode=command.json_mode,
         has_tools=has_tools,
     )
-    office.router.check(model, needs)
+    services.router.check(model, needs)
 
 
 log = structlog.get_logger("palyra.run")
@@ -227,7 +231,7 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
 
 
 async def share_artifacts(
-    office: SessionServices, session_id: str, branch: InheritedConversation | None
+    services: SessionServices, session_id: str, branch: InheritedConversation | None
 ) -> None:
     """The whole outputs of what is inherited are the new session's as well, durably.
 
@@ -235,7 +239,7 @@ async def share_artifacts(
     Cancellation: not heard.
     """
     if branch is not None and branch.artifacts:
-        await office.run_blocking(_share, office.artifacts, session_id, branch)
+        await services.run_blocking(_share, services.artifacts, session_id, branch)
 
 
 def _share(artifacts: Artifacts, session_id: str, branch: InheritedConversation) -> None:

@@ -57,7 +57,7 @@ class MethodCall:
     """One request, as a method sees it."""
 
     caller: Caller
-    services: Backend
+    backend: Backend
     subscriptions: Subscriptions
     then: Callable[[Callable[[], None]], None]  # done right after the reply is in the outbox
     key: IdempotencyKey | None = None
@@ -66,7 +66,7 @@ class MethodCall:
         """The effect's result; with an idempotency key, that of the first request with it."""
         if self.key is None:
             return await effect()
-        return await self.services.receipts.once(
+        return await self.backend.receipts.once(
             self.key, kind, effect, is_kept_by_effect=is_kept_by_effect
         )
 
@@ -92,7 +92,7 @@ class Method(Generic[P, R]):
 def check_no_secret(call: MethodCall, **texts: str) -> None:
     """Raise InvalidParams for a text that is to be kept as it is and holds a secret."""
     for field, text in texts.items():
-        if call.services.redact(text.encode())[1]:
+        if call.backend.redact(text.encode())[1]:
             raise InvalidParams(f"{field} holds a secret: choose another", field=field)
 
 

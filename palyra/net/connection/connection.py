@@ -37,12 +37,12 @@ EXPIRY_LOOK_S = 5.0  # how late a token may be noticed to have expired, after a 
 LAST_ANSWERS_S = 10.0  # for what a client asked before it stopped to speak
 
 
-async def serve_connection(transport: Transport, peer: Peer, services: Backend) -> None:
+async def serve_connection(transport: Transport, peer: Peer, backend: Backend) -> None:
     """Serve one client until either side has enough; the transport is closed on return.
 
     Cancellation: the client is told 1001.
     """
-    connection = Connection(transport, peer, services)
+    connection = Connection(transport, peer, backend)
     try:
         await connection.serve()
     finally:
@@ -57,12 +57,12 @@ class Connection:
 
     caller: Caller  # known once the client has connected
 
-    def __init__(self, transport: Transport, peer: Peer, services: Backend) -> None:
+    def __init__(self, transport: Transport, peer: Peer, backend: Backend) -> None:
         self._transport = transport
         self._peer = peer
-        self._services = services
-        self._limits = services.limits
-        self._outbox = Outbox(services.limits.outbox_bytes, self._give_up)
+        self._backend = backend
+        self._limits = backend.limits
+        self._outbox = Outbox(backend.limits.outbox_bytes, self._give_up)
         self._is_batched = False
         self._wrote_s = -math.inf
         self._farewell: tuple[int, str] | None = None
@@ -120,7 +120,7 @@ class Connection:
     async def _pace(self) -> None:
         """Let news gather for a moment; replies do not wait."""
         now_s = trio.current_time()
-        due_s = self._services.pacer.reserve(now_s, self._wrote_s)
+        due_s = self._backend.pacer.reserve(now_s, self._wrote_s)
         if due_s > now_s:
             with trio.move_on_at(due_s):
                 await self._outbox.wait_urgent()
@@ -153,12 +153,12 @@ class Connection:
     def _hello(self) -> Hello:
         return Hello(
             server="palyra",
-            version=self._services.version,
-            instance_id=self._services.instance_id,
+            version=self._backend.version,
+            instance_id=self._backend.instance_id,
             protocol=PROTOCOL,
             features=FEATURES,
             limits=self._limits.public,
-            state=self._services.state(),
+            state=self._backend.state(),
         )
 
     async def _receive(self) -> bytes:
@@ -183,16 +183,16 @@ class Connection:
         try:
             request = jsonrpc.decode(data, max_bytes=CONNECT_BYTES)
             params = _read_connect(request)
-            caller = await identify(params, self._peer, self._services)
+            caller = await identify(params, self._peer, self._backend)
         except PalyraError as error:
             unread = error.request_id if isinstance(error, jsonrpc.BadMessage) else None
             request_id = request.id if request else unread
-            redact = self._services.redact
+            redact = self._backend.redact
             self._outbox.put(jsonrpc.encode_error(request_id, error, redact), REPLY)
             reason = redact(error.message.encode(errors="replace"))[0].decode()
             await self._end(_close_code(error), reason)
         self._is_batched = "batch" in params.want
-        reply = jsonrpc.encode_result(request.id, welcome(caller, params, self._services))
+        reply = jsonrpc.encode_result(request.id, welcome(caller, params, self._backend))
         self._outbox.put(reply, REPLY)
         return caller
 
@@ -202,10 +202,10 @@ class Connection:
         async with trio.open_nursery() as nursery:
             viewer = ClientContext(
                 caller=caller,
-                hub=self._services.hub,
+                hub=self._backend.hub,
                 outbox=self._outbox,
                 read_page=self._read_page,
-                new_id=self._services.new_id,
+                new_id=self._backend.new_id,
                 spawn=nursery.start_soon,
                 bulk=trio.Lock(),
             )
@@ -214,18 +214,18 @@ class Connection:
 
     async def _serve_requests(self, viewer: ClientContext) -> NoReturn:
         subscriptions = Subscriptions(viewer, self._limits.max_subscriptions)
-        requests = RequestDispatcher(viewer, self._services, subscriptions, self.hang_up)
+        requests = RequestDispatcher(viewer, self._backend, subscriptions, self.hang_up)
         self._wait_answered = requests.wait_idle
-        self._services.hub.attach(self)
+        self._backend.hub.attach(self)
         try:
             while True:
                 requests.accept(await self._receive())
         finally:  # before the nursery closes: the hub must not find it closed
-            self._services.hub.detach(self)
+            self._backend.hub.detach(self)
             subscriptions.close_all()
 
     async def _read_page(self, run_id: str, after_seq: int) -> TapePage:
-        return await self._services.journal.read(
+        return await self._backend.journal.read(
             lambda store: store.read_tape(
                 run_id, after_seq=after_seq, limit=PAGE_ROWS, max_bytes=PAGE_BYTES
             )
@@ -233,10 +233,10 @@ class Connection:
 
     async def _expire(self) -> None:
         if self.caller.expires_ms is not None:
-            left_s = (self.caller.expires_ms - self._services.now_ms()) / 1000
+            left_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
             while left_s > 0:  # a time of day: the daemon's clock does not count suspended time
                 await trio.sleep(min(left_s, EXPIRY_LOOK_S))
-                wall_s = (self.caller.expires_ms - self._services.now_ms()) / 1000
+                wall_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
                 left_s = min(left_s - EXPIRY_LOOK_S, wall_s)
             self.hang_up(close_codes.REVOKED, "token expired")
 

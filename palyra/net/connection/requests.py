@@ -51,17 +51,17 @@ class RequestDispatcher:
     def __init__(
         self,
         viewer: ClientContext,
-        services: Backend,
+        backend: Backend,
         subscriptions: Subscriptions,
         hang_up: HangUp,
     ) -> None:
         self._viewer = viewer
-        self._services = services
+        self._backend = backend
         self._subscriptions = subscriptions
         self._hang_up = hang_up
         self._inflight: set[jsonrpc.RequestId] = set()
         self._ended = trio.lowlevel.ParkingLot()  # who waits for the end of a request
-        limits, now_s = services.limits, trio.current_time()
+        limits, now_s = backend.limits, trio.current_time()
         flood = limits.requests_per_s * limits.flood_factor
         burst = limits.burst or 2 * limits.requests_per_s
         self._requests = TokenBucket(limits.requests_per_s, burst, now_s)
@@ -73,7 +73,7 @@ class RequestDispatcher:
             self._hang_up(close_codes.FLOOD, "request flood")
             return
         try:
-            request = jsonrpc.decode(data, max_bytes=self._services.limits.max_message_bytes)
+            request = jsonrpc.decode(data, max_bytes=self._backend.limits.max_message_bytes)
         except jsonrpc.BadMessage as error:
             self._refuse(error.request_id, error)
         except TooLarge as error:
@@ -98,7 +98,7 @@ class RequestDispatcher:
 
     def _check(self, request: jsonrpc.Request, size_bytes: int) -> None:
         """Raises why the request is not even begun."""
-        limits = self._services.limits
+        limits = self._backend.limits
         if not self._requests.take(trio.current_time(), 1 + size_bytes // UNIT_BYTES):
             raise RateLimited(
                 f"more than {limits.requests_per_s} requests per second",
@@ -111,7 +111,7 @@ class RequestDispatcher:
             raise jsonrpc.BadMessage(jsonrpc.INVALID_REQUEST, text, request.id)
 
     def _refuse(self, request_id: jsonrpc.RequestId | None, error: PalyraError) -> None:
-        reply = jsonrpc.encode_error(request_id, error, self._services.redact)
+        reply = jsonrpc.encode_error(request_id, error, self._backend.redact)
         self._viewer.outbox.put(reply, REPLY)
 
     async def _serve(self, request: jsonrpc.Request) -> None:
@@ -131,7 +131,7 @@ class RequestDispatcher:
             self._ended.unpark_all()
 
     async def _answer(self, method: AnyMethod, request: jsonrpc.Request) -> None:
-        call = _Pending(self._viewer.caller, self._services, self._subscriptions)
+        call = _Pending(self._viewer.caller, self._backend, self._subscriptions)
         try:
             reply = await call.perform(method, request)
         except PalyraError as error:
@@ -149,7 +149,7 @@ class _Pending:
     """One request while it is served."""
 
     caller: Caller
-    services: Backend
+    backend: Backend
     subscriptions: Subscriptions
     afterwards: list[Callable[[], None]] = field(default_factory=list)
 
@@ -160,7 +160,7 @@ class _Pending:
         params = convert_params(method.params, request.params)
         result = await method.serve(self._call(method, params), params)
         reply = jsonrpc.encode_result(request.id, await self._shown(method, result))
-        limit_bytes = self.services.limits.outbox_bytes // 2
+        limit_bytes = self.backend.limits.outbox_bytes // 2
         if len(reply) > limit_bytes:
             raise TooLarge(
                 f"the reply has {len(reply)} bytes, the limit is {limit_bytes}: ask for less"
@@ -170,14 +170,14 @@ class _Pending:
     async def _shown(self, method: AnyMethod, result: object) -> object:
         if method.is_exact:
             return result
-        services = self.services
+        backend = self.backend
         data = msgspec.json.encode(result)
-        return msgspec.Raw(await redact_frame(data, services.redact, services.run_blocking))
+        return msgspec.Raw(await redact_frame(data, backend.redact, backend.run_blocking))
 
     def _call(self, method: AnyMethod, params: Params) -> MethodCall:
         return MethodCall(
             caller=self.caller,
-            services=self.services,
+            backend=self.backend,
             subscriptions=self.subscriptions,
             then=self.afterwards.append,
             key=self._receipt_key(method, params),
@@ -186,7 +186,7 @@ class _Pending:
     def _receipt_key(self, method: AnyMethod, params: Params) -> IdempotencyKey | None:
         if not isinstance(params, Mutation) or params.idempotency_key is None:
             return None
-        if self.services.redact(params.idempotency_key.encode())[1]:
+        if self.backend.redact(params.idempotency_key.encode())[1]:
             raise InvalidParams("the key holds a secret: choose another", field="idempotency_key")
         return IdempotencyKey(
             principal=self.caller.principal,

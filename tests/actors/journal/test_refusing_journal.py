@@ -70,7 +70,7 @@ async def test_a_run_outlives_a_journal_that_refuses_again_and_again(
         with capture_logs() as logs:
             run_id = await kit.start()
             assert "done" == await kit.end(run_id)
-        assert (0, {}) == (disk.left, kit.directory.stranded)
+        assert (0, {}) == (disk.left, kit.registry.stranded)
         recovered = kit.events(run_id, RunRecovered.KIND)
         assert [0] * ROUNDS == [event.attempt for event in recovered]
         found = await kit.incidents.list_page(OPERATOR, IncidentFilter(states=UNRESOLVED))

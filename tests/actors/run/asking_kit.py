@@ -72,7 +72,7 @@ class AskingKit(Kit):
         assert isinstance(self.policy, SwitchPolicy)
         self.policy.version = version
         self.policy.answers = answers
-        tell_runs(self.approvals, self.directory)
+        tell_runs(self.approvals, self.registry)
 
 
 def keyed(arguments: Any) -> CallFacts:

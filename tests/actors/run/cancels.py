@@ -109,13 +109,13 @@ class SlowKit(Kit):
 
     watch: Watch
 
-    def build_office(self, limits: RunLimits, *rest: Any) -> SessionServices:
+    def build_services(self, limits: RunLimits, *rest: Any) -> SessionServices:
         self.leases = CallSlots(RUNS // 2, RUNS // 2)
         guard = ProviderLimits("scripted", "key", self.leases, office_kit.now_ms)
         self.model = GuardedModel(Script(), guard)  # type: ignore[assignment]  # another model
-        office = super().build_office(limits, *rest)
-        self.watch = Watch(office.toolbox, self.has_ended)
-        return replace(office, toolbox=self.watch)
+        services = super().build_services(limits, *rest)
+        self.watch = Watch(services.toolbox, self.has_ended)
+        return replace(services, toolbox=self.watch)
 
     def tools(self) -> list[Any]:
         async def slow(_call: Any, _on_output: Any) -> ToolOutput:
@@ -225,7 +225,7 @@ class Campaign:
     async def cancel(self, kit: SlowKit, run_id: str) -> None:
         """Cancel at an instant of the run's life; note what it was doing."""
         await trio.sleep(self.rng.random() ** 2 * LIFE_S)
-        run = kit.directory.runs.get(run_id)
+        run = kit.registry.runs.get(run_id)
         if run is None:
             self.counts["when ended"] += 1
         elif run.is_recovering:
@@ -273,15 +273,15 @@ def _leftovers(kit: SlowKit) -> Iterator[str]:
             yield f"{call_id} started {times} times"
     if +kit.watch.open:
         yield f"tools at work: {+kit.watch.open}"
-    if kit.directory.runs or kit.directory.sessions or kit.directory.stranded:
-        yield f"in the directory: {list(kit.directory.runs)} {list(kit.directory.sessions)}"
+    if kit.registry.runs or kit.registry.sessions or kit.registry.stranded:
+        yield f"in the directory: {list(kit.registry.runs)} {list(kit.registry.sessions)}"
     if len(kit.work):
         yield f"under the supervisor: {[child.id for child in kit.work.snapshot().children]}"
     held = {
         "open prompts": kit.approvals.count(OPERATOR.principal),
         "leases held": kit.leases.held,
         "waiting for a lease": kit.leases.waiting,
-        "reserved of a budget": sum(account.reserved for account in kit.office.budgets.accounts),
+        "reserved of a budget": sum(account.reserved for account in kit.services.budgets.accounts),
     }
     yield from (f"{name}: {number}" for name, number in held.items() if number)
 

@@ -260,19 +260,19 @@ class Kit:
             new_id=new_id,
         )
         self.model = Model()
-        self.directory = ActorRegistry()
+        self.registry = ActorRegistry()
         self.approvals = OpenApprovals()
         self.artifacts = MemoryArtifacts()
         self.effects: list[str] = []  # what the `effect` tools did
         self.codes = count(2222)  # of pairings: CODE2222, CODE2223, …
         self.gate_open = trio.Event()  # `hang` waits for it
-        self.office = self.build_office(limits, debounce_ms)
-        self.work = work_branch.build_work(self.directory, 1_000)
-        self.sessions = Sessions(self.office, self.work)
-        self.gateway = Gateway(self.office, self.sessions)
+        self.services = self.build_services(limits, debounce_ms)
+        self.work = work_branch.build_work(self.registry, 1_000)
+        self.sessions = Sessions(self.services, self.work)
+        self.gateway = Gateway(self.services, self.sessions)
         self.recovered: int | None = None
 
-    def build_office(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
+    def build_services(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         grants = Grants(self.journal, now_ms)
         self.policy = self.new_policy()
@@ -303,7 +303,7 @@ class Kit:
             budgets=self.make_budgets(self.hub),
             incidents=self.incidents,
             histories=ConversationHistory(self.journal, self.history_tokens),
-            directory=self.directory,
+            registry=self.registry,
             redactor=redactor,
             fence_key=b"fence",
             setting=blank_setting(redactor, limits),
@@ -371,7 +371,7 @@ class Kit:
 
     def live(self, run_id: str) -> RunHandle:
         """The run's handle while it is open."""
-        return self.directory.runs[run_id]
+        return self.registry.runs[run_id]
 
 
 def spec(name: str, tool_class: Any = "effect") -> ToolSpec:
@@ -453,9 +453,9 @@ async def running(  # noqa: PLR0913 - all by name
     def done(count: int) -> None:
         kit.recovered = count
 
-    recover = partial(recovery, kit.office, kit.sessions.adopt, done)
+    recover = partial(recovery, kit.services, kit.sessions.adopt, done)
     children = [
-        work_branch.child_spec(kit.work, kit.directory),
+        work_branch.child_spec(kit.work, kit.registry),
         ChildSpec("recovery", recover, "transient"),
         child_spec(kit.incidents),
     ]

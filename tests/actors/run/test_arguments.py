@@ -162,7 +162,7 @@ async def test_after_a_restart_intake_is_ahead_as_well() -> None:
     """Of the calls as the tape has them."""
     counted = Counted()
     run = with_calls(a_turn("a" * 600, "a" * 600))
-    await counted.operands.recall(run, counted.run_blocking)
+    await counted.operands.reload(run, counted.run_blocking)
     assert (1, 2) == (counted.hops, len(counted.looked_at))
     assert ("c1",) == counted.prepare(run, 0).twins
     assert 2 == len(counted.looked_at)

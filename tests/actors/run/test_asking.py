@@ -449,7 +449,7 @@ async def test_a_tool_that_is_gone_can_only_be_denied(
     async with running(store) as kit:
         run_id = await ask(kit)
         (asked,) = await pending(kit, run_id)
-        kit.office.toolbox.put("builtin", [])  # type: ignore[attr-defined]  # the real toolbox
+        kit.services.toolbox.put("builtin", [])  # type: ignore[attr-defined]  # the real toolbox
         with pytest.raises(Forbidden, match="could not run any more"):
             await answer(kit, asked)
         assert (await answer(kit, asked, "deny")).won
@@ -466,12 +466,12 @@ async def test_a_tool_that_went_away_is_not_asked_about(
             kit.model.turns = [wait, call(("ask_do", {"text": "git status"})), say("done")]
             run_id = await kit.start()
             await wait_all_tasks_blocked()
-            kit.office.toolbox.put("builtin", tools)  # type: ignore[attr-defined]  # the real toolbox
+            kit.services.toolbox.put("builtin", tools)  # type: ignore[attr-defined]  # the real toolbox
             wait.set()
             assert await kit.end(run_id) == "done"
             (rejected,) = kit.events(run_id, "tool.rejected")
             assert "ask_do is not available any more" in rejected.reason
-            kit.office.toolbox.put("builtin", kit.tools())  # type: ignore[attr-defined]  # likewise
+            kit.services.toolbox.put("builtin", kit.tools())  # type: ignore[attr-defined]  # likewise
         assert kit.effects == []
 
 
@@ -491,9 +491,9 @@ async def test_a_tool_that_was_not_handed_down_is_denied_and_never_asked_about(
             run = kit.live(await ask(kit)).run
             accepted = msgspec.structs.replace(run.accepted, tools=handed_down, depth=1)
             child = msgspec.structs.replace(run, accepted=accepted)
-            prefix = kit.office.agents.prefix(await kit.office.agents.get_present(None))
+            prefix = kit.services.agents.prefix(await kit.services.agents.get_present(None))
             named = call(("ask_do", {"text": "git"})).calls[0]
-            verdict = kit.office.gate.prepare(child, named, prefix).verdict
+            verdict = kit.services.gate.prepare(child, named, prefix).verdict
             assert verdict.reason_code == code  # type: ignore[union-attr]  # not refused
             if code == "outside_delegation":
                 assert "outside what the run that delegated handed down" in verdict.reason

@@ -218,7 +218,7 @@ async def test_a_word_that_no_run_takes_waits_under_the_name_it_came_with(
 
     async def lose(run: RunHandle, *_: Any, **__: Any) -> NoReturn:
         await trio.lowlevel.checkpoint()
-        kit.directory.remove_session(kit.directory.sessions[run.run.accepted.session_id])
+        kit.registry.remove_session(kit.registry.sessions[run.run.accepted.session_id])
         store._records[SessionRecord].clear()
         raise ActorGone("the run was lost with its session")
 
@@ -529,7 +529,7 @@ async def test_a_look_that_a_session_overtakes_is_repeated(
         first = await send(kit, "first")
         await kit.end(first.run_id)
         await settle()
-        assert not kit.directory.sessions
+        assert not kit.registry.sessions
         answers.set()
         await settle()
         assert [first.session_id] == [second.session_id for second in started]
@@ -728,7 +728,7 @@ async def test_a_run_beside_the_queue_waits_for_nobody(
         found = await arrange(kit)
         assert (found.waiting, found.active != beside.run_id) == ([], True)
         await settle()
-        session = kit.directory.keys["ann", "k"].session_id
+        session = kit.registry.keys["ann", "k"].session_id
         await kit.gateway.reset_session(OPERATOR, session)
         wait.set()
         assert await kit.end(beside.run_id) == "done"
@@ -745,7 +745,7 @@ async def test_a_run_beside_the_queue_is_resumed_beside_it(
     async with running(store) as kit:
         kit.model.turns = [trio.Event(), say("one of the two")]
         await settle()
-        assert 1 == len({active.run_id, beside.run_id} & set(kit.directory.runs))
+        assert 1 == len({active.run_id, beside.run_id} & set(kit.registry.runs))
 
 
 async def test_an_archived_session_finishes_what_it_has(
@@ -756,7 +756,7 @@ async def test_an_archived_session_finishes_what_it_has(
         wait = trio.Event()
         kit.model.turns = [wait]
         active, queued = await send(kit, "busy"), await send(kit, "queued")
-        session = kit.directory.keys["ann", "k"].session_id
+        session = kit.registry.keys["ann", "k"].session_id
         await kit.gateway.archive_session(OPERATOR, session)
         for mode in ("followup", "collect", "steer", "interrupt", "reject"):
             with pytest.raises(IllegalState, match="archived"):
@@ -772,7 +772,7 @@ async def test_a_reset_ends_the_active_run_and_the_queue(
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         old = [await send(kit, "busy"), await send(kit, "one"), await send(kit, "c", "collect")]
-        session = kit.directory.keys["ann", "k"].session_id
+        session = kit.registry.keys["ann", "k"].session_id
         after = await kit.gateway.reset_session(OPERATOR, session)
         assert (1, ()) == (after.epoch, after.waiting)
         assert [await kit.end(each.run_id) for each in old] == ["cancelled"] * 3
@@ -789,7 +789,7 @@ async def test_a_reset_holds_over_a_crash(store: MemoryJournal, autojump_clock: 
         kit.model.turns = [trio.Event()]
         old = [await send(kit, "busy"), await send(kit, "one")]
         await settle()
-        session = kit.directory.keys["ann", "k"].session_id
+        session = kit.registry.keys["ann", "k"].session_id
         await arrange(kit, paused=True)
         kit.journal.keep = 1
         with trio.move_on_after(1):

@@ -165,7 +165,7 @@ async def test_other_rules_are_a_divergence_of_a_strict_replay(
     """The first decision that would be another one today is named; leniently it stands."""
     async with running(store) as kit:
         run_id = await told(kit)
-        kit.office.gate._policy = Strict()
+        kit.services.gate._policy = Strict()
         found = (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).first_divergence
         assert found is not None
         assert (found.seq, found.kind) == (
@@ -183,8 +183,8 @@ async def test_other_instructions_are_a_divergence_of_a_strict_replay(
     async with running(store) as kit:
         run_id = await told(kit)
         changed = msgspec.structs.replace(DEFAULT_AGENT, instructions="Be brief.")
-        prefix = stable_prefix(changed, kit.office.toolbox.catalogue())
-        monkeypatch.setattr(kit.office.agents, "prefix", lambda _agent: prefix)
+        prefix = stable_prefix(changed, kit.services.toolbox.catalogue())
+        monkeypatch.setattr(kit.services.agents, "prefix", lambda _agent: prefix)
         found = (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).first_divergence
         assert found is not None
         assert found.kind == "context.assembled"

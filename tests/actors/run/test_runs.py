@@ -90,7 +90,7 @@ async def test_a_run_with_one_tool_goes_through_every_station(
         ]
         assert kit.events(run_id, "message.completed")[0].text == "it said hi"
         await settle()
-        assert kit.directory.runs == {}
+        assert kit.registry.runs == {}
 
 
 async def test_a_finished_session_keeps_no_actor(
@@ -100,7 +100,7 @@ async def test_a_finished_session_keeps_no_actor(
     async with running(store) as kit:
         await kit.end(await kit.start())
         await settle()
-        assert (kit.directory.sessions, len(kit.work)) == ({}, 0)
+        assert (kit.registry.sessions, len(kit.work)) == ({}, 0)
 
 
 async def test_the_reply_to_start_comes_after_the_commit(
@@ -440,7 +440,7 @@ async def test_one_foreground_run_at_a_time_in_order(
         runs = [await kit.start(f"m{n}", session_key="k") for n in range(3)]
         other = await kit.start(session_key="other")
         assert await kit.end(other) == "done"
-        session = kit.directory.keys["ann", "k"].session_id
+        session = kit.registry.keys["ann", "k"].session_id
         queue = await kit.gateway.arrange_queue(OPERATOR, session, ChangeQueue())
         assert (queue.active, queue.waiting, queue.messages) == (runs[0], runs[1:], 2)
         assert (await kit.gateway.get_run(OPERATOR, runs[1])).phase == "queued"

@@ -50,9 +50,9 @@ class Looks:
 
     async def take(self, result: ModelTurn, *, is_looked_at: bool = True) -> World:
         """A run that heard the turn."""
-        office: Any = SimpleNamespace(run_blocking=self.run_blocking, redactor=self.redactor)
+        services: Any = SimpleNamespace(run_blocking=self.run_blocking, redactor=self.redactor)
         if is_looked_at:
-            await look_for_secrets(office, encode_event(turn_completed(1, result)))
+            await look_for_secrets(services, encode_event(turn_completed(1, result)))
         world = World()
         world.setting = msgspec.structs.replace(world.setting, redact=self.redactor.redact_bytes)
         world.hear(Begin(instance_id="i1"))
@@ -102,10 +102,10 @@ async def test_a_long_message_holds_up_nobody(
 ) -> None:
     """What somebody writes is looked through before its run begins."""
     looks = Looks(monkeypatch)
-    office: Any = SimpleNamespace(run_blocking=looks.run_blocking, redactor=looks.redactor)
+    services: Any = SimpleNamespace(run_blocking=looks.run_blocking, redactor=looks.redactor)
     text = f"{SECRET} " * 100
     if is_looked_at:
-        await look_for_secrets(office, msgspec.json.encode(text))
+        await look_for_secrets(services, msgspec.json.encode(text))
     world = World()
     now = msgspec.structs.replace(world.setting, redact=looks.redactor.redact_bytes)
     step = accept("run_1", world.run.accepted, MessageReceived(text=text), now)
@@ -128,6 +128,6 @@ async def test_only_what_will_be_remembered_is_looked_through_ahead(chars: int, 
     async def run_blocking(*asked: object) -> None:
         await inline_blocking(taken.append, asked)
 
-    office: Any = SimpleNamespace(run_blocking=run_blocking, redactor=Redactor([]))
-    await look_for_secrets(office, msgspec.json.encode("x" * chars))
+    services: Any = SimpleNamespace(run_blocking=run_blocking, redactor=Redactor([]))
+    await look_for_secrets(services, msgspec.json.encode("x" * chars))
     assert hops == len(taken)

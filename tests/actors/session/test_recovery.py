@@ -236,7 +236,7 @@ async def test_a_queue_keeps_its_order_over_restarts(
         kit.model.turns = [trio.Event()]
         await settle()
         session_id = kit.live(ids[0]).run.accepted.session_id
-        waiting = kit.directory.sessions[session_id].waiting
+        waiting = kit.registry.sessions[session_id].waiting
         assert ids[1:] == [run.run_id for run in waiting]
     async with running(store) as kit:
         for run_id in ids:
@@ -313,7 +313,7 @@ async def test_a_poisonous_tape_stops_nobody_else(
         async with running(store) as kit:
             assert await kit.end(good) == "done"
             assert 2 == kit.recovered
-            assert 1 == len(kit.directory.stranded)
+            assert 1 == len(kit.registry.stranded)
             assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_poison")).phase
             with pytest.raises(IllegalState, match="cannot go on"):
                 await kit.end("run_poison")
@@ -338,7 +338,7 @@ async def test_a_stranded_run_can_be_given_up(
     head = len(POISON[name]) - 1
     async with running(store) as kit:
         await settle()
-        assert 1 == len(kit.directory.stranded)
+        assert 1 == len(kit.registry.stranded)
         ends: list[Cancelled] = []
 
         async def cancel() -> None:
@@ -350,12 +350,12 @@ async def test_a_stranded_run_can_be_given_up(
         assert [Cancelled(state="cancelled", applied_seq=head + 1)] * 2 == ends
         view = await kit.gateway.get_run(OPERATOR, "run_poison")
         assert ("cancelled", True) == (view.phase, "no known outcome" in (view.record.reason or ""))
-        assert {} == kit.directory.stranded
+        assert {} == kit.registry.stranded
         await settle()
         assert ["given up by ann"] == [each.reason for each in incidents(store)]
     async with running(store) as kit:
         await settle()
-        assert (0, {}) == (kit.recovered, kit.directory.stranded)
+        assert (0, {}) == (kit.recovered, kit.registry.stranded)
 
 
 async def test_giving_up_settles_what_was_open_and_tells_no_secret(
@@ -454,7 +454,7 @@ async def test_a_run_without_a_session_is_seen(
     async with running(store) as kit:
         await settle()
         assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_alone")).phase
-        assert {"run_alone": "its session ses_p is not there"} == kit.directory.stranded
+        assert {"run_alone": "its session ses_p is not there"} == kit.registry.stranded
 
 
 async def test_a_new_message_does_not_overtake_the_runs_of_before(
@@ -474,7 +474,7 @@ async def test_a_new_message_does_not_overtake_the_runs_of_before(
     monkeypatch.setattr(InlineJournal, "read", read_slowly)
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
-        assert not kit.directory.is_complete
+        assert not kit.registry.is_complete
         command = StartRun(text="and then", session_key="k")
         started = await kit.gateway.start_run(OPERATOR, command)
         assert (started.disposition, started.position) == ("queued", 1)
@@ -486,6 +486,6 @@ async def test_a_message_is_put_off_while_recovery_takes_too_long(
     """The client is told to try again; nothing of the message is kept."""
     async with running(store) as kit:
         await settle()
-        kit.directory.is_complete = False
+        kit.registry.is_complete = False
         with pytest.raises(Unavailable, match="being found"):
             await kit.start()

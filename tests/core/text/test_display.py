@@ -1,5 +1,8 @@
 """What a person is shown: everything, and nothing that lies."""
 
+# Ambiguous characters are what these tests are about.
+# ruff: noqa: RUF001
+
 import json
 import sys
 import unicodedata

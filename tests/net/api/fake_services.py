@@ -340,7 +340,7 @@ class Daemon:
         def new_id(prefix: Prefix) -> str:
             return f"{prefix}_{next(numbers)}"
 
-        self.services = Backend(
+        self.backend = Backend(
             gateway=cast("Any", self.gateway),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
@@ -422,7 +422,7 @@ class Daemon:
         """A fresh connection, before hello."""
         transport = MemoryTransport(window)
         facts = PeerFacts("memory", bearer, caller)
-        self.nursery.start_soon(serve_connection, transport, facts, self.services)
+        self.nursery.start_soon(serve_connection, transport, facts, self.backend)
         return Peer(transport)
 
     async def connect(

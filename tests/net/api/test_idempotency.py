@@ -98,57 +98,57 @@ class Office:
 
 async def test_repeats_get_the_first_answer(autojump_clock: Clock) -> None:
     """Same key and body: the first result again, also after a restart, and one effect."""
-    office = Office()
-    answers = [await office.ask(), await office.ask()]
-    office.restart()
-    answers.append(await office.ask())
-    assert ([1, 1, 1], 1) == (answers, office.effects)
+    services = Office()
+    answers = [await services.ask(), await services.ask()]
+    services.restart()
+    answers.append(await services.ask())
+    assert ([1, 1, 1], 1) == (answers, services.effects)
 
 
 async def test_another_body_is_refused(autojump_clock: Clock) -> None:
     """The key with another body is a conflict, now and after a restart."""
-    office = Office()
-    await office.ask()
+    services = Office()
+    await services.ask()
     for _ in range(2):
         with pytest.raises(IdempotencyConflict, match="'k' was used before"):
-            await office.ask(body="other")
-        office.restart()
-    assert 1 == office.effects
+            await services.ask(body="other")
+        services.restart()
+    assert 1 == services.effects
 
 
 async def test_keys_belong_to_their_principal(autojump_clock: Clock) -> None:
     """The same key of another principal is another key."""
-    office = Office()
-    assert [1, 2] == [await office.ask(), await office.ask(principal="bob")]
+    services = Office()
+    assert [1, 2] == [await services.ask(), await services.ask(principal="bob")]
 
 
 async def test_simultaneous_requests_have_one_effect(autojump_clock: Clock) -> None:
     """Requests that arrive while the first is under way wait for it and get its answer."""
-    office = Office()
-    office.gate = trio.Event()
+    services = Office()
+    services.gate = trio.Event()
     answers: list[int] = []
 
     async def ask() -> None:
-        answers.append(await office.ask())
+        answers.append(await services.ask())
 
     async with trio.open_nursery() as nursery:
         for _ in range(5):
             nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(IdempotencyConflict):
-            await office.ask(body="other")
-        office.gate.set()
-    assert ([1] * 5, 1) == (answers, office.effects)
+            await services.ask(body="other")
+        services.gate.set()
+    assert ([1] * 5, 1) == (answers, services.effects)
 
 
 async def test_failed_effect_leaves_no_receipt(autojump_clock: Clock) -> None:
     """After an error the same key may try again."""
-    office = Office()
-    office.failure = Unavailable("disk full")
+    services = Office()
+    services.failure = Unavailable("disk full")
     with pytest.raises(Unavailable):
-        await office.ask()
-    office.failure = None
-    assert 1 == await office.ask()
+        await services.ask()
+    services.failure = None
+    assert 1 == await services.ask()
 
 
 async def _open_at(at_s: float, gate: trio.Event) -> None:
@@ -159,36 +159,36 @@ async def _open_at(at_s: float, gate: trio.Event) -> None:
 @pytest.mark.parametrize("keeps", [False, True])
 async def test_cancelled_request_frees_its_key(autojump_clock: Clock, *, keeps: bool) -> None:
     """A request that is given up blocks neither those behind it nor the stop of its connection."""
-    office = Office()
-    office.gate = trio.Event()
-    trio.lowlevel.spawn_system_task(_open_at, trio.current_time() + 60, office.gate)
+    services = Office()
+    services.gate = trio.Event()
+    trio.lowlevel.spawn_system_task(_open_at, trio.current_time() + 60, services.gate)
     with trio.move_on_after(1):
-        await office.ask(keeps=keeps)
+        await services.ask(keeps=keeps)
     assert 1 == trio.current_time()
-    office.gate.set()
-    assert 1 == await office.ask()
+    services.gate.set()
+    assert 1 == await services.ask()
 
 
 async def test_a_receipt_on_its_way_is_waited_for(autojump_clock: Clock) -> None:
     """Who asked may hang up while the receipt is being written; a repeat finds it, not a race."""
-    office = Office()
-    journal = SlowInline(office.store)
-    office.receipts = IdempotencyStore(cast("Any", journal), lambda: office.now_ms)
+    services = Office()
+    journal = SlowInline(services.store)
+    services.receipts = IdempotencyStore(cast("Any", journal), lambda: services.now_ms)
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as first:
             nursery.start_soon(journal.cancel_meanwhile, first)
-            await office.ask()
-        office.now_ms += 1
-        assert 1 == await office.ask()
-    assert 1 == office.effects
+            await services.ask()
+        services.now_ms += 1
+        assert 1 == await services.ask()
+    assert 1 == services.effects
 
 
 async def test_receipts_expire(autojump_clock: Clock) -> None:
     """After 24 hours the key is new."""
-    office = Office()
-    await office.ask()
-    office.now_ms += RECEIPT_TTL_MS
-    assert 2 == await office.ask(body="other")
+    services = Office()
+    await services.ask()
+    services.now_ms += RECEIPT_TTL_MS
+    assert 2 == await services.ask(body="other")
 
 
 # --- what counts as the same body ---

@@ -234,7 +234,7 @@ async def test_goodbye_does_not_wait_for_a_stalled_client(autojump_clock: Clock)
         daemon.hub.hang_up(1001, "draining")
         await peer.transport.closed.wait()
         assert (1001, "draining") == peer.transport.farewell
-        assert daemon.services.limits.goodbye_s == trio.current_time() - began_s
+        assert daemon.backend.limits.goodbye_s == trio.current_time() - began_s
 
 
 async def test_cancelled_connection_says_going_away(autojump_clock: Clock) -> None:

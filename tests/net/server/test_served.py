@@ -68,7 +68,7 @@ async def serving(
     async with open_daemon(limits) as daemon:
 
         async def serve(transport: Transport, peer: Peer) -> None:
-            await serve_connection(transport, peer, daemon.services)
+            await serve_connection(transport, peer, daemon.backend)
 
         async with running_edge(serve) as running:
             yield daemon, running

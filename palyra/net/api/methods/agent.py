@@ -86,17 +86,17 @@ class AgentList(Result, frozen=True, kw_only=True):
 
 
 async def list_(call: MethodCall, _params: NoParams) -> AgentList:
-    found = await call.services.agents.list_all(call.caller)
+    found = await call.backend.agents.list_all(call.caller)
     shown = [msgspec.structs.replace(_show(agent), instructions=None) for agent in found]
     return AgentList(agents=shown)
 
 
 async def get(call: MethodCall, params: AgentGet) -> Agent:
-    return _show(await call.services.agents.get(call.caller, params.name))
+    return _show(await call.backend.agents.get(call.caller, params.name))
 
 
 async def create(call: MethodCall, params: AgentCreate) -> Agent:
-    agents = call.services.agents
+    agents = call.backend.agents
     return _show(
         await call.once(
             AgentRecord,
@@ -107,7 +107,7 @@ async def create(call: MethodCall, params: AgentCreate) -> Agent:
 
 
 async def update(call: MethodCall, params: AgentUpdate) -> Agent:
-    agents = call.services.agents
+    agents = call.backend.agents
     return _show(
         await call.once(
             AgentRecord,
@@ -118,7 +118,7 @@ async def update(call: MethodCall, params: AgentUpdate) -> Agent:
 
 
 async def delete(call: MethodCall, params: AgentDelete) -> Agent:
-    agents = call.services.agents
+    agents = call.backend.agents
     return _show(
         await call.once(
             AgentRecord,

@@ -61,7 +61,7 @@ class GrantRevoke(Mutation, frozen=True, kw_only=True):
 
 
 async def list_(call: MethodCall, params: ApprovalListParams) -> ApprovalList:
-    approvals = await call.services.gateway.list_approvals(
+    approvals = await call.backend.gateway.list_approvals(
         call.caller,
         run_id=params.run_id,
         pending_only=params.pending_only,
@@ -71,7 +71,7 @@ async def list_(call: MethodCall, params: ApprovalListParams) -> ApprovalList:
 
 
 async def get(call: MethodCall, params: ApprovalGet) -> ApprovalRecord:
-    return await call.services.gateway.get_approval(call.caller, params.approval_id)
+    return await call.backend.gateway.get_approval(call.caller, params.approval_id)
 
 
 async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
@@ -85,13 +85,13 @@ async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
     )
     return await call.once(
         Resolved,
-        lambda: call.services.gateway.resolve_approval(call.caller, command, call.key),
+        lambda: call.backend.gateway.resolve_approval(call.caller, command, call.key),
         is_kept_by_effect=True,
     )
 
 
 async def grants(call: MethodCall, params: GrantListParams) -> GrantList:
-    found = await call.services.grants.list_seen(
+    found = await call.backend.grants.list_seen(
         call.caller, live_only=params.live_only, limit=params.limit
     )
     return GrantList(grants=found)
@@ -99,7 +99,7 @@ async def grants(call: MethodCall, params: GrantListParams) -> GrantList:
 
 async def revoke(call: MethodCall, params: GrantRevoke) -> GrantRecord:
     return await call.once(
-        GrantRecord, lambda: call.services.grants.revoke(call.caller, params.grant_id)
+        GrantRecord, lambda: call.backend.grants.revoke(call.caller, params.grant_id)
     )
 
 

@@ -46,7 +46,7 @@ class ArtifactPiece(Result, frozen=True, kw_only=True):
 
 
 async def read(call: MethodCall, params: ArtifactRead) -> ArtifactPiece:
-    artifact, page = await call.services.files.read_artifact(
+    artifact, page = await call.backend.files.read_artifact(
         call.caller,
         params.session_id,
         params.artifact,

@@ -114,7 +114,7 @@ class PairingPage(Result, frozen=True, kw_only=True):
 
 
 async def list_(call: MethodCall, params: ChannelListParams) -> ChannelList:
-    found = await call.services.channels.list_all(call.caller, params.principal)
+    found = await call.backend.channels.list_all(call.caller, params.principal)
     return ChannelList(channels=[_show(channel) for channel in found])
 
 
@@ -126,7 +126,7 @@ async def set_(call: MethodCall, params: ChannelSet) -> Channel:
         agent=params.agent,
         pairing=params.pairing,
     )
-    channels = call.services.channels
+    channels = call.backend.channels
     return _show(
         await call.once(
             ChannelRecord,
@@ -137,7 +137,7 @@ async def set_(call: MethodCall, params: ChannelSet) -> Channel:
 
 
 async def delete(call: MethodCall, params: ChannelDelete) -> Channel:
-    channels = call.services.channels
+    channels = call.backend.channels
     return _show(
         await call.once(
             ChannelRecord,
@@ -161,13 +161,13 @@ async def list_pairings(call: MethodCall, params: PairingListParams) -> PairingP
         before=params.cursor,
         limit=params.limit,
     )
-    found = await call.services.channels.list_pairings(call.caller, wanted)
+    found = await call.backend.channels.list_pairings(call.caller, wanted)
     next_cursor = found[-1].pairing_id if len(found) == params.limit else None
     return PairingPage(pairings=[_show_pairing(each) for each in found], next_cursor=next_cursor)
 
 
 async def approve(call: MethodCall, params: PairingApprove) -> Pairing:
-    channels = call.services.channels
+    channels = call.backend.channels
     return _show_pairing(
         await call.once(
             PairingRecord,
@@ -178,7 +178,7 @@ async def approve(call: MethodCall, params: PairingApprove) -> Pairing:
 
 
 async def revoke(call: MethodCall, params: PairingRevoke) -> Pairing:
-    channels = call.services.channels
+    channels = call.backend.channels
     return _show_pairing(
         await call.once(
             PairingRecord,

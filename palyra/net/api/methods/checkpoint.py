@@ -62,13 +62,13 @@ async def list_(call: MethodCall, params: CheckpointListParams) -> CheckpointLis
         before=params.cursor,
         limit=params.limit,
     )
-    found = await call.services.files.list_checkpoints(call.caller, wanted)
+    found = await call.backend.files.list_checkpoints(call.caller, wanted)
     next_cursor = found[-1].checkpoint_id if len(found) == params.limit else None
     return CheckpointList(checkpoints=[_show(each) for each in found], next_cursor=next_cursor)
 
 
 async def restore(call: MethodCall, params: CheckpointRestore) -> Restored:
-    files = call.services.files
+    files = call.backend.files
     return await call.once(
         Restored,
         lambda: files.restore_checkpoint(

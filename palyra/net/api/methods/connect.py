@@ -53,17 +53,17 @@ class Connected(Result, frozen=True, kw_only=True):
     state: State
 
 
-async def identify(params: Connect, peer: Peer, services: Backend) -> Caller:
+async def identify(params: Connect, peer: Peer, backend: Backend) -> Caller:
     """Who is calling.  Raises Unauthenticated."""
     if peer.caller is not None:
         return peer.caller
     token = params.token or peer.bearer
     if token is None:
         raise Unauthenticated("connect needs a token, here or as Authorization: Bearer")
-    return await services.authenticate(token)
+    return await backend.authenticate(token)
 
 
-def welcome(caller: Caller, params: Connect, services: Backend) -> Connected:
+def welcome(caller: Caller, params: Connect, backend: Backend) -> Connected:
     """The reply to `connect`."""
     return Connected(
         principal=caller.principal,
@@ -75,7 +75,7 @@ def welcome(caller: Caller, params: Connect, services: Backend) -> Connected:
             for feature in params.want
             if feature not in FEATURES
         ],
-        state=services.state(),
+        state=backend.state(),
     )
 
 

@@ -74,16 +74,16 @@ async def list_(call: MethodCall, params: IncidentListParams) -> IncidentPage:
         before=params.cursor,
         limit=params.limit,
     )
-    found, next_cursor = await call.services.incidents.list_page(call.caller, wanted)
+    found, next_cursor = await call.backend.incidents.list_page(call.caller, wanted)
     return IncidentPage(incidents=[_show(each) for each in found], next_cursor=next_cursor)
 
 
 async def get(call: MethodCall, params: IncidentGet) -> IncidentShown:
-    return _show(await call.services.incidents.get(call.caller, params.incident_id))
+    return _show(await call.backend.incidents.get(call.caller, params.incident_id))
 
 
 async def resolve(call: MethodCall, params: IncidentResolve) -> IncidentShown:
-    incidents = call.services.incidents
+    incidents = call.backend.incidents
     return _show(
         await call.once(
             IncidentRecord,

@@ -6,7 +6,7 @@ from palyra.net.protocol.params import NoParams
 
 
 def list_(call: MethodCall, _params: NoParams) -> ModelList:
-    return call.services.models.list_all(call.caller)
+    return call.backend.models.list_all(call.caller)
 
 
 METHODS = (Method("model.list", NoParams, ModelList, "system:read", at_once(list_)),)

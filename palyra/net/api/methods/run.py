@@ -173,8 +173,8 @@ async def start(call: MethodCall, params: RunStart) -> StartedRun:
     if not params.subscribe:
         return _started(await _start(call, command))
     # Followed before it begins, so that nothing it streams is missed.
-    run_id = call.services.new_id("run")
-    call.services.hub.get_feed(run_id).note_head(NOTHING_YET)
+    run_id = call.backend.new_id("run")
+    call.backend.hub.get_feed(run_id).note_head(NOTHING_YET)
     subscription = _watch(call, run_id)
     try:
         started = await _start(call, msgspec.structs.replace(command, run_id=run_id))
@@ -191,7 +191,7 @@ async def start(call: MethodCall, params: RunStart) -> StartedRun:
 async def _start(call: MethodCall, command: StartRun) -> Started:
     return await call.once(
         Started,
-        lambda: call.services.gateway.start_run(call.caller, command, call.key),
+        lambda: call.backend.gateway.start_run(call.caller, command, call.key),
         is_kept_by_effect=True,
     )
 
@@ -226,7 +226,7 @@ def _command(params: RunStart) -> StartRun:
 
 
 async def fork(call: MethodCall, params: RunFork) -> Forked:
-    gateway = call.services.gateway
+    gateway = call.backend.gateway
     return await call.once(
         Forked,
         lambda: gateway.fork_run(call.caller, params.run_id, params.at_seq, params.text, call.key),
@@ -235,13 +235,13 @@ async def fork(call: MethodCall, params: RunFork) -> Forked:
 
 
 async def replay(call: MethodCall, params: RunReplay) -> ReplayReport:
-    gateway = call.services.gateway
+    gateway = call.backend.gateway
     return await gateway.replay_run(call.caller, params.run_id, strict=params.strict)
 
 
 async def steer(call: MethodCall, params: RunSteer) -> Steered:
     async def effect() -> Steered:
-        gateway = call.services.gateway
+        gateway = call.backend.gateway
         return Steered(
             seq=await gateway.steer_run(call.caller, params.run_id, params.text, call.key)
         )
@@ -250,14 +250,14 @@ async def steer(call: MethodCall, params: RunSteer) -> Steered:
 
 
 async def cancel(call: MethodCall, params: RunCancel) -> Cancelled:
-    gateway = call.services.gateway
+    gateway = call.backend.gateway
     return await call.once(
         Cancelled, lambda: gateway.cancel_run(call.caller, params.run_id, params.reason)
     )
 
 
 async def get(call: MethodCall, params: RunGet) -> RunShown:
-    return _show(await call.services.gateway.get_run(call.caller, params.run_id))
+    return _show(await call.backend.gateway.get_run(call.caller, params.run_id))
 
 
 async def list_(call: MethodCall, params: RunListParams) -> RunList:
@@ -268,14 +268,14 @@ async def list_(call: MethodCall, params: RunListParams) -> RunList:
         before=params.cursor,
         limit=params.limit,
     )
-    views = await call.services.gateway.list_runs(call.caller, wanted)
+    views = await call.backend.gateway.list_runs(call.caller, wanted)
     is_full = len(views) == params.limit
     next_cursor = views[-1].record.run_id if is_full else None
     return RunList(runs=[_show(view) for view in views], next_cursor=next_cursor)
 
 
 async def wait(call: MethodCall, params: RunWait) -> RunWaited:
-    view, timed_out = await call.services.gateway.wait_run(
+    view, timed_out = await call.backend.gateway.wait_run(
         call.caller, params.run_id, until=params.until, timeout_s=params.timeout_ms / 1000
     )
     return RunWaited(timed_out=timed_out, phase=view.phase, **msgspec.structs.asdict(view.record))

@@ -60,7 +60,7 @@ class SessionQueue(Mutation, frozen=True, kw_only=True):
 async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
     if (params.session_id is None) == (params.session_key is None):
         raise InvalidParams("give exactly one of session_id and session_key", field="session_id")
-    gateway = call.services.gateway
+    gateway = call.backend.gateway
     return await call.once(
         SessionRecord,
         lambda: gateway.resolve_session(
@@ -70,11 +70,11 @@ async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
 
 
 async def get(call: MethodCall, params: SessionGet) -> SessionRecord:
-    return await call.services.gateway.get_session(call.caller, params.session_id)
+    return await call.backend.gateway.get_session(call.caller, params.session_id)
 
 
 async def list_(call: MethodCall, params: SessionListParams) -> SessionList:
-    sessions = await call.services.gateway.list_sessions(
+    sessions = await call.backend.gateway.list_sessions(
         call.caller, before=params.cursor, limit=params.limit
     )
     is_full = len(sessions) == params.limit
@@ -82,14 +82,14 @@ async def list_(call: MethodCall, params: SessionListParams) -> SessionList:
 
 
 async def archive(call: MethodCall, params: SessionChange) -> SessionRecord:
-    gateway = call.services.gateway
+    gateway = call.backend.gateway
     return await call.once(
         SessionRecord, lambda: gateway.archive_session(call.caller, params.session_id)
     )
 
 
 async def reset(call: MethodCall, params: SessionChange) -> SessionRecord:
-    gateway = call.services.gateway
+    gateway = call.backend.gateway
     return await call.once(
         SessionRecord, lambda: gateway.reset_session(call.caller, params.session_id)
     )
@@ -99,7 +99,7 @@ async def queue(call: MethodCall, params: SessionQueue) -> Queue:
     change = ChangeQueue(
         mode=params.mode, paused=params.paused, drop=params.drop, order=params.order
     )
-    gateway = call.services.gateway
+    gateway = call.backend.gateway
     return await call.once(
         Queue, lambda: gateway.arrange_queue(call.caller, params.session_id, change)
     )

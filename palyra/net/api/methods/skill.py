@@ -108,17 +108,17 @@ class SkillAudited(Result, frozen=True, kw_only=True):
 
 
 def list_(call: MethodCall, _params: NoParams) -> SkillList:
-    skills = call.services.skills
+    skills = call.backend.skills
     found = skills.list_all(call.caller)
     return SkillList(skills=[_show(record) for record in found], obstacle=skills.find_obstacle())
 
 
 def get(call: MethodCall, params: SkillNamed) -> Skill:
-    return _show(call.services.skills.get(call.caller, params.id))
+    return _show(call.backend.skills.get(call.caller, params.id))
 
 
 def upload(call: MethodCall, params: SkillUpload) -> Uploaded:
-    size = call.services.skills.upload(call.caller, params.sha256, params.offset, params.chunk)
+    size = call.backend.skills.upload(call.caller, params.sha256, params.offset, params.chunk)
     return Uploaded(size=size)
 
 
@@ -126,13 +126,13 @@ async def install(call: MethodCall, params: SkillInstall) -> Skill:
     wanted = InstallSkill(sha256=params.sha256, granted=params.grant, trust_key=params.trust_key)
 
     async def effect() -> Skill:
-        return _show(await call.services.skills.install(call.caller, wanted))
+        return _show(await call.backend.skills.install(call.caller, wanted))
 
     return await call.once(Skill, effect)
 
 
 async def audit(call: MethodCall, params: SkillNamed) -> SkillAudited:
-    found: Audit = await call.services.skills.audit(call.caller, params.id)
+    found: Audit = await call.backend.skills.audit(call.caller, params.id)
     return SkillAudited(
         skill=_show(found.skill),
         problems=found.problems,
@@ -146,7 +146,7 @@ async def quarantine(call: MethodCall, params: SkillQuarantine) -> Skill:
     check_no_secret(call, reason=params.reason)
 
     async def effect() -> Skill:
-        skills = call.services.skills
+        skills = call.backend.skills
         return _show(await skills.quarantine(call.caller, params.id, params.reason))
 
     return await call.once(Skill, effect)
@@ -154,14 +154,14 @@ async def quarantine(call: MethodCall, params: SkillQuarantine) -> Skill:
 
 async def enable(call: MethodCall, params: SkillChange) -> Skill:
     async def effect() -> Skill:
-        return _show(await call.services.skills.enable(call.caller, params.id))
+        return _show(await call.backend.skills.enable(call.caller, params.id))
 
     return await call.once(Skill, effect)
 
 
 async def remove(call: MethodCall, params: SkillChange) -> Skill:
     async def effect() -> Skill:
-        return _show(await call.services.skills.remove(call.caller, params.id))
+        return _show(await call.backend.skills.remove(call.caller, params.id))
 
     return await call.once(Skill, effect)
 

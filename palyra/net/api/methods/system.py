@@ -47,25 +47,25 @@ class DaemonDescription(ProtocolSchema, frozen=True, kw_only=True):
 
 
 def ping(call: MethodCall, _params: NoParams) -> Pong:
-    return Pong(now_ms=call.services.now_ms())
+    return Pong(now_ms=call.backend.now_ms())
 
 
 def status(call: MethodCall, _params: NoParams) -> Status:
-    services = call.services
+    backend = call.backend
     sees_all = call.caller.principal_filter is None
     return Status(
-        state=services.state(),
-        version=services.version,
-        instance_id=services.instance_id,
+        state=backend.state(),
+        version=backend.version,
+        instance_id=backend.instance_id,
         protocol=PROTOCOL,
-        now_ms=services.now_ms(),
-        is_writable=services.journal.is_writable,
-        journal_backlog=services.journal.backlog if sees_all else None,
-        connections=services.hub.watcher_count if sees_all else None,
-        stranded_runs=services.count_stranded() if sees_all else None,
-        open_incidents=services.incidents.open_count if sees_all else None,
-        problems=tuple(services.problems()) if sees_all else (),
-        absent=tuple(services.absent()) if sees_all else (),
+        now_ms=backend.now_ms(),
+        is_writable=backend.journal.is_writable,
+        journal_backlog=backend.journal.backlog if sees_all else None,
+        connections=backend.hub.watcher_count if sees_all else None,
+        stranded_runs=backend.count_stranded() if sees_all else None,
+        open_incidents=backend.incidents.open_count if sees_all else None,
+        problems=tuple(backend.problems()) if sees_all else (),
+        absent=tuple(backend.absent()) if sees_all else (),
     )
 
 
@@ -74,7 +74,7 @@ def tree(call: MethodCall, _params: NoParams) -> ChildSnapshot:
         raise Forbidden(
             f"the tree names everybody's runs; role {call.caller.role!r} sees only its own"
         )
-    return _show(call.services.tree(), call.services.redact)
+    return _show(call.backend.tree(), call.backend.redact)
 
 
 def _show(node: ChildSnapshot, redact: Redact) -> ChildSnapshot:
@@ -103,7 +103,7 @@ def make_describe(methods: Mapping[str, AnyMethod]) -> AnyMethod:
     def describe(call: MethodCall, _params: NoParams) -> DaemonDescription:
         return DaemonDescription(
             protocol=PROTOCOL,
-            version=call.services.version,
+            version=call.backend.version,
             **msgspec.structs.asdict(described()),
         )
 

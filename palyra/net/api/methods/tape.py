@@ -96,7 +96,7 @@ class Exported(Result, frozen=True, kw_only=True):
 
 async def read(call: MethodCall, params: TapeRead) -> TapePageShown:
     await _require_visible(call, params.run_id)
-    page = await call.services.journal.read(
+    page = await call.backend.journal.read(
         lambda store: store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
     )
     return TapePageShown(
@@ -110,7 +110,7 @@ async def read(call: MethodCall, params: TapeRead) -> TapePageShown:
 
 async def _require_visible(call: MethodCall, run_id: str) -> None:
     """Raises NotFound for a run that is missing or somebody else's."""
-    await call.services.gateway.get_run(call.caller, run_id)
+    await call.backend.gateway.get_run(call.caller, run_id)
 
 
 async def subscribe(call: MethodCall, params: TapeSubscribe) -> Subscribed:
@@ -135,14 +135,14 @@ async def _subscribe_run(
     next_seq = 0 if after_seq is None else after_seq + 1
     subscription, lane = call.subscriptions.open_run(run_id, next_seq, wanted)
     try:  # the lane is on the feed before the head is read: nothing can fall between the two
-        page, record = await call.services.journal.read(
+        page, record = await call.backend.journal.read(
             lambda store: (store.read_tape(run_id, after_seq=-1, limit=1), store.find_run(run_id))
         )
     except PalyraError:
         call.subscriptions.close(subscription.subscription_id)
         raise
     lane.next_seq = min(next_seq, page.head_seq + 1)
-    call.services.hub.note_head(lane.feed, page.head_seq)
+    call.backend.hub.note_head(lane.feed, page.head_seq)
     call.then(subscription.start)
     return Subscribed(
         subscription=subscription.subscription_id,
@@ -162,7 +162,7 @@ async def _subscribe_many(
             field="after_seq",
         )
     if params.session_id is not None:
-        await call.services.gateway.get_session(call.caller, params.session_id)
+        await call.backend.gateway.get_session(call.caller, params.session_id)
     subscription = call.subscriptions.open_many(params.session_id, wanted)
     await _follow_open_runs(call, params.session_id, subscription)
     call.then(subscription.start)
@@ -174,13 +174,13 @@ async def _follow_open_runs(
 ) -> None:
     """Also the runs that are open but have published nothing since the daemon started."""
     try:
-        records = await call.services.journal.read(_list_open_runs)
+        records = await call.backend.journal.read(_list_open_runs)
     except PalyraError:
         call.subscriptions.close(subscription.subscription_id)
         raise
     for record in records:
         if call.caller.sees(record.principal) and session_id in {None, record.session_id}:
-            subscription.follow(call.services.hub.get_feed(record.run_id))
+            subscription.follow(call.backend.hub.get_feed(record.run_id))
 
 
 def _list_open_runs(store: JournalStore) -> list[RunRecord]:
@@ -197,21 +197,19 @@ async def verify(call: MethodCall, params: TapeVerify) -> VerifyReport:
         await _require_visible(call, params.run_id)
     elif call.caller.principal_filter is not None:
         raise Forbidden("only who sees every principal can verify the whole journal: name a run")
-    report = await call.services.journal.read(lambda store: store.verify(params.run_id))
+    report = await call.backend.journal.read(lambda store: store.verify(params.run_id))
     if report.first_break is not None:
-        call.services.incidents.report(chain_broken(report.first_break, report))
+        call.backend.incidents.report(chain_broken(report.first_break, report))
     return report
 
 
 async def export(call: MethodCall, params: TapeExport) -> Exported:
     await _require_visible(call, params.run_id)
-    rows, next_after_seq = await call.services.journal.read(
-        lambda store: _read_chain(store, params)
-    )
+    rows, next_after_seq = await call.backend.journal.read(lambda store: _read_chain(store, params))
     return Exported(
         run_id=params.run_id,
         ndjson="".join(_render_line(row) for row in rows),
-        public_key=call.services.public_key.hex(),
+        public_key=call.backend.public_key.hex(),
         signature=_sign(call, rows),
         next_after_seq=next_after_seq,
     )
@@ -228,7 +226,7 @@ def _sign(call: MethodCall, rows: list[ChainedRow]) -> str:
     if not rows:
         return ""
     last = rows[-1]
-    return call.services.sign(claim(last.row.run_id, last.row.seq, last.hash)).hex()
+    return call.backend.sign(claim(last.row.run_id, last.row.seq, last.hash)).hex()
 
 
 def _render_line(chained: ChainedRow) -> str:

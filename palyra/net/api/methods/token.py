@@ -51,11 +51,11 @@ class TokenList(Result, frozen=True, kw_only=True):
 
 
 async def create(call: MethodCall, params: TokenCreate) -> Token:
-    token, now_ms = new_token(), call.services.now_ms()
+    token, now_ms = new_token(), call.backend.now_ms()
     check_no_secret(call, principal=params.principal, name=params.name)
     record = token_record(
         token,
-        token_id=call.services.new_id("tok"),
+        token_id=call.backend.new_id("tok"),
         principal=params.principal,
         role=params.role,
         name=params.name,
@@ -69,12 +69,12 @@ async def create(call: MethodCall, params: TokenCreate) -> Token:
 
 
 async def _commit(call: MethodCall, record: TokenRecord) -> Token:
-    await call.services.journal.commit(Change(records=(record,)))
+    await call.backend.journal.commit(Change(records=(record,)))
     return _show(record)
 
 
 async def list_(call: MethodCall, _params: NoParams) -> TokenList:
-    records = await call.services.journal.read(_list_tokens)
+    records = await call.backend.journal.read(_list_tokens)
     return TokenList(tokens=[_show(record) for record in records])
 
 
@@ -83,12 +83,12 @@ def _list_tokens(store: JournalStore) -> list[TokenRecord]:
 
 
 async def revoke(call: MethodCall, params: TokenRevoke) -> Token:
-    records = await call.services.journal.read(_list_tokens)
+    records = await call.backend.journal.read(_list_tokens)
     found = [record for record in records if record.token_id == params.token_id]
     if not found:
         raise NotFound(f"no token {params.token_id!r}", field="token_id")
     shown = await call.once(Token, lambda: _revoke(call, found[0]))
-    call.then(lambda: call.services.hub.revoke(params.token_id))
+    call.then(lambda: call.backend.hub.revoke(params.token_id))
     return shown
 
 
@@ -96,7 +96,7 @@ async def _revoke(call: MethodCall, record: TokenRecord) -> Token:
     """Revoked for good; a second time changes nothing."""
     if record.revoked_ms is not None:
         return _show(record)
-    return await _commit(call, msgspec.structs.replace(record, revoked_ms=call.services.now_ms()))
+    return await _commit(call, msgspec.structs.replace(record, revoked_ms=call.backend.now_ms()))
 
 
 def _show(record: TokenRecord) -> Token:

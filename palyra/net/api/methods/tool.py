@@ -37,7 +37,7 @@ class PolicyExplain(Params, frozen=True, kw_only=True):
 
 
 async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
-    catalogue = await call.services.gateway.catalogue(call.caller, params.agent)
+    catalogue = await call.backend.gateway.catalogue(call.caller, params.agent)
     tools = [
         msgspec.structs.replace(spec, risk=compute_risk(spec, is_tainted=False))
         for _, spec in sorted(catalogue.tools.items())
@@ -46,7 +46,7 @@ async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
 
 
 async def explain(call: MethodCall, params: PolicyExplain) -> Explanation:
-    return await call.services.gateway.explain_policy(
+    return await call.backend.gateway.explain_policy(
         call.caller, params.tool, params.arguments, params.agent, params.session_id
     )
 

@@ -119,17 +119,17 @@ async def summary(call: MethodCall, params: UsageSummary) -> UsageShown:
         until_ms=params.until_ms,
     )
     wanted = UsageWanted(lines=lines, by=params.by, limit=params.limit)
-    view = await call.services.budgets.sum_usage(call.caller, wanted)
+    view = await call.backend.budgets.sum_usage(call.caller, wanted)
     return UsageShown(total=view.total, groups=view.groups, is_cut=view.is_cut)
 
 
 async def list_(call: MethodCall, _params: NoParams) -> BudgetList:
-    found = await call.services.budgets.list_all(call.caller)
+    found = await call.backend.budgets.list_all(call.caller)
     return BudgetList(budgets=[_show(budget) for budget in found])
 
 
 async def status(call: MethodCall, params: BudgetStatus) -> AccountList:
-    view = await call.services.budgets.status(call.caller, params.budget_id, params.limit)
+    view = await call.backend.budgets.status(call.caller, params.budget_id, params.limit)
     return AccountList(accounts=view.accounts, left_out=view.left_out)
 
 
@@ -138,7 +138,7 @@ async def set_(call: MethodCall, params: BudgetSet) -> BudgetShown:
     given = msgspec.structs.asdict(params)
     del given["idempotency_key"]
     wanted = BudgetRecord(**given)
-    budgets = call.services.budgets
+    budgets = call.backend.budgets
     return _show(
         await call.once(
             BudgetRecord,
@@ -149,7 +149,7 @@ async def set_(call: MethodCall, params: BudgetSet) -> BudgetShown:
 
 
 async def delete(call: MethodCall, params: BudgetDelete) -> BudgetShown:
-    budgets = call.services.budgets
+    budgets = call.backend.budgets
     return _show(
         await call.once(
             BudgetRecord,

@@ -524,7 +524,7 @@ async def count_tokens(sources: CompatSources, caller: Caller, request: CountReq
     """The tokens.  Raises ModelNotFound, InvalidParams, Unsupported, TooLarge; NotFound for the agent."""
     caller.require(SCOPE)
     target = await find_target(sources, caller, request.model)
-    agents = sources.services.agents
+    agents = sources.backend.agents
     name = request.palyra.agent or target.agent or DEFAULT_AGENT.name
     prefix = agents.prefix(await agents.get(caller, name))
     return await run_sync(partial(_count, request, target, prefix))

@@ -51,7 +51,7 @@ async def find_target(sources: CompatSources, caller: Caller, name: str) -> Mode
         return ModelTarget(None, name)
     agent = name.removeprefix(AGENT_PREFIX)
     try:
-        found = await sources.services.agents.get(caller, agent)
+        found = await sources.backend.agents.get(caller, agent)
     except NotFound:
         raise ModelNotFound(
             f"no agent and no model {truncate_safely(name, 128)!r}; GET /v1/models lists them",
@@ -62,7 +62,7 @@ async def find_target(sources: CompatSources, caller: Caller, name: str) -> Mode
 
 async def list_cards(sources: CompatSources, caller: Caller) -> ModelCards:
     """Agents, then models that are listed, then embeddings; a provider has more."""
-    agents = await sources.services.agents.list_all(caller)
+    agents = await sources.backend.agents.list_all(caller)
     cards = [_card(AGENT_PREFIX + agent.name, agent.created_ms // 1000) for agent in agents]
     cards += [_card(name) for name in sources.models]
     if sources.embeddings is not None:
@@ -77,7 +77,7 @@ async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelC
     target = await find_target(sources, caller, name)
     if target.model is not None:
         return _card(name)
-    agent = await sources.services.agents.get(caller, target.agent or DEFAULT_AGENT.name)
+    agent = await sources.backend.agents.get(caller, target.agent or DEFAULT_AGENT.name)
     return _card(name, agent.created_ms // 1000)
 
 

@@ -161,7 +161,7 @@ class CompatRouter:
         self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
     ) -> None:
         """Answer one request.  Cancellation: the run it started goes on."""
-        exchange = HttpExchange(scope, receive, send, self._sources.services.redact)
+        exchange = HttpExchange(scope, receive, send, self._sources.backend.redact)
         error: PalyraError | None = None
         try:
             await self._visit(exchange)
@@ -174,8 +174,8 @@ class CompatRouter:
 
     async def _visit(self, exchange: HttpExchange) -> None:
         """Who is it, may they ask now, what do they ask: in this order."""
-        services = self._sources.services
-        caller = await services.authenticate(_find_token(exchange))
+        backend = self._sources.backend
+        caller = await backend.authenticate(_find_token(exchange))
         self._check_rate(caller, 1)
         handler, rest = _route(exchange)
         with self._place(caller):
@@ -184,14 +184,14 @@ class CompatRouter:
             self._check_rate(caller, visit.size_bytes // UNIT_BYTES)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_end_with_client, exchange, nursery.cancel_scope)
-                async with token_holds(services, caller):
+                async with token_holds(backend, caller):
                     await handler(visit)
                 nursery.cancel_scope.cancel("answered")
 
     @contextmanager
     def _place(self, caller: Caller) -> Generator[None]:
         """One of the places for what a token may have under way.  Raises RateLimited."""
-        limit = self._sources.services.limits.max_inflight
+        limit = self._sources.backend.limits.max_inflight
         if self._under_way[caller.token_id] >= limit:
             raise RateLimited(f"{limit} requests of this token are under way, the limit")
         self._under_way[caller.token_id] += 1
@@ -203,7 +203,7 @@ class CompatRouter:
                 del self._under_way[caller.token_id]
 
     def _check_rate(self, caller: Caller, units: int) -> None:
-        limits, now_s = self._sources.services.limits, trio.current_time()
+        limits, now_s = self._sources.backend.limits, trio.current_time()
         if caller.token_id not in self._rates and len(self._rates) >= MAX_TOKENS_KNOWN:
             self._rates.clear()
         per_s = limits.requests_per_s
@@ -274,18 +274,18 @@ async def _response(visit: HttpCall) -> None:
 
 async def _cancel(visit: HttpCall) -> None:
     run_id = run_id_of(visit.rest)
-    gateway = visit.sources.services.gateway
+    gateway = visit.sources.backend.gateway
     await gateway.cancel_run(visit.caller, run_id, "cancelled as a response")
     await _show(visit, run_id)
 
 
 async def _show(visit: HttpCall, run_id: str) -> None:
-    services = visit.sources.services
-    record = (await services.gateway.get_run(visit.caller, run_id)).record
+    backend = visit.sources.backend
+    record = (await backend.gateway.get_run(visit.caller, run_id)).record
     if not record.is_terminal:
         await visit.exchange.respond(HTTPStatus.OK, response_under_way(record))
         return
-    async with find_answer(services, visit.caller, record) as answer:
+    async with find_answer(backend, visit.caller, record) as answer:
         response = build_response(record.model, answer, await answer.read_end())
         await visit.exchange.respond(HTTPStatus.OK, response)
 
@@ -297,7 +297,7 @@ async def _keep(_visit: HttpCall) -> None:  # noqa: RUF029 - as all handlers
 async def _ask(api: Api[Any], visit: HttpCall) -> None:
     exchange = visit.exchange
     request = with_headers(await visit.decode(api.request), exchange)
-    size, redact = visit.size_bytes, visit.sources.services.redact
+    size, redact = visit.size_bytes, visit.sources.backend.redact
     key = await find_key(exchange, visit.caller, request, size, redact)
     asked = ApiRequest(visit.sources, visit.caller, exchange, request, key, size)
     await serve(api, asked)
@@ -332,7 +332,7 @@ def _decode(body: bytes, kind: type[P]) -> P:
 
 async def _openapi(visit: HttpCall) -> None:
     visit.caller.require(READ_SCOPE)
-    version = visit.sources.services.version
+    version = visit.sources.backend.version
     await visit.exchange.respond(HTTPStatus.OK, render_openapi(ROUTES, version=version))
 
 

@@ -140,22 +140,22 @@ def _read(message: bytes) -> Frame | None:
 
 
 @asynccontextmanager
-async def open_following(services: Backend, caller: Caller) -> AsyncGenerator[RunFollower]:
+async def open_following(backend: Backend, caller: Caller) -> AsyncGenerator[RunFollower]:
     """Room to follow one run of the caller's."""
     following: RunFollower
-    outbox = _TextOutbox(services.limits.outbox_bytes, lambda: following.overrun())  # noqa: PLW0108 - not there yet
+    outbox = _TextOutbox(backend.limits.outbox_bytes, lambda: following.overrun())  # noqa: PLW0108 - not there yet
     async with trio.open_nursery() as nursery:
         viewer = ClientContext(
             caller=caller,
-            hub=services.hub,
+            hub=backend.hub,
             outbox=outbox,
-            read_page=partial(_read_page, services),
-            new_id=services.new_id,
+            read_page=partial(_read_page, backend),
+            new_id=backend.new_id,
             spawn=nursery.start_soon,
             bulk=trio.Lock(),
         )
         subscriptions = Subscriptions(viewer, 1)
-        following = RunFollower(outbox, subscriptions, services.hub)
+        following = RunFollower(outbox, subscriptions, backend.hub)
         try:
             yield following
         finally:
@@ -164,8 +164,8 @@ async def open_following(services: Backend, caller: Caller) -> AsyncGenerator[Ru
             nursery.cancel_scope.cancel("nobody follows any more")
 
 
-async def _read_page(services: Backend, run_id: str, after_seq: int) -> TapePage:
-    return await services.journal.read(
+async def _read_page(backend: Backend, run_id: str, after_seq: int) -> TapePage:
+    return await backend.journal.read(
         lambda store: store.read_tape(
             run_id, after_seq=after_seq, limit=PAGE_ROWS, max_bytes=PAGE_BYTES
         )
@@ -190,18 +190,18 @@ class OutboxSink:
 
 
 @asynccontextmanager
-async def token_holds(services: Backend, caller: Caller) -> AsyncGenerator[None]:
+async def token_holds(backend: Backend, caller: Caller) -> AsyncGenerator[None]:
     """The block ends with Unauthenticated when the token expires or is revoked, or with Draining."""
     guest = OutboxSink(caller)
     if caller.expires_ms is not None:
-        left_s = (caller.expires_ms - services.now_ms()) / 1000
+        left_s = (caller.expires_ms - backend.now_ms()) / 1000
         guest.scope.deadline = trio.current_time() + left_s
-    services.hub.attach(guest)
+    backend.hub.attach(guest)
     try:
         with guest.scope:
             yield
     finally:
-        services.hub.detach(guest)
+        backend.hub.detach(guest)
     if guest.scope.cancelled_caught and guest.is_revoked:
         raise Unauthenticated("the token was revoked or has expired; the run goes on")
     if guest.scope.cancelled_caught:

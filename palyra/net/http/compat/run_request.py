@@ -90,25 +90,25 @@ async def answering(
     Raises what `Gateway.start_run` does.  Cancellation: the run goes on, unless the client has
     left and asked for its end.
     """
-    services = sources.services
-    async with open_following(services, caller) as following:
-        run_id, reading = services.new_id("run"), AnswerReader()
+    backend = sources.backend
+    async with open_following(backend, caller) as following:
+        run_id, reading = backend.new_id("run"), AnswerReader()
         command = msgspec.structs.replace(make_command(ask), run_id=run_id)
         try:  # from before the start, which may have been promised when its client leaves
-            started = await _start(services, caller, command, key, following)
+            started = await _start(backend, caller, command, key, following)
             run_id = started.run_id
             yield CompatAnswer(started, following, reading)
         finally:
             if ask.extension.cancel_on_disconnect and is_gone() and reading.ended is None:
-                await _cancel(services, caller, run_id)  # noqa: ASYNC102 - it shields itself, briefly
+                await _cancel(backend, caller, run_id)  # noqa: ASYNC102 - it shields itself, briefly
 
 
 @asynccontextmanager
 async def find_answer(
-    services: Backend, caller: Caller, record: RunRecord
+    backend: Backend, caller: Caller, record: RunRecord
 ) -> AsyncGenerator["CompatAnswer"]:
     """A run that has ended, as its request saw it."""
-    async with open_following(services, caller) as following:
+    async with open_following(backend, caller) as following:
         following.follow(record.run_id)
         started = Started(
             run_id=record.run_id, session_id=record.session_id, seq=0, disposition="started"
@@ -117,7 +117,7 @@ async def find_answer(
 
 
 async def _start(
-    services: Backend,
+    backend: Backend,
     caller: Caller,
     command: StartRun,
     key: IdempotencyKey | None,
@@ -129,13 +129,13 @@ async def _start(
 
     async def start() -> Started:
         try:
-            return await services.gateway.start_run(caller, command, key)
+            return await backend.gateway.start_run(caller, command, key)
         except TooLarge as refused:
             raise _in_words(refused) from None
 
     if key is None:
         return await start()
-    started = await services.receipts.once(key, Started, start, is_kept_by_effect=True)
+    started = await backend.receipts.once(key, Started, start, is_kept_by_effect=True)
     if started.run_id != command.run_id:
         following.follow(started.run_id)
     return started
@@ -148,10 +148,10 @@ def _in_words(refused: TooLarge) -> TooLarge:
     return TooLarge(f"{member}: {rest}", field=refused.field) if member and has else refused
 
 
-async def _cancel(services: Backend, caller: Caller, run_id: str) -> None:
+async def _cancel(backend: Backend, caller: Caller, run_id: str) -> None:
     """End the run of a client that has left, although its request is being cancelled."""
     with trio.move_on_after(CANCEL_S, shield=True), suppress(PalyraError):
-        await services.gateway.cancel_run(caller, run_id, "the client has left")
+        await backend.gateway.cancel_run(caller, run_id, "the client has left")
 
 
 class CompatAnswer:
@@ -273,7 +273,7 @@ class PreviousResponse(msgspec.Struct, frozen=True, kw_only=True):
     called: Mapping[str, str] = MappingProxyType({})
 
 
-async def read_past(services: Backend, caller: Caller, run_id: str | None) -> PreviousResponse:
+async def read_past(backend: Backend, caller: Caller, run_id: str | None) -> PreviousResponse:
     """What the request follows.
 
     Raises NotFound, also for somebody else's run whoever asks, as a fork does; IllegalState for a
@@ -283,14 +283,14 @@ async def read_past(services: Backend, caller: Caller, run_id: str | None) -> Pr
         return PreviousResponse()
     unknown = NotFound("no response of that id", field="previous_response_id")
     try:
-        record = (await services.gateway.get_run(caller, run_id)).record
+        record = (await backend.gateway.get_run(caller, run_id)).record
     except NotFound:
         raise unknown from None
     if record.principal != caller.principal:
         raise unknown
     if not record.is_terminal:
         raise IllegalState("that response is not complete yet", field="previous_response_id")
-    messages = await services.gateway.read_conversation(caller, run_id)
+    messages = await backend.gateway.read_conversation(caller, run_id)
     return PreviousResponse(record=record, messages=messages, called=open_calls(messages))
 
 
@@ -313,7 +313,7 @@ def check_one_session(ask: RunRequest, past: PreviousResponse) -> None:
 
 
 async def settle(
-    services: Backend, caller: Caller, ask: RunRequest, past: PreviousResponse
+    backend: Backend, caller: Caller, ask: RunRequest, past: PreviousResponse
 ) -> RunRequest:
     """The request with only what its session does not hold yet.
 
@@ -323,7 +323,7 @@ async def settle(
     check_one_session(ask, past)
     told = ask.told
     if past.record is not None:
-        last = await _last_run(services, caller, past.record.session_id)
+        last = await _last_run(backend, caller, past.record.session_id)
         is_last = last is not None and last.run_id == past.record.run_id
         is_whole = continues_conversation(past.messages, told.before, told.results)
         if is_last and (is_whole or not told.before):
@@ -333,11 +333,11 @@ async def settle(
         return _in_session(given, past.record.session_id if is_last else None)
     if not told.before and not told.results:
         return ask
-    session_id = await _find_session(services, caller, ask)
-    last = await _last_run(services, caller, session_id) if session_id is not None else None
+    session_id = await _find_session(backend, caller, ask)
+    last = await _last_run(backend, caller, session_id) if session_id is not None else None
     if last is None or not last.is_terminal:
         return ask
-    held = await services.gateway.read_conversation(caller, last.run_id)
+    held = await backend.gateway.read_conversation(caller, last.run_id)
     if continues_conversation(held, told.before, told.results):
         return _in_session(ask, session_id, is_new=True)
     return ask
@@ -352,18 +352,18 @@ def _in_session(ask: RunRequest, session_id: str | None, *, is_new: bool = False
     return msgspec.structs.replace(ask, extension=extension, user=None)
 
 
-async def _find_session(services: Backend, caller: Caller, ask: RunRequest) -> str | None:
+async def _find_session(backend: Backend, caller: Caller, ask: RunRequest) -> str | None:
     """The session that the request names, which is made if it has a name of its own."""
     if ask.extension.session_id is not None:
         return ask.extension.session_id
     key = session_key(ask)
     if key is None:
         return None
-    found = await services.gateway.resolve_session(caller, key=key, session_id=None)
+    found = await backend.gateway.resolve_session(caller, key=key, session_id=None)
     return found.session_id
 
 
-async def _last_run(services: Backend, caller: Caller, session_id: str) -> RunRecord | None:
+async def _last_run(backend: Backend, caller: Caller, session_id: str) -> RunRecord | None:
     wanted = RunFilter(session_id=session_id, limit=1)
-    views = await services.gateway.list_runs(caller, wanted)
+    views = await backend.gateway.list_runs(caller, wanted)
     return views[0].record if views else None

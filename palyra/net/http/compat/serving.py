@@ -67,14 +67,14 @@ async def serve(api: Api[R], asked: ApiRequest[R]) -> None:
     """
     request = asked.request
     target = await find_target(asked.sources, asked.caller, request.model)
-    services, caller = asked.sources.services, asked.caller
-    past = await read_past(services, caller, api.previous(request))
+    backend, caller = asked.sources.backend, asked.caller
+    past = await read_past(backend, caller, api.previous(request))
     read = partial(api.read, request, target, past.called)
     ask = read() if asked.size_bytes <= INLINE_BYTES else await run_sync(read)
     exchange = asked.exchange
     async with AsyncExitStack() as stack:
         async with _turn(asked.sources, past):
-            ask = await settle(services, caller, ask, past)
+            ask = await settle(backend, caller, ask, past)
             answer = await stack.enter_async_context(
                 answering(asked.sources, caller, ask, asked.key, lambda: exchange.is_gone)
             )

@@ -31,7 +31,7 @@ class ResponseTurns:
 class CompatSources:
     """The daemon's services, and the models it has by name; of some only a few are listed."""
 
-    services: Backend
+    backend: Backend
     models: Mapping[str, LanguageModel]
     embeddings: EmbeddingService | None = None
     turns: ResponseTurns = field(default_factory=ResponseTurns)

@@ -37,7 +37,7 @@ class Embedder:
 async def ask(**fields: object) -> tuple[Embedder, bytes]:
     async with open_daemon() as daemon:
         model = Embedder()
-        sources = CompatSources(services=daemon.services, models={}, embeddings=model)
+        sources = CompatSources(backend=daemon.backend, models={}, embeddings=model)
         request = msgspec.convert({"model": "p/e", **fields}, EmbeddingsRequest)
         return model, await embed(sources, ANN, request)
 

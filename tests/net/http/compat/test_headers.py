@@ -110,7 +110,7 @@ async def test_a_body_is_let_go_once_it_is_read() -> None:
     """Its run may be long; what it cost is still known."""
     body = b'{"model": "m", "messages": []}'
     async with open_daemon() as daemon:
-        visit = HttpCall(CompatSources(services=daemon.services, models={}), ANN, exchange(body))
+        visit = HttpCall(CompatSources(backend=daemon.backend, models={}), ANN, exchange(body))
         await visit.read()
         assert "m" == (await visit.decode(ChatRequest)).model
     assert (b"", len(body)) == (visit.body, visit.size_bytes)

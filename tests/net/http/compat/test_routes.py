@@ -19,7 +19,7 @@ class Asker:
     """Asks one daemon's app."""
 
     def __init__(self, daemon: Daemon) -> None:
-        self._app = CompatRouter(CompatSources(services=daemon.services, models={}))
+        self._app = CompatRouter(CompatSources(backend=daemon.backend, models={}))
 
     async def ask(
         self, path: str = "/v1/models", body: bytes | None = b"", token: str = "tok-ann"

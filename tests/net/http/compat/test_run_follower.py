@@ -30,7 +30,7 @@ def stream(daemon: Daemon, delta: str, *, kind: str = "text", order: int = 1) ->
 
 async def test_nothing_is_missed_of_a_run_that_was_awaited(autojump_clock: Clock) -> None:
     """Its first piece comes before anybody could have asked for it; what tools print does not."""
-    async with open_daemon() as daemon, open_following(daemon.services, ANN) as following:
+    async with open_daemon() as daemon, open_following(daemon.backend, ANN) as following:
         following.await_run(RUN)
         daemon.publish(row(0))
         stream(daemon, "one ")
@@ -47,7 +47,7 @@ async def test_nothing_is_missed_of_a_run_that_was_awaited(autojump_clock: Clock
 
 async def test_silence_has_an_end(autojump_clock: Clock) -> None:
     """So that a heartbeat can be sent."""
-    async with open_daemon() as daemon, open_following(daemon.services, ANN) as following:
+    async with open_daemon() as daemon, open_following(daemon.backend, ANN) as following:
         following.await_run(RUN)
         assert [] == await following.next_frames(15)  # it is caught up, and so much for that
         began_s = trio.current_time()
@@ -63,7 +63,7 @@ async def test_a_run_of_before_is_read_from_its_tape(autojump_clock: Clock) -> N
         daemon.publish(*rows)
         daemon.commit(*rows)
         daemon.hub.reset()
-        async with open_following(daemon.services, ANN) as following:
+        async with open_following(daemon.backend, ANN) as following:
             following.follow(RUN)
             seen: list[int] = []
             while len(seen) < 10:
@@ -74,7 +74,7 @@ async def test_a_run_of_before_is_read_from_its_tape(autojump_clock: Clock) -> N
 async def test_who_does_not_read_is_given_up(autojump_clock: Clock) -> None:
     """What waits is bounded; the daemon goes on."""
     async with open_daemon(ConnectionLimits(outbox_bytes=10_000)) as daemon:
-        async with open_following(daemon.services, ANN) as following:
+        async with open_following(daemon.backend, ANN) as following:
             following.await_run(RUN)
             for seq in range(20):
                 daemon.publish(row(seq, text="x" * 1_000))
@@ -85,7 +85,7 @@ async def test_who_does_not_read_is_given_up(autojump_clock: Clock) -> None:
 
 async def hold(daemon: Daemon, caller: Caller) -> None:
     """A request that goes on as long as its token."""
-    async with token_holds(daemon.services, caller):
+    async with token_holds(daemon.backend, caller):
         await trio.sleep_forever()
 
 
@@ -112,6 +112,6 @@ async def hang_up(daemon: Daemon) -> None:
 async def test_a_request_that_is_answered_in_time_is_left_alone(autojump_clock: Clock) -> None:
     """The control of the test above."""
     async with open_daemon() as daemon:
-        async with token_holds(daemon.services, ANN):
+        async with token_holds(daemon.backend, ANN):
             assert 1 == daemon.hub.watcher_count
         assert 0 == daemon.hub.watcher_count

@@ -110,7 +110,7 @@ async def test_who_leaves_at_the_start_ends_the_run(
     )
     async with open_daemon() as daemon:
         monkeypatch.setattr(daemon.gateway, "start_run", promise_slowly(daemon))
-        sources = CompatSources(services=daemon.services, models={})
+        sources = CompatSources(backend=daemon.backend, models={})
         with trio.move_on_after(1):
             async with answering(sources, ANN, ask, key, lambda: is_gone):
                 raise AssertionError("it never began")
