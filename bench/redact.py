@@ -10,7 +10,8 @@ import timeit
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from palyra.core.redaction.patterns import RULES, SecretPattern, units
+from palyra.core.redaction.grammar import Rule, units
+from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import ENCODED, Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Expression, compile_bytes
 
@@ -32,7 +33,7 @@ def best_s(action: Callable[[], object], times: int = 1, rounds: int = 7) -> flo
     return min(timeit.repeat(action, timer=time.process_time, number=times, repeat=rounds)) / times
 
 
-def example(rule: SecretPattern) -> str:
+def example(rule: Rule) -> str:
     """The shortest text the rule's shape matches, roughly: the first choice of every unit."""
     return "".join(
         _choice(unit) * _least(quantifier)
@@ -53,16 +54,11 @@ def _least(quantifier: str) -> int:
     return int(digits) if digits.isdigit() else int(quantifier in {"", "+"})
 
 
-def hostile_texts(rule: SecretPattern) -> Iterator[bytes]:
+def hostile_texts(rule: Rule) -> Iterator[bytes]:
     """Matches, near misses and beginnings of one rule without end, with and without boundaries."""
     whole = example(rule)
-    for piece in (
-        whole,
-        whole[:-1],
-        whole[: len(whole) // 2],
-        whole[:4],
-        f"-{whole[:5]}-AKIA" + "0" * 16,
-    ):
+    pieces = (whole, whole[:-1], whole[: len(whole) // 2], whole[:4])
+    for piece in (*filter(None, pieces), f"-{whole[:5]}-AKIA" + "0" * 16):
         for between in ("", " ", "-", "\n", "://"):
             text = (piece + between) * (TEXT_BYTES // len(piece + between) + 1)
             yield text[:TEXT_BYTES].encode()

@@ -1,19 +1,16 @@
-"""Keys that name a secret, and whether what stands beside one looks like it.
+"""Keys that name a secret, for certain or perhaps.
 
 A key in a structure (`{"client_secret": …}`) is read by its words: the last ones say what the value
-is.  In plain text (`client_secret = …`) the value must look random as well, because programs and
-manuals are full of such lines without any secret in them.
+is.  In plain text (`client_secret = …`), and beside a key that only may name a secret (`ROUTING_KEY`),
+the value must look random as well (`core.secret_values`).
 """
 
-import base64
-import binascii
 import re
-from math import log2
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 SECRET_WORDS = (
     "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "credential",
-    "credentials", "cookie", "authorization",
+    "credentials", "cookie", "authorization", "passcode",
 )  # fmt: skip
 KEY_OF = frozenset(
     [
@@ -22,9 +19,12 @@ KEY_OF = frozenset(
         "api",
         "auth",
         "client",
+        "consumer",
+        "deploy",
         "encryption",
         "license",
         "master",
+        "preshared",
         "private",
         "secret",
         "service",
@@ -50,6 +50,7 @@ _NO_TOKEN = frozenset(
         "input",
         "key",
         "last",
+        "lock",
         "mask",
         "max",
         "min",
@@ -60,6 +61,7 @@ _NO_TOKEN = frozenset(
         "page",
         "prev",
         "previous",
+        "request",
         "resume",
         "sep",
         "special",
@@ -81,6 +83,8 @@ def names_secret(key: str) -> str | None:
     before, last = (match.group().lower() for match in (found[-2:-1] or found)[:1] + found[-1:])
     if last == "key":
         return "api_key" if before in KEY_OF else None
+    if last.endswith("key") and last[:-3] in KEY_OF:
+        return "api_key"
     word = next((word for word in SECRET_WORDS if last.endswith(word)), "")
     if word == "token" and (before in _NO_TOKEN or last[:-5] in _NO_TOKEN):
         return None
@@ -89,83 +93,67 @@ def names_secret(key: str) -> str | None:
 
 _CLASSES = {
     "passwd": "password", "passphrase": "password", "pwd": "password", "apikey": "api_key",
-    "credential": "secret", "credentials": "secret",
+    "credential": "secret", "credentials": "secret", "passcode": "password",
 }  # fmt: skip
 
+# Last words that make a key worth a look at its value.
+_PERHAPS = {
+    "key": "api_key", "pat": "token", "auth": "token", "bearer": "token", "jwt": "token",
+    "creds": "secret", "cred": "secret", "salt": "secret", "pass": "password", "pw": "password",
+    "authtoken": "token", "dsn": "secret",
+}  # fmt: skip
+# Words before `key` that make it a place, a name or something public.
+_NO_KEY = frozenset(
+    b"alias arrow artifact author blob block border bucket build cache child class client column"
+    b" commit compare composite content correlation css cursor data dedup dedupe default dict digest"
+    b" document entity etag event extra feature field file filter first fk foreign front get grant"
+    b" group has hash header host hot i18n id idempotency image index input item job join json key"
+    b" label last list locale lock log lookup map message meta metric min max name namespace next"
+    b" node object option order ordering output page param parent partition path pk primary prop"
+    b" property pub public publishable query queue range react ref region registry relation request"
+    b" resource result root row run s3 schema scope search section sequence session setting shard"
+    b" sharding short site snapshot sort source span start state store string subject tab table tag"
+    b" target task template tenant text thread trace translation type unique upload url user value"
+    b" variable version view".decode().split()
+)
 
-_KEY_AT_END = re.compile(rb"([A-Za-z0-9_ -]*[A-Za-z0-9_-])[^A-Za-z0-9_-]*\Z")
+
+def may_name_secret(key: str) -> str | None:
+    """The class of what such a key may hold, None when its words say that it holds no secret."""
+    words = [match.group().lower() for match in _WORDS.finditer(key)]
+    if len(key) > MAX_KEY_CHARS or not words or not key.endswith(key[-1:].strip("=: ")):
+        return None
+    if words[-1] == "key" and (len(words) == 1 or words[-2] in _NO_KEY):
+        return None
+    if words[-1] not in _PERHAPS and words[-1].endswith("key") and words[-1][:-3] not in _NO_KEY:
+        return "api_key"
+    return _PERHAPS.get(words[-1])
+
+
+# A type in a template (`AWS::ApiGateway::ApiKey`) is no key: the colons are taken with it.
+_KEY_AT_END = re.compile(rb"((?:::)?[A-Za-z0-9_. -]*[A-Za-z0-9_-])[^A-Za-z0-9_-]*\Z")
+_VALUE_AT_END = re.compile(
+    rb"[\s,;\\\"']+value[\\\"']*\s*[:=][\s\\\"']*\Z|[ \t]+is:?[ \t]+[\\\"']*\Z", re.IGNORECASE
+)
 
 
 def is_no_key(before: bytes) -> bool:
     """Whether the key that a text ends with, and what separates it from a value, names no secret."""
-    end = before[-MAX_KEY_CHARS:].replace(b"%3D", b"=").replace(b"%3d", b"=")
-    match = _KEY_AT_END.search(end)
-    return match is not None and names_secret(match[1].decode("ascii")) is None
+    key = _key(before)
+    return key is not None and names_secret(key) is None
 
 
-# --- Values --------------------------------------------------------------------------------------
-
-_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_DIGITS = b"0123456789"
-_PLACEHOLDERS = re.compile(
-    rb"(?i)your|example|placeholder|change|dummy|redacted|sample|insert|replace|fixme|todo|xxx|\*\*\*"
-    rb"|\.\.\.|0123456|1234567|abcdef|[$<>{}]"
-)
-# What code writes where a value would stand, with its digits taken away.
-_CODE_WORDS = frozenset(
-    b"password passwd pwd pass pw passphrase secret token tok key apikey api_key value val str string"
-    b" int uint float base utf latin sha md test user admin arg param var v s p k line item none null"
-    b" true false bytes".split()
-)
-_MIN_BITS_A_CHARACTER = 2.75
-_CODE = re.compile(
-    rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[~.a-z0-9_-]*(?:/[a-z0-9_.-]+)+|\d+(?:\.\d+)+\S*"
-)
+def is_no_random_key(before: bytes) -> bool:
+    """Whether that key cannot name a secret, however random the value looks."""
+    key = _key(before)
+    return key is not None and names_secret(key) is None and may_name_secret(key) is None
 
 
-def is_password(found: bytes) -> bool:
-    """Whether it may be a password: letters and digits, no placeholder, nothing that code writes."""
-    return _is_mixed(found) and not _is_placeholder(found)
-
-
-def is_random(found: bytes) -> bool:
-    """Whether it looks drawn at random: like a password, and hardly a character twice."""
-    return is_password(found) and _bits_a_character(found) >= _MIN_BITS_A_CHARACTER
-
-
-def is_basic(found: bytes) -> bool:
-    """Whether it decodes to the credentials of HTTP's basic scheme (RFC 7617)."""
-    try:
-        decoded = base64.b64decode(found, validate=True)
-    except binascii.Error:
-        return False
-    return b":" in decoded and decoded.isascii() and not _is_placeholder(decoded)
-
-
-def may_be_secret(value: str) -> bool:
-    """Whether a string beside a key that names a secret can be one: neither empty nor a hint."""
-    data = value.strip().encode("utf-8", "surrogatepass")
-    if data.lower() in {b"", b"true", b"false", b"none", b"null"} or data.startswith(b"[redacted:"):
-        return False
-    return not (_PLACEHOLDERS.search(data) and len(data) <= _LONGEST_PLACEHOLDER)
-
-
-_LONGEST_PLACEHOLDER = 40
-
-
-def _is_mixed(found: bytes) -> bool:
-    has_digit = len(found.translate(None, _DIGITS)) < len(found)
-    return has_digit and len(found.translate(None, _LETTERS)) < len(found)
-
-
-def _is_placeholder(found: bytes) -> bool:
-    word = found.translate(None, _DIGITS).strip(b"_-.").lower()
-    is_code = word in _CODE_WORDS or _CODE.fullmatch(found) is not None
-    return is_code or _PLACEHOLDERS.search(found) is not None
-
-
-def _bits_a_character(found: bytes) -> float:
-    """Shannon's entropy of the characters by themselves."""
-    size = len(found)
-    counts = [found.count(byte) for byte in set(found)]
-    return -sum(count / size * log2(count / size) for count in counts)
+def _key(before: bytes) -> str | None:
+    end = (
+        before[-MAX_KEY_CHARS:].replace(b"%253D", b"=").replace(b"%3D", b"=").replace(b"%3d", b"=")
+    )
+    match = _KEY_AT_END.search(_VALUE_AT_END.sub(b"=", end))
+    if match is None:
+        return None
+    return "" if match[1].startswith(b"::") else match[1].decode("ascii")

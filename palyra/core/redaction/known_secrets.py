@@ -8,21 +8,21 @@ alphabets and at each of the three offsets a secret can have inside what was enc
 import base64
 from collections.abc import Iterable, Iterator
 
-from palyra.core.redaction.patterns import ANYWHERE, SecretPattern
+from palyra.core.redaction.grammar import ANYWHERE, Rule
 
 MIN_KNOWN_BYTES = 8  # shorter ones occur in ordinary text; nothing that short is a credential
 _SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_~")
 
 
-def known_rules(secrets: Iterable[str]) -> tuple[SecretPattern, ...]:
+def known_rules(secrets: Iterable[str]) -> tuple[Rule, ...]:
     """One row per form of each secret of at least MIN_KNOWN_BYTES, longest first."""
     forms = {
         form for secret in secrets if len(_bytes(secret)) >= MIN_KNOWN_BYTES
         for form in (secret, *_base64_forms(_bytes(secret)))
     }  # fmt: skip
     ordered = sorted(forms, key=lambda form: (-len(form), form))
-    return tuple(SecretPattern("known", ANYWHERE, "", _escapable(form)) for form in ordered)
+    return tuple(Rule("known", ANYWHERE, "", _escapable(form)) for form in ordered)
 
 
 def _bytes(text: str) -> bytes:

@@ -1,164 +1,27 @@
-"""What a secret looks like: one row per shape, in a grammar simple enough to reason about.
+"""All rules in their order: one row per shape of a secret.
 
-A shape is a sequence of units (a character, a class, a group) with quantifiers, and no
-alternation between units.  Three expressions are derived from each row: the shape itself, the
-shape without its left boundary (a cheap first look), and its *viable prefixes*: every text that
-more text could still turn into a match.  The last one is what a stream must hold back.
-
-Some shapes are unambiguous by themselves; where a key, a header or a parameter names what stands
-beside it, an `accepts` has the last word (`core.secret_keys`).
-
-Everything runs in a linear-time engine on bytes.  Two rules keep the whole scan linear as well,
-not just each match: a shape that can run on without end needs a start that cannot occur inside
-it, and open repetition is never bounded from above (counters multiply the automaton's states).
+Formats of vendors are in `core.secret_formats`, what a context tells in `core.context_rules`; the
+rest tells itself: private keys, JWTs, bearer tokens, logins in addresses, and tokens of unknown
+vendors.  At one place the first row that matches wins, so the longer prefix comes first.
 """
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
-from palyra.core.redaction.key_names import (
-    KEY_OF,
-    SECRET_WORDS,
-    is_basic,
-    is_no_key,
-    is_password,
-    is_random,
+from palyra.core.redaction.context_patterns import CONTEXT_RULES
+from palyra.core.redaction.grammar import ANYWHERE, RUN, TOKEN, WORD, Rule, any_case
+from palyra.core.redaction.key_names import KEY_OF, SECRET_WORDS
+from palyra.core.redaction.secret_values import (
+    bits_a_character,
+    has_digit,
+    is_drawn,
+    is_no_example,
+    is_opaque,
+    is_strictly_drawn,
 )
+from palyra.core.redaction.token_formats import FORMATS, MIN_BITS_A_CHARACTER, Format
 
-CONTEXT_BYTES = 24  # before a match that a rule may look at: a terminal's colour, a long key
-
-
-def _anything(_found: bytes) -> bool:
-    return True
-
-
-def _nothing(_before: bytes) -> bool:
-    return False
-
-
-class SecretPattern(NamedTuple):
-    """One shape; only what `secret` matches is replaced, `before` and `after` stay."""
-
-    name: str  # the class in `[redacted:<class>]`
-    start: str  # what must precede
-    before: str
-    secret: str
-    after: str = ""
-    accepts: Callable[[bytes], bool] = _anything  # the last word on what `secret` matched
-    spares: Callable[[bytes], bool] = _nothing  # what `secret` stands behind, CONTEXT_BYTES and on
-    needs: bytes = b""  # one of these bytes must be in what `start` to `secret` matched
-    hint: str = ""  # found in the JSON text of every match; by default the shape itself
-
-    @property
-    def margins(self) -> tuple[int, int] | None:
-        """Bytes of `before` and of `after`, when both are plain text."""
-        is_plain = not re.search(r"[\\\[(*+?{.]", self.before + self.after)
-        return (len(self.before), len(self.after)) if is_plain else None
-
-    @property
-    def shape(self) -> str:
-        """The rule as one expression with one group."""
-        return f"{self.start}{self.before}({self.secret}){self.after}"
-
-    @property
-    def first_look(self) -> str:
-        """Matches wherever the rule does, also in JSON text that still has its escapes."""
-        return self.hint or f"{self.before}{self.secret}{self.after}"
-
-    @property
-    def viable(self) -> str:
-        """Matches every prefix of a match that is longer than its `start`."""
-        return f"{self.start}{viable_prefix(self.before + self.secret + self.after)}"
-
-    @property
-    def tail(self) -> str:
-        """What may go on for ever once the rule has matched; empty when the end is known."""
-        unit, quantifier = units(self.secret)[-1]
-        is_open = quantifier in {"*", "+"} or quantifier.endswith(",}")
-        return f"{unit}*" if is_open and not self.after else ""
-
-
-# --- The grammar ---------------------------------------------------------------------------------
-
-_UNIT = re.compile(
-    r"(?P<unit>\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?:[^()]*\)|\\.|[^\\\[(])"
-    r"(?P<quantifier>[*+?]\??|\{\d+(?:,\d*)?\})?"
-)
-_DANGLING = r"[%\\][\\%0-9A-Fa-fu]*"  # an escape sequence that has only begun
-
-
-def units(shape: str) -> list[tuple[str, str]]:
-    """The shape's units with their quantifiers ("" for exactly one)."""
-    return [(found["unit"], found["quantifier"] or "") for found in _UNIT.finditer(shape)]
-
-
-def viable_prefix(shape: str) -> str:
-    """An expression for all prefixes of the shape, or a few more, never fewer.
-
-    Counts are dropped (`{20,}` becomes `*`): holding back too much costs a moment, too little
-    costs a secret.
-    """
-    rest = ""
-    for unit, quantifier in reversed(units(shape)):
-        rest = _viable_unit(unit, quantifier, f"(?:{rest})?" if rest else "")
-    return rest
-
-
-def _viable_unit(unit: str, quantifier: str, rest: str) -> str:
-    is_group = unit.startswith("(")
-    if not quantifier:
-        return f"(?:{unit}{rest}|{_DANGLING})" if is_group else f"{unit}{rest}"
-    is_optional = quantifier[0] in "*?"
-    repeated = f"{unit}*" if is_optional else f"{unit}+"
-    return f"{repeated}(?:[\\s\\S]|{_DANGLING})?{rest}" if is_group else f"{repeated}{rest}"
-
-
-# --- Left boundaries -----------------------------------------------------------------------------
-
-# A letter or digit before a prefix makes it part of a word (`task-…` is no `sk-…`), unless it ends
-# an escape: \n in JSON or source text, %3D in a URL, a terminal's colour.  The bracket that ends
-# our own marker is no boundary: what was left alone beside a secret stays alone beside its marker.
-_ESCAPE = r"\\[a-z]|\\u[0-9A-Fa-f]{4}|%(?:25)*[0-9A-Fa-f]{2}|\[[0-9;]*[mK]"
-ANYWHERE = ""
-WORD = rf"(?:^|[^A-Za-z0-9\]]|{_ESCAPE})"
-TOKEN = rf"(?:^|[^A-Za-z0-9_\]-]|{_ESCAPE})"
-
-
-# --- The last word -------------------------------------------------------------------------------
-
-_EXAMPLES = frozenset(
-    b"pass password passwd pwd pw secret token key apikey api_key api-key changeme xxx".split()
-)
-
-
-def has_digit(found: bytes) -> bool:
-    """A token of 16 or more characters without any digit is a word, not a token."""
-    return found.translate(None, b"0123456789") != found
-
-
-def is_no_example(found: bytes) -> bool:
-    """Whether `user:password` is more than a placeholder out of a manual or a template."""
-    password = found.partition(b":")[2].lower()
-    is_masked = not password.strip(b"*.x")
-    return not (is_masked or password in _EXAMPLES or password.startswith((b"$", b"%(", b"%s")))
-
-
-# --- The rows ------------------------------------------------------------------------------------
-
-
-def _any_case(word: str) -> str:
-    return "".join(
-        f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else _JOINT for letter in word
-    )
-
-
-_JOINT = "[ _-]?"  # between the words of a key
-
-
-_ALNUM = "[A-Za-z0-9]"
 _URL64 = "[A-Za-z0-9_-]"
-_HEX = "[0-9a-f]"
 _PEM = "[A-Za-z0-9+/=]"
 _PEM_BEGIN = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
 _PEM_HINT = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
@@ -169,141 +32,159 @@ _PASSWORD = "[!#$%&*+,.;=?^_~A-Za-z0-9:@()-]"  # noqa: S105 - the characters of 
 # characters.  The end may be missing, and is left.  The second row is a block cut into the string
 # literals of a program.  The headers go with the key: what a match keeps, no other rule would see.
 _KEYS = (
-    SecretPattern(
+    Rule(
         "private_key", ANYWHERE, "",
         rf"""{_PEM_BEGIN}(?:[^-"'\[\]]|-[^-"'\[\]])*?{_PEM}{{32,}}[A-Za-z0-9+/=\s\\>#|]*""",
         hint=_PEM_HINT,
     ),
-    SecretPattern(
+    Rule(
         "private_key", ANYWHERE, "",
         rf"""{_PEM_BEGIN}[\s"'+,\\nr]*{_PEM}{{32,}}[A-Za-z0-9+/=\s\\"',]*""",
         hint=_PEM_HINT,
     ),
-    SecretPattern("age", ANYWHERE, "", "AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+    Rule("private_key", ANYWHERE, "-----BEGIN OpenVPN Static key V1-----", r"[0-9a-f\s\\n]{64,}"),
+    Rule("private_key", ANYWHERE, r"Private-Lines: [0-9]+[\s\\nr]+", r"[A-Za-z0-9+/=\s]{32,}"),
+    Rule("age", WORD, "", "AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+    Rule("age", WORD, "", "AGE-PLUGIN-[A-Z0-9]+-1[0-9A-Z]{50,}"),
 )  # fmt: skip
 
 # RFC 7519; the payload of a JWE is no object, so only the first part must begin like one.
 _TOKENS = (
-    SecretPattern("jwt", TOKEN, "", rf"eyJ{_URL64}{{8,}}\.{_URL64}{{8,}}\.{_URL64}*"),
-    SecretPattern("bearer", WORD, rf"{_any_case('bearer')}(?:[ \t]|\\+t)+", "[A-Za-z0-9._~+/=-]{16,}",
+    Rule("jwt", TOKEN, "", rf"eyJ{_URL64}{{8,}}\.{_URL64}{{8,}}\.{_URL64}*"),
+    Rule("bearer", WORD, rf"{any_case('bearer')}(?:[ \t]|\\+t)+", "[A-Za-z0-9._~+/=-]{16,}",
          accepts=has_digit),
-    SecretPattern("url_userinfo", ANYWHERE, "://", f"{_USER}*:{_PASSWORD}{{3,}}", "@", accepts=is_no_example),
-    SecretPattern("url_userinfo", ANYWHERE, "://", f"{_URL64}{{20,}}", "@", accepts=has_digit),
+    Rule("url_userinfo", ANYWHERE, "://", f"{_USER}*:{_PASSWORD}{{3,}}", "@", accepts=is_no_example),
+    Rule("url_userinfo", ANYWHERE, "://", f"{_URL64}{{20,}}", "@", accepts=has_digit),
 )  # fmt: skip
 
-# class, start, prefix, body.  Prefixes as their owners document them.
-_VENDORS = (
-    ("palyra", WORD, "pal_", f"{_URL64}{{40,}}"),  # our own bearer tokens
-    ("anthropic", WORD, "sk-ant-", f"{_URL64}{{20,}}"),
-    ("openai", WORD, "sk-proj-", f"{_URL64}{{20,}}"),
-    ("openai", WORD, "sk-svcacct-", f"{_URL64}{{20,}}"),
-    ("openai", WORD, "sk-admin-", f"{_URL64}{{20,}}"),
-    ("openrouter", WORD, "sk-or-v1-", f"{_HEX}{{32,}}"),
-    ("openai", WORD, "sk-", f"{_ALNUM}{{32,}}"),  # and the many who copied it
-    ("aws", ANYWHERE, "A[KS]IA", "[A-Z0-9]{16,}"),
-    ("github", ANYWHERE, "gh[oprsu]_", f"{_ALNUM}{{36,}}"),
-    ("github", ANYWHERE, "github_pat_", "[A-Za-z0-9_]{22,}"),
-    ("gitlab", WORD, "glpat-", f"{_URL64}{{20,}}"),
-    ("gitlab", WORD, "gl[cdfr]t-", f"{_URL64}{{20,}}"),  # feed, deploy, runner, …
-    ("gitlab", WORD, "gl[cipo][bmta][ts]-", f"{_URL64}{{20,}}"),
-    ("gitlab", WORD, "glsoat-", f"{_URL64}{{20,}}"),
-    ("gitlab", WORD, "glagent-", f"{_URL64}{{20,}}"),
-    ("slack", ANYWHERE, "xox[abceoprs]-", "[A-Za-z0-9-]{10,}"),
-    ("slack", ANYWHERE, "xapp-[0-9]-", "[A-Za-z0-9-]{10,}"),
-    ("slack", ANYWHERE, r"hooks\.slack\.com/services/", "[A-Z0-9]{8,}/[A-Z0-9]{8,}/[A-Za-z0-9]{20,}"),
-    ("discord", ANYWHERE, r"discord\.com/api/webhooks/[0-9]+/", f"{_URL64}{{60,}}"),
-    ("discord", WORD, "[MNO][DTjz]", rf"{_ALNUM}{{21,}}\.{_URL64}{{6}}\.{_URL64}{{27,}}"),
-    ("telegram", ANYWHERE, "[0-9]{8,10}:AA", f"{_URL64}{{32,}}"),
-    ("google", ANYWHERE, "AIza", f"{_URL64}{{35,}}"),
-    ("google", ANYWHERE, "GOCSPX-", f"{_URL64}{{20,}}"),
-    ("google", WORD, r"ya29\.", f"{_URL64}{{20,}}"),
-    ("stripe", ANYWHERE, "[rs]k_live_", f"{_ALNUM}{{16,}}"),
-    ("stripe", ANYWHERE, "[rs]k_test_", f"{_ALNUM}{{16,}}"),
-    ("stripe", ANYWHERE, "whsec_", f"{_ALNUM}{{24,}}"),
-    ("npm", ANYWHERE, "npm_", f"{_ALNUM}{{36,}}"),
-    ("pypi", ANYWHERE, "pypi-A", f"{_URL64}{{40,}}"),
-    ("hugging_face", WORD, "hf_", f"{_ALNUM}{{30,}}"),
-    ("twilio", WORD, "SK", f"{_HEX}{{32,}}"),
-    ("sendgrid", WORD, r"SG\.", rf"{_URL64}{{16,}}\.{_URL64}{{32,}}"),
-    ("mailgun", WORD, "key-", f"{_HEX}{{32,}}"),
-    ("digitalocean", ANYWHERE, "do[opr]_v1_", f"{_HEX}{{64,}}"),
-    ("shopify", ANYWHERE, "shp[acps][ast]_", "[0-9a-fA-F]{32,}"),
-    ("databricks", WORD, "dapi", f"{_HEX}{{32,}}"),
-    ("groq", ANYWHERE, "gsk_", f"{_ALNUM}{{40,}}"),
-    ("xai", WORD, "xai-", f"{_ALNUM}{{60,}}"),
-    ("perplexity", WORD, "pplx-", f"{_ALNUM}{{40,}}"),
-    ("replicate", WORD, "r8_", f"{_ALNUM}{{37,}}"),
-    ("vault", WORD, r"hv[bs]\.", f"{_URL64}{{24,}}"),
-    ("docker", ANYWHERE, "dckr_pat_", f"{_URL64}{{20,}}"),
-    ("linear", ANYWHERE, "lin_api_", f"{_ALNUM}{{32,}}"),
+
+# --- Formats of vendors --------------------------------------------------------------------------
+
+
+def _has_entropy(found: bytes) -> bool:
+    return bits_a_character(found) >= MIN_BITS_A_CHARACTER
+
+
+def _is_token(found: bytes) -> bool:
+    return _has_entropy(found) and is_drawn(found)
+
+
+def _is_token_and_no_base64(found: bytes) -> bool:
+    return _is_token(found) and b"+" not in found and b"/" not in found
+
+
+_CHECKS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
+    "drawn": (WORD, _is_token),
+    "entropy": (WORD, _has_entropy),
+    "marked": (RUN, _is_token),
+    "run": (RUN, _is_token_and_no_base64),
+    "strict": (RUN, is_strictly_drawn),
+}
+
+
+def vendor_rule(row: Format) -> Rule:
+    """The rule of one row of the table."""
+    start, accepts = _CHECKS[row.check]
+    if (
+        row.is_rare
+    ):  # at a boundary where there is one, or a rule with a boundary would begin earlier
+        start = f"{WORD[:-1]}|)" if row.regex[0].isalnum() else ANYWHERE
+    is_word = not _BLANK.search(row.regex)
+    return Rule(
+        row.name, start, "", row.regex, accepts=accepts, spares=_is_digest, is_word=is_word
+    )  # fmt: skip
+
+
+_DIGEST_AT_END = re.compile(rb"(?:sha(?:1|224|256|384|512)|md5)[=:-]\Z", re.IGNORECASE)
+
+
+def _is_digest(before: bytes) -> bool:
+    """Whether a digest of a lock file or a list of files follows, whatever it begins with."""
+    return _DIGEST_AT_END.search(before) is not None
+
+
+_BLANK = re.compile(r"""\\[st]|["' ]""")
+
+
+# --- Unknown vendors -----------------------------------------------------------------------------
+
+_PREFIXED = re.compile(
+    rb"((?:[a-z][a-z0-9]{1,11}[_-]){1,4}|(?:[A-Z][A-Z0-9]{1,11}[_-]){1,4})([A-Za-z0-9]+)"
+)
+# Bodies of ids that are sorted by time: `01…` of 24 to 26 characters, KSUIDs.
+_TIMED = re.compile(rb"01[A-Za-z0-9]{22,24}|[0-3][A-Za-z0-9]{25,26}")
+# Prefixes of ids, digests and names, which are no secrets.
+_NO_PREFIX = frozenset(
+    b"acct appr asst att ba batch blob build bundle call ch chatcmpl chunk cmpl commit conv cs cus"
+    b" digest dpl ev evt fc file fp ft gen hash id img in index ii item job md5 msg node obj org pi"
+    b" pm po prj price prod proj py react req resp ref rev rs run seti sha sha1 sha256 sha384 sha512"
+    b" sha3 si snap span src step sub subnet task team thread tok toolu trace txn us user usr uuid"
+    b" vec vpc vs webpack ws".split()
+)
+_SECRET_PREFIX = frozenset(
+    b"access admin api apikey auth bearer cred key live oat pat password prod private priv pwd"
+    b" refresh sec secret service session sk sat svc tkn tok token test".split()
+)
+
+
+def _is_foreign_token(found: bytes) -> bool:
+    """Whether a prefix and a long word are a token, not an id, a digest or a name."""
+    match = _PREFIXED.fullmatch(found)
+    if match is None or _TIMED.fullmatch(match[2]):
+        return False
+    words = re.split(rb"[_-]", match[1].lower())[:-1]
+    if not _NO_PREFIX.isdisjoint(words[:1]):
+        return False
+    if not _SECRET_PREFIX.isdisjoint(words):
+        return is_opaque(match[2])
+    return is_strictly_drawn(match[2])
+
+
+_FOREIGN = Rule(
+    "token", r"(?:^|[^A-Za-z0-9_\].+-]|\\[a-z]|%(?:25)*[0-9A-Fa-f]{2}|\[[0-9;]*[mK])", "",
+    "(?:[A-Za-z][A-Za-z0-9]*[_-])+[A-Za-z0-9]{24,}", accepts=_is_foreign_token, spares=_is_digest,
+    is_word=True, is_broad=True,
 )  # fmt: skip
 
-# What stands beside a key.  The value has no `=` or `:`, so that no key begins inside it: what is
-# left of a password that holds one stays.  A structure's values are replaced whole (`redact`).
-_SEPARATOR = r"""["'`\\]*[ \t]*(?:[:=]|%3[ADad])[ \t>=]*["'`\\]*"""
-_VALUE = r"[A-Za-z0-9+/_.~!@#$%^*?\x80-\xff-]"
-
-
-_PART = "(?:^|[^:])"  # of a key, or all of it; `arn:aws:secret:…` and `AWS::Secret` are none
-
-
-def _keyed(name: str, word: str, start: str, accepts: Callable[[bytes], bool]) -> SecretPattern:
-    least = 6 if accepts is is_password else 12
-    key = _any_case(word) + _SEPARATOR
-    spares = _nothing if word == "pass" else is_no_key
-    return SecretPattern(name, start, key, f"{_VALUE}{{{least},}}", accepts=accepts, spares=spares)
-
-
-_KEYED = (
-    *(
-        _keyed("password", word, start, is_password)
-        for word, start in (
-            ("password", _PART), ("passwd", _PART), ("passphrase", _PART), ("pwd", WORD),
-            ("pass", WORD),
-        )
-    ),
-    _keyed("secret", "secret", _PART, is_random),
-    _keyed("token", "token", _PART, is_random),
-    *(
-        _keyed("api_key", f"{word} key", _PART, is_random)
-        for word in (
-            "api", "access", "secret", "private", "signing", "encryption", "auth", "account",
-            "master", "service",
-        )
-    ),
-    SecretPattern("authorization", WORD,
-         _any_case("authorization") + _SEPARATOR + r"(?:[A-Za-z0-9-]{1,20}[ \t]+)?",
-         "[A-Za-z0-9._~+/-]{16,}", accepts=is_random),
-    SecretPattern("basic", WORD, rf"{_any_case('basic')}[ \t]+", "[A-Za-z0-9+/]{8,}=*", accepts=is_basic),
-    SecretPattern("cookie", WORD, _any_case("cookie") + r":[ \t]*[A-Za-z0-9_.-]+=",
-         r"[A-Za-z0-9+/_.~%!*(), =;-]{12,}", accepts=is_random),
-    *(
-        SecretPattern("url_query", ANYWHERE, f"[?&#]{_any_case(word)}=", "[A-Za-z0-9._~%+/-]{12,}",
-             accepts=is_random)
-        for word in ("key", "sig", "signature", "code", "auth")
-    ),
-    *(
-        SecretPattern("url_query", ANYWHERE, f"{_any_case('x-amz-')}{_any_case(word)}=",
-             "[A-Za-z0-9._~%+/-]{12,}", accepts=is_random)
-        for word in ("signature", "credential")
-    ),
+_MARKED = re.compile("|".join(row.regex for row in FORMATS if row.check == "marked").encode())
+_MARKS = (
+    r"[78]Q~", r"\+AS[tb]", "ACDb", r"\+ABa", "AIoT", r"\+AEh", r"\+ARm", "Az[SFC][eua]", "APIM", "AZDO",
+    "JQQJ99", r"\+ACR", "FFFFNRAL", r"\.atlasv1\.", "[0-9a-f]-us[0-9]", "msh[0-9a-f]+p1", "_mmk",
+    "[0-9a-f]{16,}-[0-9a-f]{8,}-[0-9a-f]{8,}", "[0-9A-Fa-f]{12}(?::|%3A|%3a|%253A)[0-9a-f]{32}",
 )  # fmt: skip
 
-# At one place the first row that matches wins, so the longer prefix comes first.
-RULES: tuple[SecretPattern, ...] = (
+
+def _is_marked(found: bytes) -> bool:
+    match = _MARKED.search(found)
+    return match is not None and _is_token(match[0])
+
+
+MARKED_RULE = Rule(
+    "service", RUN, "", "[A-Za-z0-9+/_.~:=-]{30,}", accepts=_is_marked, is_word=True, is_broad=True,
+    hint="|".join(_MARKS).replace(r"\+", r"(?:\+|%2B|%2b|%252B|%252b)"),
+)  # fmt: skip
+
+# Rows with the same boundary stand together: the scanner then follows it once for all of them.
+RULES: tuple[Rule, ...] = (
     *_KEYS,
     *_TOKENS,
-    *_KEYED,
-    *(SecretPattern(name, start, "", prefix + body) for name, start, prefix, body in _VENDORS),
+    *CONTEXT_RULES,
+    *sorted(
+        (vendor_rule(row) for row in FORMATS if row.check != "marked"),
+        key=lambda rule: rule.start != WORD,
+    ),
+    _FOREIGN,
+    MARKED_RULE,
 )
 
 # A key that may name a secret, with a string beside it, in JSON text: an ordinary `path_key` must not
 # cost a second look.  Between two words of a key lies nothing that `names_secret` takes for a word.
 _BETWEEN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9A-Fa-f]{4})*"
+_STRING = r'[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]'
 KEYED_STRING = "|".join(
-    word + r'[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]'
+    word + _STRING
     for word in (
-        *map(_any_case, SECRET_WORDS),
-        f"(?:{'|'.join(map(_any_case, sorted(KEY_OF)))}){_BETWEEN}{_any_case('key')}",
+        *map(any_case, SECRET_WORDS),
+        f"(?:{'|'.join(map(any_case, sorted(KEY_OF)))}){_BETWEEN}{any_case('key')}",
     )
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from urllib.parse import unquote_to_bytes
 
-from palyra.core.redaction.patterns import ANYWHERE, SecretPattern, units
+from palyra.core.redaction.grammar import ANYWHERE, Rule, units
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 _CHANGED = [chr(code) for code in range(128) if chr(code) not in _UNRESERVED]
@@ -22,20 +22,20 @@ _SCHEME = "[ \\t]+)"  # ends a group that is a word and blanks
 _AFTER_BLANK = frozenset({"bearer", "basic"})  # nothing but a blank tells them, and `+` is one
 _BODY = "(?:[A-Za-z0-9+/=%._]|-[A-Za-z0-9+/=%._])"  # of a key in PEM, and not its end
 
-_PEM = SecretPattern(
+_PEM = Rule(
     "private_key", ANYWHERE, "",
-    rf"-----BEGIN[A-Z0-9+%]*PRIVATE(?:%20|\+)KEY[A-Z0-9+%]*-----{_BODY}{{32,}}",
-    needs=b"%",
+    rf"-----BEGIN[A-Z0-9+%]*PRIVATE(?:%20|%2520|\+)KEY[A-Z0-9+%]*-----{_BODY}{{32,}}",
+    needs=b"%", is_word=True,
 )  # fmt: skip
 
 
-def encoded_rules(rules: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:
+def encoded_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """The rows that find percent-encoded forms, in the order of the plain ones."""
     derived = (_encoded(rule) for rule in rules if rule.name != _PEM.name)
     return (_PEM, *(rule for rule in derived if rule is not None))
 
 
-def _encoded(rule: SecretPattern) -> SecretPattern | None:
+def _encoded(rule: Rule) -> Rule | None:
     before, secret, after = map(_encoded_shape, (rule.before, rule.secret, rule.after))
     if (before, secret, after) == (rule.before, rule.secret, rule.after):
         return None
@@ -43,10 +43,16 @@ def _encoded(rule: SecretPattern) -> SecretPattern | None:
         before=before,
         secret=secret,
         after=after,
-        accepts=lambda found: rule.accepts(unquote_to_bytes(found)),
-        spares=lambda found: rule.spares(unquote_to_bytes(found)),
+        accepts=lambda found: rule.accepts(_unquoted(found)),
+        spares=lambda found: rule.spares(_unquoted(found)),
+        is_word=" " not in secret,
         needs=b"%+" if rule.name in _AFTER_BLANK else b"%",
     )
+
+
+def _unquoted(found: bytes) -> bytes:
+    """The text before both rounds; what was encoded once stays as it is in the second."""
+    return unquote_to_bytes(unquote_to_bytes(found))
 
 
 def _encoded_shape(shape: str) -> str:
@@ -87,7 +93,9 @@ def _escapes(unit: str) -> Iterator[str]:
             found[digits[0]] = found.get(digits[0], "") + seconds
     for first, seconds in found.items():
         yield f"%{first}[{seconds}]"
+        yield f"%25{first}[{seconds}]"
     if compiled.fullmatch(b" ") and not compiled.fullmatch(b"+"):
         yield r"\+"
     if compiled.fullmatch(b"\x80"):
         yield _HIGH
+        yield _HIGH.replace("%", "%25")

@@ -14,23 +14,31 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 
-from palyra.core.redaction.key_names import may_be_secret, names_secret
+from palyra.core.redaction.base64_encoded import base64_rules
+from palyra.core.redaction.key_names import may_name_secret, names_secret
 from palyra.core.redaction.known_secrets import known_rules
 from palyra.core.redaction.patterns import KEYED_STRING, RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
-from palyra.core.redaction.scanner import Scanner, compile_bytes
+from palyra.core.redaction.scanner import Scanner, compile_bytes, is_found
+from palyra.core.redaction.secret_values import is_opaque, may_be_secret
 from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
 
 # Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
 _HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
 ENCODED = encoded_rules(RULES)
-_ENCODED_LOOK = compile_bytes("|".join(sorted({rule.first_look for rule in ENCODED})))
+BASE64 = base64_rules(lambda decoded: _holds_secret(decoded))  # noqa: PLW0108 - defined below
+_ENCODED_LOOK = is_found("|".join(sorted({rule.first_look for rule in ENCODED})))
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
 REMEMBERED_BYTES = 1_024  # a shorter text takes less than a millisecond
 MEMORY_BYTES = 2_097_152
 ENTRY_BYTES = 256  # of an entry, beside what it holds
 _BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
+
+
+# Pairs of containers and of deployment descriptions that are written as two members.
+_NAMES = frozenset({"name", "Name", "key", "Key"})
+_VALUES = frozenset({"value", "Value"})
 
 
 class Redactor:
@@ -55,14 +63,14 @@ class Redactor:
         known = known_rules(self._known)
         # Known secrets first: what they leave behind is all the other rules may see.
         self.scanners = (*([Scanner(known)] if known else []), *_fixed_scanners())
-        looks = {rule.first_look for rule in (*known, *RULES)}
-        self._first_look = compile_bytes("|".join([_HIDING, KEYED_STRING, *sorted(looks)]))
+        looks = {rule.first_look for rule in (*known, *RULES, *BASE64)}
+        self._first_look = is_found("|".join([_HIDING, KEYED_STRING, *sorted(looks)]))
 
     def _may_hold(self, data: bytes) -> bool:
         """Whether any rule may find something; a little more often than one does."""
-        if self._first_look.search(data) is not None:
+        if self._first_look(data):
             return True
-        return (b"%" in data or b"+" in data) and _ENCODED_LOOK.search(data) is not None
+        return (b"%" in data or b"+" in data) and _ENCODED_LOOK(data)
 
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
         """The JSON text with secrets replaced inside its strings, and whether there were any.
@@ -87,26 +95,36 @@ class Redactor:
 
     def _redact_plain(self, data: bytes) -> bytes:
         for scanner in self.scanners:
-            data = b"".join(_pieces(scanner, data))
+            if scanner.may_find(data):
+                data = b"".join(_pieces(scanner, data))
         return data
 
     def _json_pieces(self, data: bytes) -> Iterator[bytes]:
         done = 0
         before = b""  # the string before
+        name = ""  # what `{"name": …, "value": …}` calls the value
         while (match := _JSON_STRING.search(data, done)) is not None:
             start, end = match.span()
             between, token = data[done:start], data[start:end]
-            named = names_secret(_decoded(before)) if between.strip(_BLANKS) == b":" else None
+            key = _decoded(before) if between.strip(_BLANKS) == b":" else ""
             yield self._redact_syntax(between)
-            yield self._redact_string(token) if named is None else self._redact_value(token, named)
+            if key in _NAMES:
+                name = _decoded(token)
+            elif key in _VALUES:
+                key, name = name or key, ""
+            yield self._redact_value(token, key) if key else self._redact_string(token)
             before, done = token, end
         yield self._redact_syntax(data[done:])
 
-    def _redact_value(self, token: bytes, name: str) -> bytes:
-        """The string beside a key that names a secret."""
-        if may_be_secret(_decoded(token)):
-            return f'"[redacted:{name}]"'.encode()
-        return self._redact_string(token)
+    def _redact_value(self, token: bytes, key: str) -> bytes:
+        """The string beside a key: goes whole when the key names a secret, or may and it looks so."""
+        name = names_secret(key)
+        if name is not None:
+            is_secret = may_be_secret(_decoded(token))
+        else:
+            name = may_name_secret(key)
+            is_secret = name is not None and is_opaque(_decoded(token).encode("utf-8", "replace"))
+        return f'"[redacted:{name}]"'.encode() if is_secret else self._redact_string(token)
 
     def _redact_syntax(self, between: bytes) -> bytes:
         is_json = not between.strip(_JSON_SYNTAX)
@@ -180,7 +198,11 @@ class StreamRedactor:
 @cache
 def _fixed_scanners() -> tuple[Scanner, ...]:
     """Those that no secret changes."""
-    return Scanner(RULES), Scanner(ENCODED)
+    return Scanner(RULES), Scanner(ENCODED), Scanner(BASE64)
+
+
+def _holds_secret(data: bytes) -> bool:
+    return any(scanner.find(data) is not None for scanner in _fixed_scanners())
 
 
 def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:

@@ -9,12 +9,17 @@ has already matched is swallowed to its end, and what has not matched anything i
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from palyra.core.redaction.patterns import CONTEXT_BYTES
+from palyra.core.redaction.grammar import CONTEXT_BYTES
 from palyra.core.redaction.scanner import Expression, Match, Scanner, Span, compile_bytes
 
 # Longer than any key, token or password in use except the largest key files, which match early.
 HELD_LIMIT_BYTES = 8192
 AFTER_SECRET = b"]"  # what a marker ends with
+
+
+def _begin(span: Span) -> int:
+    """Where doubt about the span begins as long as it may grow."""
+    return span.start if span.rule.is_word else span.at
 
 
 class StreamHoldBack:
@@ -55,7 +60,7 @@ class StreamHoldBack:
 
     def _replaced(self, hold: Callable[[], int]) -> Iterator[bytes]:
         """The text up to and including each secret that begins before `hold`."""
-        while (span := self._find()) is not None and span.at < hold():
+        while (span := self._find()) is not None and _begin(span) < hold():
             yield self._buffer[self._out : span.start]
             yield span.marker
             is_cut = span.end == len(self._buffer)

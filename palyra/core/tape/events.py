@@ -46,21 +46,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     HAS_FOREIGN_TEXT: ClassVar[bool] = True  # False: ids, numbers and the daemon's words only
 
 
-Rule = Literal["failing_effect", "denial", "failure", "same_read", "alternation"]
-
-
-class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A cut: what the model is not shown any more.  The tape keeps it."""
-
-    turn: int  # that was too large
-    history_runs: int = 0  # the oldest of those that `run.started` names
-    inherited_messages: int = 0  # the oldest of the conversation that the run goes on from
-    output_bytes: int = 0  # what of an output is shown at most; 0: all of it
-    through: int = 0  # messages of the conversation, from its start, whose outputs that holds for
-    before_tokens: int = 0  # of the prompt, estimated
-    after_tokens: int = 0
-
-
 class ToolProposed(Event, frozen=True, kw_only=True, gc=False):
     """Preparation of one call began."""
 
@@ -173,6 +158,21 @@ class ToolAttested(Event, frozen=True, kw_only=True, gc=False):
     attestation: dict[str, Any]
     digest: str  # SHA-256 of the canonical attestation, hex; the next one's `prev`
     signature: str  # Ed25519 over that digest's bytes, base64
+
+
+Rule = Literal["failing_effect", "denial", "failure", "same_read", "alternation"]
+
+
+class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A cut: what the model is not shown any more.  The tape keeps it."""
+
+    turn: int  # that was too large
+    history_runs: int = 0  # the oldest of those that `run.started` names
+    inherited_messages: int = 0  # the oldest of the conversation that the run goes on from
+    output_bytes: int = 0  # what of an output is shown at most; 0: all of it
+    through: int = 0  # messages of the conversation, from its start, whose outputs that holds for
+    before_tokens: int = 0  # of the prompt, estimated
+    after_tokens: int = 0
 
 
 ApprovalMode = Literal["ask", "deny"]

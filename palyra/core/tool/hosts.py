@@ -52,10 +52,18 @@ def _ipv4(name: str) -> str:
         raise _bad(name, "write an IPv4 address as four decimal numbers") from None
 
 
+def _hexadecimal(address: IPv6Address) -> str:
+    """Eight groups, shortened; Python 3.13 writes a mapped address with dots, older ones do not."""
+    mapped = address.ipv4_mapped
+    if mapped is None:
+        return str(address)
+    return f"::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}"
+
+
 def _ipv6(text: str) -> str:
     try:
         if "%" not in text:
-            return str(IPv6Address(text))
+            return _hexadecimal(IPv6Address(text))
     except AddressValueError:
         pass
     raise _bad(f"[{text}]", "it is no IPv6 address")

@@ -32,7 +32,7 @@ class KeyRing:
     __slots__ = ("_private", "bond_path", "key_id", "public_key")
 
     def __init__(self, seed: bytes, bond_path: Path | None = None) -> None:
-        """`bond_path` names the file that says which journal the key signs for; see `store.journal.key_binding`."""
+        """`bond_path` names the file that says which journal the key signs for; see `store.sqlite.key_binding`."""
         self.bond_path = bond_path
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public_key = self._private.public_key().public_bytes_raw()  # 32 bytes

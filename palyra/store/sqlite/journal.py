@@ -31,12 +31,11 @@ from palyra.core.journal.records import (
 from palyra.core.ports import NowMs
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.files.disk import REAL_DISK, Disk
-from palyra.store.journal import key_binding
 from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
 from palyra.store.journal.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
-from palyra.store.sqlite import ownership, queries, tapes
+from palyra.store.sqlite import key_binding, ownership, queries, tapes
 from palyra.store.sqlite.connection import (
     Readers,
     Synchronous,

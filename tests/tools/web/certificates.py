@@ -9,6 +9,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 DAY = dt.timedelta(days=1)
 
 
@@ -56,6 +67,13 @@ class Authority:
             .not_valid_after(now + DAY)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         )
+        # What RFC 5280 asks for; Python 3.13 verifies strictly by default.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        builder = builder.add_extension(own, critical=False)
+        if is_authority:
+            builder = builder.add_extension(SIGNS_CERTIFICATES, critical=True)
         if host:
             names = x509.SubjectAlternativeName([x509.DNSName(host)])
             builder = builder.add_extension(names, critical=False)
