@@ -43,10 +43,10 @@ TEXT = '/call echo {"text": "hello"}'
 TOKEN = "x" * 43
 WARM_UP = 3
 KERNEL = frozenset(
-    f"actors/{name}.py"
-    for name in ("mailbox", "reply", "child", "supervisor", "dynamic", "blocking")
+    f"actors/kernel/{name}.py"
+    for name in ("mailbox", "reply", "child", "supervisor", "dynamic", "threads")
 )
-TOOL = frozenset({"tools/basic.py"})  # the tool that the run calls
+TOOL = frozenset({"tools/demo_tools.py"})  # the tool that the run calls
 Function = tuple[str, str]  # file below palyra/ and qualified name
 
 
@@ -64,21 +64,21 @@ class Journey:
     without: tuple[str, ...] = ()
 
 
-MODEL = ("models/scripted.py", "Scripted.stream")
+MODEL = ("models/scripted/model.py", "Scripted.stream")
 JOURNEYS = (
     Journey("message", None, 0, MODEL),
     Journey(
         "tool_call",
-        ("core/turn_steps.py", "turn_completed"),
+        ("core/run/turns.py", "turn_completed"),
         0,
-        ("core/attest.py", "seal_attestation"),
+        ("core/tool/attestation.py", "seal_attestation"),
         ("store/", "actors/journal", *TOOL),
     ),
     Journey(
         "append",
-        ("actors/run.py", "_RunActor.emit"),
+        ("actors/run/actor.py", "_RunActor.emit"),
         -1,
-        ("actors/journal.py", "_Keeper._note_success"),
+        ("actors/journal/actor.py", "_Keeper._note_success"),
     ),
 )
 

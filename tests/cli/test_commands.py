@@ -688,7 +688,7 @@ async def test_the_daemon_starts_without_what_it_does_not_need() -> None:
 import gc, sys
 import trio, palyra.cli.main, palyra.cli.serve
 passes = sum(each["collections"] for each in gc.get_stats())
-def run(_):
+def run(_, clock):
     print("few passes:", sum(each["collections"] for each in gc.get_stats()) - passes < 3)
     print("frozen:", gc.get_freeze_count() > 10_000)
     print("heavy:", sorted({"rich", "pygments"} & sys.modules.keys()), gc.isenabled())

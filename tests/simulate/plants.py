@@ -15,7 +15,7 @@ from palyra.actors.hub.hub import Hub
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.run import actor as run_actor
-from palyra.actors.run import open_approvals, tool_call
+from palyra.actors.run import approval, tool_call
 from palyra.actors.run import records as run_records
 from palyra.actors.run.arguments import CallArguments
 from palyra.core.access import Caller
@@ -88,7 +88,7 @@ def repeat_effects() -> Plant:
 
 def take_any_digest() -> Plant:
     """An answer counts whatever it was given to."""
-    return patch.object(open_approvals, "check_answer", lambda *_: None)
+    return patch.object(approval, "check_answer", lambda *_: None)
 
 
 def show_everything() -> Plant:
@@ -174,7 +174,7 @@ def grant_for_ever() -> Plant:
 
 def say_nothing_of_unknown() -> Plant:
     """The model hears that an outcome is unknown, the operator does not."""
-    return patch.object(run_actor, "Report", type("Nothing", (), {}))
+    return patch.object(run_actor, "ReportIncident", type("Nothing", (), {}))
 
 
 def ask_nobody() -> Plant:

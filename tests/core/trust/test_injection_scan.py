@@ -15,7 +15,7 @@ from tests.core.trust.injection_samples import ATTACKS, BENIGN, DISGUISES, PLAIN
 ROOT = Path(__file__).resolve().parents[3]
 LOCOMO = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
 # Files that show attacks, or the fences themselves, on purpose; so may any test.
-ON_PURPOSE = ("injections.py", "fence", "security.md", "bench/trust.py")
+ON_PURPOSE = ("injection_scan.py", "injection_samples.py", "fence", "security.md", "bench/trust.py")
 
 
 @pytest.mark.parametrize(("kind", "text"), ATTACKS, ids=lambda value: ascii(value)[:40])
