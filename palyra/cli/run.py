@@ -13,9 +13,10 @@ import trio
 
 from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
 from palyra.cli.command import Options, shared_options, talk
-from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed, RunExit
+from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
 from palyra.cli.event_text import narrate, to_json
 from palyra.cli.output import print_json, print_json_line, safe, say
+from palyra.cli.run_exit import RunExit
 from palyra.client import (
     Client,
     EventsDiscarded,

@@ -5,8 +5,8 @@ from typing import Literal, get_args
 import click
 
 from palyra.cli.command import Options, shared_options, talk
-from palyra.cli.errors import read_code
 from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.run_exit import read_code
 from palyra.client import Client, RunView
 from palyra.core.journal.records import RunState
 from palyra.core.session.commands import Forked

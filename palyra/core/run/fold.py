@@ -64,30 +64,6 @@ def is_attested(run: Run) -> bool:
     return all(call.phase == "attested" for call in run.calls)
 
 
-_ROUTE_RULES: RulesOf = {}
-_route_rule = registrar(_ROUTE_RULES)
-
-
-@_route_rule(ev.RoutePlanned)
-def _route_planned(run: Run, event: ev.RoutePlanned, _at_ms: int) -> Run:
-    need(run.state == "in_progress" and run.attempt == 0, run, event)
-    return _replace(run, model=event.uses)
-
-
-@_route_rule(ev.RouteChanged)
-def _route_changed(run: Run, event: ev.RouteChanged, _at_ms: int) -> Run:
-    need(run.state == "in_progress" and not run.turn_is_open, run, event)
-    need(event.from_model == run.model and event.model not in run.left, run, event)
-    return _replace(run, model=event.model, left=(*run.left, run.model), spent_attempts=run.attempt)
-
-
-@_route_rule(ev.ContextCompacted)
-def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Run:
-    need(run.state == "in_progress" and not run.turn_is_open, run, event)
-    need(event.turn == run.turn and event.through <= len(run.transcript), run, event)
-    return _replace(run, compacted=event, spent_attempts=run.attempt)
-
-
 _CALL_RULES: RulesOf = {}
 _call_rule = registrar(_CALL_RULES)
 _replace = msgspec.structs.replace
@@ -268,6 +244,30 @@ def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Run:
     after = _advance(run, event, _ENDED, phase="attested", status=status, output_sha256=digest)
     progress = observe(run.progress, after.calls) if is_attested(after) else run.progress
     return _replace(after, attestation_head=event.digest, progress=progress)
+
+
+_ROUTE_RULES: RulesOf = {}
+_route_rule = registrar(_ROUTE_RULES)
+
+
+@_route_rule(ev.RoutePlanned)
+def _route_planned(run: Run, event: ev.RoutePlanned, _at_ms: int) -> Run:
+    need(run.state == "in_progress" and run.attempt == 0, run, event)
+    return _replace(run, model=event.uses)
+
+
+@_route_rule(ev.RouteChanged)
+def _route_changed(run: Run, event: ev.RouteChanged, _at_ms: int) -> Run:
+    need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    need(event.from_model == run.model and event.model not in run.left, run, event)
+    return _replace(run, model=event.model, left=(*run.left, run.model), spent_attempts=run.attempt)
+
+
+@_route_rule(ev.ContextCompacted)
+def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Run:
+    need(run.state == "in_progress" and not run.turn_is_open, run, event)
+    need(event.turn == run.turn and event.through <= len(run.transcript), run, event)
+    return _replace(run, compacted=event, spent_attempts=run.attempt)
 
 
 def begin(run_id: str, event: ev.RunAccepted, at_ms: int) -> Run:
