@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any, Self
 
 import palyra
-from palyra.actors.blocking import DedicatedThread
+from palyra.actors.kernel.threads import DedicatedThread
 
 PALYRA = Path(palyra.__file__).parent
 # Modules that run only because something is measured: those here, and trio's calls to them.

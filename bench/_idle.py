@@ -14,9 +14,9 @@ from pathlib import Path
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from palyra.actors.child import ChildSpec
-from palyra.actors.dynamic import DynamicSupervisor
-from palyra.actors.mailbox import Mailbox
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.kernel.mailbox import Mailbox
 
 IDLE_ACTORS = 10_000
 

@@ -16,20 +16,19 @@ from typing import Any, NoReturn
 import trio
 from _machine import calibrate
 
-from palyra.actors.budgets import Budgets
-from palyra.actors.hub import Hub
-from palyra.actors.meter import Meter
-from palyra.actors.run_handle import RunHandle
-from palyra.core import events as ev
-from palyra.core.fold import begin
-from palyra.core.journal import Change
-from palyra.core.prices import Price, Prices
-from palyra.core.prompt import ModelRequest
-from palyra.core.records import BudgetRecord, BudgetScope, UsageRecord
-from palyra.core.tape import TapeRow
-from palyra.net import wire
-from palyra.store.journal import SqliteJournal
-from palyra.store.keys import KeyRing
+from palyra.actors.hub.hub import Hub
+from palyra.actors.run.handle import RunHandle
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import BudgetRecord, BudgetScope, UsageRecord
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.messages import ModelRequest
+from palyra.core.run.fold import begin
+from palyra.core.tape import events as ev
+from palyra.core.usage.prices import Price, Prices
+from palyra.net.delivery import encoding
+from palyra.services.budgets import Budgets, Reservation
+from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite.journal import SqliteJournal
 
 ACCEPTED = ev.RunAccepted(principal="ann", session_id="ses_1", agent="default", model="scripted")
 REQUEST = ModelRequest(
@@ -72,7 +71,7 @@ def make_budgets(count: int) -> Budgets:
         )
         for number in range(count)
     ]
-    return Budgets(Hub(wire), lambda: NOW_MS, prices=Prices([price]), configured=configured)
+    return Budgets(Hub(encoding), lambda: NOW_MS, prices=Prices([price]), configured=configured)
 
 
 async def time_call(count: int, calls: int) -> float:
@@ -82,8 +81,8 @@ async def time_call(count: int, calls: int) -> float:
     for _ in range(ROUNDS):
         began = time.perf_counter()
         for _ in range(calls):
-            run.meter = Meter("scripted", 700)
-            await budgets.admit(run, run.meter, REQUEST, 0)
+            run.reservation = Reservation("scripted", 700)
+            await budgets.admit(run, run.reservation, REQUEST, 0)
             budgets.settle(run, settled)
         took_us.append((time.perf_counter() - began) / calls * 1e6)
     return statistics.median(took_us)

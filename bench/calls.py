@@ -37,12 +37,13 @@ from _calls import Calls, Function, Profile, package_of
 from runs import daemon, one_run
 from trio._core import _run as scheduler
 
-from palyra import parts
-from palyra.actors import ids, journal
-from palyra.actors.blocking import DedicatedThread, run_sync
+from palyra.actors.journal import actor as journal_actor
+from palyra.actors.kernel.threads import DedicatedThread, run_sync
 from palyra.daemon import Daemon
-from palyra.parts import Host
-from palyra.store.keys import KeyRing
+from palyra.store.journal.keys import KeyRing
+from palyra.wiring import host as ids
+from palyra.wiring import host as parts
+from palyra.wiring.host import Host
 
 EXPECTED = Path(__file__).with_suffix(".json")
 TOLERANCE = 0.03
@@ -273,7 +274,7 @@ class Scale:
                 fix_coin(side)
                 self.run_ids += await perform(served, concurrency, COUNTED[concurrency])
                 readings.append(await self.read())
-            journal.SEAL_ROWS = 1
+            journal_actor.SEAL_ROWS = 1
             await perform(served, 1, 1)
             readings.append(await self.read())
             self.clock.is_held = turns.is_gated = False
@@ -297,7 +298,7 @@ async def perform(served: Daemon, concurrency: int, total: int) -> list[str]:
 def weigh(concurrency: int) -> Rows:
     """The rows of one run among so many at once."""
     fix_chance()
-    journal.SEAL_ROWS = NEVER
+    journal_actor.SEAL_ROWS = NEVER
     with tempfile.TemporaryDirectory() as home:
         with Profile() as profile, Statements() as sql:
             scale = Scale(profile, sql)

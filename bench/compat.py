@@ -23,8 +23,8 @@ import msgspec
 import trio
 from _machine import calibrate
 
-from palyra.net.client import Client, connect
-from palyra.net.discovery import Discovery
+from palyra.client import Client, connect
+from palyra.net.protocol.discovery import Discovery
 
 RUNS, ROUNDS, AT_ONCE, FIRSTS, DELTAS = 200, 3, 20, 50, 100_000
 CHAT = "/v1/chat/completions"

@@ -21,15 +21,15 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import trio
 
-from palyra.actors.blocking import run_sync
 from palyra.actors.egress import EgressBranch
-from palyra.core.reach import ReachRules, parse_opened
-from palyra.core.redirects import WebRequest
-from palyra.core.urls import parse_url
-from palyra.tools.web.client import tls_context
-from palyra.tools.web.dial import Dialler
+from palyra.actors.kernel.threads import run_sync
+from palyra.tools.web.dialler import Dialler
+from palyra.tools.web.egress_policy import ReachRules, parse_opened
 from palyra.tools.web.fetch import Web
+from palyra.tools.web.http_client import tls_context
 from palyra.tools.web.proxy import ProxyGate
+from palyra.tools.web.redirects import WebRequest
+from palyra.tools.web.urls import parse_url
 
 WANTED_MS = 2.0
 ROUNDS = 10

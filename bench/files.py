@@ -19,16 +19,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from palyra.core.patching import parse_patch
 from palyra.core.ports import CheckpointStore
-from palyra.core.tools import ToolCall
-from palyra.store.checkpoints import FileCheckpoints
-from palyra.store.memory_checkpoints import MemoryCheckpoints
-from palyra.tools.catalog import ThreadTool
-from palyra.tools.checkpoints import Checkpoints
-from palyra.tools.confine import Workspace
-from palyra.tools.search import glob, search_text
-from palyra.tools.writes import write_tools
+from palyra.core.tool.spec import ToolCall
+from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.tools.files.checkpoints import Checkpoints
+from palyra.tools.files.patch.apply import parse_patch
+from palyra.tools.files.search import glob, search_text
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.files.write import write_tools
+from palyra.tools.toolbox import ThreadTool
+from tests.store.memory.checkpoints import MemoryCheckpoints
 
 ROUNDS = 7
 QUERIES: dict[str, tuple[dict[str, Any], list[str]]] = {

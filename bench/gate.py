@@ -17,42 +17,46 @@ from typing import Any
 
 import cedarpy
 
-from palyra.actors.gate import Gate
-from palyra.core import events as ev
-from palyra.core.attest import FIRST, Attestation, attestation_bytes, attestation_digest
-from palyra.core.context import assemble, stable_prefix
-from palyra.core.execution import execution_digest
-from palyra.core.gate import (
-    Admitted,
+from palyra.core.context.assembly import assemble, stable_prefix
+from palyra.core.journal.records import AgentRecord, Usage
+from palyra.core.model.messages import ModelTurn, ProposedCall
+from palyra.core.policy.gate import (
     Allow,
+    GateContext,
     NeedsApproval,
-    RunFacts,
-    admit,
     judge,
     policy_request,
     tool_call,
 )
-from palyra.core.policy import PolicyDecision
-from palyra.core.prompt import ModelTurn, ProposedCall
-from palyra.core.records import AgentRecord, Usage
-from palyra.core.redact import Redactor
-from palyra.core.run import accept
-from palyra.core.run import decide as decide_step
-from palyra.core.run_state import Run
-from palyra.core.run_steps import Begin, Limits, Setting, TurnFinished
-from palyra.core.tools import ToolOutput, build_catalogue
-from palyra.tools.catalog import InlineTool, Toolbox
-from palyra.tools.files import list_dir_spec, read_file_spec
-from palyra.tools.policy import CedarPolicy
-from palyra.tools.policy_question import build_entities, facts, question
-from palyra.tools.writes import write_file_spec
+from palyra.core.policy.request import PolicyDecision
+from palyra.core.policy.validation import CheckedCall, admit
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.run.decide import accept
+from palyra.core.run.decide import decide as decide_step
+from palyra.core.run.inputs import Begin, RunEnvironment, RunLimits, TurnFinished
+from palyra.core.run.state import Run
+from palyra.core.tape import events as ev
+from palyra.core.tool.attestation import (
+    FIRST,
+    Attestation,
+    attestation_bytes,
+    attestation_digest,
+    execution_digest,
+)
+from palyra.core.tool.spec import ToolOutput, build_catalogue
+from palyra.services.gate import Gate
+from palyra.tools.files.read import list_dir_spec, read_file_spec
+from palyra.tools.files.write import write_file_spec
+from palyra.tools.policy.cedar import CedarPolicy
+from palyra.tools.policy.request_mapping import build_entities, facts, question
+from palyra.tools.toolbox import InlineTool, Toolbox
 
 TOOLS = [
     InlineTool(spec("openat2"), lambda _call: ToolOutput(text=""))
     for spec in (read_file_spec, list_dir_spec, write_file_spec)
 ]
 CATALOGUE = build_catalogue(tool.spec for tool in TOOLS)
-FACTS = RunFacts(
+FACTS = GateContext(
     run_id="run_01890a5d-ac96-774b-bcce-b302099a8057",
     session_id="ses_01890a5d-ac96-774b-bcce-b302099a8058",
     principal="operator",
@@ -62,7 +66,7 @@ FACTS = RunFacts(
 READ = ProposedCall(
     call_id="call_01890a5d-ac96-774b-bcce-b302099a8059",
     tool="read_file",
-    arguments={"path": "palyra/core/gate.py", "offset": "25", "limit": 200},
+    arguments={"path": "palyra/core/policy/gate.py", "offset": "25", "limit": 200},
 )
 WRITE = ProposedCall(
     call_id="call_01890a5d-ac96-774b-bcce-b302099a805a",
@@ -86,19 +90,19 @@ ATTESTATION = Attestation(
 POLICY = CedarPolicy()
 
 
-def admitted(call: ProposedCall) -> Admitted:
+def admitted(call: ProposedCall) -> CheckedCall:
     """The call after intake."""
     found = admit(call, CATALOGUE)
-    assert isinstance(found, Admitted)
+    assert isinstance(found, CheckedCall)
     return found
 
 
-def decide(call: Admitted) -> PolicyDecision:
+def decide(call: CheckedCall) -> PolicyDecision:
     """The rules' answer."""
     return POLICY.decide(policy_request(call, FACTS))
 
 
-def decide_anew(call: Admitted) -> PolicyDecision:
+def decide_anew(call: CheckedCall) -> PolicyDecision:
     """The same of a call that is like none before it."""
     POLICY._force.known.clear()  # noqa: SLF001 - so that the engine is asked
     return decide(call)
@@ -139,7 +143,7 @@ def step(call: ProposedCall) -> Callable[[], object]:
     prefix = stable_prefix(AgentRecord(name="default", version=0, instructions="x"), CATALOGUE)
     gate = Gate(Toolbox(TOOLS, run_inline), POLICY, lambda _principal: 0)
     redactor, clock, ids = Redactor([]), itertools.count(1), itertools.count(1)
-    setting = Setting(
+    setting = RunEnvironment(
         now_ms=lambda: next(clock),
         new_id=lambda prefix: f"{prefix}_{next(ids)}",
         redact=redactor.redact_bytes,
@@ -148,7 +152,7 @@ def step(call: ProposedCall) -> Callable[[], object]:
         assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, bytes(32)),
         jitter_ms=lambda _attempt: 0,
         provider=lambda _model: "scripted",
-        limits=Limits(),
+        limits=RunLimits(),
     )
     run = open_turn(setting)
     result = ModelTurn(text="", calls=(call,), finish_reason="tool_calls", usage=Usage())
@@ -161,7 +165,7 @@ async def run_inline(function: Callable[..., Any], *arguments: object) -> Any:  
     return function(*arguments)
 
 
-def open_turn(setting: Setting) -> Run:
+def open_turn(setting: RunEnvironment) -> Run:
     """A run whose model is about to answer."""
     accepted = ev.RunAccepted(
         principal="operator", session_id=FACTS.session_id, agent="default", model="scripted",

@@ -24,12 +24,12 @@ from pathlib import Path
 import trio
 from _machine import calibrate
 
-from palyra.actors.blocking import DedicatedThread, run_sync
+from palyra.actors.kernel.threads import DedicatedThread, run_sync
 from palyra.tools.sandbox.command import Command, Level
-from palyra.tools.sandbox.jailer import JAIL_UID
+from palyra.tools.sandbox.escape_probes import prove_walls
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from palyra.tools.sandbox.sandbox import Sandbox
-from palyra.tools.sandbox.self_test import prove_walls
+from palyra.tools.sandbox.spawner import JAIL_UID
 
 ROUNDS = 60
 TRUE = "/bin/true"

@@ -24,16 +24,16 @@ import cryptography
 import msgspec
 import trio
 
-from palyra.actors.blocking import run_sync
-from palyra.actors.journal import JournalHandle, journal
-from palyra.core.journal import Change
-from palyra.core.tape import TapeRow
+from palyra.actors.journal.actor import JournalHandle, journal
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.journal.changes import Change
+from palyra.core.journal.tape_row import TapeRow
 from palyra.daemon import GC_THRESHOLDS, SWITCH_INTERVAL_S
-from palyra.store.database import open_writer
-from palyra.store.disk import REAL_DISK
-from palyra.store.journal import SqliteJournal
-from palyra.store.keys import KeyRing
-from palyra.store.schema import migrate
+from palyra.store.files.disk import REAL_DISK
+from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite.connection import open_writer
+from palyra.store.sqlite.journal import SqliteJournal
+from palyra.store.sqlite.schema import migrate
 
 ROUNDS = 3
 TICK_S = 0.001  # how often the loop looks at the clock while a thread verifies

@@ -33,20 +33,20 @@ import trio
 from _calls import PALYRA
 from calls import StandingClock, fix_coin
 
-from palyra.config import load
+from palyra.client import connect
+from palyra.config.load import load
 from palyra.daemon import Daemon
-from palyra.net.client import connect
-from palyra.store.datadir import DataDirectory
-from palyra.store.keys import KeyRing
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.journal.keys import KeyRing
 
 TEXT = '/call echo {"text": "hello"}'
 TOKEN = "x" * 43
 WARM_UP = 3
 KERNEL = frozenset(
-    f"actors/{name}.py"
-    for name in ("mailbox", "reply", "child", "supervisor", "dynamic", "blocking")
+    f"actors/kernel/{name}.py"
+    for name in ("mailbox", "reply", "child", "supervisor", "dynamic", "threads")
 )
-TOOL = frozenset({"tools/basic.py"})  # the tool that the run calls
+TOOL = frozenset({"tools/demo_tools.py"})  # the tool that the run calls
 Function = tuple[str, str]  # file below palyra/ and qualified name
 
 
@@ -64,21 +64,21 @@ class Journey:
     without: tuple[str, ...] = ()
 
 
-MODEL = ("models/scripted.py", "Scripted.stream")
+MODEL = ("models/scripted/model.py", "Scripted.stream")
 JOURNEYS = (
     Journey("message", None, 0, MODEL),
     Journey(
         "tool_call",
-        ("core/turn_steps.py", "turn_completed"),
+        ("core/run/turns.py", "turn_completed"),
         0,
-        ("core/attest.py", "seal_attestation"),
+        ("core/tool/attestation.py", "seal_attestation"),
         ("store/", "actors/journal", *TOOL),
     ),
     Journey(
         "append",
-        ("actors/run.py", "_RunActor.emit"),
+        ("actors/run/actor.py", "_RunActor.emit"),
         -1,
-        ("actors/journal.py", "_Keeper._note_success"),
+        ("actors/journal/actor.py", "_Keeper._note_success"),
     ),
 )
 
@@ -163,7 +163,7 @@ async def one_run(served: Daemon, client: trio.Process) -> None:
     assert client.stdout is not None
     await client.stdin.send_all(b"\n")
     run_id = (await client.stdout.receive_some()).decode().strip()
-    run = served.directory.runs.get(run_id)
+    run = served.registry.runs.get(run_id)
     while run is not None and not run.is_settled:
         await run.wait_change()
 

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import trio
 
-from palyra.actors.child import ChildSpec
-from palyra.actors.dynamic import DynamicSupervisor
-from palyra.actors.mailbox import BATCH, Mailbox, Reply
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.kernel.mailbox import BATCH, Mailbox
+from palyra.actors.kernel.reply import Reply
 
 REPEATS = 7
 MESSAGES = 20_000

@@ -30,8 +30,8 @@ from _machine import calibrate
 from httpx_sse import EventSource, aconnect_sse
 from stream import ask, open_socket
 
-from palyra.config import load
-from palyra.core.prompt import ModelRequest
+from palyra.config.load import load
+from palyra.core.model.messages import ModelRequest
 from palyra.daemon import Daemon
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.chat import CHAT
@@ -39,9 +39,9 @@ from palyra.models.dialect import Dialect
 from palyra.models.responses import RESPONSES
 from palyra.models.sse import SseParser
 from palyra.models.turn_builder import TurnBuilder
-from palyra.net.tokens import new_token
-from palyra.store.datadir import DataDirectory
-from palyra.store.keys import KeyRing
+from palyra.net.api.tokens import new_token
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.journal.keys import KeyRing
 
 DRIP = "drip 200 5"  # deltas, and the pause before each in ms
 FIRSTS = 40  # runs for the first delta

@@ -26,15 +26,15 @@ from pathlib import Path
 import trio
 import uuid_utils
 
-from palyra.config import load
-from palyra.core.journal import Change
-from palyra.core.records import RunRecord, SessionRecord
-from palyra.core.tape import TapeRow
+from palyra.client import Client, connect
+from palyra.config.load import load
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import RunRecord, SessionRecord
+from palyra.core.journal.tape_row import TapeRow
 from palyra.daemon import Daemon
-from palyra.net.client import Client, connect
-from palyra.net.tokens import new_token
-from palyra.store.journal import SqliteJournal
-from palyra.store.keys import KeyRing, read_operator_token
+from palyra.net.api.tokens import new_token
+from palyra.store.journal.keys import KeyRing, read_operator_token
+from palyra.store.sqlite.journal import SqliteJournal
 
 EVENTS = 1_000_000
 EVENTS_PER_RUN = 25

@@ -10,10 +10,10 @@ import timeit
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from palyra.core.redact import ENCODED, Redactor, StreamRedactor
-from palyra.core.scanner import Expression, compile_bytes
-from palyra.core.secret_grammar import Rule, units
-from palyra.core.secret_rules import RULES
+from palyra.core.redaction.grammar import Rule, units
+from palyra.core.redaction.patterns import RULES
+from palyra.core.redaction.redactor import ENCODED, Redactor, StreamRedactor
+from palyra.core.redaction.scanner import Expression, compile_bytes
 
 TEXT_BYTES = 20_000
 LIMITS = {"clean_400_bytes_us": 3.0, "prose_mb_s": 20.0, "worst_rule_20_kb_ms": 5.0}

@@ -25,14 +25,14 @@ import structlog
 import trio
 from _machine import calibrate
 
-from palyra.config import load
+from palyra.client import connect
+from palyra.config.load import load
 from palyra.core.access import Caller
-from palyra.core.commands import StartRun
+from palyra.core.session.commands import StartRun
 from palyra.daemon import Daemon
-from palyra.net.client import connect
-from palyra.net.tokens import new_token
-from palyra.store.datadir import DataDirectory
-from palyra.store.keys import KeyRing
+from palyra.net.api.tokens import new_token
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.journal.keys import KeyRing
 
 TEXT = '/call echo {"text": "hello"}'
 WAITING = '/call write_file {"path": "x", "content": "y"}'  # asks a person
@@ -66,7 +66,7 @@ async def daemon(home: Path, **parts: Any) -> AsyncGenerator[Daemon]:  # noqa: A
 async def one_run(served: Daemon, text: str = TEXT) -> str:
     """Start a run and wait until its end is committed; its id."""
     started = await served.gateway.start_run(CALLER, StartRun(text=text))
-    run = served.directory.runs.get(started.run_id)
+    run = served.registry.runs.get(started.run_id)
     while run is not None and not run.is_settled:
         await run.wait_change()
     return started.run_id
@@ -159,7 +159,7 @@ async def cancels() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as home:
         async with daemon(Path(home)) as served:
             await open_runs(served, CANCELS)
-            for run_id in list(served.directory.runs):
+            for run_id in list(served.registry.runs):
                 began = time.perf_counter()
                 await served.gateway.cancel_run(CALLER, run_id, "measured")
                 took_ms.append((time.perf_counter() - began) * 1e3)

@@ -10,8 +10,8 @@ from functools import partial
 
 import trio
 
-from palyra.core.prompt import Delta, ModelRequest, UserMessage
-from palyra.models.scripted import Scripted
+from palyra.core.model.messages import Delta, ModelRequest, UserMessage
+from palyra.models.scripted.model import Scripted
 
 TURNS = 500
 TEXTS = {

@@ -23,7 +23,7 @@ from pathlib import Path
 import trio
 from _machine import calibrate
 
-from palyra.net.client import connect
+from palyra.client import connect
 
 STARTS = 9
 RUNS = 500
@@ -103,7 +103,7 @@ def start_s() -> float:
 def imports_s() -> float:
     """What importing the daemon alone takes, interpreter included."""
     began = time.perf_counter()
-    command = [sys.executable, "-c", "import palyra.cli.main, palyra.serve"]
+    command = [sys.executable, "-c", "import palyra.cli.main, palyra.process"]
     subprocess.run(command, check=True, env=environment())
     return time.perf_counter() - began
 

@@ -26,15 +26,15 @@ import structlog
 import trio
 import trio_websocket
 
-from palyra.config import load
-from palyra.core.journal import Change
-from palyra.core.records import RunRecord
-from palyra.core.tape import TapeRow
+from palyra.config.load import load
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import RunRecord
+from palyra.core.journal.tape_row import TapeRow
 from palyra.daemon import Daemon
-from palyra.net import wire
-from palyra.net.tokens import new_token
-from palyra.store.datadir import DataDirectory
-from palyra.store.keys import KeyRing
+from palyra.net.api.tokens import new_token
+from palyra.net.delivery import encoding
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.journal.keys import KeyRing
 
 RUN = "run_018f0000-0000-7000-8000-000000000001"
 SESSION = "ses_018f0000-0000-7000-8000-000000000001"
@@ -270,7 +270,9 @@ async def measure(
 async def measure_raw() -> Round:
     """trio-websocket's own server, sending what was packed beforehand."""
     ending = "sub_" + "0" * 36
-    bodies = [wire.encode_event(row(seq)) + wire.end_event(ending, seq) for seq in range(EVENTS)]
+    bodies = [
+        encoding.encode_event(row(seq)) + encoding.end_event(ending, seq) for seq in range(EVENTS)
+    ]
     size = ARRAY_BYTES // len(bodies[0])
     texts = [f"[{b','.join(bodies[at : at + size]).decode()}]" for at in range(0, EVENTS, size)]
     begin, ended = trio.Event(), trio.Event()

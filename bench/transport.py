@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from palyra.net.engine import Engine, WebSocketLimits, render_frames
-from palyra.net.replay import ReplayStream
-from palyra.net.sniff import HeadParser
-from palyra.net.websocket import WebSocketTransport
+from palyra.net.server.request_head import HeadParser
+from palyra.net.server.stream import PrefixedStream
+from palyra.net.server.websocket import Engine, WebSocketLimits, WebSocketTransport, render_frames
 
 MESSAGE = b"x" * 200
 BATCH = [MESSAGE] * 64
@@ -69,7 +68,7 @@ async def measure(write: Writer, count: int) -> float:
     """Messages per second until the last byte has arrived."""
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     client = socket.create_connection(listener.socket.getsockname())
-    stream = ReplayStream(await listener.accept())
+    stream = PrefixedStream(await listener.accept())
     engine, transport = await open_transport(stream)
     client.recv(65_536)  # the answer to the upgrade
     counter = ByteCounter(client, count * FRAME_BYTES)
@@ -83,7 +82,7 @@ async def measure(write: Writer, count: int) -> float:
     return count / (counter.ended_s - began_s)
 
 
-async def open_transport(stream: ReplayStream) -> tuple[Engine, WebSocketTransport]:
+async def open_transport(stream: PrefixedStream) -> tuple[Engine, WebSocketTransport]:
     head = HeadParser().feed(UPGRADE)
     assert head is not None
     limits = WebSocketLimits()

@@ -10,9 +10,9 @@ import timeit
 from collections.abc import Callable
 from functools import partial
 
-from palyra.actors.tool_call import INLINE_CHARS
-from palyra.core.fence import fence, make_nonce, neutralise
-from palyra.core.injections import find_injections
+from palyra.actors.run.tool_call import INLINE_CHARS
+from palyra.core.trust.fences import fence, make_nonce, neutralise
+from palyra.core.trust.injection_scan import find_injections
 
 SHOWN_BYTES = 16_384  # what a model is shown of an output at most
 LIMITS = {

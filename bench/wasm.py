@@ -19,8 +19,8 @@ import trio
 import wasmtime
 from _machine import calibrate
 
-from palyra.actors.blocking import DedicatedThread
-from palyra.core.canonical import sha256_hex
+from palyra.actors.kernel.threads import DedicatedThread
+from palyra.core.text.canonical_json import sha256_hex
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.wasm.engine import make_engine
 from palyra.tools.wasm.launch import JailedWorkers

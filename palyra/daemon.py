@@ -14,43 +14,36 @@ import structlog
 import trio
 
 from palyra import __version__
-from palyra.actors import hub as hub_actor
-from palyra.actors import incidents, page_check, policy_watch, usage_watch
-from palyra.actors import journal as journal_actor
-from palyra.actors import work as work_branch
-from palyra.actors.agents import Agents
-from palyra.actors.approvals import Approvals
-from palyra.actors.budget_desk import BudgetDesk
-from palyra.actors.child import ChildSnapshot, ChildSpec, Exit
-from palyra.actors.directory import Directory
-from palyra.actors.files import Files
-from palyra.actors.gate import Gate
+from palyra.actors import config_watch, incident_writer
 from palyra.actors.gateway import Gateway
-from palyra.actors.grants import Grants
-from palyra.actors.histories import Histories
-from palyra.actors.loop_lag import LoopLag
-from palyra.actors.office import Office
-from palyra.actors.paid_embeddings import FreeEmbeddings, PaidEmbeddings
-from palyra.actors.recovery import recovery
-from palyra.actors.sessions import Sessions
-from palyra.actors.supervisor import Supervisor
-from palyra.budgetset import UsageFile, build_budgets
-from palyra.config import Config
-from palyra.core.fence import fence_key
+from palyra.actors.hub import hub as hub_actor
+from palyra.actors.journal import actor as journal_actor
+from palyra.actors.journal import integrity_check
+from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
+from palyra.actors.kernel.loop_lag import LoopLag
+from palyra.actors.kernel.supervisor import Supervisor
+from palyra.actors.run.open_approvals import OpenApprovals
+from palyra.actors.session import registry as work_branch
+from palyra.actors.session.recovery import recovery
+from palyra.actors.session.registry import ActorRegistry
+from palyra.actors.session.services import SessionServices
+from palyra.actors.session.sessions import Sessions
+from palyra.config.load import Config
 from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
-from palyra.core.redact import Redactor
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.trust.fences import fence_key
 from palyra.errors import InvariantBroken
-from palyra.modelset import EMBEDDED, Modelset, build_modelset, build_router
-from palyra.net import wire
-from palyra.net.asyncapi import asyncapi_document
-from palyra.net.compat.sources import CompatSources
-from palyra.net.connection import serve_connection
-from palyra.net.edge import Edge, EdgeSettings
-from palyra.net.engine import WebSocketLimits
-from palyra.net.http import HttpSources, LateHttp
-from palyra.net.limits import limits_of
-from palyra.net.methods.table import METHODS
-from palyra.net.metrics import (
+from palyra.net.api.asyncapi import asyncapi_document
+from palyra.net.api.backend import Backend
+from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.api.methods.table import METHODS
+from palyra.net.api.rate_limit import limits_of
+from palyra.net.api.tokens import admit_operator, authenticate
+from palyra.net.connection.connection import serve_connection
+from palyra.net.delivery import encoding
+from palyra.net.http.compat.sources import CompatSources
+from palyra.net.http.late import HttpSources, LateHttp
+from palyra.net.http.metrics import (
     read_budgets,
     read_incidents,
     read_journal,
@@ -62,25 +55,26 @@ from palyra.net.metrics import (
     read_tally,
     read_tree,
 )
-from palyra.net.receipts import Receipts
-from palyra.net.services import Peer, Services
-from palyra.net.tally import Tally
-from palyra.net.tokens import admit_operator, authenticate
-from palyra.net.transport import Transport
-from palyra.parts import (
-    Host,
-    blank_setting,
-    build_channels,
-    build_incidents,
-    cedar_policy,
-    default_model,
-    journal_spec,
-    run_limits,
-    sqlite_journal,
-)
-from palyra.store.keys import KeyRing
-from palyra.tools.catalog import Tool
-from palyra.toolset import build_toolset
+from palyra.net.protocol import notifications
+from palyra.net.server.accept import EdgeServer, EdgeSettings
+from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.transport import Peer, Transport
+from palyra.net.server.websocket import WebSocketLimits
+from palyra.services.agents import Agents
+from palyra.services.artifacts import ArtifactService
+from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.gate import Gate
+from palyra.services.grants import Grants
+from palyra.services.history import ConversationHistory
+from palyra.services.usage import UsageService
+from palyra.store.journal.keys import KeyRing
+from palyra.tools.toolbox import Tool
+from palyra.wiring.host import Host, blank_setting
+from palyra.wiring.journal import journal_spec, sqlite_journal
+from palyra.wiring.models import EMBEDDED, Modelset, build_modelset, build_router, default_model
+from palyra.wiring.runs import build_channels, build_incidents, run_limits
+from palyra.wiring.tools import build_toolset, cedar_policy
+from palyra.wiring.usage import UsageFile, build_budgets
 
 log = structlog.get_logger("palyra.daemon")
 
@@ -113,30 +107,30 @@ class Daemon:
         self.config = config
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
-        self.directory = Directory()
+        self.registry = ActorRegistry()
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
-        self.state: wire.State = "starting"
-        self.hub = hub_actor.Hub(wire)
+        self.state: notifications.State = "starting"
+        self.hub = hub_actor.Hub(encoding)
         self.journal = journal_actor.JournalHandle(
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
         self.toolset = build_toolset(
-            config, self.host, self.redactor, self.directory, alarms=book, more=tools
+            config, self.host, self.redactor, self.registry, alarms=book, more=tools
         )
         self.loop_lag = LoopLag()
         self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
         self.toolset.services.extend(self.modelset.services)
-        self.office = self._build_office(self.modelset.models)
+        self.services = self._build_services(self.modelset.models)
         self.usage = UsageFile(config)
-        self.desk = BudgetDesk(self.journal, self.office.budgets, self.host.now_ms)
+        self.desk = UsageService(self.journal, self.services.budgets, self.host.now_ms)
         if not self.host.is_closed:
             self.toolset.services.extend(self._watches())
-        self.work = work_branch.build_work(self.directory, 2 * config.runs.max_open)
-        self.sessions = Sessions(self.office, self.work)
-        self.gateway = Gateway(self.office, self.sessions)
-        self.services = self._build_services()
+        self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
+        self.sessions = Sessions(self.services, self.work)
+        self.gateway = Gateway(self.services, self.sessions)
+        self.backend = self._build_backend()
         self._operator_token = operator_token
         self._tree: Supervisor | None = None
         self._stuck: list[str] = []
@@ -146,17 +140,17 @@ class Daemon:
 
     # --- wiring
 
-    def _build_office(self, models: Mapping[str, LanguageModel]) -> Office:
+    def _build_services(self, models: Mapping[str, LanguageModel]) -> SessionServices:
         config = self.config
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
-        approvals = Approvals()
+        approvals = OpenApprovals()
         grants = Grants(self.journal, self.host.now_ms)
         budgets = build_budgets(config, self.hub, self.host)
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = run_limits(config)
-        return Office(
+        return SessionServices(
             journal=self.journal,
             hub=self.hub,
             toolbox=toolbox,
@@ -170,8 +164,8 @@ class Daemon:
             grants=grants,
             budgets=budgets,
             incidents=self.incidents,
-            histories=Histories(self.journal, config.runs.history_tokens),
-            directory=self.directory,
+            histories=ConversationHistory(self.journal, config.runs.history_tokens),
+            registry=self.registry,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),
             setting=blank_setting(redactor, self.keys, limits, self.host),
@@ -186,35 +180,35 @@ class Daemon:
             debounce_ms=config.runs.debounce_ms,
         )
 
-    def _build_services(self) -> Services:
-        return Services(
+    def _build_backend(self) -> Backend:
+        return Backend(
             gateway=self.gateway,
-            grants=self.office.grants,
+            grants=self.services.grants,
             budgets=self.desk,
-            agents=self.office.agents,
-            channels=self.office.channels,
+            agents=self.services.agents,
+            channels=self.services.channels,
             incidents=self.incidents,
-            files=Files(
+            files=ArtifactService(
                 self.toolset.artifacts,
                 self.toolset.checkpoints,
-                self.sessions,
+                self.sessions.get,
                 self.host.run_blocking,
             ),
             skills=self.toolset.skills,
-            models=self.office.router,
+            models=self.services.router,
             hub=self.hub,
             journal=self.journal,
-            receipts=Receipts(self.journal, self.host.now_ms),
+            receipts=IdempotencyStore(self.journal, self.host.now_ms),
             authenticate=partial(authenticate, journal=self.journal, now_ms=self.host.now_ms),
             limits=limits_of(self.config),
             instance_id=self.instance_id,
             version=__version__,
             public_key=self.keys.public_key,
             sign=self.keys.sign,
-            redact=self.office.redactor.redact_bytes,
+            redact=self.services.redactor.redact_bytes,
             run_blocking=self.host.run_blocking,
             state=lambda: self.state,
-            count_stranded=lambda: len(self.directory.stranded),
+            count_stranded=lambda: len(self.registry.stranded),
             problems=self._problems,
             absent=self.toolset.absent,
             tree=self.snapshot,
@@ -222,7 +216,7 @@ class Daemon:
             new_id=self.host.new_id,
         )
 
-    def build_edge(self) -> Edge:
+    def build_edge(self) -> EdgeServer:
         """The listener and its connections, over this daemon's services."""
         server = self.config.server
         settings = EdgeSettings(
@@ -233,50 +227,54 @@ class Daemon:
             max_connections=server.max_connections,
             websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
         )
-        tally = Tally()
+        tally = EdgeCounters()
         sources = HttpSources(
             version=__version__,
             state=lambda: self.state,
             is_writable=lambda: self.journal.is_writable,
             problems=self._problems,
             count_incidents=lambda: self.incidents.open_count,
-            compat=CompatSources(self.services, self.office.models, self._embedding()),
-            authenticate=self.services.authenticate,
+            compat=CompatSources(self.backend, self.services.models, self._embedding()),
+            authenticate=self.backend.authenticate,
             names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
             asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),
             metrics=(
                 lambda: read_state(self.state),
                 lambda: read_journal(self.journal),
-                lambda: read_stranded(len(self.directory.stranded)),
+                lambda: read_stranded(len(self.registry.stranded)),
                 lambda: read_problems(len(self._problems())),
                 lambda: read_incidents(self.incidents.severities),
                 lambda: read_loop(self.loop_lag),
-                lambda: read_budgets(self.office.budgets),
-                lambda: read_models(self.office.router.standings()),
+                lambda: read_budgets(self.services.budgets),
+                lambda: read_models(self.services.router.standings()),
                 lambda: read_tally(tally),
                 lambda: read_tree(self.snapshot()),
             ),
         )
-        edge = Edge(settings, self.serve_transport, LateHttp(sources), tally, self.services.redact)
+        edge = EdgeServer(
+            settings, self.serve_transport, LateHttp(sources), tally, self.backend.redact
+        )
         return edge
 
     def _embedding(self) -> EmbeddingService:
         """The embedded model costs nothing; a provider's may."""
         model = self.modelset.embeddings
         if self.config.models.embeddings == EMBEDDED:
-            return FreeEmbeddings(model)
-        return PaidEmbeddings(model, self.office.budgets, self.journal, self.host.new_id)
+            return UnmeteredEmbeddings(model)
+        return MeteredEmbeddings(model, self.services.budgets, self.journal, self.host.new_id)
 
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
-        """Serve one client to its end; see `net.connection`."""
-        await serve_connection(transport, peer, self.services)
+        """Serve one client to its end; see `net.connection.connection`."""
+        await serve_connection(transport, peer, self.backend)
 
     def _watches(self) -> list[ChildSpec]:
         """What may change while the daemon runs: rules, prices and budgets."""
-        look, office, book = self.host.run_blocking, self.office, self.incidents
+        look, services, book = self.host.run_blocking, self.services, self.incidents
         return [
-            policy_watch.child_spec(self.policy, look, office.approvals, self.directory, book),
-            usage_watch.child_spec(self.usage, self.desk, look, book),
+            config_watch.policy_watch_spec(
+                self.policy, look, services.approvals, self.registry, book
+            ),
+            config_watch.usage_watch_spec(self.usage, self.desk, look, book),
         ]
 
     def _problems(self) -> Sequence[str]:
@@ -304,13 +302,13 @@ class Daemon:
             [
                 journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
-                work_branch.child_spec(self.work, self.directory),
+                work_branch.child_spec(self.work, self.registry),
                 *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 *extra,
-                incidents.child_spec(self.incidents),
-                page_check.child_spec(self.journal),
+                incident_writer.child_spec(self.incidents),
+                integrity_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",
             on_exit=self._notice,
@@ -348,7 +346,7 @@ class Daemon:
         if self.toolset.settled is not None:
             with trio.move_on_after(SETTLE_S):
                 await self.toolset.settled()
-        await recovery(self.office, self.sessions.adopt, self._recovered)
+        await recovery(self.services, self.sessions.adopt, self._recovered)
 
     def _recovered(self, count: int) -> None:
         log.info("ready", open_runs=count, instance_id=self.instance_id)
@@ -381,10 +379,10 @@ class Daemon:
                 await trio.sleep(DRAIN_LOOK_S)
 
     def _is_busy(self) -> bool:
-        approvals = self.office.approvals
+        approvals = self.services.approvals
         return any(
             not approvals.has_open(run.run_id)
-            for session in self.directory.sessions.values()
+            for session in self.registry.sessions.values()
             for run in session.under_way
         )
 

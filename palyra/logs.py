@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from palyra.config.sections import Logging
+from palyra.core.redaction.redactor import Redactor
+
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
-
-    from palyra.core.redact import Redactor
-    from palyra.sections import Logging
 
 
 @contextmanager
@@ -40,7 +40,7 @@ with _without("rich"):  # for tracebacks that are never printed: a tenth of the 
 get_logger = structlog.get_logger  # for the first module of the daemon that needs one
 
 
-def setup(settings: "Logging", redactor: "Redactor", stream: TextIO | None = None) -> None:
+def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -> None:
     """Log to `stream` (standard error) from now on; may be called again with a better redactor."""
     target = stream or sys.stderr
     shared: list[Processor] = [
@@ -69,7 +69,7 @@ class _Redacted(structlog.stdlib.ProcessorFormatter):
     """Renders a line, then redacts all of it: keys, values, tracebacks, what a repr shows."""
 
     def __init__(
-        self, style: str, redactor: "Redactor", shared: "list[Processor]", *, is_terminal: bool
+        self, style: str, redactor: Redactor, shared: "list[Processor]", *, is_terminal: bool
     ) -> None:
         renderers = _json() if style == "json" else _console(is_terminal=is_terminal)
         remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[1]
 PRELOADED = [
     "pytest",
     "palyra.__main__",
-    "palyra.serve",
-    "palyra.harness.command",
-    "palyra.net.client",
+    "palyra.process",
+    "palyra.harness.bench",
+    "palyra.client",
     *(f"palyra.cli.{path.stem}" for path in (ROOT / "palyra/cli").glob("[a-z]*.py")),
 ]
 _PR_SET_PDEATHSIG = 1  # prctl(2); the parent is the server, which ends with the tests

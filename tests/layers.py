@@ -9,72 +9,116 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-FILE_LIMIT_LINES = 400
-FUNCTION_LIMIT_LINES = 50  # docstring excluded
-
-# Who may import whom.  A layer is a folder of palyra/ or the name of a file at its top; every
-# layer may also import itself, palyra.errors and the bare package (for its version).
+# Floors.  A floor is a folder of palyra/ or a module at its top.  A module may import its own
+# floor, the floors listed here, palyra.errors and the bare package (for its version).
 MAY_IMPORT = {
+    "errors": frozenset[str](),
     "core": frozenset[str](),
+    "config": frozenset({"core"}),
+    "logs": frozenset({"core", "config"}),
     "store": frozenset({"core"}),
     "tools": frozenset({"core"}),
-    "models": frozenset({"core", "sections"}),
-    "actors": frozenset({"core"}),
-    "net": frozenset({"core", "actors", "config"}),
-    "harness": frozenset({"core", "net"}),
+    "models": frozenset({"core", "config"}),
     "secrets": frozenset({"core", "store"}),
-    "cli": frozenset({"core", "net", "harness", "config", "sections", "secrets", "policy_cases"}),
-    "policy_cases": frozenset({"core", "tools"}),
-    "sections": frozenset({"core"}),
-    "config": frozenset({"core", "sections"}),
-    "parts": frozenset({"core", "store", "tools", "models", "actors", "config"}),
-    "webset": frozenset(
-        {"core", "store", "tools", "actors", "config", "sections", "parts", "secrets"}
-    ),
-    "processset": frozenset({"core", "tools", "actors", "config", "sections", "parts"}),
-    "skillset": frozenset({"core", "store", "tools", "actors", "config", "parts"}),
-    "mcpset": frozenset(
-        {"core", "tools", "actors", "config", "sections", "parts", "processset", "secrets"}
-    ),
-    "modelset": frozenset({"core", "models", "actors", "config", "parts", "secrets"}),
-    "budgetset": frozenset({"core", "actors", "config", "parts"}),
-    "toolset": frozenset(
-        {
-            "core",
-            "secrets",
-            "store",
-            "tools",
-            "actors",
-            "config",
-            "parts",
-            "processset",
-            "skillset",
-            "webset",
-            "mcpset",
-        }
+    "services": frozenset({"core"}),
+    "actors": frozenset({"core", "services"}),
+    "net": frozenset({"core", "services", "actors", "config"}),
+    "client": frozenset({"core", "net"}),
+    "harness": frozenset({"core", "client", "net"}),
+    "cli": frozenset({"core", "client", "harness", "net", "config", "secrets", "tools"}),
+    "wiring": frozenset(
+        {"core", "config", "store", "tools", "models", "secrets", "services", "actors"}
     ),
     "daemon": frozenset(
-        {
-            "core",
-            "store",
-            "tools",
-            "models",
-            "actors",
-            "net",
-            "cli",
-            "config",
-            "parts",
-            "toolset",
-            "modelset",
-            "budgetset",
-        }
+        {"core", "config", "store", "tools", "models", "services", "actors", "net", "wiring"}
     ),
-    "logs": frozenset({"core", "sections"}),
-    "serve": frozenset({"core", "store", "actors", "net", "config", "logs", "daemon"}),
+    "process": frozenset({"core", "config", "logs", "store", "actors", "net", "daemon"}),
     "__main__": frozenset({"cli"}),
-    "errors": frozenset[str](),
     "": frozenset[str](),
 }
+
+# One module of another floor is all these floors may see of it: prefix of the dotted name.
+ONLY = {
+    ("secrets", "store"): ("palyra.store.files.private_files",),
+    ("client", "net"): ("palyra.net.protocol",),
+    ("harness", "net"): ("palyra.net.protocol",),
+    ("cli", "net"): ("palyra.net.protocol", "palyra.net.api"),  # `palyra schema` renders methods
+    ("cli", "tools"): ("palyra.tools.policy.cases",),  # policies are tried without a daemon
+}
+
+# Rooms of one floor, lowest first: a module imports from its own room and from rooms above it in
+# this list.  A room is a folder, or a module directly on the floor.
+ROOMS = {
+    "core": (
+        "ids",
+        "backoff",
+        "supervision",
+        "redaction",
+        "text",
+        "journal",
+        "access",
+        "incident",
+        "trust",
+        "tool",
+        "agent",
+        "skill",
+        "model",
+        "tape",
+        "policy",
+        "run",
+        "session",
+        "approval",
+        "usage",
+        "channel",
+        "context",
+        "replay",
+        "ports",
+    ),
+    "services": (
+        "usage_sums",
+        "run_loader",
+        "agents",
+        "artifacts",
+        "gate",
+        "grants",
+        "images",
+        "incidents",
+        "model_router",
+        "budgets",
+        "channels",
+        "history",
+        "embeddings",
+        "usage",
+    ),
+    "actors": (
+        "kernel",
+        "egress",
+        "hub",
+        "incident_writer",
+        "journal",
+        "run",
+        "session",
+        "config_watch",
+        "gateway",
+    ),
+    "store": ("files", "journal", "sqlite"),
+    "tools": (
+        "toolbox",
+        "files",
+        "demo_tools",
+        "artifacts",
+        "web",
+        "sandbox",
+        "mcp",
+        "programs",
+        "wasm",
+        "skills",
+        "policy",
+    ),
+    "net": ("protocol", "delivery", "server", "api", "connection", "http"),
+}
+TOP = frozenset({"__init__.py", "__main__.py", "daemon.py", "process.py", "errors.py", "logs.py"})
+
 FREE_FOR_ALL = frozenset({"errors", ""})
 
 # Commands that run a daemon in their own process; all others are clients.
@@ -101,13 +145,16 @@ IMPURE = frozenset(
 
 HOPS = ("trio.to_thread", "threading", "concurrent.futures")
 HOP_FILES = (
-    "actors/blocking.py",
-    "actors/journal*.py",
-    "store/journal*.py",
+    "actors/kernel/threads.py",
+    "actors/journal/actor.py",
+    "store/sqlite/journal.py",
+    "store/sqlite/integrity.py",
     "tools/wasm/guest.py",  # in a worker, which is a program of its own
 )
 
-BROAD_CATCH_FILE = "actors/supervisor.py"
+NURSERY_FLOORS = frozenset({"actors", "client", "harness", "net"})
+
+BROAD_CATCH_FILE = "actors/kernel/supervisor.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +225,54 @@ def imports_run_one_way(module: Module) -> Iterator[str]:
         return
     allowed = MAY_IMPORT[module.layer] | FREE_FOR_ALL | {module.layer}
     if str(module.path) in DAEMON_STARTERS:
-        allowed |= {"serve"}
+        allowed |= {"process"}
     for line, name in imports(module):
         target = _target_layer(name)
-        if target is not None and target not in allowed:
+        if target is None:
+            continue
+        only = ONLY.get((module.layer, target))
+        if target not in allowed or (only and not name.startswith(only)):
             yield f"{module.path}:{line}: {module.layer} must not import {name}"
+
+
+def rooms_import_one_way(module: Module) -> Iterator[str]:
+    order = ROOMS.get(module.layer)
+    own = _room(["palyra", *module.path.with_suffix("").parts])
+    if order is None or own == "__init__":
+        return
+    if own not in order:
+        yield f"{module.path}: {module.layer} has no room {own!r}; add it to ROOMS"
+        return
+    for line, name in imports(module):
+        target = _room(name.split("."))
+        if _target_layer(name) != module.layer or target == own:
+            continue
+        if target not in order or order.index(target) > order.index(own):
+            yield f"{module.path}:{line}: room {own} must not import {name}"
+
+
+def _room(parts: list[str]) -> str:
+    return parts[2] if len(parts) > 2 else ""
+
+
+def own_code_is_imported_at_run_time(module: Module) -> Iterator[str]:
+    """A TYPE_CHECKING import hides a circle.  The command line may: it must start fast."""
+    if module.layer == "cli":
+        return
+    hidden = [
+        statement
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.If) and _last_part(node.test) == "TYPE_CHECKING"
+        for statement in node.body
+    ]
+    for line, name in imports(Module(module.path, module.source, ast.Module(hidden, []))):
+        if _target_layer(name) is not None:
+            yield f"{module.path}:{line}: {name} is imported for the type checker only"
+
+
+def the_top_is_small(module: Module) -> Iterator[str]:
+    if len(module.path.parts) == 1 and module.path.name not in TOP:
+        yield f"{module.path}: a module at the top of the package; give it a room"
 
 
 def core_is_pure(module: Module) -> Iterator[str]:
@@ -210,16 +300,16 @@ def _attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 # The actor of an MCP server reads the standard error of its process for as long as that lives.
-NURSERY_FILES = frozenset({"tools/mcp/process.py"})
+NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py"})
 
 
 def nurseries_belong_to_actors(module: Module) -> Iterator[str]:
-    if module.layer in {"actors", "net", "harness"} or str(module.path) in NURSERY_FILES:
+    if module.layer in NURSERY_FLOORS or str(module.path) in NURSERY_FILES:
         return
     used = [*imports(module), *_attributes(module.tree)]
     for line, name in used:
         if name.endswith(".open_nursery"):
-            yield f"{module.path}:{line}: open_nursery outside actors, net and harness"
+            yield f"{module.path}:{line}: open_nursery outside {', '.join(sorted(NURSERY_FLOORS))}"
 
 
 def catches_are_narrow(module: Module) -> Iterator[str]:
@@ -262,31 +352,6 @@ def _called(call: ast.Call) -> str:
     return _last_part(call.func)
 
 
-def files_are_short(module: Module) -> Iterator[str]:
-    lines = len(module.source.splitlines())
-    if lines > FILE_LIMIT_LINES:
-        yield f"{module.path}: {lines} lines, limit {FILE_LIMIT_LINES}"
-
-
-def functions_are_short(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = _lines(node) - _docstring_lines(node)
-            if lines > FUNCTION_LIMIT_LINES:
-                yield (
-                    f"{module.path}:{node.lineno}: {node.name} has {lines} lines, "
-                    f"limit {FUNCTION_LIMIT_LINES}"
-                )
-
-
-def _lines(node: ast.stmt | ast.expr) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
-
-
-def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return 0 if ast.get_docstring(node, clean=False) is None else _lines(node.body[0])
-
-
 def tests_do_not_sleep(module: Module) -> Iterator[str]:
     """A wait of fixed length is a race; sleep(0), a computed time or for ever is not one."""
     for node in ast.walk(module.tree):
@@ -311,6 +376,7 @@ PACKAGE_RULES: tuple[Rule, ...] = (
     thread_hops_stay_at_home,
     nurseries_belong_to_actors,
     catches_are_narrow,
-    files_are_short,
-    functions_are_short,
+    rooms_import_one_way,
+    own_code_is_imported_at_run_time,
+    the_top_is_small,
 )

@@ -10,11 +10,11 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from palyra.config import allowed_values, schema
-from palyra.core.directives import DIRECTIVES, MAX_DELAY_MS, MAX_TOKENS
-from palyra.core.prompt import FAILURE_CLASSES
-from palyra.models.scripts import scripts_schema
-from palyra.sections import SECTIONS
+from palyra.config.load import allowed_values, schema
+from palyra.config.sections import SECTIONS
+from palyra.core.model.messages import FAILURE_CLASSES
+from palyra.models.scripted.directives import DIRECTIVES, MAX_DELAY_MS, MAX_TOKENS
+from palyra.models.scripted.scripts import scripts_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("docs/configuration.md", "docs/models.md", "docs/scripted.md")
@@ -41,7 +41,7 @@ def _settings_of(name: str) -> Iterator[str]:
 
 def render_servers() -> str:
     """A table of what one MCP server is told."""
-    return _entries_of("server", "McpServer")
+    return _entries_of("server", "McpServerConfig")
 
 
 def render_providers() -> str:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from palyra.core.events import KINDS
-from palyra.core.intake import Refused, check_arguments
-from palyra.net import closing
-from palyra.net.client.frames import ERRORS
-from palyra.net.methods.table import METHODS
-from palyra.net.wire import NOTIFICATIONS
-from palyra.tools.files import read_file_spec
-from palyra.tools.search import search_text_spec
-from palyra.tools.shell import shell_spec
-from palyra.tools.writes import write_file_spec
+from palyra.client.frames import ERRORS
+from palyra.core.tape.events import KINDS
+from palyra.core.tool.arguments import Refused, check_arguments
+from palyra.net.api.methods.table import METHODS
+from palyra.net.protocol import close_codes
+from palyra.net.protocol.notifications import NOTIFICATIONS
+from palyra.tools.files.read import read_file_spec
+from palyra.tools.files.search import search_text_spec
+from palyra.tools.files.write import write_file_spec
+from palyra.tools.programs.shell import shell_spec
 from tests.docs_blocks import ROOT
 
 PAGES = [
@@ -90,7 +90,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_missing_files_are_noticed(tmp_path: Path) -> None:
     """A page that names a file which is not there is found out."""
     page = tmp_path / "page.md"
-    page.write_text("`core/run.py`, `tests/core/test_run.py`, `core/runs.py`", encoding="utf-8")
+    page.write_text(
+        "`core/run/fold.py`, `tests/core/run/test_decide.py`, `core/runs.py`", encoding="utf-8"
+    )
     found = [name for name in find_named(page) if not does_exist(name)]
     assert ["core/runs.py"] == found
 
@@ -121,7 +123,9 @@ def test_protocol_page_names_everything_there_is() -> None:
     """Each method, notification, event kind, error code and close code is on the page."""
     page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
     codes = [
-        str(code) for name, code in vars(closing).items() if name.isupper() and "_BYTES" not in name
+        str(code)
+        for name, code in vars(close_codes).items()
+        if name.isupper() and "_BYTES" not in name
     ]
     names = [
         *METHODS,

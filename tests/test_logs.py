@@ -12,8 +12,8 @@ import pytest
 import structlog
 
 from palyra import logs
-from palyra.core.redact import Redactor
-from palyra.sections import Logging
+from palyra.config.sections import Logging
+from palyra.core.redaction.redactor import Redactor
 
 TOKEN = "operator-token-0123456789abcdef"
 REDACTOR = Redactor([TOKEN])

@@ -14,8 +14,8 @@ from itertools import count
 
 import trio
 
-from palyra.actors.child import ChildSpec
-from palyra.actors.dynamic import DynamicSupervisor
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
 
 Stream = trio.abc.HalfCloseableStream
 Admit = Callable[[Stream], Awaitable[tuple[Stream, bool] | None]]  # the way, and whether two-way

@@ -11,42 +11,38 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-from palyra.actors.approvals import Answer, receipt_for
-from palyra.actors.choose import choose
-from palyra.actors.fork import fork_command
-from palyra.actors.office import Office
-from palyra.actors.replay import Replayer
-from palyra.actors.run_handle import RunHandle
-from palyra.actors.session_handle import Withdraw
-from palyra.actors.sessions import Sessions
-from palyra.actors.stranded import give_up
-from palyra.actors.submit import submit, tell
-from palyra.actors.tool_call import look_at
+from palyra.actors.run.handle import RunHandle
+from palyra.actors.run.open_approvals import ApprovalAnswer
+from palyra.actors.run.replay import Replayer
+from palyra.actors.run.tool_call import inspect
+from palyra.actors.session.handle import CancelQueued
+from palyra.actors.session.recovery import abandon_run
+from palyra.actors.session.services import SessionServices
+from palyra.actors.session.sessions import Sessions
+from palyra.actors.session.submit import choose, fork_command, steer, submit
 from palyra.core.access import Caller
-from palyra.core.approvals import recorded_outcome
-from palyra.core.commands import (
+from palyra.core.approval import ResolveApproval, Resolved, recorded_outcome
+from palyra.core.journal.changes import RunFilter
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import ApprovalRecord, IdempotencyRecord, RunRecord, SessionRecord
+from palyra.core.model.messages import Message, ProposedCall
+from palyra.core.policy.request import Explanation
+from palyra.core.ports import NowMs
+from palyra.core.replay.report import ReplayReport
+from palyra.core.run.inputs import Cancel, Steer
+from palyra.core.run.records import phase
+from palyra.core.run.records import record as record_of
+from palyra.core.session.commands import (
     Cancelled,
     ChangeQueue,
     Forked,
     Queue,
-    ReceiptKey,
-    ResolveApproval,
-    Resolved,
     RunView,
     Started,
     StartRun,
     Steered,
 )
-from palyra.core.journal import RunFilter
-from palyra.core.policy import Explanation
-from palyra.core.ports import NowMs
-from palyra.core.prompt import Message, ProposedCall
-from palyra.core.records import ApprovalRecord, Receipt, RunRecord, SessionRecord
-from palyra.core.replay_report import ReplayReport
-from palyra.core.run_state import phase
-from palyra.core.run_state import record as record_of
-from palyra.core.run_steps import Cancel, Steer
-from palyra.core.tools import Catalogue, ToolFailure
+from palyra.core.tool.spec import Catalogue, ToolFailure
 from palyra.errors import (
     ActorGone,
     Draining,
@@ -69,16 +65,16 @@ Until = Literal["terminal", "attention"]
 class Gateway:  # noqa: PLR0904 - one door for everything
     """What clients may ask for.  Every method takes the authenticated caller first."""
 
-    def __init__(self, office: Office, sessions: Sessions) -> None:
-        self._office = office
+    def __init__(self, services: SessionServices, sessions: Sessions) -> None:
+        self._services = services
         self._sessions = sessions
-        self._replayer = Replayer(office)
+        self._replayer = Replayer(services)
         self.is_draining = False
 
     # --- runs
 
     async def start_run(
-        self, caller: Caller, command: StartRun, receipt: ReceiptKey | None = None
+        self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None = None
     ) -> Started:
         """The run that will answer the message, once the promise is committed.
 
@@ -88,25 +84,25 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         caller.require("runs:write")
         self._check_room()
         await self._wait_complete()
-        chosen = await choose(self._office, await self._office.channels.route(caller, command))
-        return await submit(self._office, self._sessions, caller, chosen, receipt)
+        chosen = await choose(self._services, await self._services.channels.route(caller, command))
+        return await submit(self._services, self._sessions, caller, chosen, receipt)
 
     def _check_room(self) -> None:
         if self.is_draining:
             raise Draining("the daemon is going down: connect again in a moment")
-        office = self._office
-        if len(office.directory.runs) >= office.max_open:
+        services = self._services
+        if len(services.registry.runs) >= services.max_open:
             raise Overloaded(
-                f"{office.max_open} runs are open, the most this daemon takes (runs.max_open)",
+                f"{services.max_open} runs are open, the most this daemon takes (runs.max_open)",
                 retry_after_ms=1_000,
             )
-        if office.journal.backlog > MAX_BACKLOG_ROWS:
+        if services.journal.backlog > MAX_BACKLOG_ROWS:
             raise Overloaded("the journal is behind", retry_after_ms=500)
 
     async def _wait_complete(self) -> None:
         """Until open runs are with their sessions: a new message must not overtake them."""
         with trio.move_on_after(ANSWER_S):
-            while not self._office.directory.is_complete:  # noqa: ASYNC110 - recovery tells nobody
+            while not self._services.registry.is_complete:  # noqa: ASYNC110 - recovery tells nobody
                 await trio.sleep(RECOVERING_LOOK_S)
             return
         raise Unavailable("the runs of before are still being found: try again in a moment")
@@ -117,7 +113,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         run_id: str,
         at_seq: int,
         text: str | None,
-        receipt: ReceiptKey | None = None,
+        receipt: IdempotencyKey | None = None,
     ) -> Forked:
         """A run in a session of its own that goes on from one of the caller's own runs.
 
@@ -128,7 +124,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         record = await self._get_record(caller, run_id)
         if record.principal != caller.principal:
             raise NotFound(f"no run {run_id!r}", field="run_id")
-        command = await self._office.journal.read(
+        command = await self._services.journal.read(
             lambda store: fork_command(store, run_id, at_seq, text)
         )
         started = await self.start_run(caller, command, receipt)
@@ -136,37 +132,37 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         return started
 
     async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
-        """What a replay of the run's tape comes to; see `actors.replay`.  Raises NotFound."""
+        """What a replay of the run's tape comes to; see `actors.run.replay`.  Raises NotFound."""
         caller.require("runs:read")
         await self._get_record(caller, run_id)
         return await self._replayer.replay(run_id, strict=strict)
 
     async def steer_run(
-        self, caller: Caller, run_id: str, text: str, receipt: ReceiptKey | None = None
+        self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
     ) -> int:
         """The seq of `steer.received`, committed.  Raises NotFound, IllegalState."""
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
-        run = self._office.directory.runs.get(run_id)
+        run = self._services.registry.runs.get(run_id)
         if run is None or record.is_terminal:
             raise IllegalState(f"{run_id} is {record.state}: start another run")
         make = None
         if receipt is not None:
-            make = partial(_steer_receipt, receipt, self._office.now_ms)
-        return await tell(self._office, run, Steer(text=text, by=caller.principal), make)
+            make = partial(_steer_receipt, receipt, self._services.now_ms)
+        return await steer(self._services, run, Steer(text=text, by=caller.principal), make)
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
         """The run's terminal state, committed; a run that had ended already keeps its own.
 
-        A stranded run is given up (`actors.stranded`).
+        A stranded run is given up (`actors.session.recovery`).
         """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
         if not record.is_terminal:
             cancel = Cancel(reason=reason, by=caller.principal)
             with trio.move_on_after(ANSWER_S):
-                if run_id in self._office.directory.stranded:
-                    await give_up(self._office, record, cancel)
+                if run_id in self._services.registry.stranded:
+                    await abandon_run(self._services, record, cancel)
                 else:
                     await self._cancel(caller, record, cancel)
             record = await self._get_record(caller, run_id)
@@ -175,18 +171,18 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         return Cancelled(state=record.state, applied_seq=record.head_seq)
 
     async def _cancel(self, caller: Caller, record: RunRecord, cancel: Cancel) -> None:
-        directory = self._office.directory
+        registry = self._services.registry
         told: RunHandle | None = None
         while (run := await self._find_open(caller, record.run_id)) is not None:
             if run is not told:  # a lost run comes back as another handle
                 told = run
                 run.inbox.offer(cancel)
-                session = directory.sessions.get(record.session_id)
+                session = registry.sessions.get(record.session_id)
                 if session is not None:
-                    session.inbox.offer(Withdraw(record.run_id, cancel))
+                    session.inbox.offer(CancelQueued(record.run_id, cancel))
             with trio.move_on_after(WRITABLE_LOOK_S):
                 await run.wait_change()
-            if not self._office.journal.has_room:
+            if not self._services.journal.has_room:
                 raise Unavailable(
                     f"the journal takes no writes: {record.run_id} ends as soon as it does"
                 )
@@ -200,14 +196,14 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         """What was said up to the end of that run, in its session too.  Raises NotFound."""
         caller.require("runs:read")
         await self._get_record(caller, run_id)
-        return await self._office.histories.conversation(run_id)
+        return await self._services.histories.conversation(run_id)
 
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         """Runs the caller sees, newest first."""
         caller.require("runs:read")
         if caller.principal_filter is not None:
             wanted = msgspec.structs.replace(wanted, principal=caller.principal_filter)
-        found = await self._office.journal.read(lambda store: store.list_runs(wanted))
+        found = await self._services.journal.read(lambda store: store.list_runs(wanted))
         return [self._view(record) for record in found]
 
     async def wait_run(
@@ -215,7 +211,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
     ) -> tuple[RunView, bool]:
         """The run once it ended (or needs a person), and whether the time ran out instead."""
         caller.require("runs:read")
-        run = self._office.directory.runs.get(run_id)
+        run = self._services.registry.runs.get(run_id)
         if run is None or not caller.sees(run.run.accepted.principal):
             record = await self._get_record(caller, run_id)
             if record.is_terminal:
@@ -228,7 +224,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
 
     async def _wait(self, caller: Caller, run_id: str, until: Until) -> None:
         """Until the run has ended, or waits for a person if that is enough."""
-        approvals = self._office.approvals
+        approvals = self._services.approvals
         while (run := await self._find_open(caller, run_id)) is not None:
             if until == "attention" and approvals.has_open(run_id):
                 return
@@ -240,36 +236,36 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         An open run without a handle is between two lives (the daemon has just started): wait.
         Raises IllegalState for one that is stranded.
         """
-        directory = self._office.directory
+        registry = self._services.registry
         while True:
-            run = directory.runs.get(run_id)
+            run = registry.runs.get(run_id)
             if run is not None:
                 return None if run.is_settled else run
             if (await self._get_record(caller, run_id)).is_terminal:
                 return None
-            if run_id in directory.stranded:
+            if run_id in registry.stranded:
                 raise IllegalState(
-                    f"{run_id} cannot go on: {directory.stranded[run_id]}; "
+                    f"{run_id} cannot go on: {registry.stranded[run_id]}; "
                     "its tape can still be read, the next start tries again, and cancelling it "
                     "gives it up"
                 )
             await trio.sleep(RECOVERING_LOOK_S)
 
     def _view(self, record: RunRecord) -> RunView:
-        directory = self._office.directory
-        run = directory.runs.get(record.run_id)
+        registry = self._services.registry
+        run = registry.runs.get(record.run_id)
         if run is None:  # not there yet, if the daemon has just started
-            is_recovering = record.state == "in_progress" and not directory.is_complete
+            is_recovering = record.state == "in_progress" and not registry.is_complete
         else:
             is_recovering = run.is_recovering
-        is_stranded = record.run_id in directory.stranded
+        is_stranded = record.run_id in registry.stranded
         return RunView(
             record=record,
             phase=phase(record, is_recovering=is_recovering, is_stranded=is_stranded),
         )
 
     async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:
-        record = await self._office.journal.find(lambda store: store.find_run(run_id))
+        record = await self._services.journal.find(lambda store: store.find_run(run_id))
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
         return record
@@ -277,7 +273,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
     # --- approvals
 
     async def resolve_approval(
-        self, caller: Caller, command: ResolveApproval, receipt: ReceiptKey | None = None
+        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
     ) -> Resolved:
         """The recorded outcome, committed; `won` tells whether this answer made it.
 
@@ -285,7 +281,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         Unavailable while the run is being resumed.
         """
         caller.require("approvals:write")
-        approvals = self._office.approvals
+        approvals = self._services.approvals
         mailbox = approvals.find(command.approval_id)
         if mailbox is None:
             record = await self.get_approval(caller, command.approval_id)
@@ -295,7 +291,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         try:
             with trio.CancelScope(shield=True):  # won or not, never unknown; bounded by the disk
                 outcome: Resolved = await mailbox.ask(
-                    lambda reply: Answer(command, caller, reply, receipt),
+                    lambda reply: ApprovalAnswer(command, caller, reply, receipt),
                     timeout_s=ANSWER_S,
                 )
         except ActorGone:
@@ -305,7 +301,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
     async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
         """One approval.  Raises NotFound, also for somebody else's."""
         caller.require("approvals:read")
-        record = await self._office.journal.find(lambda store: store.find_approval(approval_id))
+        record = await self._services.journal.find(lambda store: store.find_approval(approval_id))
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no approval {approval_id!r}", field="approval_id")
         return record
@@ -315,7 +311,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
     ) -> list[ApprovalRecord]:
         """Approvals the caller sees, pending first."""
         caller.require("approvals:read")
-        return await self._office.journal.read(
+        return await self._services.journal.read(
             lambda store: store.list_approvals(
                 principal=caller.principal_filter,
                 run_id=run_id,
@@ -329,7 +325,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
     async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue:
         """The tools that agent may call now; the default one for None.  Raises InvalidParams."""
         caller.require("tools:read")
-        agents = self._office.agents
+        agents = self._services.agents
         return agents.prefix(await agents.get_present(agent)).catalogue
 
     async def explain_policy(
@@ -346,19 +342,24 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         Cancellation: the look runs to its end.
         """
         caller.require("tools:read")
-        office = self._office
-        prefix = office.agents.prefix(await office.agents.get_present(agent))
+        services = self._services
+        prefix = services.agents.prefix(await services.agents.get_present(agent))
         session = None
         if session_id is not None:
             session = await self._sessions.get(caller, session_id)
         proposed = ProposedCall(call_id="", tool=tool, arguments=arguments)
         explain = partial(
-            office.gate.explain, caller, proposed, prefix, session=session, now_ms=office.now_ms()
+            services.gate.explain,
+            caller,
+            proposed,
+            prefix,
+            session=session,
+            now_ms=services.now_ms(),
         )
         told, looked_at = explain()
         if looked_at is not None and caller.may("runs:write"):
             try:
-                told, _ = explain(inspection=await look_at(office, looked_at))
+                told, _ = explain(inspection=await inspect(services, looked_at))
             except ToolFailure as refused:
                 raise InvalidParams(refused.message, field="arguments") from None
         return told
@@ -394,5 +395,5 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         return await self._sessions.arrange_queue(caller, session_id, change)
 
 
-def _steer_receipt(key: ReceiptKey, now_ms: NowMs, seq: int) -> Receipt:
+def _steer_receipt(key: IdempotencyKey, now_ms: NowMs, seq: int) -> IdempotencyRecord:
     return receipt_for(key, Steered(seq=seq), now_ms())

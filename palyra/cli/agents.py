@@ -2,11 +2,10 @@
 
 import click
 
-from palyra.cli.files import read_text
-from palyra.cli.screen import age, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.net.client import Agent
-from palyra.net.client.registry import AgentOptions
+from palyra.cli.command import Options, read_text, shared_options, talk
+from palyra.cli.output import age, print_json, print_table, say
+from palyra.client import Agent
+from palyra.client.registry import AgentOptions
 
 COLUMNS = ("AGENT", "VERSION", "MODEL", "TOOLS", "LABELS", "CHANGED")
 

@@ -5,14 +5,14 @@ from typing import Any, Literal, get_args
 import click
 import msgspec
 
-from palyra.cli.exits import FAILED, Stop
-from palyra.cli.screen import age, due, print_json, print_table, say, without_empty
-from palyra.cli.shell import Command, Options, shared_options, talk
-from palyra.core.commands import Resolved
-from palyra.core.display import show_json, visible
-from palyra.core.grants import describe_key
-from palyra.core.records import ApprovalRecord, ApprovalScope, GrantRecord
-from palyra.net.client import Client
+from palyra.cli.command import Command, Options, shared_options, talk
+from palyra.cli.errors import FAILED, CommandFailed
+from palyra.cli.output import age, due, print_json, print_table, say, without_empty
+from palyra.client import Client
+from palyra.core.approval import Resolved
+from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.core.policy.grants import describe_key
+from palyra.core.text.visible import show_json, visible
 
 DIGEST_CHARS = 12  # enough to compare by eye; the whole digest is what is sent
 
@@ -175,7 +175,7 @@ async def _get_matching(client: Client, approval_id: str, digest: str | None) ->
     """The approval, if what it asks is what the caller saw."""
     approval = await client.get_approval(approval_id)
     if digest is not None and not approval.digest.startswith(digest.lower()):
-        raise Stop(
+        raise CommandFailed(
             f"what is asked has the digest {approval.digest[:DIGEST_CHARS]}…, not {digest}",
             f"read it again: palyra approvals show {approval_id}",
         )

@@ -2,8 +2,8 @@
 
 import click
 
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.net.client import Client
+from palyra.cli.command import Options, shared_options, talk
+from palyra.client import Client
 
 
 @click.group()

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palyra.cli.exits import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
-from palyra.cli.screen import print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, verdict
+from palyra.cli.command import Options, shared_options, verdict
+from palyra.cli.errors import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
+from palyra.cli.output import print_json, print_table, say
 from palyra.cli.tape import find_key, is_signed
-from palyra.core.counted import counted
+from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError
 
 if TYPE_CHECKING:
-    from palyra.core.replay_report import Divergence
-    from palyra.harness.command import Report
+    from palyra.core.replay.report import Divergence
+    from palyra.harness.bench import BenchReport
     from palyra.harness.compare import Comparison, Figures, Pair
-    from palyra.harness.drive import Tally
+    from palyra.harness.driver import CaseCounts
     from palyra.harness.replays import Replays
     from palyra.harness.summary import Summary
+
 
 APPROVALS = ("allow", "deny", "ask")
 SHOW_EVERY_S = 0.2
@@ -90,11 +91,11 @@ def run(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click call
     Against the daemon of --home or --url, or, when none runs, one of its own in OUT/daemon.
     Ctrl-C stops; the same command goes on.
     """
-    from palyra.harness.command import Order, run_bench  # noqa: PLC0415 - help must be instant
+    from palyra.harness.bench import BenchOptions, run_bench  # noqa: PLC0415 - help must be instant
 
-    order = Order(home=options.home, url=options.url, **given)
+    order = BenchOptions(home=options.home, url=options.url, **given)
     screen = Screen(is_shown=sys.stderr.isatty())
-    report: Report = run_trio(partial(run_bench, order, screen.show))
+    report: BenchReport = run_trio(partial(run_bench, order, screen.show))
     screen.clear()
     if report.summary is not None:
         if options.as_json:
@@ -116,7 +117,7 @@ def run_trio(work: Any) -> Any:  # noqa: ANN401 - an async function and its resu
     return results[0]
 
 
-def judge(report: Report) -> int:
+def judge(report: BenchReport) -> int:
     """The exit code: 0 only if every case is done and as expected."""
     if report.ending == "interrupted":
         say("interrupted: the same command goes on", err=True, fg="yellow")
@@ -137,7 +138,7 @@ class Screen:
         self._shown_s = 0.0
         self._width = 0
 
-    def show(self, tally: Tally) -> None:
+    def show(self, tally: CaseCounts) -> None:
         """Say how far it is, unless that was said a moment ago."""
         left_s = (tally.total - tally.done) / max(1e-9, tally.per_s)
         text = (
@@ -213,9 +214,9 @@ def replay(options: Options, out: Path, *, strict: bool) -> None:
 
 
 def _replay(options: Options, out: Path, screen: Screen, *, strict: bool) -> Replays:
-    from palyra.harness.directory import DAEMON, find_manifest  # noqa: PLC0415 - as above
-    from palyra.harness.reach import OWN  # noqa: PLC0415
     from palyra.harness.replays import replay_strictly, replay_tapes  # noqa: PLC0415
+    from palyra.harness.results import DAEMON, find_manifest  # noqa: PLC0415 - as above
+    from palyra.harness.target import OWN  # noqa: PLC0415
 
     if strict:
         replays: Replays = run_trio(partial(replay_strictly, out, options.home, screen.count))
@@ -275,7 +276,7 @@ def print_comparison(found: Comparison) -> None:
     """The cases that ended otherwise, then both sides' figures."""
     columns = ("CASE", "REPEAT", "MET", "STATE", "REASON", "ANSWER", "COST", "TIME")
     changed = [_row(pair) for pair in found.pairs if pair.is_changed]
-    print_table(columns, changed, empty=f"{counted(len(found.pairs), 'pair')}, all ended alike")
+    print_table(columns, changed, empty=f"{pluralize(len(found.pairs), 'pair')}, all ended alike")
     for name, alone in (("first", found.only_first), ("second", found.only_second)):
         if alone:
             say(f"only in the {name}: {len(alone)}, {alone[0][0]!r} among them", fg="yellow")

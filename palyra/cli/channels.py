@@ -4,10 +4,10 @@ from typing import get_args
 
 import click
 
-from palyra.cli.screen import age, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.records import PairingMode, PairingState
-from palyra.net.client import Channel, Pairing
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import age, print_json, print_table, say
+from palyra.client import Channel, Pairing
+from palyra.core.journal.records import PairingMode, PairingState
 
 _PRINCIPAL = click.option("--principal", help="Whose channel; else your own.")
 _CONVERSATION = click.option(

@@ -4,10 +4,10 @@ from typing import Literal
 
 import click
 
-from palyra.cli.screen import age, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.display import visible
-from palyra.net.client.files import Checkpoint, CheckpointFile
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import age, print_json, print_table, say
+from palyra.client.files import Checkpoint, CheckpointFile
+from palyra.core.text.visible import visible
 
 
 @click.group()

@@ -5,13 +5,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.screen import print_json, print_table, say
-from palyra.cli.settings import load_config
-from palyra.cli.shell import Options, shared_options
-from palyra.config import first_file, refuse_secrets
-from palyra.config import schema as config_schema
-from palyra.core.redact import Redactor
-from palyra.sections import SECTIONS
+from palyra.cli.command import Options, load_config, shared_options
+from palyra.cli.output import print_json, print_table, say
+from palyra.config.load import first_file, refuse_secrets
+from palyra.config.load import schema as config_schema
+from palyra.config.sections import SECTIONS
+from palyra.core.redaction.redactor import Redactor
 
 
 @click.group()

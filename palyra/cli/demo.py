@@ -18,24 +18,24 @@ import trio
 from rich.console import Console
 
 import palyra
-from palyra.cli.exits import FAILED, stop_for
-from palyra.cli.shell import first_error
-from palyra.cli.show import Show
+from palyra.cli.command import first_error
+from palyra.cli.demo_output import DemoOutput
+from palyra.cli.errors import FAILED, stop_for
 from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
-from palyra.core.display import show_json, visible
-from palyra.core.events import ApprovalRequested, RunDone, ToolAttested, ToolCompleted
-from palyra.core.export import verify_export
-from palyra.core.records import ApprovalRecord
-from palyra.errors import PalyraError, TooSlow, Unavailable
-from palyra.net.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
-from palyra.net.client.process import (
+from palyra.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
+from palyra.client.process import (
     KILLED_WITHIN_S,
     STOPPED_WITHIN_S,
     start_daemon,
     stop_daemon,
     wait_announced,
 )
-from palyra.net.discovery import find_discovery
+from palyra.core.journal.records import ApprovalRecord
+from palyra.core.tape.events import ApprovalRequested, RunDone, ToolAttested, ToolCompleted
+from palyra.core.tape.export import verify_export
+from palyra.core.text.visible import show_json, visible
+from palyra.errors import PalyraError, TooSlow, Unavailable
+from palyra.net.protocol.discovery import find_discovery
 
 WITHIN_S = 90.0
 NOTE_PATH = ".palyra-demo/note.md"
@@ -46,7 +46,7 @@ NOTE = "Written by a model, allowed by a person, kept on a tape.\n"
 class Demo:
     """One performance."""
 
-    show: Show
+    show: DemoOutput
     home: Path
     workspace: Path
 
@@ -190,7 +190,7 @@ async def _hear_question(reviewer: Client, inbox: Inbox) -> ApprovalRecord:
     raise Unavailable("the second client heard of no question")
 
 
-async def _perform(show: Show, home: Path) -> None:
+async def _perform(show: DemoOutput, home: Path) -> None:
     with trio.move_on_after(WITHIN_S):
         await Demo(show, home, find_workspace()).perform()
         return
@@ -199,7 +199,7 @@ async def _perform(show: Show, home: Path) -> None:
 
 def main() -> int:
     """Perform it; 0 only if everything held."""
-    show = Show(Console(highlight=False))
+    show = DemoOutput(Console(highlight=False))
     with tempfile.TemporaryDirectory(prefix="palyra-demo-") as directory:
         try:
             trio.run(_perform, show, Path(directory) / "home")

@@ -1,11 +1,399 @@
-"""`palyra doctor`: is this machine fit, is the daemon well?"""
+"""`palyra doctor`: is this machine fit, is the daemon well?
+
+What `palyra doctor` looks at; each check is one function that never raises.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
 
 import click
+import msgspec
 
-from palyra.cli.checks import Check, run_checks
-from palyra.cli.exits import FAILED
-from palyra.cli.screen import print_json, say
-from palyra.cli.shell import Options, shared_options
+from palyra.cli.command import Options, load_config, shared_options, talk
+from palyra.cli.errors import FAILED, CommandFailed
+from palyra.cli.output import print_json, say
+from palyra.config.load import Config
+from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
+from palyra.core.redaction.patterns import RULES
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.text.visible import pluralize
+from palyra.errors import PalyraError
+from palyra.net.protocol.discovery import find_discovery, find_home
+
+OLDEST_PYTHON = (3, 11)
+LOW_BYTES, LEAST_BYTES = 1 << 30, 100 << 20
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+OPENAT2 = 437  # the same number on every architecture
+AT_FDCWD = -100
+RESOLVE_BENEATH = 0x08
+CANARY = "c4nary-of-the-doctor"
+BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+INSTALL_BUBBLEWRAP = "apt install bubblewrap"
+
+
+# How a problem of `system.status` begins, and what helps; the last one fits what is left.
+PROBLEM_REMEDIES = (
+    ("MCP server ", "repair the server or its entry in [mcp] of the configuration"),
+    ("the vault ", "repair what is named, or set the secrets again with `palyra secrets set`"),
+    (
+        "the workspace ",
+        "make the folder again, open it to its owner, or start with another --workspace",
+    ),
+    ("user policies: ", "`palyra policy check` checks policies without the daemon"),
+    ("configuration: ", "`palyra config show` names what is wrong without the daemon"),
+    ("skills: ", "repair what is named, or set wasm.enabled = false in the configuration"),
+    ("", "docs/operations.md says under Programs what helps"),
+)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding; `remedy` says what somebody can do about it."""
+
+    name: str
+    verdict: Literal["ok", "warn", "fail"]
+    detail: str
+    remedy: str | None = None
+
+
+def run_checks(options: Options) -> list[Check]:
+    """All checks, in the order in which one would repair."""
+    return [check(options) for check in CHECKS]
+
+
+def check_python(_options: Options) -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        return Check(name="python", verdict="fail", detail=version, remedy="use 3.11 or newer")
+    return Check(name="python", verdict="ok", detail=version)
+
+
+def check_packages(_options: Options) -> Check:
+    """Whether everything the package requires is installed; versions are the installer's word."""
+    try:
+        wanted = [
+            _name(line) for line in metadata.requires("palyra") or [] if "extra ==" not in line
+        ]
+    except metadata.PackageNotFoundError:
+        return Check(
+            name="packages",
+            verdict="warn",
+            detail="palyra itself is not installed, only importable",
+            remedy="pip install -e .",
+        )
+    missing = sorted(name for name in set(wanted) if not _is_installed(name))
+    if missing:
+        return Check(
+            name="packages",
+            verdict="fail",
+            detail=f"missing: {', '.join(missing)}",
+            remedy="install it again: `make run` in the checkout",
+        )
+    return Check(name="packages", verdict="ok", detail=f"{len(set(wanted))} requirements installed")
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[ ;<>=!~\[(]", requirement, maxsplit=1)[0]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def check_config(options: Options) -> Check:
+    try:
+        found = load_config(options.home, None)
+    except CommandFailed as stop:
+        return Check(name="config", verdict="fail", detail=stop.message, remedy=stop.remedy)
+    path = found.paths.config_file
+    detail = str(path) if path.is_file() else f"defaults; {path} does not exist"
+    return Check(name="config", verdict="ok", detail=detail)
+
+
+def check_home(options: Options) -> Check:
+    """Whether the data directory and what it holds are the owner's alone."""
+    home = find_home(options.home)
+    if not home.is_dir():
+        return Check(
+            name="home",
+            verdict="warn",
+            detail=f"{home} does not exist yet",
+            remedy="`palyra up` makes it",
+        )
+    exposed = [path for path in (home, *_secrets(home)) if path.stat().st_mode & OTHERS]
+    if exposed:
+        return Check(
+            name="home",
+            verdict="fail",
+            detail=f"open to others: {', '.join(map(str, exposed))}",
+            remedy=f"chmod -R go= {home}",
+        )
+    return Check(name="home", verdict="ok", detail=f"{home} is yours alone")
+
+
+def _secrets(home: Path) -> list[Path]:
+    keys = home / "keys"
+    found = [
+        keys,
+        *(keys.iterdir() if keys.is_dir() else ()),
+        *home.glob("journal.sqlite3*"),
+        *home.glob("vault.*"),
+    ]
+    return [path for path in found if path.exists() and path.suffix != ".pub"]
+
+
+def check_disk(options: Options) -> Check:
+    home = find_home(options.home)
+    place = next(path for path in (home, *home.absolute().parents) if path.exists())
+    free_bytes = shutil.disk_usage(place).free
+    detail = f"{_size(free_bytes)} free at {place}"
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        return Check(
+            name="disk",
+            verdict="fail",
+            detail=f"{place} is on a read-only file system",
+            remedy="mount it writable, or choose another place with --home",
+        )
+    if free_bytes < LEAST_BYTES:
+        return Check(
+            name="disk", verdict="fail", detail=detail, remedy="make room: writes will fail"
+        )
+    if free_bytes < LOW_BYTES:
+        return Check(name="disk", verdict="warn", detail=detail, remedy="make room soon")
+    return Check(name="disk", verdict="ok", detail=detail)
+
+
+def _size(count: int) -> str:
+    """Bytes in the largest unit of which there is one."""
+    for unit, shift in (("GiB", 30), ("MiB", 20)):
+        if count >= 1 << shift:
+            return f"{count / (1 << shift):.1f} {unit}"
+    return f"{count >> 10} KiB"
+
+
+def check_openat2(_options: Options) -> Check:
+    """Whether the kernel can open a path without ever leaving a directory."""
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_BENEATH)
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = libc.syscall(OPENAT2, AT_FDCWD, b".", ctypes.byref(how), ctypes.sizeof(how))
+    if opened < 0:
+        reason = errno.errorcode.get(ctypes.get_errno(), "?")
+        return Check(
+            name="openat2",
+            verdict="warn",
+            detail=f"not available ({reason}): file tools fall back to slower checks",
+            remedy="use Linux 5.6 or newer, or allow the call in the container's seccomp profile",
+        )
+    os.close(opened)
+    return Check(name="openat2", verdict="ok", detail="paths cannot escape the workspace")
+
+
+def check_sandbox(options: Options) -> Check:
+    """Whether what programs are run behind is installed; whether it holds, the daemon proves."""
+    found = shutil.which("bwrap", path=BUBBLEWRAP_FOLDERS)
+    if found is None:
+        shell = "shell at level B if the daemon can prove it" if _may_be_b(options) else "no shell"
+        return Check(
+            name="sandbox",
+            verdict="warn",
+            detail=f"bubblewrap is not installed: {shell}, no skills",
+            remedy=INSTALL_BUBBLEWRAP,
+        )
+    return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon proves the walls")
+
+
+def _may_be_b(options: Options) -> bool:
+    try:
+        return load_config(options.home, None).sandbox.min_level == "B"
+    except CommandFailed:
+        return False
+
+
+def check_port(options: Options) -> Check:
+    """Whether the configured port is free, or taken by our own daemon."""
+    try:
+        server = load_config(options.home, None).server
+    except CommandFailed:
+        return Check(name="port", verdict="warn", detail="unknown: the configuration is not valid")
+    found = find_discovery(find_home(options.home))
+    if found is not None and found.is_alive:
+        return Check(name="port", verdict="ok", detail=f"the daemon listens at {found.url}")
+    try:
+        with socket.create_server((server.host, server.port)) as bound:
+            port = bound.getsockname()[1]
+    except OSError as error:
+        return Check(
+            name="port",
+            verdict="fail",
+            detail=f"{server.host}:{server.port}: {error.strerror or error}",
+            remedy="choose another with --port or server.port",
+        )
+    return Check(name="port", verdict="ok", detail=f"{server.host}:{port} is free")
+
+
+def check_daemon(options: Options) -> Check:
+    try:
+        status = talk(options, lambda client: client.status())
+    except CommandFailed as stop:
+        return Check(name="daemon", verdict="warn", detail=stop.message, remedy=stop.remedy)
+    detail = f"{status.state}, version {status.version}"
+    if not status.is_writable:
+        return Check(
+            name="daemon",
+            verdict="fail",
+            detail=f"{detail}; its journal refuses writes",
+            remedy="see the daemon's log; is the disk full?",
+        )
+    if status.stranded_runs:
+        return Check(
+            name="daemon",
+            verdict="fail",
+            detail=f"{detail}; {status.stranded_runs} open run(s) cannot go on",
+            remedy="`palyra incidents list --open` says why; cancelling a run gives it up",
+        )
+    if status.problems:
+        return Check(
+            name="daemon",
+            verdict="fail",
+            detail=f"{detail}; {'; '.join(status.problems)}",
+            remedy="; ".join(dict.fromkeys(map(_remedy, status.problems))),
+        )
+    return Check(name="daemon", verdict="ok", detail=detail)
+
+
+def _remedy(problem: str) -> str:
+    """What helps against something the daemon names."""
+    if "bubblewrap is not installed" in problem:
+        return INSTALL_BUBBLEWRAP
+    return next((remedy for start, remedy in PROBLEM_REMEDIES if problem.startswith(start)), "")
+
+
+def check_incidents(options: Options) -> Check:
+    """Whether something was found to be wrong that nobody has resolved."""
+    try:
+        page = talk(options, lambda client: client.list_incidents(states=UNRESOLVED, limit=500))
+    except CommandFailed as stop:
+        return Check(name="incidents", verdict="warn", detail=f"unknown: {stop.message}")
+    found = page.incidents
+    if not found:
+        return Check(name="incidents", verdict="ok", detail="none is open")
+    worst = max(found, key=lambda each: (SEVERITIES.index(each.severity), each.last_ms))
+    count = f"{len(found)}{'+' if page.next_cursor else ''}"
+    return Check(
+        name="incidents",
+        verdict="fail" if worst.severity == "critical" else "warn",
+        detail=f"{count} open; {worst.severity}: {worst.summary}",
+        remedy="`palyra incidents list --open` shows them, "
+        "`palyra incidents resolve` ends one that was seen to",
+    )
+
+
+def check_models(options: Options) -> Check:
+    """Whether a provider is left alone because it kept failing."""
+    try:
+        found = talk(options, lambda client: client.list_models())
+    except CommandFailed as stop:
+        return Check(name="models", verdict="warn", detail=f"unknown: {stop.message}")
+    ill = sorted({each.provider for each in found.models if each.breaker != "closed"})
+    if ill:
+        return Check(
+            name="models",
+            verdict="warn",
+            detail=f"left alone after failures: {', '.join(ill)}",
+            remedy="see to the provider; models.failover names what answers meanwhile",
+        )
+    default = next((each.name for each in found.models if each.is_default), "none")
+    return Check(
+        name="models", verdict="ok", detail=f"{len(found.models)} listed, {default} by default"
+    )
+
+
+def check_journal(options: Options) -> Check:
+    try:
+        report = talk(options, lambda client: client.verify_tape())
+    except CommandFailed as stop:
+        return Check(name="journal", verdict="warn", detail=f"not verified: {stop.message}")
+    if report.first_break is not None:
+        return Check(
+            name="journal",
+            verdict="fail",
+            detail=f"{report.breaks} break(s); the first: {report.first_break.detail}",
+            remedy="restore the data directory from a backup; `palyra tape verify` shows more",
+        )
+    return Check(
+        name="journal", verdict="ok", detail=f"{pluralize(report.checked_events, 'event')} intact"
+    )
+
+
+def check_secrets(options: Options) -> Check:
+    """Whether the vault opens and every secret that the configuration names can be found."""
+    try:
+        kept = _look_for_secrets(load_config(options.home, None))
+    except CommandFailed:
+        return Check(name="secrets", verdict="warn", detail="unknown: the configuration is invalid")
+    except PalyraError as error:
+        remedy = "`palyra secrets test` looks at each"
+        return Check(name="secrets", verdict="fail", detail=error.message, remedy=remedy)
+    return Check(name="secrets", verdict="ok", detail=f"{kept} in the vault")
+
+
+def check_redaction(_options: Options) -> Check:
+    """Whether the rules find a secret that is planted, and how many rules there are."""
+    found, _ = Redactor([]).redact_text(f"password={CANARY}")
+    if "[redacted:password]" not in found:
+        return Check(
+            name="redaction",
+            verdict="fail",
+            detail="a planted secret was not found",
+            remedy="pip install --force-reinstall google-re2",
+        )
+    return Check(name="redaction", verdict="ok", detail=f"{len(RULES)} rules find secrets")
+
+
+def _look_for_secrets(config: Config) -> int:
+    """How many the vault holds.  Raises PalyraError for one that cannot be found.
+
+    The environment is the daemon's own and a keyring may ask a person: neither is looked at.
+    """
+    from palyra.cli.secrets import configured, open_resolver  # noqa: PLC0415 - a heavy import
+
+    resolver = open_resolver(config)
+    for text in configured(config):
+        if not text.startswith(("env:", "keyring:")):
+            resolver.resolve(text)
+    return len(resolver.vault.read())
+
+
+CHECKS: tuple[Callable[[Options], Check], ...] = (
+    check_python,
+    check_packages,
+    check_config,
+    check_home,
+    check_disk,
+    check_openat2,
+    check_sandbox,
+    check_port,
+    check_daemon,
+    check_incidents,
+    check_models,
+    check_journal,
+    check_secrets,
+    check_redaction,
+)
+
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 NAME_CHARS = 12

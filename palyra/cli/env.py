@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from palyra.cli.screen import print_json
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.net.discovery import Endpoint, find_endpoint, http_address
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import print_json
+from palyra.net.protocol.discovery import Endpoint, find_endpoint, http_address
 
 if TYPE_CHECKING:
-    from palyra.net.client import Client
+    from palyra.client import Client
+
 
 SDKS = ("openai", "anthropic")
 HOW = {"sh": 'eval "$(palyra env)"', "fish": "palyra env --shell fish | source"}

@@ -4,10 +4,10 @@ from typing import get_args
 
 import click
 
-from palyra.cli.screen import age, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.incident import UNRESOLVED
-from palyra.core.records import IncidentDomain, IncidentRecord, IncidentState
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import age, print_json, print_table, say
+from palyra.core.incident.incident import UNRESOLVED
+from palyra.core.journal.records import IncidentDomain, IncidentRecord, IncidentState
 
 
 @click.group()

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from palyra import __version__
-from palyra.cli.exits import EXPLAINED, find_exit_code
-from palyra.cli.shell import Options
+from palyra.cli.command import Options
+from palyra.cli.errors import EXPLAINED, find_exit_code
 
 # Name -> module and the line in the list of commands (a test compares it with the command's own).
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -2,9 +2,9 @@
 
 import click
 
-from palyra.cli.screen import print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.model_view import ModelView
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import print_json, print_table, say
+from palyra.core.model.views import ModelView
 
 COLUMNS = ("MODEL", "API", "CAN", "WINDOW", "TIER", "BREAKER", "CALLS", "USD/M IN", "USD/M OUT")
 MILLION = 1_000_000

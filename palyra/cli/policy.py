@@ -6,12 +6,11 @@ from typing import Any
 import click
 import msgspec
 
-from palyra.cli.exits import FAILED, USAGE, Stop
-from palyra.cli.screen import print_json, say
-from palyra.cli.settings import load_config
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.counted import counted
-from palyra.core.grants import describe_key
+from palyra.cli.command import Options, load_config, shared_options, talk
+from palyra.cli.errors import FAILED, USAGE, CommandFailed
+from palyra.cli.output import print_json, say
+from palyra.core.policy.grants import describe_key
+from palyra.core.text.visible import pluralize
 from palyra.errors import Rejected
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -57,16 +56,18 @@ def check(options: Options, folder: Path | None) -> None:
 
     Exits with 1 if they could not be put in force.
     """
-    from palyra.policy_cases import check_policies  # noqa: PLC0415 - loads the engine
+    from palyra.tools.policy.cases import check_policies  # noqa: PLC0415 - loads the engine
 
     try:
         found = check_policies(_folder(options, folder))
     except Rejected as broken:
-        raise Stop(broken.message, "mend the file; the daemon keeps its last good rules") from None
+        raise CommandFailed(
+            broken.message, "mend the file; the daemon keeps its last good rules"
+        ) from None
     if options.as_json:
         print_json(found)
         return
-    rules, files = counted(len(found.rules), "rule"), counted(len(found.files), "file")
+    rules, files = pluralize(len(found.rules), "rule"), pluralize(len(found.files), "file")
     say(f"in order: {rules} in {files}", fg="green")
     say(f"version {found.version}", dim=True)
 
@@ -80,12 +81,14 @@ def test(options: Options, file: Path, folder: Path | None) -> None:
 
     Exits with 1 if a case comes out differently than expected.
     """
-    from palyra.policy_cases import read_cases, run_cases  # noqa: PLC0415 - loads the engine
+    from palyra.tools.policy.cases import read_cases, run_cases  # noqa: PLC0415 - loads the engine
 
     try:
         outcomes = run_cases(_folder(options, folder), read_cases(file))
     except Rejected as error:
-        raise Stop(error.message, "docs/operations.md shows a file of cases", code=USAGE) from None
+        raise CommandFailed(
+            error.message, "docs/operations.md shows a file of cases", code=USAGE
+        ) from None
     failed = [outcome for outcome in outcomes if not outcome.passed]
     if options.as_json:
         print_json({"outcomes": outcomes})

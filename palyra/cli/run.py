@@ -11,15 +11,23 @@ from typing import get_args
 import click
 import trio
 
-from palyra.cli.ending import Ending
-from palyra.cli.exits import CANCELLED, INTERRUPTED, USAGE, Stop
-from palyra.cli.narrate import narrate, to_json
-from palyra.cli.question import Desk, find_terminal
-from palyra.cli.screen import print_json, print_json_line, safe, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core import events as ev
-from palyra.core.records import QueueMode
-from palyra.net.client import Client, Dropped, Item, Progress, RunOptions, Subscription, TapeEvent
+from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
+from palyra.cli.event_text import narrate, to_json
+from palyra.cli.output import print_json, print_json_line, safe, say
+from palyra.cli.run_exit import RunExit
+from palyra.client import (
+    Client,
+    EventsDiscarded,
+    Item,
+    ProgressItem,
+    RunOptions,
+    Subscription,
+    TapeEvent,
+)
+from palyra.core.journal.records import QueueMode
+from palyra.core.tape import events as ev
 
 CANCEL_WITHIN_S = 10.0
 
@@ -44,7 +52,7 @@ SHOWN = (
 
 
 @dataclass(slots=True)
-class Story:
+class RunPrinter:
     """Prints a run as it happens: words as they come, steps as lines."""
 
     streams: bool  # words as they come; else only the answer, once it is complete
@@ -56,11 +64,11 @@ class Story:
     def tell(self, item: Item) -> None:
         """Print what the item adds to the story."""
         match item:
-            case Progress(kind="text"):
+            case ProgressItem(kind="text"):
                 self._stream(item)
             case TapeEvent():
                 self._tell_event(item)
-            case Dropped():
+            case EventsDiscarded():
                 self._end_line()
                 say("● the daemon restarted; its last words did not last", err=True, fg="cyan")
                 self._streamed.clear()
@@ -68,7 +76,7 @@ class Story:
             case _:
                 pass
 
-    def _stream(self, progress: Progress) -> None:
+    def _stream(self, progress: ProgressItem) -> None:
         if not self.streams:
             return
         self._streamed[progress.item] = self._streamed.get(progress.item, "") + progress.delta
@@ -158,10 +166,10 @@ def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str 
         else:
             click.echo(started.run_id)
         return
-    ending = Ending()
+    ending = RunExit()
     try:
         talk(options, lambda client: _watch(client, words, start, options, ending))
-    except Stop as stop:
+    except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
             raise
         _cancel(options, ending)
@@ -173,7 +181,7 @@ def _read_input() -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
-        raise Stop(
+        raise CommandFailed(
             f"standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}",
             "convert it first, for example with iconv",
             code=USAGE,
@@ -181,7 +189,7 @@ def _read_input() -> str:
 
 
 async def _watch(
-    client: Client, text: str, start: RunOptions, options: Options, ending: Ending
+    client: Client, text: str, start: RunOptions, options: Options, ending: RunExit
 ) -> None:
     started = await client.start_run(text, **start)
     ending.run_id = started.run_id
@@ -191,12 +199,14 @@ async def _watch(
                 _print_event(item, ending)
         return
     say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
-    story = Story(streams=sys.stdout.isatty())
+    story = RunPrinter(streams=sys.stdout.isatty())
     async with client.events(started.run_id) as items:
-        await _follow(items, story, Desk(client, find_terminal()), ending)
+        await _follow(items, story, ApprovalPrompt(client, find_terminal()), ending)
 
 
-async def _follow(items: Subscription, story: Story, desk: Desk, ending: Ending) -> None:
+async def _follow(
+    items: Subscription, story: RunPrinter, desk: ApprovalPrompt, ending: RunExit
+) -> None:
     async for item in items:
         story.tell(item)
         if isinstance(item, TapeEvent):
@@ -206,22 +216,22 @@ async def _follow(items: Subscription, story: Story, desk: Desk, ending: Ending)
             await desk.work(items)
 
 
-def _print_event(item: Item, ending: Ending) -> None:
+def _print_event(item: Item, ending: RunExit) -> None:
     if isinstance(item, TapeEvent):
         ending.note(item.event)
         print_json_line(to_json(item))
-    elif isinstance(item, Dropped):
+    elif isinstance(item, EventsDiscarded):
         print_json_line({"run_id": item.run_id, "dropped_after": item.after_seq})
 
 
-def _cancel(options: Options, ending: Ending) -> None:
+def _cancel(options: Options, ending: RunExit) -> None:
     """Cancel the run that was being watched."""
     run_id = ending.run_id or ""
 
     async def work(client: Client) -> str:
         with trio.move_on_after(CANCEL_WITHIN_S):
             return (await client.cancel(run_id, "interrupted at the terminal")).state
-        raise Stop(f"{run_id} was not cancelled in time", f"palyra runs cancel {run_id}")
+        raise CommandFailed(f"{run_id} was not cancelled in time", f"palyra runs cancel {run_id}")
 
     state = talk(options, work)
     say(f"■ {run_id} is {state}", err=True, fg="red")

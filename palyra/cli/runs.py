@@ -4,12 +4,12 @@ from typing import Literal, get_args
 
 import click
 
-from palyra.cli.ending import read_code
-from palyra.cli.screen import age, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.commands import Forked
-from palyra.core.records import RunState
-from palyra.net.client import Client, RunView
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.run_exit import read_code
+from palyra.client import Client, RunView
+from palyra.core.journal.records import RunState
+from palyra.core.session.commands import Forked
 
 
 @click.group()

@@ -4,11 +4,11 @@ import click
 import msgspec
 
 from palyra import __version__
-from palyra.cli.screen import print_json
-from palyra.net.asyncapi import render_asyncapi
-from palyra.net.methods.table import METHODS
-from palyra.net.schema import describe_protocol
-from palyra.net.wire import PROTOCOL
+from palyra.cli.output import print_json
+from palyra.net.api.asyncapi import render_asyncapi
+from palyra.net.api.methods.table import METHODS
+from palyra.net.api.schema import describe_protocol
+from palyra.net.protocol.notifications import PROTOCOL
 
 
 @click.command()

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 import click
 
-from palyra.cli.exits import Stop, stop_for
-from palyra.cli.screen import age, now_ms, print_json, print_table, say
-from palyra.cli.settings import load_config
-from palyra.cli.shell import Options, shared_options
-from palyra.config import Config
-from palyra.core.known_secrets import MIN_KNOWN_BYTES
-from palyra.core.secret_reference import is_reference, parse_reference
+from palyra.cli.command import Options, load_config, shared_options
+from palyra.cli.errors import CommandFailed, stop_for
+from palyra.cli.output import age, now_ms, print_json, print_table, say
+from palyra.config.load import Config
+from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
+from palyra.core.redaction.references import is_reference, parse_reference
 from palyra.errors import InvalidParams, PalyraError
 from palyra.secrets.resolver import Resolver
 
@@ -79,7 +78,9 @@ def remove(options: Options, name: str) -> None:
     except PalyraError as error:
         raise stop_for(error) from None
     if not was_there:
-        raise Stop(f"the vault holds no {name!r}", "look for the name with `palyra secrets list`")
+        raise CommandFailed(
+            f"the vault holds no {name!r}", "look for the name with `palyra secrets list`"
+        )
     say(f"vault:{name} is removed")
 
 

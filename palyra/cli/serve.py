@@ -9,12 +9,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.exits import NO_DAEMON, stop_for
-from palyra.cli.settings import load_config
-from palyra.cli.shell import Command, Options
-from palyra.config import Config
+from palyra.cli.command import Command, Options, load_config
+from palyra.cli.errors import NO_DAEMON, stop_for
+from palyra.config.load import Config
 from palyra.errors import PalyraError, Unavailable
-from palyra.net.discovery import Discovery
+from palyra.net.protocol.discovery import Discovery
 
 _OPTIONS = (
     click.option(
@@ -63,8 +62,8 @@ def run_daemon(
     with _nothing_collected():
         import trio  # noqa: PLC0415 - help must be instant
 
-        from palyra.serve import log_end, make_clock  # noqa: PLC0415 - imports every library
-        from palyra.serve import serve as serve_daemon  # noqa: PLC0415
+        from palyra.process import log_end, make_clock  # noqa: PLC0415 - imports every library
+        from palyra.process import serve as serve_daemon  # noqa: PLC0415
 
     try:
         serving = partial(

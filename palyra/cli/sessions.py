@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from palyra.cli.exits import Stop
-from palyra.cli.screen import age, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.counted import counted
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.errors import CommandFailed
+from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.ids import is_id
-from palyra.core.records import QueueMode, SessionRecord
+from palyra.core.journal.records import QueueMode, SessionRecord
+from palyra.core.text.visible import pluralize
 
 if TYPE_CHECKING:
-    from palyra.core.commands import Queue
-    from palyra.net.client import Client, QueueChange
+    from palyra.client import Client, QueueChange
+    from palyra.core.session.commands import Queue
+
 
 PAGE_ROWS = 500
 
@@ -87,7 +88,7 @@ async def _find_id(client: Client, name: str) -> str:
                 return session.session_id
         cursor = page.next_cursor
         if cursor is None:
-            raise Stop(
+            raise CommandFailed(
                 f"{principal} has no session with the key or the id {name!r}",
                 "`palyra sessions list` shows both",
                 kind="not_found",
@@ -96,7 +97,7 @@ async def _find_id(client: Client, name: str) -> str:
 
 def _print_queue(queue: Queue) -> None:
     state = "paused, " if queue.paused else ""
-    say(f"{state}{queue.mode}, {queue.messages} of {counted(queue.cap, 'message')} waiting")
+    say(f"{state}{queue.mode}, {queue.messages} of {pluralize(queue.cap, 'message')} waiting")
     rows = [("active", queue.active)] if queue.active else []
     rows += [(str(place), run_id) for place, run_id in enumerate(queue.waiting, 1)]
     print_table(("PLACE", "RUN"), rows, empty="nothing is active, nothing waits")

@@ -1,17 +1,132 @@
-"""`palyra skills`: WASM skills, from a template to a tool."""
+"""`palyra skills`: WASM skills, from a template to a tool.
 
+A skill's folder, its package and its publisher's key, as files of whoever writes skills.
+"""
+
+import os
+import shutil
+import tomllib
 from pathlib import Path
 
 import click
+import msgspec
 
-from palyra.cli.exits import FAILED
-from palyra.cli.files import replace_file
-from palyra.cli.screen import age, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.cli.skill_files import TEMPLATES, make_folder, pack_folder, sign_file
+import palyra
+from palyra.cli.command import Options, replace_file, shared_options, talk
+from palyra.cli.errors import FAILED, USAGE, CommandFailed
+from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.tape import read_bytes
-from palyra.core.counted import counted
-from palyra.net.client import Client, Skill
+from palyra.client import Client, Skill
+from palyra.core.skill.manifest import MODULE, SkillDescription, SkillId, SkillRefused
+from palyra.core.skill.package import build_package, sign_package
+from palyra.core.text.visible import pluralize
+
+TEMPLATES = ("wat", "c", "rust", "assemblyscript")
+SOURCE = "skill.toml"
+TEXT_MODULE = "module.wat"
+_EXAMPLE_ID = 'id = "example"'
+
+
+def make_folder(folder: Path, template: str, skill_id: str) -> None:
+    """A new folder from a template.  Raises Stop for one that exists, or a name no skill can have."""
+    if not folder.exists():
+        _check_id(skill_id)
+    source = Path(palyra.__file__).parent / "templates" / "skills" / template
+    try:
+        shutil.copytree(source, folder)
+        described = (folder / SOURCE).read_text(encoding="utf-8")
+        (folder / SOURCE).write_text(
+            described.replace(_EXAMPLE_ID, f'id = "{skill_id}"'), encoding="utf-8"
+        )
+    except OSError as error:
+        raise CommandFailed(
+            f"{folder}: {error.strerror}", "name a folder that is not there yet"
+        ) from None
+
+
+def _check_id(skill_id: str) -> None:
+    try:
+        msgspec.convert(skill_id, SkillId)
+    except msgspec.ValidationError:
+        raise CommandFailed(
+            f"{skill_id!r} cannot be a skill's name: a lowercase letter, then at most 23 of those, "
+            "digits, _ and -",
+            "give it one with --id",
+            code=USAGE,
+        ) from None
+
+
+def pack_folder(folder: Path) -> tuple[SkillDescription, bytes]:
+    """What the folder's skill is, and its package, not signed.  Raises Stop."""
+    try:
+        described = tomllib.loads(read_bytes(folder / SOURCE).decode())
+        description = msgspec.convert(described, SkillDescription)
+        return description, build_package(description, {MODULE: _read_module(folder)})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise CommandFailed(
+            f"{folder / SOURCE}: {error}", "see docs/skills.md", code=USAGE
+        ) from None
+    except SkillRefused as refused:
+        raise CommandFailed(refused.message, "see docs/skills.md", code=USAGE) from None
+
+
+def _read_module(folder: Path) -> bytes:
+    """`module.wat` made into a module, or else `module.wasm` as it is."""
+    text = folder / TEXT_MODULE
+    if not text.exists():
+        return read_bytes(folder / MODULE)
+    import wasmtime  # noqa: PLC0415 - slow, and rarely needed
+
+    try:
+        return bytes(wasmtime.wat2wasm(read_bytes(text).decode()))
+    except (wasmtime.WasmtimeError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"{text}: {error}", "mend the text", code=USAGE) from None
+
+
+def sign_file(path: Path, key: Path, *, may_create: bool) -> tuple[bytes, str]:
+    """The signed package and the public key, in hex.  Raises Stop."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow
+        Ed25519PrivateKey,
+    )
+
+    seed = _read_key(key, may_create=may_create)
+    private = Ed25519PrivateKey.from_private_bytes(seed)
+    public = private.public_key().public_bytes_raw()
+    try:
+        return sign_package(read_bytes(path), public, private.sign), public.hex()
+    except SkillRefused as refused:
+        raise CommandFailed(f"{path}: {refused.message}", "build it anew", code=USAGE) from None
+
+
+def _read_key(path: Path, *, may_create: bool) -> bytes:
+    """The seed in the file, 32 bytes as hex; a fresh one if there is none and one may be made."""
+    if not path.exists():
+        if not may_create:
+            raise CommandFailed(
+                f"{path}: there is no such key", "make one with --create", code=USAGE
+            )
+        _write_key(path)
+    try:
+        seed = bytes.fromhex(read_bytes(path).decode("ascii"))
+    except ValueError:
+        seed = b""
+    if len(seed) != 32:  # noqa: PLR2004 - an Ed25519 private key (RFC 8032)
+        raise CommandFailed(
+            f"{path} is no key of a publisher", "make one with --create", code=USAGE
+        )
+    return seed
+
+
+def _write_key(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(os.urandom(32).hex() + "\n")
+    except OSError as error:
+        raise CommandFailed(
+            f"{path}: {error.strerror}", "name a file that can be written"
+        ) from None
+
 
 COLUMNS = ("SKILL", "VERSION", "PUBLISHER", "STATE", "TOOLS", "CHANGED")
 _FILE = click.Path(path_type=Path)
@@ -43,7 +158,7 @@ def build(folder: Path, out: Path | None) -> None:
     description, package = pack_folder(folder)
     path = out or Path(f"{description.id}-{description.version}.zip")
     replace_file(path, package)
-    say(f"{path}: {counted(len(description.tools), 'tool')}, {len(package)} bytes")
+    say(f"{path}: {pluralize(len(description.tools), 'tool')}, {len(package)} bytes")
 
 
 @skills.command()
@@ -142,7 +257,7 @@ def audit(options: Options, skill_id: str) -> None:
     else:
         imports = ", ".join(found.imports) or "nothing"
         say(f"{skill_id} is what was installed", fg="green")
-        functions = counted(found.functions, "function")
+        functions = pluralize(found.functions, "function")
         say(f"{functions}, {found.module_bytes} bytes, imports {imports}")
     if found.problems:
         raise SystemExit(FAILED)

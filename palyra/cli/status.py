@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from palyra.cli.screen import print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import print_json, print_table, say
 
 
 @click.command()

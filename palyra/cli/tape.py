@@ -4,19 +4,18 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.exits import FAILED, Stop
-from palyra.cli.files import replace_file
-from palyra.cli.narrate import narrate, to_json
-from palyra.cli.screen import print_json, print_json_line, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.counted import counted
-from palyra.core.export import ExportReport, verify_export
+from palyra.cli.command import Options, replace_file, shared_options, talk
+from palyra.cli.errors import FAILED, CommandFailed
+from palyra.cli.event_text import narrate, to_json
+from palyra.cli.output import print_json, print_json_line, print_table, say
+from palyra.client import Client, TapeEvent, export_run
 from palyra.core.ids import is_id
-from palyra.core.journal import VerifyReport
-from palyra.core.replay_report import ReplayReport
+from palyra.core.journal.changes import VerifyReport
+from palyra.core.replay.report import ReplayReport
+from palyra.core.tape.export import ExportReport, verify_export
+from palyra.core.text.visible import pluralize
 from palyra.errors import InvariantBroken
-from palyra.net.client import Client, TapeEvent, export_run
-from palyra.net.discovery import find_home
+from palyra.net.protocol.discovery import find_home
 
 PAGE_ROWS = 500
 STEPS = 1_000
@@ -115,7 +114,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Stop(f"{path} cannot be read: {error.strerror}") from None
+        raise CommandFailed(f"{path} cannot be read: {error.strerror}") from None
 
 
 def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
@@ -156,8 +155,8 @@ def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) 
         print_json(report)
     elif report.problem is None:
         say(
-            f"intact: {counted(report.checked_events, 'event')} of {report.run_id}, "
-            f"{counted(report.checked_attestations, 'attestation')}",
+            f"intact: {pluralize(report.checked_events, 'event')} of {report.run_id}, "
+            f"{pluralize(report.checked_attestations, 'attestation')}",
             fg="green",
         )
         say(f"sealed with {report.public_key}", dim=True)
@@ -191,16 +190,16 @@ def replay(options: Options, what: str, *, strict: bool) -> None:
 
 def replay_file(path: Path) -> ReplayReport:
     """What a replay of an exported file comes to."""
-    from palyra.core.export import Forged, read_rows  # noqa: PLC0415 - as below
-    from palyra.core.replay import Replay  # noqa: PLC0415 - the engine: not needed to talk
-    from palyra.core.replay_setting import setting_of_nobody  # noqa: PLC0415 - likewise
+    from palyra.core.replay.recorded_environment import offline_environment  # noqa: PLC0415 - likewise
+    from palyra.core.replay.replay import Replay  # noqa: PLC0415 - the engine: not needed to talk
+    from palyra.core.tape.export import Forged, read_rows  # noqa: PLC0415 - as below
 
     try:
-        under_way = Replay(read_rows(read_bytes(path)), setting_of_nobody(), strict=False)
+        under_way = Replay(read_rows(read_bytes(path)), offline_environment(), strict=False)
     except Forged as forged:
-        raise Stop(f"{path}, line {(forged.seq or 0) + 1}: {forged.problem}") from None
+        raise CommandFailed(f"{path}, line {(forged.seq or 0) + 1}: {forged.problem}") from None
     except InvariantBroken as broken:
-        raise Stop(f"{path}: {broken.message}") from None
+        raise CommandFailed(f"{path}: {broken.message}") from None
     while under_way.advance(STEPS):
         pass
     return under_way.report()
@@ -211,7 +210,7 @@ def _print_replay(options: Options, report: ReplayReport) -> None:
     if options.as_json:
         print_json(report)
     elif found is None:
-        say(f"matches: {counted(report.events, 'event')} of {report.run_id}", fg="green")
+        say(f"matches: {pluralize(report.events, 'event')} of {report.run_id}", fg="green")
         say(f"digest {report.replayed_digest}", dim=True)
         if report.unjudged:
             seqs = ", ".join(map(str, report.unjudged))
@@ -231,8 +230,8 @@ def _print_online(options: Options, report: VerifyReport) -> None:
         print_json(report)
     elif found is None:
         say(
-            f"intact: {counted(report.checked_events, 'event')}, "
-            f"{counted(report.checked_roots, 'signed root')}",
+            f"intact: {pluralize(report.checked_events, 'event')}, "
+            f"{pluralize(report.checked_roots, 'signed root')}",
             fg="green",
         )
     else:

@@ -4,11 +4,11 @@ from typing import get_args
 
 import click
 
-from palyra.cli.exits import Stop
-from palyra.cli.screen import age, now_ms, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.records import Role
-from palyra.net.client import Token
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.errors import CommandFailed
+from palyra.cli.output import age, now_ms, print_json, print_table, say
+from palyra.client import Token
+from palyra.core.journal.records import Role
 
 
 @click.group()
@@ -34,7 +34,7 @@ def create(options: Options, principal: str, role: Role, name: str, ttl_s: int |
         ),
     )
     if made.token is None:
-        raise Stop(
+        raise CommandFailed(
             f"the secret of {made.token_id} was lost with the connection",
             f"palyra tokens revoke {made.token_id}, then make another",
         )

@@ -2,10 +2,10 @@
 
 import click
 
-from palyra.cli.screen import print_json, print_table
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.fence import inside_fence
-from palyra.core.tools import ToolSpec
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import print_json, print_table
+from palyra.core.tool.spec import ToolSpec
+from palyra.core.trust.fences import inside_fence
 
 
 @click.command()

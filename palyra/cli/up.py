@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.exits import DISK_FULL, Stop, stop_for
-from palyra.cli.screen import say
+from palyra.cli.errors import DISK_FULL, CommandFailed, stop_for
+from palyra.cli.output import say
 from palyra.cli.serve import daemon_options, make_config, run_daemon
-from palyra.config import Config, first_file
-from palyra.net.discovery import TOKEN_PATH, Discovery
+from palyra.config.load import Config, first_file
+from palyra.net.protocol.discovery import TOKEN_PATH, Discovery
 
 PRIVATE_MODE = 0o700
 PRIVATE_FILE_MODE = 0o600
@@ -60,9 +60,9 @@ def _write_first_file(config: Config) -> Path | None:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             free = f"{shutil.disk_usage(path.parent).free} bytes are free" if is_made else "no room"
             what = f"{path} cannot be written: {error.strerror}: {free}"
-            raise Stop(what, "make room, then start again", code=DISK_FULL) from None
+            raise CommandFailed(what, "make room, then start again", code=DISK_FULL) from None
         what = f"{path} cannot be written: {error}"
-        raise Stop(what, "name another place with --home") from None
+        raise CommandFailed(what, "name another place with --home") from None
     return path
 
 

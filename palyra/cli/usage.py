@@ -6,19 +6,19 @@ from typing import Any, get_args
 
 import click
 
-from palyra.cli.screen import due, now_ms, print_json, print_table, say
-from palyra.cli.shell import Options, shared_options, talk
-from palyra.core.commands import AccountView
-from palyra.core.journal import UsageBy, UsageSum
-from palyra.core.records import (
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import due, now_ms, print_json, print_table, say
+from palyra.client import Client
+from palyra.client.usage import AccountList
+from palyra.core.journal.changes import UsageBy, UsageSum
+from palyra.core.journal.records import (
     BudgetAction,
     BudgetMetric,
     BudgetRecord,
     BudgetScope,
     BudgetWindow,
 )
-from palyra.net.client import Client
-from palyra.net.client.spending import AccountList
+from palyra.core.usage.views import AccountView
 
 UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from palyra.core.records import Role
+from palyra.core.journal.records import Role
 from palyra.errors import Forbidden
 
 # Roles -> scopes.  `client` is confined to its own principal; the others see every principal,

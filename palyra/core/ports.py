@@ -4,13 +4,13 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple
 
-from palyra.core.artifacts import Artifact
-from palyra.core.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
-from palyra.core.embeddings import Embeddings
-from palyra.core.incident import Alarm
-from palyra.core.journal import (
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.changes import (
     ChainedRow,
     Change,
     IncidentFilter,
@@ -23,23 +23,28 @@ from palyra.core.journal import (
     UsageSum,
     VerifyReport,
 )
-from palyra.core.policy import PolicyDecision, PolicyRequest
-from palyra.core.prompt import Delta, ModelRequest, ModelTurn
-from palyra.core.records import (
+from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IdempotencyRecord,
     IncidentRecord,
     PairingRecord,
-    Receipt,
     RunRecord,
     SessionRecord,
     TokenRecord,
     UsageRecord,
 )
-from palyra.core.tools import Catalogue, Facets, Inspection, ToolCall, ToolOutput, ToolSpec
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.embeddings import Embeddings
+from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
+from palyra.core.policy.request import PolicyDecision, PolicyRequest
+from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
+from palyra.core.tool.artifacts import Artifact
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
+from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
 
 T = TypeVar("T")
@@ -90,14 +95,14 @@ class Ledger(Protocol):
     def list_budgets(self) -> list[BudgetRecord]: ...
 
 
-class IncidentBook(Protocol):
+class IncidentStore(Protocol):
     """What was found to be wrong: all that is not resolved, and the newest of what is."""
 
     def find_incident(self, incident_id: str) -> IncidentRecord | None: ...
     def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]: ...
 
 
-class JournalStore(Registry, Ledger, IncidentBook, Protocol):
+class JournalStore(Registry, Ledger, IncidentStore, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -154,15 +159,59 @@ class JournalStore(Registry, Ledger, IncidentBook, Protocol):
     def list_approvals(
         self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]: ...
-    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> Receipt | None: ...
+    def find_receipt(
+        self, principal: str, key: str, *, now_ms: int
+    ) -> IdempotencyRecord | None: ...
     def find_token(self, sha256: str) -> TokenRecord | None: ...
     def list_tokens(self) -> list[TokenRecord]: ...
 
 
-class Alarms(Protocol):
+class PendingWrite(Protocol):
+    """One appended change on its way to the disk."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the change is durable or refused."""
+
+    async def wait(self) -> None:
+        """Wait until the change is durable.
+
+        Raises the reason when it was refused.  Cancellation: it may be committed all the same.
+        """
+
+
+class Journal(Protocol):
+    """The running journal: appends in order, reads beside the writer."""
+
+    def append(self, change: Change) -> PendingWrite:
+        """Queue a change; never waits.  Changes are committed in the order of these calls."""
+
+    async def commit(self, change: Change) -> None:
+        """Append and wait; see `PendingWrite.wait`."""
+
+    async def read(self, query: Callable[[JournalStore], T]) -> T:
+        """Run a query in a reader's thread.  Raises Unavailable while the journal is closed."""
+
+    async def find(self, query: Callable[[JournalStore], T]) -> T:
+        """Look one record up by its key.  Raises Unavailable while the journal is closed."""
+
+    @property
+    def backlog(self) -> int:
+        """Rows that wait to be committed."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the store has refused no write recently."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the store has refused no write since its last successful probe."""
+
+
+class IncidentReporter(Protocol):
     """Where it is told that something is wrong.  No method waits, or fails."""
 
-    def report(self, alarm: Alarm) -> IncidentRecord:
+    def report(self, alarm: IncidentReport) -> IncidentRecord:
         """The incident of that alarm, new or found again; it is told of and recorded."""
 
     def clear(self, key: str, reason: str) -> None:
@@ -216,13 +265,13 @@ class EmbeddingService(Protocol):
         """
 
 
-class Toolbox(Protocol):
+class ToolRunner(Protocol):
     """All tools of the daemon."""
 
     def catalogue(self) -> Catalogue:
         """A snapshot of what can be called now, with its hash."""
 
-    def facets(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Facets | None:
+    def facets(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts | None:
         """What the rules may look at in these checked arguments.
 
         None for a tool that is not there now, or is another one: its own facets are not known.
@@ -231,7 +280,7 @@ class Toolbox(Protocol):
     def inspects(self, tool: str) -> bool:
         """Whether calls of that tool are inspected before they are gated."""
 
-    async def inspect(self, call: ToolCall) -> Inspection | None:
+    async def inspect(self, call: ToolCall) -> Preflight | None:
         """What the world says about the call now; None when its tool does not look.
 
         Raises ToolFailure for a call that could not run.  Cancellation: the look runs to its end.
@@ -300,8 +349,45 @@ class FileHistory(Protocol):
         """
 
 
+class SkillService(Protocol):
+    """Installed WASM skills, as clients manage them; implemented by `tools.skills`."""
+
+    def list_all(self, caller: Caller) -> list[SkillRecord]: ...
+    def find_obstacle(self) -> str: ...
+    def get(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+    def upload(self, caller: Caller, sha256: str, offset: int, chunk: bytes) -> int: ...
+    async def install(self, caller: Caller, wanted: InstallSkill) -> SkillRecord: ...
+    async def audit(self, caller: Caller, skill_id: str) -> Audit: ...
+    async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord: ...
+    async def enable(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+    async def remove(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+
+
 class RunBlocking(Protocol):
     """A place for calls that block."""
 
     def __call__(self, fn: Callable[[*Args], T], /, *args: *Args) -> Awaitable[T]:
         """What `fn(*args)` returns.  Cancellation: not heard; the call runs to its end."""
+
+
+ProgressKind = Literal["text", "reasoning", "tool_output", "status"]
+
+
+class Notifier(Protocol):
+    """What publishers see of the hub.  No method waits or fails for a reader's sake."""
+
+    def publish(self, rows: Sequence[TapeRow]) -> None:
+        """Put consecutive rows of one run on the wire; call before the journal gets them."""
+
+    def committed(self, heads: Sequence[tuple[str, int]]) -> None:
+        """Each run's tape is durable up to this seq."""
+
+    def progress(
+        self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
+    ) -> None:
+        """Put a volatile delta on the wire."""
+
+    def notify(
+        self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str
+    ) -> None:
+        """Tell every connection that sees this principal and holds this scope."""

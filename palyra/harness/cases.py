@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from palyra.core.canonical import NotCanonical, canonical_json
-from palyra.core.explain import explain
+from palyra.core.text.canonical_json import NotCanonical, canonical_json
+from palyra.core.text.validation_errors import explain
 from palyra.errors import InvalidParams
 
 MAX_LINE_BYTES = 4_194_304  # far above what a daemon takes in one message
@@ -25,11 +25,11 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CasePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of what a line consists of."""
 
 
-class Expectation(Part, frozen=True, kw_only=True):
+class Expectation(CasePart, frozen=True, kw_only=True):
     """What must hold of the end; everything that is given must."""
 
     contains: str | None = None  # a part of the answer
@@ -43,7 +43,7 @@ class Expectation(Part, frozen=True, kw_only=True):
         return self.json is msgspec.UNSET and {self.contains, self.equals, self.reason} == {None}
 
 
-class CaseBudget(Part, frozen=True, kw_only=True):
+class CaseBudget(CasePart, frozen=True, kw_only=True):
     """Limits of the case's run, passed on as they are."""
 
     wall_ms: Amount | None = None
@@ -51,7 +51,7 @@ class CaseBudget(Part, frozen=True, kw_only=True):
     usd_micros: Amount | None = None
 
 
-class Case(Part, frozen=True, kw_only=True):
+class Case(CasePart, frozen=True, kw_only=True):
     """One message and what is expected of the run it becomes."""
 
     id: Name

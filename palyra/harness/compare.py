@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from palyra.harness.directory import Unit, read_results
 from palyra.harness.outcome import CaseResult
+from palyra.harness.results import Unit, read_results
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True, gc=False):

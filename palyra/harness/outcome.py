@@ -2,10 +2,10 @@
 
 import msgspec
 
-from palyra.core import events as ev
-from palyra.core.canonical import NotCanonical, canonical_json
-from palyra.core.export import ExportLine
-from palyra.core.records import Usage
+from palyra.core.journal.records import Usage
+from palyra.core.tape import events as ev
+from palyra.core.tape.export import ExportLine
+from palyra.core.text.canonical_json import NotCanonical, canonical_json
 from palyra.harness.cases import Expectation
 
 REFUSED = "refused"  # the daemon took no run: no run id and no tape

@@ -10,16 +10,16 @@ from typing import Literal
 
 import msgspec
 
-from palyra.core.canonical import sha256_hex
-from palyra.core.export import Forged, IsSigned, read_rows, verify_export
-from palyra.core.replay import Replay
-from palyra.core.replay_report import Divergence
-from palyra.core.replay_setting import setting_of_nobody
+from palyra.core.replay.recorded_environment import offline_environment
+from palyra.core.replay.replay import Replay
+from palyra.core.replay.report import Divergence
+from palyra.core.tape.export import Forged, IsSigned, read_rows, verify_export
+from palyra.core.text.canonical_json import sha256_hex
 from palyra.errors import InvalidParams, InvariantBroken, Rejected
-from palyra.harness.directory import MANIFEST, TAPES, find_manifest, read_results
-from palyra.harness.lanes import Lane
+from palyra.harness.connections import PacedConnection
 from palyra.harness.outcome import CaseResult
-from palyra.harness.reach import Place, reach_daemon
+from palyra.harness.results import MANIFEST, TAPES, find_manifest, read_results
+from palyra.harness.target import Target, reach_daemon
 
 STEPS = 1_000
 
@@ -92,7 +92,7 @@ def _find_problem(
 
 
 def _find_divergence(content: bytes) -> Divergence | None:
-    replay = Replay(read_rows(content), setting_of_nobody(), strict=False)
+    replay = Replay(read_rows(content), offline_environment(), strict=False)
     while replay.advance(STEPS):
         pass
     return replay.report().first_divergence
@@ -127,9 +127,9 @@ async def replay_strictly(
     if manifest is None:
         raise InvalidParams(f"{out} has no {MANIFEST}: name a directory of `palyra bench run`")
     tally = _Tally(strict=True)
-    place = Place(daemon=manifest.plan.daemon, out=out, home=home)
+    place = Target(daemon=manifest.plan.daemon, out=out, home=home)
     async with reach_daemon(place) as reached, reached.dial() as client:
-        lane = Lane(client)
+        lane = PacedConnection(client)
         for result in read_results(out):
             if result.run_id is None:
                 tally.skipped += 1
@@ -139,7 +139,7 @@ async def replay_strictly(
     return tally.sum_up()
 
 
-async def _ask_daemon(lane: Lane, result: CaseResult, run_id: str) -> Replayed:
+async def _ask_daemon(lane: PacedConnection, result: CaseResult, run_id: str) -> Replayed:
     try:
         report = await lane.ask(lambda client: client.replay_run(run_id, strict=True))
     except Rejected as error:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from palyra import __version__
-from palyra.harness.directory import SUMMARY, Directory, read_results
-from palyra.harness.line_log import write_whole
+from palyra.harness.jsonl import write_whole
 from palyra.harness.outcome import CaseResult
+from palyra.harness.results import SUMMARY, ResultsDirectory, read_results
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ def spread(figures: Sequence[float]) -> Spread:
     return Spread(median=statistics.median(ranked), p90=ranked[rank], most=ranked[-1])
 
 
-def summarise(directory: Directory, wanted: int, environment: Environment) -> Summary:
+def summarise(directory: ResultsDirectory, wanted: int, environment: Environment) -> Summary:
     """The figures, and summary.json with them.  Raises CannotWrite."""
     found = _Figures()
     found.add_all(read_results(directory.path))

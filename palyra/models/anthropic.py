@@ -11,7 +11,7 @@ from typing import assert_never
 
 import msgspec
 
-from palyra.core.prompt import (
+from palyra.core.model.messages import (
     AssistantMessage,
     FinishReason,
     GuidanceMessage,

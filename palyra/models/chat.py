@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from palyra.core.prompt import (
+from palyra.core.model.messages import (
     AssistantMessage,
     FinishReason,
     GuidanceMessage,

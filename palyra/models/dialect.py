@@ -1,12 +1,20 @@
-"""What an adapter needs to know of a provider's protocol; one dialect a module."""
+"""What an adapter needs to know of a provider's protocol; one dialect a module.
 
-from collections.abc import Callable, Mapping
+Names of tools as providers allow them: letters, digits, `_` and `-`, at most 64.
+
+The catalogue also has names like `mcp:files.read`; they are spelt differently on the wire and
+translated back.  Deterministic, so that the prefix of a prompt stays what it was.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from palyra.core.prompt import ModelRequest, UserMessage
+from palyra.core.model.messages import ModelRequest, UserMessage
 from palyra.models.turn_builder import TurnBuilder
 
 Body = dict[str, Any]
@@ -80,3 +88,32 @@ class Dialect:
     def most_tokens(self, request: ModelRequest, configured: int) -> int:
         """What the body says of the answer's length; 0: nothing."""
         return most_tokens(request, configured) or self.default_tokens
+
+
+MAX_CHARS = 64
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def wire_names(names: Iterable[str]) -> dict[str, str]:
+    """The provider's spelling by the catalogue's; all different."""
+    spelt: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(names, key=lambda name: (not _is_plain(name), name)):
+        wire = _FOREIGN.sub("_", name) if len(name) <= MAX_CHARS else _marked(name, 0)
+        tries = 0
+        while wire in taken:  # only what a foreign name is spelt like
+            tries += 1
+            wire = _marked(name, tries)
+        spelt[name] = wire
+        taken.add(wire)
+    return spelt
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a provider takes it as it is: those come first, and keep their names."""
+    return len(name) <= MAX_CHARS and not _FOREIGN.search(name)
+
+
+def _marked(name: str, tries: int) -> str:
+    mark = hashlib.sha256(f"{name}{' ' * tries}".encode()).hexdigest()[:8]
+    return f"{_FOREIGN.sub('_', name)[: MAX_CHARS - 9]}_{mark}"

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 import httpx
 import msgspec
 
-from palyra.core.embeddings import Embeddings, Vector, check_texts, too_many
+from palyra.core.journal.records import Usage
+from palyra.core.model.embeddings import Embeddings, Vector, check_texts, too_many
+from palyra.core.model.messages import ModelFailure
 from palyra.core.ports import NowMs, RunBlocking
-from palyra.core.prompt import ModelFailure
-from palyra.core.records import Usage
-from palyra.core.tokens import estimate_tokens
+from palyra.core.text.tokens import estimate_tokens
 from palyra.models.dialect import NO_JSON, Body
-from palyra.models.exchange import Endpoint, Exchange, FindKey, TakeNext
 from palyra.models.failures import stream_failure
+from palyra.models.http_exchange import FindKey, ProviderEndpoint, ProviderRequest, TakeNext
 
 PATH = "/embeddings"
 JSON = "application/json"
@@ -51,7 +51,7 @@ class HttpEmbeddings:
     def __init__(
         self,
         name: str,
-        endpoint: Endpoint,
+        endpoint: ProviderEndpoint,
         client: httpx.AsyncClient,
         find_key: FindKey,
         *,
@@ -62,7 +62,7 @@ class HttpEmbeddings:
         self._run_blocking = run_blocking
         self.provider = endpoint.provider
         self._model = endpoint.model
-        self._exchange = Exchange(endpoint, client, find_key, now_ms)
+        self._exchange = ProviderRequest(endpoint, client, find_key, now_ms)
 
     async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
         """One vector a text, in order.

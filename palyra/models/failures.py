@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.excerpt import head_of
-from palyra.core.prompt import FailureClass, ModelFailure
+from palyra.core.model.messages import FailureClass, ModelFailure
+from palyra.core.text.excerpt import truncate_safely
 
 MAX_DETAIL_CHARS = 300
 MAX_RETRY_AFTER_MS = 120_000
@@ -73,7 +73,7 @@ def http_failure(
     text = message or f"HTTP {status} without an explanation"
     return ModelFailure(
         failure_class,
-        f"HTTP {status}: {head_of(text, MAX_DETAIL_CHARS)}",
+        f"HTTP {status}: {truncate_safely(text, MAX_DETAIL_CHARS)}",
         _retry_after_ms(headers, now_ms),
     )
 
@@ -84,7 +84,7 @@ def stream_failure(error: bytes) -> ModelFailure:
     known = _by_code(codes)
     failure_class = known or _by_words(message) or "transient"
     text = message or "the provider reported an error without an explanation"
-    return ModelFailure(failure_class, head_of(text, MAX_DETAIL_CHARS))
+    return ModelFailure(failure_class, truncate_safely(text, MAX_DETAIL_CHARS))
 
 
 def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass:

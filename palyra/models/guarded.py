@@ -1,47 +1,120 @@
 """A model with its provider's guards: a lease for each call, and a breaker that leaves it alone.
 
 One `Guard` a provider, shared by all its models.
+
+Leases: how many calls of one provider, and with one of its keys, are under way at once.
+
+First come, first served, foreground before background.  A waiter that is cancelled leaves no trace.
 """
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from palyra.core.alarms import provider_key, provider_left_alone
-from palyra.core.breaker import Breaker, abandon_call, begin_call, end_call
-from palyra.core.embeddings import Embeddings, check_texts
-from palyra.core.ports import Alarms, EmbeddingModel, LanguageModel, NowMs
-from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
-from palyra.core.routing import Standing
-from palyra.models.leases import Leases
+import trio
+
+from palyra.core.incident.kinds import provider_key, provider_left_alone
+from palyra.core.model.circuit_breaker import CircuitBreaker, abandon_call, begin_call, end_call
+from palyra.core.model.embeddings import Embeddings, check_texts
+from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
+from palyra.core.model.routing import ProviderHealth
+from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs
+
+PER_PROVIDER = 4
+PER_CREDENTIAL = 2
 
 
-class Guard:
+class _Waiter:
+    __slots__ = ("credential", "granted")
+
+    def __init__(self, credential: str) -> None:
+        self.credential = credential
+        self.granted = trio.Event()
+
+
+class CallSlots:
+    """The leases of one provider."""
+
+    def __init__(
+        self, per_provider: int = PER_PROVIDER, per_credential: int = PER_CREDENTIAL
+    ) -> None:
+        self.per_provider = per_provider
+        self._per_credential = per_credential
+        self._held: dict[str, int] = {}  # by credential
+        self._queues: tuple[deque[_Waiter], deque[_Waiter]] = (deque(), deque())
+
+    @property
+    def held(self) -> int:
+        """How many calls are under way."""
+        return sum(self._held.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for one."""
+        return sum(map(len, self._queues))
+
+    @asynccontextmanager
+    async def lease(self, credential: str, *, is_background: bool = False) -> AsyncGenerator[None]:
+        """Hold a lease inside the block.  Cancellation: the place in the queue is given up."""
+        queue = self._queues[is_background]
+        waiter = _Waiter(credential)
+        queue.append(waiter)
+        self._grant()
+        try:
+            await waiter.granted.wait()
+            yield
+        finally:
+            if waiter.granted.is_set():
+                self._release(credential)
+            else:
+                queue.remove(waiter)
+
+    def _release(self, credential: str) -> None:
+        self._held[credential] -= 1
+        if not self._held[credential]:
+            del self._held[credential]
+        self._grant()
+
+    def _grant(self) -> None:
+        """Give what is free to whoever waited longest and may have it."""
+        for queue in self._queues:
+            for waiter in tuple(queue):
+                if self.held >= self.per_provider:
+                    return
+                used = self._held.get(waiter.credential, 0)
+                if used < self._per_credential:
+                    queue.remove(waiter)
+                    self._held[waiter.credential] = used + 1
+                    waiter.granted.set()
+
+
+class ProviderLimits:
     """What all calls of one provider share."""
 
     def __init__(
         self,
         provider: str,
         credential: str,
-        leases: Leases,
+        leases: CallSlots,
         now_ms: NowMs,
         *,
         api: str = "",
-        alarms: Alarms | None = None,
+        alarms: IncidentReporter | None = None,
     ) -> None:
         """`alarms` are told when the provider is left alone, and when it answers again."""
         self.provider = provider
         self.api = api
         self.credential = credential  # the reference, never the key
         self.leases = leases
-        self.breaker = Breaker()
+        self.breaker = CircuitBreaker()
         self._now_ms = now_ms
         self._alarms = alarms
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ProviderHealth:
         """How the provider is right now."""
         now_ms, breaker, leases = self._now_ms(), self.breaker, self.leases
-        return Standing(
+        return ProviderHealth(
             provider=self.provider,
             api=self.api,
             breaker=breaker.state(now_ms),
@@ -74,7 +147,7 @@ class Guard:
         if self._alarms is not None and self.breaker.open_until_ms != before.open_until_ms:
             self._tell(self._alarms, failure)
 
-    def _tell(self, alarms: Alarms, failure: ModelFailure | None) -> None:
+    def _tell(self, alarms: IncidentReporter, failure: ModelFailure | None) -> None:
         """The breaker has opened, again perhaps, or closed."""
         if failure is None:
             alarms.clear(provider_key(self.provider), "a call of it succeeded")
@@ -111,7 +184,7 @@ class Guard:
 class GuardedModel:
     """`core.ports.LanguageModel` round another one."""
 
-    def __init__(self, inner: LanguageModel, guard: Guard) -> None:
+    def __init__(self, inner: LanguageModel, guard: ProviderLimits) -> None:
         self.name = inner.name
         self.provider = inner.provider
         self._inner = inner
@@ -133,7 +206,7 @@ class GuardedModel:
 class GuardedEmbeddings:
     """`core.ports.EmbeddingModel` round another one."""
 
-    def __init__(self, inner: EmbeddingModel, guard: Guard) -> None:
+    def __init__(self, inner: EmbeddingModel, guard: ProviderLimits) -> None:
         self.name = inner.name
         self.provider = inner.provider
         self._inner = inner

@@ -5,12 +5,11 @@ from collections.abc import Callable
 import httpx
 
 from palyra.core.ids import NewId
+from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.ports import NowMs
-from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
-from palyra.models.dialect import Reader
-from palyra.models.exchange import Endpoint, Exchange, FindKey, TakeNext
+from palyra.models.dialect import Reader, wire_names
+from palyra.models.http_exchange import FindKey, ProviderEndpoint, ProviderRequest, TakeNext
 from palyra.models.sse import SseParser
-from palyra.models.tool_names import wire_names
 from palyra.models.turn_builder import TurnBuilder
 
 EVENT_STREAM = "text/event-stream"
@@ -22,7 +21,7 @@ class HttpModel:
     def __init__(
         self,
         name: str,
-        endpoint: Endpoint,
+        endpoint: ProviderEndpoint,
         client: httpx.AsyncClient,
         find_key: FindKey,
         *,
@@ -32,7 +31,7 @@ class HttpModel:
         self.name = name
         self.provider = endpoint.provider
         self._endpoint = endpoint
-        self._exchange = Exchange(endpoint, client, find_key, now_ms)
+        self._exchange = ProviderRequest(endpoint, client, find_key, now_ms)
         self._new_id = new_id
 
     def most_output(self, request: ModelRequest) -> int:

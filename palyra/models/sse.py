@@ -7,7 +7,7 @@ payload, and the payload is what counts.
 
 import re
 
-from palyra.core.prompt import ModelFailure
+from palyra.core.model.messages import ModelFailure
 
 MAX_EVENT_BYTES = 262_144
 _BOM = b"\xef\xbb\xbf"

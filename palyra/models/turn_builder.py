@@ -9,7 +9,8 @@ from collections.abc import Callable, Hashable, Mapping
 import msgspec
 
 from palyra.core.ids import NewId
-from palyra.core.prompt import (
+from palyra.core.journal.records import Usage
+from palyra.core.model.messages import (
     Delta,
     FinishReason,
     ModelFailure,
@@ -17,8 +18,7 @@ from palyra.core.prompt import (
     ModelTurn,
     ProposedCall,
 )
-from palyra.core.records import Usage
-from palyra.core.tokens import estimate_tokens
+from palyra.core.text.tokens import estimate_tokens
 
 MAX_ARGUMENT_BYTES = 524_288  # of all calls of one turn: twice what a tape takes of it
 MAX_TEXT_CHARS = 4_194_304  # of one turn

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from palyra.errors import InvalidParams, NotFound, Unavailable
-from palyra.store import private
+from palyra.store.files import private_files
 
 FILE_NAME = "vault.sealed"
 KEY_NAME = "vault.key"
@@ -33,7 +33,7 @@ _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
 _SCRYPT_COST = 2**16  # 64 MiB and some 0.2 s a guess
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class VaultEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One secret."""
 
     value: str
@@ -53,7 +53,7 @@ class _Sealed(_Header, frozen=True, kw_only=True):
 
 
 _DECODE = msgspec.json.Decoder(_Sealed)
-_DECODE_ENTRIES = msgspec.json.Decoder(dict[str, Entry])
+_DECODE_ENTRIES = msgspec.json.Decoder(dict[str, VaultEntry])
 
 
 class Vault:
@@ -75,7 +75,7 @@ class Vault:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def read(self) -> dict[str, Entry]:
+    def read(self) -> dict[str, VaultEntry]:
         """All entries; none when there is no vault yet.  Raises Unavailable."""
         sealed = self._read_sealed()
         return {} if sealed is None else self._unseal(sealed)
@@ -94,7 +94,7 @@ class Vault:
             raise InvalidParams(f"a secret has 1 to {MAX_VALUE_BYTES} bytes, this one {size}")
         with self._alone():
             entries = self.read()
-            entries[name] = Entry(value=value, set_ms=now_ms)
+            entries[name] = VaultEntry(value=value, set_ms=now_ms)
             if len(entries) > MAX_ENTRIES:
                 raise InvalidParams(f"the vault is full: {MAX_ENTRIES} entries")
             self._write(entries)
@@ -113,10 +113,10 @@ class Vault:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """Between reading and writing nobody else writes."""
-        private.make_directory(self.path.parent)
+        private_files.make_directory(self.path.parent)
         lock = self.path.with_suffix(".lock")
         try:
-            private.touch_file(lock)
+            private_files.touch_file(lock)
             descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise Unavailable(f"{lock}: cannot be opened: {error.strerror}") from None
@@ -127,7 +127,7 @@ class Vault:
             os.close(descriptor)
 
     def _read_sealed(self) -> _Sealed | None:
-        text = private.read_secret(self.path)
+        text = private_files.read_secret(self.path)
         if text is None:
             return None
         try:
@@ -138,7 +138,7 @@ class Vault:
             raise Unavailable(f"{self.path}: format {sealed.format} is not known to this version")
         return sealed
 
-    def _unseal(self, sealed: _Sealed) -> dict[str, Entry]:
+    def _unseal(self, sealed: _Sealed) -> dict[str, VaultEntry]:
         try:
             key = self._find_key(sealed)
             nonce, box = base64.b64decode(sealed.nonce), base64.b64decode(sealed.box)
@@ -147,7 +147,7 @@ class Vault:
         except (InvalidTag, ValueError):  # msgspec's errors and base64's are ValueErrors
             raise self._damaged() from None
 
-    def _write(self, entries: dict[str, Entry]) -> None:
+    def _write(self, entries: dict[str, VaultEntry]) -> None:
         header = self._read_sealed() or self._new_header()
         nonce = secrets.token_bytes(_NONCE_BYTES)
         plain = msgspec.json.encode(entries)
@@ -161,7 +161,7 @@ class Vault:
             box=base64.b64encode(box).decode("ascii"),
         )
         try:
-            private.create_file(self.path, msgspec.json.encode(sealed))
+            private_files.create_file(self.path, msgspec.json.encode(sealed))
         except OSError as error:
             raise Unavailable(f"{self.path}: cannot be written: {error.strerror}") from None
 
@@ -181,11 +181,11 @@ class Vault:
         return _Header(format=_FORMAT, kdf="scrypt", salt=salt, cost=_SCRYPT_COST)
 
     def _make_key(self) -> None:
-        private.make_directory(self._key_path.parent)
-        if private.read_secret(self._key_path) is not None:
+        private_files.make_directory(self._key_path.parent)
+        if private_files.read_secret(self._key_path) is not None:
             return  # of a vault that was removed
         try:
-            private.create_file(self._key_path, secrets.token_hex(_KEY_BYTES).encode())
+            private_files.create_file(self._key_path, secrets.token_hex(_KEY_BYTES).encode())
         except OSError as error:
             raise Unavailable(f"{self._key_path}: cannot be written: {error.strerror}") from None
 
@@ -199,7 +199,7 @@ class Vault:
                 f"{self.path}: sealed with a key file, and secrets.passphrase is set; remove the "
                 "setting, or the vault, and set the secrets again"
             )
-        text = private.read_secret(self._key_path)
+        text = private_files.read_secret(self._key_path)
         try:
             key = bytes.fromhex((text or b"").decode("ascii"))
         except ValueError:

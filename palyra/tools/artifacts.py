@@ -1,12 +1,12 @@
 """artifact_read: an output that was too long to be shown, page by page, in the session it is of."""
 
-from palyra.core.artifacts import NAME_CHARS, ArtifactPage, line_offset, read_page
-from palyra.core.counted import counted
 from palyra.core.ports import Artifacts
-from palyra.core.tools import ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.text.visible import pluralize
+from palyra.core.tool.artifacts import NAME_CHARS, ArtifactPage, line_offset, read_page
+from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.errors import Unavailable
-from palyra.tools.catalog import ThreadTool
-from palyra.tools.files import EXCERPT_BYTES, PAGE_BYTES
+from palyra.tools.files.read import EXCERPT_BYTES, PAGE_BYTES
+from palyra.tools.toolbox import ThreadTool
 
 SPEC = ToolSpec(
     name="artifact_read",
@@ -74,6 +74,6 @@ def _page(data: bytes, call: ToolCall) -> ArtifactPage:
     page = None if offset is None else read_page(data, offset, PAGE_BYTES)
     if page is None:
         ends = data.count(b"\n")
-        size = f"{counted(len(data), 'byte')} and {counted(ends, 'line end')}"
+        size = f"{pluralize(len(data), 'byte')} and {pluralize(ends, 'line end')}"
         raise ToolFailure(f"that is past the end: it has {size}")
     return page

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 # ruff: ignore[pytest-fixture-autouse] - no test of an actor wants its crashes rendered
 @pytest.fixture(autouse=True)
-def _quiet_logs() -> Iterator[None]:
+def quiet_logs() -> Iterator[None]:
     """Crashes on purpose are not rendered: structlog's default shows each frame with its locals."""
     with capture_logs():
         yield

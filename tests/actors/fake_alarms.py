@@ -1,18 +1,18 @@
 """Alarms that are only written down."""
 
-from palyra.core.incident import Alarm, open_incident
-from palyra.core.records import IncidentRecord
+from palyra.core.incident.incident import IncidentReport, open_incident
+from palyra.core.journal.records import IncidentRecord
 
 
 class FakeAlarms:
-    """`core.ports.Alarms` for those who raise some."""
+    """`core.ports.IncidentReporter` for those who raise some."""
 
     def __init__(self) -> None:
-        self.raised: list[Alarm] = []
+        self.raised: list[IncidentReport] = []
         self.standing = set[str]()  # keys of what is not over; an operator may say that it is
         self.told: list[str] = []  # keys in the order of what was said; over: with a minus
 
-    def report(self, alarm: Alarm) -> IncidentRecord:
+    def report(self, alarm: IncidentReport) -> IncidentRecord:
         self.raised.append(alarm)
         self.told.append(alarm.key)
         self.standing.add(alarm.key)

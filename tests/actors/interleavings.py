@@ -18,15 +18,16 @@ import trio
 import trio._core._run as trio_run  # noqa: PLC2701 - its chance is made a function of the seed
 from trio.testing import MockClock
 
-from palyra.core.commands import ChangeQueue, ReceiptKey, Started, StartRun
-from palyra.core.events import TERMINAL_KINDS
-from palyra.core.prompt import Delta, ModelFailure, ModelRequest, ModelTurn
-from palyra.core.queue import BESIDE
-from palyra.core.run_steps import Limits
-from palyra.core.tape import TapeRow
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
+from palyra.core.run.inputs import RunLimits
+from palyra.core.session.commands import ChangeQueue, Started, StartRun
+from palyra.core.session.queue import BESIDE
+from palyra.core.tape.events import TERMINAL_KINDS
 from palyra.errors import ActorGone, InvariantBroken, PalyraError, TooSlow, Unavailable
-from palyra.store.memory_journal import MemoryJournal
-from tests.actors.office_kit import OPERATOR, Kit, call, running, say
+from tests.actors.run.office_kit import OPERATOR, Kit, call, running, say
+from tests.store.memory.journal import MemoryJournal
 
 KEYS = ("a", "b")  # of sessions
 MODES = (
@@ -42,7 +43,9 @@ MODES = (
 )
 PERSONS = 4
 SENDS = 4  # of one person in one life
-LIMITS = Limits(approval_ms=1_000, max_recoveries=50)  # nothing ends for having been resumed often
+LIMITS = RunLimits(
+    approval_ms=1_000, max_recoveries=50
+)  # nothing ends for having been resumed often
 SPOKEN = ("message.received", "steer.received")
 
 
@@ -107,7 +110,7 @@ class Story:
     async def live(self, *, until_quiet: bool) -> None:
         """One life of the daemon; leaving it is a crash for whatever is open."""
         async with running(self.store, LIMITS) as kit, trio.open_nursery() as life:
-            kit.office.models["scripted"] = MoodyModel(self.rng)  # type: ignore[index]  # a dict
+            kit.services.models["scripted"] = MoodyModel(self.rng)  # type: ignore[index]  # a dict
             life.start_soon(self.end, kit)
             async with trio.open_nursery() as nursery:
                 for _ in range(PERSONS):
@@ -133,7 +136,7 @@ class Story:
         for record in self.store.list_open_runs():
             await kit.end(record.run_id)
         await trio.sleep_until(trio.current_time() + 5)
-        assert ({}, {}) == (kit.directory.runs, kit.directory.sessions)
+        assert ({}, {}) == (kit.registry.runs, kit.registry.sessions)
 
     async def disk(self, kit: Kit) -> None:
         """A disk that is slow, or full for a while; what it has not written a crash takes away."""
@@ -170,7 +173,7 @@ class Story:
             queue_mode=self.rng.choice(MODES),  # type: ignore[arg-type]  # a literal
             origin=self.rng.choice(("interactive",) * 9 + ("background",)),
         )
-        key = ReceiptKey(principal="ann", key=text, body_sha256="b")
+        key = IdempotencyKey(principal="ann", key=text, body_sha256="b")
         try:
             word.started = await kit.gateway.start_run(OPERATOR, command, key)
         except PalyraError as refusal:
@@ -193,7 +196,7 @@ class Story:
         word = Word(f"word {next(self.numbers)}", "")
         self.words.append(word)
         run_id = self.rng.choice(self.runs[-3:])
-        key = ReceiptKey(principal="ann", key=word.text, body_sha256="b")
+        key = IdempotencyKey(principal="ann", key=word.text, body_sha256="b")
         try:
             seq = await kit.gateway.steer_run(OPERATOR, run_id, word.text, key)
         except PalyraError as refusal:

@@ -5,10 +5,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.core.tape import MAX_PAYLOAD_BYTES
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.errors import InvalidParams, TooLarge, Unavailable
-from palyra.store.memory_journal import MemoryJournal
-from tests.actors.office_kit import OPERATOR, SECRET, call, running, say
+from tests.actors.run.office_kit import OPERATOR, SECRET, call, running, say
+from tests.store.memory.journal import MemoryJournal
 
 TOO_LONG = "x" * (MAX_PAYLOAD_BYTES + 1)
 
@@ -48,7 +48,7 @@ async def test_a_message_too_large_starts_nothing(
     async with running(store) as kit:
         with pytest.raises(TooLarge, match="262144"):
             await kit.start(TOO_LONG, session_key="k")
-        assert kit.directory.runs == {}
+        assert kit.registry.runs == {}
         assert await kit.end(await kit.start("short", session_key="k")) == "done"
 
 
@@ -108,7 +108,7 @@ async def test_a_run_that_was_never_accepted_is_forgotten(
         run_id = await kit.start(session_key="k")
         assert await kit.end(run_id) == "done"
         await wait_all_tasks_blocked(0.0001)
-        assert kit.directory.runs == {}
+        assert kit.registry.runs == {}
 
 
 async def test_a_cancel_that_cannot_be_written_says_so_at_once(
@@ -158,4 +158,4 @@ async def test_a_model_that_is_not_there_is_refused_before_there_is_a_run(
     async with running(store) as kit:
         with pytest.raises(InvalidParams, match="no model 'none/such'; known: "):
             await kit.start(model="none/such")
-        assert {} == kit.directory.runs
+        assert {} == kit.registry.runs

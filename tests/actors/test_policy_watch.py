@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from palyra.actors.policy_watch import LOOK_S, policy_watch
-from palyra.core.alarms import POLICIES
+from palyra.actors.config_watch import LOOK_S, policy_watch
+from palyra.core.incident.kinds import POLICIES
 from tests.actors.fake_alarms import FakeAlarms
-from tests.actors.office_kit import inline_blocking
+from tests.actors.run.office_kit import inline_blocking
 
 
 class FakeRules:

@@ -10,16 +10,17 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.usage_watch import LOOK_S, Configured, usage_watch
-from palyra.core.alarms import USAGE
-from palyra.core.journal import Change
-from palyra.core.prices import Price, Prices
+from palyra.actors.config_watch import LOOK_S, UsageConfiguration, usage_watch
+from palyra.core.incident.kinds import USAGE
+from palyra.core.journal.changes import Change
+from palyra.core.usage.prices import Price, Prices
 from palyra.errors import DiskFull
-from palyra.store.memory_journal import MemoryJournal
 from tests.actors.fake_alarms import FakeAlarms
-from tests.actors.office_kit import OPERATOR, Kit, inline_blocking, running
-from tests.actors.test_budget_desk import accounts, desk
-from tests.actors.test_budgets import answering, budget, having, lines, store
+from tests.actors.run.office_kit import OPERATOR, Kit, inline_blocking, running
+from tests.actors.run.test_runs import store
+from tests.services.test_budgets import answering, budget, having, lines
+from tests.services.test_usage import accounts, desk
+from tests.store.memory.journal import MemoryJournal
 
 __all__ = ["store"]  # a fixture
 
@@ -30,10 +31,10 @@ class FakeFile:
     def __init__(self) -> None:
         self.problems: tuple[str, ...] = ()
         self.finds: tuple[str, ...] = ()
-        self.next: Configured | None = None
+        self.next: UsageConfiguration | None = None
         self.alarms = FakeAlarms()
 
-    def refresh(self) -> Configured | None:
+    def refresh(self) -> UsageConfiguration | None:
         self.problems = self.finds
         return self.next
 
@@ -69,11 +70,11 @@ async def test_other_prices_and_budgets_hold_at_once(
         await desk(kit).set(OPERATOR, budget(budget_id="both", soft=1, hard=None))
         async with watching(kit) as file:
             paid = Prices([Price(model="scripted", input=1_000_000, output=1_000_000)])
-            file.next = Configured(paid, (budget(budget_id="both", hard=1_000),))
+            file.next = UsageConfiguration(paid, (budget(budget_id="both", hard=1_000),))
             await wait_look()
             assert [("both", "", 1_000)] == await accounts(kit)
             assert "failed" == await kit.end(await kit.start())
-            file.next = Configured(paid, ())
+            file.next = UsageConfiguration(paid, ())
             await wait_look()
             assert [("both", "", 1_000)] == await accounts(kit)
             assert "done" == await kit.end(await kit.start())
@@ -96,10 +97,12 @@ async def test_what_cannot_be_put_in_force_is_tried_again(
         with capture_logs() as logged:
             async with watching(kit) as file:
                 kit.journal.commit = refuse  # type: ignore[assignment,method-assign]  # a full disk
-                file.next = Configured(Prices(), (budget(hard=1_000), budget(budget_id="c")))
+                file.next = UsageConfiguration(
+                    Prices(), (budget(hard=1_000), budget(budget_id="c"))
+                )
                 await wait_look()
                 await wait_look()
-                assert 10_000 == kit.office.budgets.in_force["b"].hard
+                assert 10_000 == kit.services.budgets.in_force["b"].hard
                 kit.journal.commit = commit  # type: ignore[method-assign]  # there is room again
                 await wait_look()
         assert [("b", "", 1_000), ("c", "", 1_000)] == await accounts(kit)
@@ -122,9 +125,9 @@ async def test_a_budget_that_is_gone_is_let_go_once_that_works(
         with pytest.raises(DiskFull):
             await desk(kit).reconfigure(Prices(), ())
         kit.journal.find = find  # type: ignore[method-assign]  # it works again
-        assert ["b"] == list(kit.office.budgets.in_force)
+        assert ["b"] == list(kit.services.budgets.in_force)
         await desk(kit).reconfigure(Prices(), ())
-        assert [] == list(kit.office.budgets.in_force)
+        assert [] == list(kit.services.budgets.in_force)
 
 
 async def test_a_broken_file_changes_nothing_and_is_said_once(

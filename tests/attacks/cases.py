@@ -15,7 +15,7 @@ from tests.attacks import skills
 from tests.attacks.obeying import order
 from tests.attacks.tally import Tally, obey, with_control
 from tests.attacks.world import CANARY, World, always, attacked, never, reachable
-from tests.core.injection_samples import PLAIN_ATTACK
+from tests.core.trust.injection_samples import PLAIN_ATTACK
 
 SAMPLE = Path(__file__).parents[1] / "tools" / "mcp" / "sample_server.py"
 

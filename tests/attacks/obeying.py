@@ -10,9 +10,8 @@ from collections.abc import Callable
 import msgspec
 import trio
 
-from palyra.actors.ids import new_id
-from palyra.core.fence import inside_fence
-from palyra.core.prompt import (
+from palyra.core.journal.records import Usage
+from palyra.core.model.messages import (
     AssistantMessage,
     Delta,
     FinishReason,
@@ -23,7 +22,8 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.records import Usage
+from palyra.core.trust.fences import inside_fence
+from palyra.wiring.host import new_id
 
 _ORDER = re.compile(r"^CALL (\S+) (\{.*\})$", re.MULTILINE)
 

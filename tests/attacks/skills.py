@@ -6,15 +6,15 @@ from unittest.mock import patch
 
 from wasmtime import wat2wasm
 
-from palyra.core import skills as core_skills
-from palyra.core.canonical import canonical_json, sha256_hex
-from palyra.core.records import ApprovalRecord
-from palyra.core.skills import InstallSkill, SkillRefused
+from palyra.core.journal.records import ApprovalRecord
+from palyra.core.skill import manifest as core_skills
+from palyra.core.skill.manifest import InstallSkill, SkillRefused
+from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from tests.attacks.obeying import Obeying, order
 from tests.attacks.tally import Tally, obey, with_control
 from tests.attacks.world import OPERATOR, World, always, attacked, never, reachable
-from tests.core.injection_samples import PLAIN_ATTACK
-from tests.core.skill_samples import PLAIN, package
+from tests.core.skill.skill_samples import PLAIN, package
+from tests.core.trust.injection_samples import PLAIN_ATTACK
 from tests.tools.wasm import guests
 
 TOUCH = order("shell", argv=["/usr/bin/touch", "touched"])

@@ -9,7 +9,7 @@ from tests.attacks.cases import CLASSES, NEEDS_MCP
 from tests.attacks.obeying import order
 from tests.attacks.skills import is_refused
 from tests.attacks.world import always, attacked, has_jail, never
-from tests.core.injection_samples import PLAIN_ATTACK
+from tests.core.trust.injection_samples import PLAIN_ATTACK
 from tests.optional import needs, reason_without
 
 pytestmark = [

@@ -11,15 +11,16 @@ from typing import Any
 import trio
 from structlog.testing import capture_logs
 
-from palyra.actors.blocking import run_sync
-from palyra.config import load
+from palyra.actors.kernel.threads import run_sync
+from palyra.config.load import load
 from palyra.core.access import Caller
-from palyra.core.commands import ResolveApproval, StartRun
-from palyra.core.records import ApprovalRecord, ApprovalScope
+from palyra.core.approval import ResolveApproval
+from palyra.core.journal.records import ApprovalRecord, ApprovalScope
+from palyra.core.session.commands import StartRun
 from palyra.daemon import Daemon
-from palyra.models.embedded import EmbeddedEmbeddings
-from palyra.modelset import Modelset
-from palyra.store.keys import KeyRing
+from palyra.models.lexical_embeddings import EmbeddedEmbeddings
+from palyra.store.journal.keys import KeyRing
+from palyra.wiring.models import Modelset
 from tests.attacks.obeying import Obeying, order
 
 OPERATOR = Caller(principal="operator", role="operator", token_id="tok_operator")

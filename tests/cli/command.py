@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
+from tests.client.fake_daemon import TOKEN
 from tests.forked import ForkedProcess, Setting, run_forked
-from tests.net.fake_daemon import TOKEN
 
 WITHIN_S = 30.0
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 import pytest
 
-from palyra.cli.exits import LISTS, stop_for
+from palyra.cli.errors import LISTS, stop_for
 from palyra.cli.main import COMMANDS, cli
-from palyra.core.events import RunDone
+from palyra.core.tape.events import RunDone
 from palyra.errors import NotFound
 from tests.cli.command import palyra, run_python
 from tests.cli.named_commands import find_fault
-from tests.net.fake_daemon import RUN, SESSION, Hangup, Json, Refusal, fake_daemon
+from tests.client.fake_daemon import RUN, SESSION, Hangup, Json, Refusal, fake_daemon
 
 pytestmark = pytest.mark.real
 
@@ -672,7 +672,7 @@ async def test_client_imports_no_library_of_the_daemon() -> None:
     """Importing the client brings trio and its WebSocket, and nothing the daemon alone needs."""
     program = (
         "import sys\n"
-        "import palyra.net.client\n"
+        "import palyra.client\n"
         "heavy = {'apsw', 'cedarpy', 'quart', 'hypercorn', 'rich', 'click', 'cryptography'}\n"
         "print('heavy:', sorted(heavy & set(sys.modules)))"
     )
@@ -688,7 +688,7 @@ async def test_the_daemon_starts_without_what_it_does_not_need() -> None:
 import gc, sys
 import trio, palyra.cli.main, palyra.cli.serve
 passes = sum(each["collections"] for each in gc.get_stats())
-def run(_):
+def run(_, clock):
     print("few passes:", sum(each["collections"] for each in gc.get_stats()) - passes < 3)
     print("frozen:", gc.get_freeze_count() > 10_000)
     print("heavy:", sorted({"rich", "pygments"} & sys.modules.keys()), gc.isenabled())

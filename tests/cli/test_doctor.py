@@ -9,22 +9,22 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from palyra.cli import checks
-from palyra.cli.shell import Options
-from palyra.core.model_view import ModelList, ModelView
-from palyra.core.redact import Redactor
-from palyra.core.secret_rules import RULES
-from palyra.net.client.incidents import IncidentPage
+from palyra.cli import doctor
+from palyra.cli.command import Options
+from palyra.client.incidents import IncidentPage
+from palyra.core.model.views import ModelList, ModelView
+from palyra.core.redaction.patterns import RULES
+from palyra.core.redaction.redactor import Redactor
 from tests.cli.command import palyra
-from tests.net.fake_daemon import fake_daemon
-from tests.net.fake_incidents import FULL
+from tests.client.fake_daemon import fake_daemon
+from tests.net.api.fake_incidents import FULL
 
 pytestmark = pytest.mark.real
 
 
-def find(options: Options, name: str) -> checks.Check:
+def find(options: Options, name: str) -> doctor.Check:
     """The finding of one check."""
-    check = next(check for check in checks.CHECKS if check.__name__ == f"check_{name}")
+    check = next(check for check in doctor.CHECKS if check.__name__ == f"check_{name}")
     return check(options)
 
 
@@ -40,14 +40,14 @@ def test_python_is_new_enough() -> None:
 
 def test_old_python_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older interpreter fails with the version that is needed."""
-    monkeypatch.setattr(checks, "OLDEST_PYTHON", (99, 0))
+    monkeypatch.setattr(doctor, "OLDEST_PYTHON", (99, 0))
     assert "fail" == find(Options(), "python").verdict
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A requirement that is not installed is named."""
     monkeypatch.setattr(
-        "palyra.cli.checks.metadata.requires",
+        "palyra.cli.doctor.metadata.requires",
         lambda _: ["trio>=0.31", "no-such-thing>=1; python_version>'3'"],
     )
     found = find(Options(), "packages")
@@ -87,7 +87,7 @@ def test_public_key_may_be_public(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("limit", "verdict"), [("LOW_BYTES", "warn"), ("LEAST_BYTES", "fail")])
 def test_little_room_is_found(monkeypatch: pytest.MonkeyPatch, limit: str, verdict: str) -> None:
     """A disk below the first limit is a warning, below the second a failure."""
-    monkeypatch.setattr(checks, limit, 1 << 80)
+    monkeypatch.setattr(doctor, limit, 1 << 80)
     assert verdict == find(Options(), "disk").verdict
 
 
@@ -233,7 +233,7 @@ def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     status = SimpleNamespace(
         state="ready", version="1", is_writable=True, stranded_runs=0, problems=[problem]
     )
-    monkeypatch.setattr(checks, "talk", lambda _options, _ask: status)
+    monkeypatch.setattr(doctor, "talk", lambda _options, _ask: status)
     found = find(Options(), "daemon")
     assert "fail" == found.verdict
     assert problem in found.detail
@@ -261,7 +261,7 @@ def test_each_problem_has_its_own_remedy(
     status = SimpleNamespace(
         state="ready", version="1", is_writable=True, stranded_runs=0, problems=[problem]
     )
-    monkeypatch.setattr(checks, "talk", lambda _options, _ask: status)
+    monkeypatch.setattr(doctor, "talk", lambda _options, _ask: status)
     assert word in str(find(Options(), "daemon").remedy)
 
 
@@ -281,7 +281,7 @@ def test_open_incidents_are_named(
         msgspec.structs.replace(FULL, severity=severity, summary=str(number))
         for number, severity in enumerate(severities)
     ]
-    monkeypatch.setattr(checks, "talk", lambda *_: IncidentPage(incidents=found))
+    monkeypatch.setattr(doctor, "talk", lambda *_: IncidentPage(incidents=found))
     check = find(Options(), "incidents")
     assert (verdict, True) == (check.verdict, word in check.detail)
 
@@ -295,7 +295,7 @@ def test_an_ill_provider_is_a_warning(
     """Named, with what helps; a well one is counted."""
     model = ModelView(name="a/x", provider="a", breaker=breaker, is_default=True)  # type: ignore[arg-type]  # one of them
     found = ModelList(models=[model], routing="suggest", failover=())
-    monkeypatch.setattr(checks, "talk", lambda *_: found)
+    monkeypatch.setattr(doctor, "talk", lambda *_: found)
     check = find(Options(), "models")
     assert verdict == check.verdict
     assert word in check.detail

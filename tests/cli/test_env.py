@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from palyra.cli.env import variables, write_fish, write_posix
-from palyra.net.discovery import Discovery, Endpoint, http_address, write_discovery
+from palyra.net.protocol.discovery import Discovery, Endpoint, http_address, write_discovery
 from tests.cli.command import palyra, start_palyra
-from tests.net.fake_daemon import TOKEN, FakeDaemon, fake_daemon
-from tests.net.test_discovery import dead_pid
+from tests.client.fake_daemon import TOKEN, FakeDaemon, fake_daemon
+from tests.net.protocol.test_discovery import dead_pid
 
 NASTY = [
     "plain",

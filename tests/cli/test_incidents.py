@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.cli.command import palyra
 from tests.cli.test_commands import INCIDENT
-from tests.net.fake_daemon import fake_daemon
+from tests.client.fake_daemon import fake_daemon
 
 ENDED = {**INCIDENT, "state": "resolved", "resolved_ms": 3, "by": "owner", "reason": "made room"}
 

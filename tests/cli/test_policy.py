@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.policy_cases import read_cases, run_cases
+from palyra.tools.policy.cases import read_cases, run_cases
 from tests.cli.command import palyra
 
 pytestmark = pytest.mark.real

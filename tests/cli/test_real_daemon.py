@@ -10,20 +10,20 @@ import pytest
 import trio
 
 from palyra.cli import demo
-from palyra.core.events import ApprovalRequested, MessageCompleted, RunDone
-from palyra.errors import Unavailable
-from palyra.net.client import (
+from palyra.client import (
     CaughtUp,
     Client,
-    Dropped,
+    EventsDiscarded,
     Item,
-    Progress,
+    ProgressItem,
     Subscription,
     TapeEvent,
     connect,
 )
-from palyra.net.client import process as client_process
-from palyra.net.client.process import start_daemon, stop_daemon, wait_announced
+from palyra.client import process as client_process
+from palyra.client.process import start_daemon, stop_daemon, wait_announced
+from palyra.core.tape.events import ApprovalRequested, MessageCompleted, RunDone
+from palyra.errors import Unavailable
 from tests.cli.command import environment, palyra
 from tests.e2e.daemon_process import DaemonProcess
 
@@ -53,7 +53,7 @@ def see(view: list[TapeEvent], item: Item) -> None:
         case TapeEvent():
             assert len(view) == item.seq
             view.append(item)
-        case Dropped():
+        case EventsDiscarded():
             del view[item.after_seq + 1 :]
         case _:
             pass
@@ -129,7 +129,7 @@ async def test_progress_precedes_the_turn(tmp_path: Path) -> None:
         started = await client.start_run("/delay 5\n/tokens 30")
         async with client.events(started.run_id) as items:
             got = [item async for item in items]
-    words = "".join(item.delta for item in got if isinstance(item, Progress))
+    words = "".join(item.delta for item in got if isinstance(item, ProgressItem))
     answer = next(
         item.event.text
         for item in got

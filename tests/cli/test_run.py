@@ -9,13 +9,13 @@ import msgspec
 import pytest
 import trio
 
-from palyra.core import events as ev
-from palyra.core.prompt import FinishReason, ProposedCall
-from palyra.core.records import Usage
-from palyra.net.client import Progress
+from palyra.client import ProgressItem
+from palyra.core.journal.records import Usage
+from palyra.core.model.messages import FinishReason, ProposedCall
+from palyra.core.tape import events as ev
 from tests.cli.command import WITHIN_S, environment, palyra, start_palyra
+from tests.client.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
 from tests.forked import ForkedProcess, Setting, reading_pipe
-from tests.net.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
 
 pytestmark = pytest.mark.real
 
@@ -386,7 +386,7 @@ async def test_words_are_streamed_once() -> None:
     async def script(person: Person, _process: ForkedProcess) -> None:
         await daemon.watched.wait()
         for order, word in enumerate(("one ", "two ")):
-            delta = Progress(run_id=RUN, item="t1", order=order, kind="text", delta=word)
+            delta = ProgressItem(run_id=RUN, item="t1", order=order, kind="text", delta=word)
             await daemon.connections[0].notify("progress", **msgspec.to_builtins(delta))
         await person.see("one two ")
         await daemon.publish(*ending("one two three"))

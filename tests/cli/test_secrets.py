@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.cli import checks
-from palyra.cli.shell import Options
+from palyra.cli import doctor
+from palyra.cli.command import Options
 from palyra.secrets.resolver import Resolver
 from tests.cli.command import palyra, start_palyra
 
@@ -146,5 +146,5 @@ def test_doctor_looks_at_secrets(tmp_path: Path) -> None:
 
 
 def _finding(options: Options) -> tuple[str, str]:
-    found = checks.check_secrets(options)
+    found = doctor.check_secrets(options)
     return found.verdict, found.detail

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from palyra.core.skill_package import read_package
-from palyra.store.keys import is_signed
+from palyra.core.skill.package import read_package
+from palyra.store.journal.keys import is_signed
 from tests.cli.command import palyra
-from tests.net.fake_daemon import fake_daemon
+from tests.client.fake_daemon import fake_daemon
 
 SKILL = {
     "id": "words",

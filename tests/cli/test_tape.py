@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from palyra.core.chain import GENESIS, link
-from palyra.core.events import MessageCompleted, MessageReceived, RunDone, encode_event
-from palyra.core.export import ExportLine, claim
-from palyra.core.tape import TapeRow
+from palyra.core.journal.hash_chain import GENESIS, link
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.tape.events import MessageCompleted, MessageReceived, RunDone, encode_event
+from palyra.core.tape.export import ExportLine, claim
 from tests.cli.command import palyra
-from tests.core.fates import rows
-from tests.core.test_replay import change, find, story
-from tests.net.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
+from tests.client.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
+from tests.core.replay.test_replay import change, find, story
+from tests.core.run.fates import rows
 
 pytestmark = pytest.mark.real
 

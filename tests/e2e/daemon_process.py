@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import trio
 
-from palyra.net.client import Client, connect
-from palyra.net.discovery import DISCOVERY_NAME, Discovery
+from palyra.client import Client, connect
+from palyra.net.protocol.discovery import DISCOVERY_NAME, Discovery
 from tests.e2e.wire import reach_all
 from tests.forked import ForkedProcess, Setting, reading_pipe
 

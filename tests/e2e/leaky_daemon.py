@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any
 
-from palyra import toolset
-from palyra.core.redact import Redactor, StreamRedactor
-from palyra.core.tools import ToolCall, ToolOutput, ToolSpec
-from palyra.tools.basic import basic_tools
-from palyra.tools.catalog import InlineTool
+from palyra.core.redaction.redactor import Redactor, StreamRedactor
+from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
+from palyra.tools.demo_tools import basic_tools
+from palyra.tools.toolbox import InlineTool
+from palyra.wiring import tools
 from tests.e2e.daemon_process import DaemonProcess
 from tests.forked import ForkedProcess, Setting
 
@@ -42,7 +42,7 @@ def make_blind() -> None:
 
 def prepare(*, is_blind: bool) -> None:
     """What happens in the daemon's process before it is the daemon."""
-    toolset.basic_tools = lambda: [*basic_tools(), InlineTool(EXPLODE, explode)]  # type: ignore[attr-defined]  # it only imports it
+    tools.basic_tools = lambda: [*basic_tools(), InlineTool(EXPLODE, explode)]  # type: ignore[attr-defined]  # it only imports it
     if is_blind:
         make_blind()
 

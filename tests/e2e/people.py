@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import trio
 
-from palyra.core import events as ev
-from palyra.core.records import ApprovalRecord, Role
-from palyra.net.client import Client, Subscription, TapeEvent
+from palyra.client import Client, Subscription, TapeEvent
+from palyra.core.journal.records import ApprovalRecord, Role
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.wire import WITHIN_S
 from tests.tools.sandbox.jails import find_alive

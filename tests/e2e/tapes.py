@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from palyra.core import events as ev
-from palyra.core.events import TERMINAL_KINDS
-from palyra.net.client import Client, TapeEvent
+from palyra.client import Client, TapeEvent
+from palyra.core.tape import events as ev
+from palyra.core.tape.events import TERMINAL_KINDS
 
 # Order within a call; what is absent is left out.
 CALL_ORDER = (

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from palyra.core import events as ev
+from palyra.core.tape import events as ev
 from palyra.errors import Forbidden, NotFound
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import find_events, make_token, write_call

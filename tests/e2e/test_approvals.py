@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 import trio
 
-from palyra.core import events as ev
+from palyra.client import Client, TapeEvent
+from palyra.core.tape import events as ev
 from palyra.errors import DigestMismatch, Forbidden, InvalidParams
-from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import ask_for, see, somebody, write_call
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 from tests.e2e.wire import WITHIN_S
 
 if TYPE_CHECKING:
-    from palyra.core.commands import Resolved
+    from palyra.core.approval import Resolved
+
 
 pytestmark = pytest.mark.real
 

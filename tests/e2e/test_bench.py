@@ -15,9 +15,9 @@ import pytest
 import trio
 
 from palyra.cli.tape import verify_file
-from palyra.harness.directory import DAEMON, RESULTS, STARTED, read_results
-from palyra.net.client import connect
-from palyra.net.discovery import find_discovery
+from palyra.client import connect
+from palyra.harness.results import DAEMON, RESULTS, STARTED, read_results
+from palyra.net.protocol.discovery import find_discovery
 from tests.cli.command import environment, palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.forked import ForkedProcess, Setting, run_forked

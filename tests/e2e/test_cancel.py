@@ -6,8 +6,8 @@ import sys
 import pytest
 import trio
 
-from palyra.core.events import TERMINAL_KINDS
-from palyra.net.client import Client, TapeEvent
+from palyra.client import Client, TapeEvent
+from palyra.core.tape.events import TERMINAL_KINDS
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import see, write_call
 from tests.e2e.tapes import check_tape, kinds, read_whole

@@ -12,10 +12,10 @@ import pydantic
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from palyra.core import events as ev
-from palyra.core.brief import Brief
-from palyra.core.prompt import AssistantMessage, Sampling, UserMessage
-from palyra.net.client import TapeEvent
+from palyra.client import TapeEvent
+from palyra.core.model.messages import AssistantMessage, Sampling, UserMessage
+from palyra.core.model.request_options import RequestOptions
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.tapes import check_tape, read_whole
 
@@ -237,7 +237,7 @@ async def test_what_the_request_brings_is_on_the_tape(
     async with daemon.connect() as client:
         tape = await read_whole(client, note(answer)["run_id"])
     sampling = Sampling(max_output_tokens=99, temperature=0.5, stop=("END",))
-    brief = Brief(instructions="Be brief.\n\nRhyme.", sampling=sampling)
+    brief = RequestOptions(instructions="Be brief.\n\nRhyme.", sampling=sampling)
     said_before = (UserMessage("hi"), AssistantMessage("ho"))
     assert [brief] == [event.brief for event in found(tape, ev.RunAccepted)]
     assert [said_before] == [event.messages for event in found(tape, ev.ConversationInherited)]

@@ -11,7 +11,7 @@ import trio
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
 from tests.e2e.wire import WITHIN_S
-from tests.net.peers import RawPeer
+from tests.net.server.peers import RawPeer
 
 pytestmark = pytest.mark.real
 

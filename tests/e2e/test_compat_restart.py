@@ -8,8 +8,8 @@ import httpx
 import pytest
 import trio
 
-from palyra.core.records import ApprovalRecord
-from palyra.net.client import Client
+from palyra.client import Client
+from palyra.core.journal.records import ApprovalRecord
 from tests.e2e.daemon_process import DaemonProcess, running
 
 pytestmark = pytest.mark.real

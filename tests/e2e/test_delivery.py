@@ -7,13 +7,13 @@ from contextlib import suppress
 import pytest
 import trio
 
-from palyra.core.events import TERMINAL_KINDS
+from palyra.client import Client, TapeEvent
+from palyra.core.tape.events import TERMINAL_KINDS
 from palyra.errors import NotFound, Unavailable
-from palyra.net.client import Client, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.tapes import check_tape, read_whole
 from tests.e2e.wire import WITHIN_S, Closed, Wire, connected, dial, open_wire
-from tests.net.peers import TEXT, frame
+from tests.net.server.peers import TEXT, frame
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.core import events as ev
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import running
 from tests.e2e.tapes import read_whole
 from tests.e2e.test_providers import ask

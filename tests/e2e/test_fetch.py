@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import trio
 
-from palyra.core import events as ev
-from palyra.net.client import Client
+from palyra.client import Client
+from palyra.core.tape import events as ev
 from palyra.secrets.resolver import Resolver
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import find_events

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from palyra.core import events as ev
+from palyra.client import Client
+from palyra.core.tape import events as ev
 from palyra.errors import Conflict, NotFound
-from palyra.net.client import Client
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import ask_for, find_events, somebody, wait_tool
 from tests.e2e.tapes import check_tape, read_whole

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 import trio
 
-from palyra.core import events as ev
-from palyra.net.client import TapeEvent
+from palyra.client import TapeEvent
+from palyra.core.tape import events as ev
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole

@@ -7,8 +7,8 @@ import apsw
 import pytest
 import trio
 
-from palyra.core.records import IncidentRecord
-from palyra.net.client import Client, Inbox
+from palyra.client import Client, Inbox
+from palyra.core.journal.records import IncidentRecord
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from palyra.core import events as ev
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 

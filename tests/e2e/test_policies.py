@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import trio
 
-from palyra.actors.policy_watch import LOOK_S
-from palyra.core import events as ev
+from palyra.actors.config_watch import LOOK_S
+from palyra.client import Client
+from palyra.core.tape import events as ev
 from palyra.errors import InvalidParams
-from palyra.net.client import Client
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import ask_for, find_events, see, write_call

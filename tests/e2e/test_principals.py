@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 import trio
 
+from palyra.client import Client
 from palyra.errors import Forbidden, NotFound
-from palyra.net.client import Client
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import ask_for, make_token, write_call
 from tests.e2e.wire import WITHIN_S, connected

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 import trio
 
-from palyra.core import events as ev
-from palyra.net.client import Client, TapeEvent
+from palyra.client import Client, TapeEvent
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import LOOK_S, find_events, wait_alive, wait_tool
 from tests.e2e.tapes import check_tape, read_whole

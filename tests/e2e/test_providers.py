@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from palyra.core import events as ev
-from palyra.net.client import TapeEvent
+from palyra.client import TapeEvent
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.tapes import read_whole
 from tests.models.model_kit import chunk
 from tests.models.provider import STREAM, Piece, Provider, provider, refusal, sse
-from tests.net.peers import RawPeer
+from tests.net.server.peers import RawPeer
 
 pytestmark = pytest.mark.real
 

@@ -6,8 +6,8 @@ from collections.abc import Generator
 import pytest
 import trio
 
-from palyra.core import events as ev
-from palyra.net.client import Client
+from palyra.client import Client
+from palyra.core.tape import events as ev
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import find_events

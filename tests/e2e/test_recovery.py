@@ -7,9 +7,9 @@ from datetime import datetime
 import pytest
 import trio
 
-from palyra.core import events as ev
+from palyra.client import Client, EventsDiscarded, Item, TapeEvent
+from palyra.core.tape import events as ev
 from palyra.errors import IdempotencyConflict
-from palyra.net.client import Client, Dropped, Item, TapeEvent
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import ask_for, write_call
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
@@ -110,7 +110,7 @@ def _take(seen: list[TapeEvent], item: Item) -> None:
     if isinstance(item, TapeEvent):
         assert len(seen) == item.seq
         seen.append(item)
-    elif isinstance(item, Dropped):
+    elif isinstance(item, EventsDiscarded):
         del seen[item.after_seq + 1 :]
 
 

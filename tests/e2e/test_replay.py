@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from palyra.client import Client, RunView
 from palyra.errors import NotFound
-from palyra.net.client import Client, RunView
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import somebody, write_call

@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
-from palyra.core import events as ev
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
 from tests.e2e.tapes import check_tape, read_whole

@@ -13,11 +13,11 @@ import httpx
 import pytest
 import trio
 
-from palyra.cli import checks
-from palyra.core import events as ev
-from palyra.net.client import Client
-from palyra.net.client.replies import Status
-from palyra.tools.sandbox import jailer
+from palyra.cli import doctor
+from palyra.client import Client
+from palyra.client.results import Status
+from palyra.core.tape import events as ev
+from palyra.tools.sandbox import spawner
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import LOOK_S, ask_for, find_events, wait_alive
@@ -33,8 +33,8 @@ SOMEBODY = 4_242 if os.geteuid() == 0 else os.geteuid()
 
 def hide_bubblewrap() -> None:
     """What happens in a process before it is the daemon, or a command."""
-    jailer.PROGRAM_FOLDERS = "/nowhere"
-    checks.BUBBLEWRAP_FOLDERS = "/nowhere"
+    spawner.PROGRAM_FOLDERS = "/nowhere"
+    doctor.BUBBLEWRAP_FOLDERS = "/nowhere"
 
 
 class WithoutBubblewrap(DaemonProcess):

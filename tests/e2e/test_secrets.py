@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import trio
 
-from palyra.net.client import Client
-from palyra.secrets.keeper import LOOK_S
+from palyra.client import Client
 from palyra.secrets.resolver import Resolver
+from palyra.secrets.service import LOOK_S
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.leaky_daemon import LeakyDaemon
 from tests.e2e.people import make_token

@@ -9,11 +9,11 @@ import pytest
 import trio
 import wasmtime
 
-from palyra.core import events as ev
+from palyra.client import Client
+from palyra.core.tape import events as ev
 from palyra.errors import PalyraError
-from palyra.net.client import Client
 from palyra.tools.wasm.limits import MIB
-from tests.core.skill_samples import EVE, package
+from tests.core.skill.skill_samples import EVE, package
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import wait_tool
 from tests.e2e.tapes import read_whole

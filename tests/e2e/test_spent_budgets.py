@@ -9,7 +9,7 @@ import openai
 import pytest
 import trio
 
-from palyra.net.client import Client
+from palyra.client import Client
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
 

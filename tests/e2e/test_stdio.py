@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from palyra.net.client import connect
+from palyra.client import connect
 from tests.e2e.daemon_process import PALYRA, DaemonProcess
 from tests.e2e.tapes import check_tape, read_whole
 from tests.e2e.wire import WITHIN_S, Json

@@ -12,7 +12,7 @@ from tests.cpu import cpu_s
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import make_token
 from tests.e2e.wire import WITHIN_S, Wire, connected, dial, open_wire, upgrade_request
-from tests.net.peers import BINARY, CLOSE, CONTINUATION, MASK, TEXT, frame
+from tests.net.server.peers import BINARY, CLOSE, CONTINUATION, MASK, TEXT, frame
 
 pytestmark = pytest.mark.real
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import trio
 
-from tests.net.peers import CLOSE, PING, PONG, TEXT, UPGRADE, RawPeer, frame
+from tests.net.server.peers import CLOSE, PING, PONG, TEXT, UPGRADE, RawPeer, frame
 
 Json = dict[str, Any]
 WITHIN_S = 30.0  # far more than anything here takes: a deadline, not a pause

@@ -13,9 +13,19 @@ from functools import partial
 
 import trio
 
-from palyra.net.edge import EdgeSettings
-from palyra.net.engine import WebSocketLimits
-from tests.net.peers import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, UPGRADE, RawPeer, frame
+from palyra.net.server.accept import EdgeSettings
+from palyra.net.server.websocket import WebSocketLimits
+from tests.net.server.peers import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    PONG,
+    TEXT,
+    UPGRADE,
+    RawPeer,
+    frame,
+)
 
 MAX_MESSAGE_BYTES = 65_536
 SETTINGS = EdgeSettings(

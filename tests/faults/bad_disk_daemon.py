@@ -20,14 +20,15 @@ from typing import Any
 import trio
 from structlog.testing import capture_logs
 
-from palyra.config import load
+from palyra.config.load import load
 from palyra.core.access import Caller
-from palyra.core.commands import ResolveApproval, StartRun
-from palyra.core.events import TERMINAL_KINDS
+from palyra.core.approval import ResolveApproval
+from palyra.core.session.commands import StartRun
+from palyra.core.tape.events import TERMINAL_KINDS
 from palyra.daemon import Daemon
 from palyra.errors import PalyraError, Unavailable
-from palyra.store.disk import Disk
-from palyra.store.journal import SqliteJournal
+from palyra.store.files.disk import Disk
+from palyra.store.sqlite.journal import SqliteJournal
 from tests.faults.power_cuts import read
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.kit import KEYS, Clock, abandon

@@ -20,8 +20,8 @@ from uuid import uuid4
 
 import trio
 
-from palyra.core import events as ev
-from palyra.net.client import Client, TapeEvent
+from palyra.client import Client, TapeEvent
+from palyra.core.tape import events as ev
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import wait_alive, wait_tool
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole

@@ -25,13 +25,13 @@ class Place(NamedTuple):
     most: int = 30  # the n-th call, at most
 
 
-STORE = ("palyra.store.journal", "SqliteJournal")
-ROOTS = ("palyra.store.roots", "RootsFile")
-TOOLS = ("palyra.tools.catalog", "Toolbox")
-MODEL = ("palyra.models.scripted", "Scripted")
-HUB = ("palyra.actors.hub", "Hub")
-SESSIONS = ("palyra.actors.sessions", "Sessions")
-OUTBOX = ("palyra.actors.journal", "Ticket")
+STORE = ("palyra.store.sqlite.journal", "SqliteJournal")
+ROOTS = ("palyra.store.journal.signed_roots", "RootsFile")
+TOOLS = ("palyra.tools.toolbox", "Toolbox")
+MODEL = ("palyra.models.scripted.model", "Scripted")
+HUB = ("palyra.actors.hub.hub", "Hub")
+SESSIONS = ("palyra.actors.session.sessions", "Sessions")
+OUTBOX = ("palyra.actors.journal.actor", "Ticket")
 
 POINTS: dict[str, Place] = {
     "on the wire, not on tape": Place(*HUB, "publish", "after", most=200),

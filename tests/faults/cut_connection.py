@@ -24,9 +24,9 @@ from unittest.mock import patch
 
 import trio
 
+from palyra.client import Client, EventsDiscarded, TapeEvent, connect, reconnecting
 from palyra.core.backoff import Backoff
 from palyra.errors import Unavailable
-from palyra.net.client import Client, Dropped, TapeEvent, connect, line
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.tapes import check_tape, read_whole
 
@@ -150,7 +150,7 @@ class Sessions:
             started = await client.start_run(TEXT, session_key=key, idempotency_key=key)
             async with client.events(started.run_id) as items:
                 async for item in items:
-                    assert not isinstance(item, Dropped), item
+                    assert not isinstance(item, EventsDiscarded), item
                     seen += [item] if isinstance(item, TapeEvent) else []
         tape = await read_whole(self.direct, started.run_id)
         check_tape(tape)
@@ -203,7 +203,7 @@ def cut_all(every: int, seed: int) -> dict[str, Any]:
     }
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.object(line, "BACKOFF", QUICK),
+        patch.object(reconnecting, "BACKOFF", QUICK),
         running(Path(name), **settings) as daemon,
     ):
         sessions = trio.run(play_all, daemon, every, seed)

@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
+from palyra.client import Client
 from palyra.errors import Unavailable
-from palyra.net.client import Client
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import ask_for, write_call
 from tests.e2e.tapes import check_tape, read_whole
 
 if TYPE_CHECKING:
-    from palyra.core.records import ApprovalRecord
+    from palyra.core.journal.records import ApprovalRecord
+
 
 WITHIN_S = 60.0
 ATTEMPTS = 500  # at starting runs, before there must be no space left

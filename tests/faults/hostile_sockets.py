@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 import trio
 
 from tests.faults.attacks import ATTACKS, END, SETTINGS, Attack, Target, TurnedAway
-from tests.net.edges import running_edge
-from tests.net.peers import PING, PONG, TEXT, RawPeer, frame
+from tests.net.server.edges import running_edge
+from tests.net.server.peers import PING, PONG, TEXT, RawPeer, frame
 
 PATIENCE_S = 20.0  # for one attack; the limits of the edge make every end come much sooner
 CRASH = "child crashed"  # what the supervisor logs

@@ -20,9 +20,9 @@ from unittest.mock import patch
 
 import trio
 
-from palyra.core import events as ev
+from palyra.client import Client, TapeEvent, reconnecting
 from palyra.core.backoff import Backoff
-from palyra.net.client import Client, TapeEvent, line
+from palyra.core.tape import events as ev
 from tests.e2e.people import make_token
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 from tests.faults.crash_points import POINTS, CrashAt
@@ -281,7 +281,7 @@ def _session_problems(tapes: Tapes) -> Iterator[str]:
 
 def kill_many(kills: int, seed: int, points: Sequence[str] = ()) -> dict[str, Any]:
     """So many kills, from outside or at these points; sums of what happened, and what was wrong."""
-    with tempfile.TemporaryDirectory() as name, patch.object(line, "BACKOFF", QUICK):
+    with tempfile.TemporaryDirectory() as name, patch.object(reconnecting, "BACKOFF", QUICK):
         storm = Storm(Path(name), seed, points)
         try:
             with Renames(storm.folder) as renames:

@@ -18,10 +18,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from palyra.core.journal import Change
-from palyra.store import journal, owner, tapes, writer
-from palyra.store.roots import RootsFile
-from palyra.store.writer import Writer
+from palyra.core.journal.changes import Change
+from palyra.store.journal.signed_roots import SignedRootsFile
+from palyra.store.sqlite import journal, ownership, tapes, writer
+from palyra.store.sqlite.writer import Writer
 from tests.store.kit import row, run, sqlite_journal
 
 RUNS = tuple(f"run_{name}" for name in "abcdefgh")
@@ -42,12 +42,12 @@ POINTS: dict[str | None, int] = {
     "schema.migrate": 1,
 }
 _PLACES: dict[str, tuple[Any, str]] = {
-    "owner.take": (owner, "take"),
-    "owner.touch": (owner, "touch"),
+    "owner.take": (ownership, "take"),
+    "owner.touch": (ownership, "touch"),
     "tapes.append": (tapes, "append"),
     "Writer._settle": (Writer, "_settle"),
-    "RootsFile._write": (RootsFile, "_write"),
-    "RootsFile._adopt": (RootsFile, "_adopt"),
+    "RootsFile._write": (SignedRootsFile, "_write"),
+    "RootsFile._adopt": (SignedRootsFile, "_adopt"),
     "Writer._checkpoint": (Writer, "_checkpoint"),
     "schema.migrate": (journal, "migrate"),
 }

@@ -12,10 +12,11 @@ from itertools import count
 import msgspec
 import trio
 
-from palyra.core.commands import Resolved, Started
-from palyra.core.records import ApprovalRecord
+from palyra.client import Client, EventsDiscarded, TapeEvent
+from palyra.core.approval import Resolved
+from palyra.core.journal.records import ApprovalRecord
+from palyra.core.session.commands import Started
 from palyra.errors import Unavailable
-from palyra.net.client import Client, Dropped, TapeEvent
 
 SESSIONS = ("queue-a", "queue-b", "queue-c")
 FOLDER = "out"  # of the workspace: where runs write
@@ -60,7 +61,7 @@ class Ledger:
             events.append(item)
             self.events += 1
             self._ring()
-        elif isinstance(item, Dropped):
+        elif isinstance(item, EventsDiscarded):
             self.dropped += len(events) - item.after_seq - 1
             del events[item.after_seq + 1 :]
 

@@ -19,13 +19,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palyra.core.journal import Change
-from palyra.core.tape import TapeRow
+from palyra.core.journal.changes import Change
+from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import Unavailable
-from palyra.store import writer
-from palyra.store.database import Synchronous
-from palyra.store.disk import Disk
-from palyra.store.journal import SqliteJournal
+from palyra.store.files.disk import Disk
+from palyra.store.sqlite import writer
+from palyra.store.sqlite.connection import Synchronous
+from palyra.store.sqlite.journal import SqliteJournal
 from tests.faults.simulated_disk import Operation, SimulatedDisk
 from tests.store.kit import abandon, row, run, sqlite_journal
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 import apsw
 
-from palyra.store.disk import Disk
+from palyra.store.files.disk import Disk
 
 SECTOR_BYTES = 512
 _BASE = "unix-excl"
@@ -157,7 +157,7 @@ class SimulatedDisk:
 
 
 class _PlainFile:
-    """A `palyra.store.disk.File` on a simulated disk."""
+    """A `palyra.store.files.disk.File` on a simulated disk."""
 
     def __init__(self, disk: SimulatedDisk, path: str) -> None:
         disk.files.setdefault(path, Content())

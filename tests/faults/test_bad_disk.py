@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from palyra.core.journal import Change
+from palyra.core.journal.changes import Change
 from palyra.errors import Unavailable
-from palyra.store.journal import SqliteJournal
+from palyra.store.sqlite.journal import SqliteJournal
 from tests.faults.power_cuts import early_checkpoints, read
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.store.kit import abandon, row, rows, run, seqs, sqlite_journal

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from palyra.store.journal import SqliteJournal
-from palyra.store.keys import KeyRing
+from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite.journal import SqliteJournal
 from tests.e2e.daemon_process import DaemonProcess
 from tests.store.kit import Clock, abandon
-from tests.store.test_journal_pages import fill, spoil
+from tests.store.sqlite.test_integrity import fill, spoil
 
 pytestmark = pytest.mark.real
 

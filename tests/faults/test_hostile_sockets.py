@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.faults.attacks import ATTACKS, SETTINGS, Target
 from tests.faults.hostile_sockets import CRASH, Campaign
-from tests.net.edges import running_edge
+from tests.net.server.edges import running_edge
 
 pytestmark = pytest.mark.real
 

@@ -7,15 +7,15 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from palyra.config import load
-from palyra.core.commands import StartRun
-from palyra.core.events import TERMINAL_KINDS
-from palyra.core.journal import Change
+from palyra.config.load import load
+from palyra.core.journal.changes import Change
+from palyra.core.session.commands import StartRun
+from palyra.core.tape.events import TERMINAL_KINDS
 from palyra.daemon import Daemon
 from palyra.errors import ActorGone, PalyraError, Unavailable
-from palyra.store.memory_journal import MemoryJournal
 from tests.faults.bad_disk_daemon import OPERATOR
 from tests.store.kit import KEYS
+from tests.store.memory.journal import MemoryJournal
 
 pytestmark = pytest.mark.real
 RUNS = 6

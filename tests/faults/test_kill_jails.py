@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 import trio
 
-from palyra.tools.sandbox.control_groups import find_control_groups
+from palyra.tools.sandbox.cgroups import find_control_groups
 from palyra.tools.sandbox.records import JailRecords
 from tests.tools.sandbox.jails import find_alive, needs_bubblewrap
 

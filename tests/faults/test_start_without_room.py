@@ -11,15 +11,16 @@ from typing import NoReturn
 import apsw
 import pytest
 
-from palyra import serve as serving
-from palyra.actors.supervisor import Escalated
-from palyra.config import load
+from palyra import process as serving
+from palyra.actors.kernel.supervisor import Escalated
+from palyra.config.load import load
 from palyra.errors import DiskFull, Unavailable
-from palyra.serve import EX_SOFTWARE, EX_TEMPFAIL, EX_UNAVAILABLE, serve
-from palyra.store import database, journal, private
-from palyra.store.database import storage_errors
-from palyra.store.keys import KeyRing
-from palyra.store.room import cannot_write, find_room, is_full, is_want_of_room
+from palyra.process import EX_SOFTWARE, EX_TEMPFAIL, EX_UNAVAILABLE, serve
+from palyra.store.files import private_files
+from palyra.store.files.free_space import cannot_write, find_room, is_full, is_want_of_room
+from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite import connection, journal
+from palyra.store.sqlite.connection import storage_errors
 from tests.e2e.daemon_process import PALYRA
 
 pytestmark = pytest.mark.real
@@ -138,7 +139,7 @@ def broken(*_: object, **__: object) -> NoReturn:
     [(full, EX_TEMPFAIL), (over_quota, EX_TEMPFAIL), (broken, EX_UNAVAILABLE)],
 )
 @pytest.mark.parametrize(
-    "place", [(private, "create_file"), (journal, "open_writer"), (os, "ftruncate")]
+    "place", [(private_files, "create_file"), (journal, "open_writer"), (os, "ftruncate")]
 )
 async def test_quota_and_space_are_alike(
     tmp_path: Path,
@@ -175,7 +176,7 @@ def test_an_error_without_a_cause_is_looked_into(
     is_room_gone: bool,
 ) -> None:
     """SQLite says "disk I/O error" for a failed sync or a quota: the disk itself is asked."""
-    monkeypatch.setattr(database, "is_full", lambda _: is_room_gone)
+    monkeypatch.setattr(connection, "is_full", lambda _: is_room_gone)
     with pytest.raises(Unavailable) as raised, storage_errors("open", tmp_path / "journal"):
         raise error
     assert kind is type(raised.value)
@@ -205,7 +206,7 @@ def test_keys_without_room_are_made_whole_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The private key comes last: when it is there, all of them are."""
-    create, made = private.create_file, []
+    create, made = private_files.create_file, []
 
     def create_two(path: Path, content: bytes) -> None:
         made.append(path.name)
@@ -213,10 +214,10 @@ def test_keys_without_room_are_made_whole_later(
             full()
         create(path, content)
 
-    monkeypatch.setattr(private, "create_file", create_two)
+    monkeypatch.setattr(private_files, "create_file", create_two)
     with pytest.raises(DiskFull, match=r"signing\.key"):
         KeyRing.open(tmp_path)
-    monkeypatch.setattr(private, "create_file", create)
+    monkeypatch.setattr(private_files, "create_file", create)
     ring = KeyRing.open(tmp_path)
     assert ring.public_key.hex() == (tmp_path / "signing.pub").read_text("ascii").strip()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from palyra.core.journal import OpenReport
-from palyra.store.journal import SqliteJournal
-from palyra.store.keys import KeyRing
+from palyra.core.journal.changes import OpenReport
+from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite.journal import SqliteJournal
 from tests.e2e.daemon_process import DaemonProcess
 from tests.store.kit import Clock, abandon, rows
 

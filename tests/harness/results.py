@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from palyra.harness.directory import Plan
 from palyra.harness.outcome import CaseResult
+from palyra.harness.results import BenchPlan
 
-PLAN = Plan(
+PLAN = BenchPlan(
     file_sha256="f" * 64, model=None, approval="deny", seed=0, daemon="own", scripts_sha256=None
 )
 FILE = Path("cases.jsonl")

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palyra.core.canonical import sha256_hex
-from palyra.core.records import Usage
+from palyra.core.journal.records import Usage
+from palyra.core.text.canonical_json import sha256_hex
 from palyra.errors import InvalidParams
 from palyra.harness.compare import compare
-from palyra.harness.directory import Directory, open_directory
 from palyra.harness.outcome import CaseResult
 from palyra.harness.replays import replay_tapes
+from palyra.harness.results import ResultsDirectory, open_directory
 from palyra.harness.summary import Environment, Spread, spread, summarise
 from tests.harness.results import FILE, PLAN, result
 
@@ -25,7 +25,7 @@ def write(path: Path, results: Sequence[CaseResult]) -> Path:
     return path
 
 
-def keep(directory: Directory, results: Sequence[CaseResult]) -> None:
+def keep(directory: ResultsDirectory, results: Sequence[CaseResult]) -> None:
     for one in results:
         directory.keep_result(one)
 

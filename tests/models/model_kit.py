@@ -14,7 +14,8 @@ import httpcore
 import httpx
 import trio
 
-from palyra.core.prompt import (
+from palyra.core.journal.records import Usage
+from palyra.core.model.messages import (
     AssistantMessage,
     Delta,
     GuidanceMessage,
@@ -24,11 +25,10 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.records import Usage
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.chat import CHAT
 from palyra.models.dialect import Dialect
-from palyra.models.exchange import Endpoint, open_client
+from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 from tests.models.memory_provider import MemoryBackend
@@ -58,9 +58,11 @@ REQUEST = ModelRequest(
 )
 
 
-def endpoint(url: str, dialect: Dialect = CHAT, stall_s: float = 5.0) -> Endpoint:
+def endpoint(url: str, dialect: Dialect = CHAT, stall_s: float = 5.0) -> ProviderEndpoint:
     """The model `big` there."""
-    return Endpoint(provider="test", base_url=url, dialect=dialect, model="big", stall_s=stall_s)
+    return ProviderEndpoint(
+        provider="test", base_url=url, dialect=dialect, model="big", stall_s=stall_s
+    )
 
 
 async def find_key() -> str:
@@ -76,7 +78,7 @@ def memory_client(backend: MemoryBackend) -> httpx.AsyncClient:
     return open_client(transport)
 
 
-def http_model(made: Endpoint, client: httpx.AsyncClient) -> HttpModel:
+def http_model(made: ProviderEndpoint, client: httpx.AsyncClient) -> HttpModel:
     """A model there, with ids that count."""
     numbers = count(1)
     return HttpModel(

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from palyra.core.pictures import Picture
-from palyra.core.prompt import (
+from palyra.core.journal.records import Usage
+from palyra.core.model.images import Picture
+from palyra.core.model.messages import (
     AssistantMessage,
     Delta,
     ModelFailure,
@@ -17,7 +18,6 @@ from palyra.core.prompt import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.records import Usage
 from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
 from palyra.models.chat import CHAT, OPENAI_CHAT
 from palyra.models.dialect import JSON_ONLY, Body, Dialect

@@ -10,15 +10,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.actors.blocking import run_sync
-from palyra.core.embeddings import MAX_NUMBERS, MAX_TEXTS, Embeddings, Vector
-from palyra.core.prompt import ModelFailure
-from palyra.core.records import Usage
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.journal.records import Usage
+from palyra.core.model.embeddings import MAX_NUMBERS, MAX_TEXTS, Embeddings, Vector
+from palyra.core.model.messages import ModelFailure
 from palyra.errors import InvalidParams
 from palyra.models import embeddings
 from palyra.models.embeddings import BATCH_CHARS, BATCH_TEXTS, HttpEmbeddings, batches
-from palyra.models.guarded import Guard, GuardedEmbeddings
-from palyra.models.leases import Leases
+from palyra.models.guarded import CallSlots, GuardedEmbeddings, ProviderLimits
 from tests.models.memory_provider import MemoryBackend
 from tests.models.model_kit import KEY, endpoint, find_key, memory_client
 from tests.models.provider import Provider, refusal
@@ -192,7 +191,7 @@ async def test_dimensions_that_the_provider_does_not_keep() -> None:
 async def test_texts_are_checked_before_anybody_is_asked() -> None:
     """And a refusal of ours says nothing of the provider."""
     async with asked() as (served, model):
-        guard = Guard("p", "", Leases(), lambda: 0)
+        guard = ProviderLimits("p", "", CallSlots(), lambda: 0)
         with pytest.raises(InvalidParams, match="text 1 is empty"):
             await GuardedEmbeddings(model, guard).embed(["a", ""])
     assert ([], 0) == (served.heads, guard.breaker.failures)
@@ -218,7 +217,9 @@ class Slow:
 async def test_they_stand_behind_the_same_guards(autojump_clock: MockClock) -> None:
     """Two at once with a key; after three failures nobody is asked; the arguments pass."""
     inner = Slow()
-    guard = Guard("p", "env:KEY", Leases(4, 2), lambda: round(trio.current_time() * 1000))
+    guard = ProviderLimits(
+        "p", "env:KEY", CallSlots(4, 2), lambda: round(trio.current_time() * 1000)
+    )
     model = GuardedEmbeddings(inner, guard)
     assert ("p/e", "p") == (model.name, model.provider)
     begun_s = trio.current_time()
@@ -244,7 +245,7 @@ def test_the_answer_of_these_tests_is_json() -> None:
 
 async def test_turns_go_first(autojump_clock: MockClock) -> None:
     """Somebody waits for a turn, even where the embedding came before it."""
-    guard = Guard("p", "env:KEY", Leases(1, 1), lambda: 0)
+    guard = ProviderLimits("p", "env:KEY", CallSlots(1, 1), lambda: 0)
     order: list[str] = []
 
     async def embed() -> None:

@@ -4,17 +4,15 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-import trio
 import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.core.alarms import provider_key
-from palyra.core.breaker import OPEN_MS
-from palyra.core.prompt import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
-from palyra.core.records import Usage
-from palyra.models.catalogue import MAX_MADE, ModelCatalogue
-from palyra.models.guarded import Guard, GuardedModel
-from palyra.models.leases import Leases
+from palyra.core.incident.kinds import provider_key
+from palyra.core.journal.records import Usage
+from palyra.core.model.circuit_breaker import OPEN_MS
+from palyra.core.model.messages import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
+from palyra.models.guarded import CallSlots, GuardedModel, ProviderLimits
+from palyra.models.providers import MAX_MADE, ModelCatalogue
 from tests.actors.fake_alarms import FakeAlarms
 
 REQUEST = ModelRequest(run_id="r", turn=1, attempt=1, model="m", instructions="", messages=())
@@ -47,7 +45,7 @@ def now_ms() -> int:
 
 def guarded(inner: Inner) -> GuardedModel:
     """The model behind guards of its own."""
-    return GuardedModel(inner, Guard("p", "env:KEY", Leases(4, 2), now_ms))
+    return GuardedModel(inner, ProviderLimits("p", "env:KEY", CallSlots(4, 2), now_ms))
 
 
 def ignore(_delta: Delta) -> None:
@@ -81,7 +79,7 @@ async def test_a_provider_that_is_left_alone_is_an_incident_until_it_answers(
 ) -> None:
     """Told when its breaker opens, each time it opens again, and once when a call succeeds."""
     inner, alarms = Inner(), FakeAlarms()
-    guard = Guard("p", "env:KEY", Leases(4, 2), now_ms, alarms=alarms)
+    guard = ProviderLimits("p", "env:KEY", CallSlots(4, 2), now_ms, alarms=alarms)
     model, key = GuardedModel(inner, guard), provider_key("p")
     inner.plan = ["transient", "timeout", "transient", "timeout", None, None, "transient"]
     await fail(model, "transient")
@@ -129,7 +127,7 @@ async def test_two_calls_a_key(autojump_clock: MockClock) -> None:
 async def test_what_nobody_waits_for_comes_last(autojump_clock: MockClock) -> None:
     """A turn in the background, however early it came."""
     inner, order = Inner(), list[str]()
-    model = GuardedModel(inner, Guard("p", "env:KEY", Leases(1, 1), now_ms))
+    model = GuardedModel(inner, ProviderLimits("p", "env:KEY", CallSlots(1, 1), now_ms))
 
     async def ask(run_id: str) -> None:
         changes = {"run_id": run_id, "is_background": run_id == "background"}
@@ -168,7 +166,7 @@ def test_models_are_made_by_name() -> None:
 async def test_the_guard_tells_how_the_provider_is(autojump_clock: MockClock) -> None:
     """Calls under way and waiting, and what the breaker says, in each of its states."""
     inner = Inner()
-    guard = Guard("p", "env:KEY", Leases(4, 2), now_ms, api="chat")
+    guard = ProviderLimits("p", "env:KEY", CallSlots(4, 2), now_ms, api="chat")
     model = GuardedModel(inner, guard)
     async with trio.open_nursery() as nursery:
         for _ in range(3):

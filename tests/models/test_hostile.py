@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.core.prompt import ModelFailure
+from palyra.core.model.messages import ModelFailure
 from palyra.models.sse import MAX_EVENT_BYTES
 from palyra.models.turn_builder import MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_TEXT_CHARS
 from tests.models.model_kit import CHAT_EXPECTED, CHAT_TURN, DIALECTS, REQUEST, ask, asked, chunk

@@ -6,13 +6,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.core.prompt import Delta, ModelFailure, Sampling
+from palyra.core.model.messages import Delta, ModelFailure, Sampling
 from palyra.errors import Unavailable
 from palyra.models import http_model
 from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
 from palyra.models.chat import CHAT
 from palyra.models.dialect import Dialect
-from palyra.models.exchange import HIDDEN, REST_S, open_client
+from palyra.models.http_exchange import HIDDEN, REST_S, open_client
 from palyra.models.responses import RESPONSES
 from palyra.models.turn_builder import TurnBuilder
 from tests.models.model_kit import (

@@ -7,10 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.models.leases import Leases
+from palyra.models.guarded import CallSlots
 
 
-async def hold(leases: Leases, log: list[str], name: str, *, is_background: bool = False) -> None:
+async def hold(
+    leases: CallSlots, log: list[str], name: str, *, is_background: bool = False
+) -> None:
     """Hold a lease for a second."""
     async with leases.lease(name[0], is_background=is_background):
         log.append(name)
@@ -19,7 +21,7 @@ async def hold(leases: Leases, log: list[str], name: str, *, is_background: bool
 
 async def test_first_come_first_served_foreground_first(autojump_clock: MockClock) -> None:
     """Background waits for whatever is in the foreground, however late that came."""
-    leases, log = Leases(1, 1), list[str]()
+    leases, log = CallSlots(1, 1), list[str]()
     async with trio.open_nursery() as nursery:
         for name in ("a1", "a2", "b1"):
             work = partial(hold, leases, log, name, is_background=name == "b1")
@@ -32,7 +34,7 @@ async def test_first_come_first_served_foreground_first(autojump_clock: MockCloc
 
 async def test_a_key_in_use_does_not_hold_up_others(autojump_clock: MockClock) -> None:
     """Two of one key, four of one provider; who waits for a key is overtaken by another key."""
-    leases, log = Leases(), list[str]()
+    leases, log = CallSlots(), list[str]()
     async with trio.open_nursery() as nursery:
         for name in ("a1", "a2", "a3", "b1", "b2", "b3"):
             nursery.start_soon(hold, leases, log, name)
@@ -45,7 +47,7 @@ async def test_a_key_in_use_does_not_hold_up_others(autojump_clock: MockClock) -
 @pytest.mark.parametrize("seed", range(20))
 async def test_waiters_that_leave_leave_no_trace(seed: int, autojump_clock: MockClock) -> None:
     """Bounds hold at every moment, whoever is cancelled whenever."""
-    rng, leases = random.Random(seed), Leases(3, 2)
+    rng, leases = random.Random(seed), CallSlots(3, 2)
     most = 0
 
     async def come_and_go() -> None:

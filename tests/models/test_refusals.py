@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.breaker import UNHEALTHY
-from palyra.core.prompt import FAILURE_CLASSES, RETRYABLE, ModelFailure
+from palyra.core.model.circuit_breaker import UNHEALTHY
+from palyra.core.model.messages import FAILURE_CLASSES, RETRYABLE, ModelFailure
 from palyra.models.failures import (
     MAX_DETAIL_CHARS,
     MAX_RETRY_AFTER_MS,

@@ -21,8 +21,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params as responses_params
 
-from palyra.core.pictures import Picture
-from palyra.core.prompt import RETRYABLE, ModelFailure, Sampling, UserMessage
+from palyra.core.model.images import Picture
+from palyra.core.model.messages import RETRYABLE, ModelFailure, Sampling, UserMessage
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.chat import CHAT, OPENAI_CHAT
 from palyra.models.dialect import Body, Dialect

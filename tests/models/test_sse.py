@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.prompt import ModelFailure
+from palyra.core.model.messages import ModelFailure
 from palyra.models.sse import SseParser
 
 

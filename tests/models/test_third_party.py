@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.core.prompt import Delta, ModelFailure, ModelTurn
+from palyra.core.model.messages import Delta, ModelFailure, ModelTurn
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.chat import CHAT
 from palyra.models.dialect import Dialect
-from palyra.models.exchange import Endpoint, open_client
+from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 from tests.models.model_kit import REQUEST
@@ -75,7 +75,7 @@ async def ask(urls: Urls, name: str, scenario: str) -> tuple[ModelTurn, list[Del
         return "sk-anything"
 
     async with open_client() as client:
-        endpoint = Endpoint(
+        endpoint = ProviderEndpoint(
             provider=provider,
             base_url=urls[provider],
             dialect=dialect,

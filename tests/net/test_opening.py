@@ -3,12 +3,11 @@
 import json
 
 import pytest
-import trio
 import trio.testing
 from structlog.testing import capture_logs
 
 from palyra.core.access import Caller
-from tests.net.fake_services import open_daemon
+from tests.net.api.fake_services import open_daemon
 
 Clock = trio.testing.MockClock
 

@@ -154,7 +154,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("palyra.store.private.create_file", fail)
+    monkeypatch.setattr("palyra.store.files.private_files.create_file", fail)
     with pytest.raises(Unavailable, match="No space"):
         a_vault(tmp_path).put("KEY", "other", 6)
     with pytest.raises(Unavailable, match="No space"):

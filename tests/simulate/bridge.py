@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from palyra.client.client import Client
 from palyra.errors import Forbidden, NotFound, PalyraError
-from palyra.net.client.client import Client
 from tests.simulate.people import Person
 from tests.simulate.script import draw_text
 

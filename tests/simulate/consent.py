@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from palyra.core import events as ev
-from palyra.core.records import ApprovalRecord, GrantRecord
-from palyra.core.run_state import Run
-from palyra.core.tape import TapeRow
+from palyra.core.journal.records import ApprovalRecord, GrantRecord
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.run.state import Run
+from palyra.core.tape import events as ev
 from tests.simulate.rules import unasked
 from tests.simulate.tools import grant_key
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import outcome
 import trio
 
-from palyra.actors.policy_watch import LOOK_S
-from palyra.core.journal import Change, OpenReport
+from palyra.actors.config_watch import LOOK_S
+from palyra.core.journal.changes import Change, OpenReport
 from palyra.errors import ActorGone, PalyraError, Unavailable
 from tests.simulate.trace import Planted
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
+
 
 T = TypeVar("T")
 SLOW_S = (0.002, 1.5)

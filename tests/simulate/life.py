@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from palyra import serve
-from palyra.actors.child import ChildSpec
-from palyra.actors.dynamic import DynamicSupervisor
-from palyra.actors.supervisor import Escalated, Supervisor
+from palyra import process
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.kernel.supervisor import Escalated, Supervisor
 from palyra.daemon import Daemon
 from palyra.errors import ActorGone, Overloaded, PalyraError, Unavailable
-from palyra.net.services import Peer
-from palyra.parts import Host
+from palyra.net.server.transport import Peer
+from palyra.wiring.host import Host
 from tests.simulate.disk import Disk, SimulatedThread, work
 from tests.simulate.models import simulated_modelset
 from tests.simulate.network import DaemonEnd, Wire
 from tests.simulate.tools import simulated_tools, watch_calls
+from tests.store.memory.artifacts import MemoryArtifacts
+from tests.store.memory.checkpoints import MemoryCheckpoints
 
 if TYPE_CHECKING:
     from tests.simulate.world import World
+
 
 T = TypeVar("T")
 LIFE: ContextVar["Life | None"] = ContextVar("LIFE", default=None)
@@ -70,6 +73,7 @@ class Life:
                 random=world.chance.stream("jitter").random,
                 run_blocking=self.run_blocking,
                 new_thread=partial(SimulatedThread, self),
+                file_stores=(MemoryArtifacts(), MemoryCheckpoints()),
                 is_closed=True,
             ),
         )
@@ -86,7 +90,7 @@ class Life:
         edge = Supervisor(
             "edge", [self._connections.child_spec(grace_s=11)], strategy="one_for_one"
         )
-        drain = ChildSpec("drain", partial(serve._drain, self.daemon))
+        drain = ChildSpec("drain", partial(process._drain, self.daemon))
         try:
             with self._scope:
                 await self.daemon.run([edge.child_spec(), drain])

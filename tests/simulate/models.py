@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from palyra.core.prompt import (
+from palyra.core.journal.records import Usage
+from palyra.core.model.messages import (
     FAILURE_CLASSES,
     Delta,
     FinishReason,
@@ -15,17 +16,16 @@ from palyra.core.prompt import (
     ModelTurn,
     ProposedCall,
 )
-from palyra.core.records import Usage
-from palyra.models.embedded import EmbeddedEmbeddings
-from palyra.models.guarded import Guard, GuardedModel
-from palyra.models.leases import Leases
-from palyra.models.scripted import Scripted
-from palyra.modelset import Modelset
+from palyra.models.guarded import CallSlots, GuardedModel, ProviderLimits
+from palyra.models.lexical_embeddings import EmbeddedEmbeddings
+from palyra.models.scripted.model import Scripted
+from palyra.wiring.models import Modelset
 from tests.simulate.standing import SPARE
 from tests.simulate.trace import Planted
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
+
 
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3  # a form that the redactor knows
 STALL_S = (5.0, 2_000.0)
@@ -36,7 +36,7 @@ MODELS = ("scripted", SPARE)
 
 def simulated_modelset(life: "Life") -> Modelset:
     """Two models of two providers, each with its guard; the second takes over from the first."""
-    guards = {name: Guard(name, "key", Leases(), life.world.now_ms) for name in MODELS}
+    guards = {name: ProviderLimits(name, "key", CallSlots(), life.world.now_ms) for name in MODELS}
     return Modelset(
         {name: GuardedModel(SimulatedModel(life, name), guard) for name, guard in guards.items()},
         EmbeddedEmbeddings(life.run_blocking),

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio_websocket import CloseReason, ConnectionClosed
 
-from palyra.net.transport import PeerClosed
+from palyra.net.server.transport import PeerClosed
 from tests.simulate.trace import Trace
 from tests.simulate.weather import Weather
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
+
 
 WINDOW = 32  # messages on their way to the client; then the daemon's writes wait
 LATENCY_S = (0.0002, 2.0)

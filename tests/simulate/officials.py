@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import trio
 
-from palyra.core.records import ApprovalRecord
+from palyra.client.client import Client
+from palyra.core.journal.records import ApprovalRecord
 from palyra.errors import DigestMismatch, Forbidden, IllegalState, NotFound, PalyraError
-from palyra.net.client.client import Client
 from tests.simulate.people import TOLERATED, Person
 
 if TYPE_CHECKING:

@@ -10,35 +10,36 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from palyra.core import events as ev
-from palyra.core.agents import DEFAULT_AGENT
-from palyra.core.canonical import digest_of_any
-from palyra.core.execution import execution_digest
-from palyra.core.fold import apply, begin
-from palyra.core.journal import Change
-from palyra.core.records import (
+from palyra.config.sections import BudgetConfig
+from palyra.core.agent import DEFAULT_AGENT
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     GrantRecord,
+    IdempotencyRecord,
     IncidentRecord,
     PairingRecord,
-    Receipt,
     RunRecord,
     SessionRecord,
     UsageRecord,
 )
-from palyra.core.run_state import RULES_CHANGED, Run
-from palyra.core.run_state import record as record_of
-from palyra.core.tape import TapeRow
-from palyra.core.tools import ToolCall
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.run.fold import apply, begin
+from palyra.core.run.records import record as record_of
+from palyra.core.run.state import RULES_CHANGED, Run
+from palyra.core.tape import events as ev
+from palyra.core.text.canonical_json import digest_of_any
+from palyra.core.tool.attestation import execution_digest
+from palyra.core.tool.spec import ToolCall
 from palyra.errors import Conflict, InvariantBroken, PalyraError
-from palyra.sections import BudgetConfig
 from tests.simulate.consent import Consent
 from tests.simulate.models import SECRET
 from tests.simulate.purse import Purse
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
+
 
 MAX_RECOVERIES = 3
 Fail = Callable[[str, str], None]
@@ -47,7 +48,8 @@ Fail = Callable[[str, str], None]
 def _is_probe(change: Change) -> bool:
     """Whether the journal only tries whether writing works."""
     return not change.rows and any(
-        isinstance(record, Receipt) and record.key.startswith("probe-") for record in change.records
+        isinstance(record, IdempotencyRecord) and record.key.startswith("probe-")
+        for record in change.records
     )
 
 
@@ -107,7 +109,7 @@ class Oracle:
         self.sessions: dict[str, SessionRecord] = {}
         self.approvals: dict[str, ApprovalRecord] = {}
         self.consent = Consent(fail, self.approvals)
-        self.receipts: dict[tuple[str, str], Receipt] = {}
+        self.receipts: dict[tuple[str, str], IdempotencyRecord] = {}
         self.records: dict[str, RunRecord] = {}
         self.tasks: dict[str, str] = {}  # first line of a message -> its run
         self.effects: Counter[str] = Counter()
@@ -261,7 +263,7 @@ class Oracle:
             case ApprovalRecord():
                 self._check_approval(record)
                 self.approvals[record.approval_id] = record
-            case Receipt():
+            case IdempotencyRecord():
                 receipt = self.receipts.setdefault((record.principal, record.key), record)
                 if receipt != record:
                     self._fail("a receipt never changes", record.key)
@@ -337,7 +339,7 @@ class Oracle:
     def check_live(self, life: "Life") -> None:
         """After a step: the live state of what was just committed is the fold of its tape."""
         for run_id in self.dirty:
-            handle = life.daemon.directory.runs.get(run_id)
+            handle = life.daemon.registry.runs.get(run_id)
             if handle is None:
                 continue
             live, durable = handle.run, self.runs[run_id]

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from palyra.client.client import Client
+from palyra.client.connection import Handshake
+from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
 from palyra.core.access import Caller
-from palyra.core.records import Role
+from palyra.core.journal.records import Role
 from palyra.errors import (
     Conflict,
     IllegalState,
@@ -17,10 +20,7 @@ from palyra.errors import (
     TooSlow,
     Unavailable,
 )
-from palyra.net.client.client import Client
-from palyra.net.client.line import Line, Terms
-from palyra.net.client.link import Greeting
-from palyra.net.discovery import Endpoint
+from palyra.net.protocol.discovery import Endpoint
 
 if TYPE_CHECKING:
     from random import Random
@@ -63,13 +63,13 @@ class Person:
         """A client that never loses patience; waits for the daemon first."""
         endpoint = Endpoint("ws://simulated/v1/ws", self.token)
         while True:
-            terms = Terms(
+            terms = ClientOptions(
                 find_endpoint=lambda: endpoint,
-                greeting=Greeting(name=self.name, want=self.rng.choice(((), ("batch",)))),
+                greeting=Handshake(name=self.name, want=self.rng.choice(((), ("batch",)))),
                 patience_s=FOR_EVER_S,
                 rng=self.rng.random,
             )
-            line = Line(terms)
+            line = ReconnectingConnection(terms)
             async with trio.open_nursery() as nursery:
                 try:
                     await nursery.start(line.hold)

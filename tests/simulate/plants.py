@@ -11,65 +11,69 @@ from unittest.mock import patch
 import msgspec
 import trio
 
-from palyra.actors import approvals, gate, journal, run, run_records, tool_call
-from palyra.actors.grants import Grants
-from palyra.actors.hub import Hub
-from palyra.actors.journal import Ticket
-from palyra.actors.meter import Meter
-from palyra.actors.operands import Operands
-from palyra.core import ledger
-from palyra.core import run as core_run
+from palyra.actors.hub.hub import Hub
+from palyra.actors.journal import actor as journal_actor
+from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.run import actor as run_actor
+from palyra.actors.run import approval, tool_call
+from palyra.actors.run import records as run_records
+from palyra.actors.run.arguments import CallArguments
 from palyra.core.access import Caller
-from palyra.core.events import TurnFailed
-from palyra.core.gate import Allow, NeedsApproval, judge
-from palyra.core.journal import Change
-from palyra.core.redact import Redactor
-from palyra.core.run_state import Call
-from palyra.net.lane import Lane
-from palyra.net.outbox import Outbox
-from palyra.net.receipts import Receipts
+from palyra.core.journal.changes import Change
+from palyra.core.policy.gate import Allow, NeedsApproval, judge
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.run import decide as core_run
+from palyra.core.run.call import Call
+from palyra.core.tape.events import TurnFailed
+from palyra.core.usage import ledger
+from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.delivery.feed_cursor import FeedCursor
+from palyra.net.delivery.outbox import Outbox
+from palyra.services import gate
+from palyra.services.budgets import Reservation
+from palyra.services.grants import Grants
 
 Plant = AbstractContextManager[Any]
 
 
 def drop_an_event() -> Plant:
     """The hub loses every event of one kind on the way to a reader."""
-    put = Lane._put
+    put = FeedCursor._put
 
-    def careless(self: Lane, frames: Any) -> None:
+    def careless(self: FeedCursor, frames: Any) -> None:
         put(self, frames)
 
-    def deliver(self: Lane, frames: Any) -> None:
+    def deliver(self: FeedCursor, frames: Any) -> None:
         kept = [frame for frame in frames if frame.kind != "turn.started"]
         if kept and self._is_live:
             self.next_seq = kept[0].seq
             careless(self, kept)
 
-    return patch.object(Lane, "deliver", deliver)
+    return patch.object(FeedCursor, "deliver", deliver)
 
 
 def acknowledge_early() -> Plant:
     """The journal says yes before the disk did."""
-    commit = journal._Keeper._commit
+    commit = journal_actor._Keeper._commit
 
     async def early(self: Any, tickets: Any) -> None:
         for ticket in tickets:
             ticket.settle(None)
         await commit(self, tickets)
 
-    return patch.object(journal._Keeper, "_commit", early)
+    return patch.object(journal_actor._Keeper, "_commit", early)
 
 
 def execute_early() -> Plant:
     """A tool does not wait until its start is committed."""
     execute = tool_call.execute_call
-    done = Ticket(Change())
+    done = PendingCommit(Change())
     done.settle(None)
 
-    async def early(handle: Any, office: Any, call: Any, approved: Any, _ticket: Any) -> None:
-        await execute(handle, office, call, approved, done)
+    async def early(handle: Any, services: Any, call: Any, approved: Any, _ticket: Any) -> None:
+        await execute(handle, services, call, approved, done)
 
-    return patch.object(run, "execute_call", early)
+    return patch.object(run_actor, "execute_call", early)
 
 
 def repeat_effects() -> Plant:
@@ -84,7 +88,7 @@ def repeat_effects() -> Plant:
 
 def take_any_digest() -> Plant:
     """An answer counts whatever it was given to."""
-    return patch.object(approvals, "check_answer", lambda *_: None)
+    return patch.object(approval, "check_answer", lambda *_: None)
 
 
 def show_everything() -> Plant:
@@ -103,7 +107,7 @@ def forget_receipts() -> Plant:
     async def careless(_self: Any, _key: Any, _kind: Any, effect: Any, **_: Any) -> Any:
         return await effect()
 
-    return patch.object(Receipts, "once", careless)
+    return patch.object(IdempotencyStore, "once", careless)
 
 
 def call_it_committed() -> Plant:
@@ -118,14 +122,14 @@ def call_it_committed() -> Plant:
 
 def stray_from_the_tape() -> Plant:
     """The live state is not what the tape says."""
-    emit = run._RunActor.emit
+    emit = run_actor._RunActor.emit
 
     def careless(self: Any, step: Any, *rest: Any) -> None:
         emit(self, step, *rest)
         stray = msgspec.structs.replace(self.handle.run, tool_calls=99)
         self.handle.run = stray
 
-    return patch.object(run._RunActor, "emit", careless)
+    return patch.object(run_actor._RunActor, "emit", careless)
 
 
 def crash_now_and_then() -> Plant:
@@ -150,7 +154,7 @@ def keep_old_verdicts() -> Plant:
     def careless(run: Any, call: Any, effect: Any, _version: str) -> str | None:
         return obstacle(run, call, effect, run.find_call(call.call_id).policy_version)
 
-    fresh = patch.object(Operands, "is_stale", lambda _self, _call: False)
+    fresh = patch.object(CallArguments, "is_stale", lambda _self, _call: False)
     return both(fresh, patch.object(tool_call, "_obstacle", careless))
 
 
@@ -170,7 +174,7 @@ def grant_for_ever() -> Plant:
 
 def say_nothing_of_unknown() -> Plant:
     """The model hears that an outcome is unknown, the operator does not."""
-    return patch.object(run, "Report", type("Nothing", (), {}))
+    return patch.object(run_actor, "ReportIncident", type("Nothing", (), {}))
 
 
 def ask_nobody() -> Plant:
@@ -199,7 +203,7 @@ def lose_lines_of_failures() -> Plant:
 
 def keep_reservations() -> Plant:
     """What a call did not take stays reserved."""
-    return patch.object(Meter, "give_back", lambda _meter: None)
+    return patch.object(Reservation, "give_back", lambda _meter: None)
 
 
 def take_nothing_for_the_end() -> Plant:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
-from palyra.core import events as ev
-from palyra.core.records import BudgetAction, BudgetScope, UsageRecord
-from palyra.core.run_state import Run
-from palyra.sections import BudgetConfig, UsageConfig
+from palyra.config.sections import BudgetConfig, UsageConfig
+from palyra.core.journal.records import BudgetAction, BudgetScope, UsageRecord
+from palyra.core.run.state import Run
+from palyra.core.tape import events as ev
 
 if TYPE_CHECKING:
     from palyra.daemon import Daemon
@@ -69,7 +69,7 @@ class Purse:
         for line in self.lines.values():
             sums[line.session_id] += line.tokens
             sums[""] += line.tokens
-        for account in daemon.office.budgets.accounts:
+        for account in daemon.services.budgets.accounts:
             if account.reserved:
                 self._fail("reservations are returned", f"{account.subject}: {account.reserved}")
             spent = account.spent(daemon.host.now_ms())

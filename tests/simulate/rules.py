@@ -4,8 +4,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from palyra.core.policy import PolicyDecision, PolicyRequest
-from palyra.tools.policy import CedarPolicy
+from palyra.core.policy.request import PolicyDecision, PolicyRequest
+from palyra.tools.policy.cedar import CedarPolicy
 
 SETS = Path(__file__).parent / "policies"
 _SHIPPED = frozenset({"echo", "sleep", "list_dir"})  # the harmless ones among the tools here

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from palyra.core.prompt import FAILURE_CLASSES
+from palyra.core.model.messages import FAILURE_CLASSES
 from tests.simulate.models import SECRET
 
 TOOLS = ("peek", "peek", "mark", "mark", "again", "press", "approve_mark", "approve_again")

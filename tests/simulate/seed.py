@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from palyra import daemon
-from palyra.net.client import dial
+from palyra.client import dial
 from tests.simulate.chance import scheduled_by
 from tests.simulate.rules import Rules
 from tests.simulate.standing import redactor

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from palyra.config import Config, Paths
-from palyra.core.redact import Redactor
-from palyra.sections import BudgetConfig, Models, PolicyConfig, Tools, UsageConfig
-from palyra.store.keys import KeyRing
+from palyra.config.load import Config, Paths
+from palyra.config.sections import BudgetConfig, Models, PolicyConfig, ToolsConfig, UsageConfig
+from palyra.core.redaction.redactor import Redactor
+from palyra.store.journal.keys import KeyRing
 from tests.simulate.rules import SETS
 
 KEYS = KeyRing(bytes(range(32)))
@@ -25,7 +25,7 @@ def config(budgets: tuple[BudgetConfig, ...]) -> Config:
     return Config(
         paths=paths,
         policy=PolicyConfig(dir=str(SETS / "usual")),
-        tools=Tools(workspace=str(nowhere / "work")),
+        tools=ToolsConfig(workspace=str(nowhere / "work")),
         models=Models(failover=(SPARE,)),
         usage=UsageConfig(budgets=budgets),
     )

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.daemon import Daemon
-from palyra.tools.catalog import AsyncTool, ThreadTool, Tool
+from palyra.tools.toolbox import AsyncTool, ThreadTool, Tool
 from tests.simulate.models import SECRET
 from tests.simulate.trace import Planted
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
+
 
 PARAMETERS = {
     "type": "object",
@@ -73,9 +74,9 @@ def simulated_tools(life: "Life") -> list[Tool]:
     ]
 
 
-def _whose(arguments: Mapping[str, Any]) -> Facets:
+def _whose(arguments: Mapping[str, Any]) -> CallFacts:
     """A grant is for what the same person marks."""
-    return Facets(grant_key=grant_key(arguments))
+    return CallFacts(grant_key=grant_key(arguments))
 
 
 def grant_key(arguments: Mapping[str, Any]) -> str:
@@ -85,7 +86,7 @@ def grant_key(arguments: Mapping[str, Any]) -> str:
 
 def watch_calls(life: "Life", daemon: Daemon) -> None:
     """Look at every call that is about to be executed."""
-    toolbox: Any = daemon.office.toolbox
+    toolbox: Any = daemon.services.toolbox
     execute = toolbox.execute
 
     async def watched(call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:

@@ -1,7 +1,7 @@
 """What one reader has seen of one run, kept as the client library's items say."""
 
-from palyra.core.tape import TapeRow
-from palyra.net.client.feed import Dropped, Item, Reset, TapeEvent
+from palyra.client.feed import EventsDiscarded, Item, Reset, TapeEvent
+from palyra.core.journal.tape_row import TapeRow
 from tests.simulate.oracle import Oracle
 from tests.simulate.trace import InvariantFailed
 
@@ -23,7 +23,7 @@ class View:
         match item:
             case TapeEvent():
                 self._append(item)
-            case Dropped():
+            case EventsDiscarded():
                 self._cut(item.after_seq)
             case Reset():
                 raise InvariantFailed("nothing kept is reset", f"{self.run_id} {item}")

@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from palyra.core.access import Caller
-from palyra.core.records import TERMINAL
+from palyra.core.journal.records import TERMINAL
 from tests.simulate.models import SECRET
 from tests.simulate.network import Wire
 from tests.simulate.oracle import Fail, Oracle

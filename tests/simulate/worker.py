@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from palyra.core.records import Role
+from palyra.client.client import Client
+from palyra.core.journal.records import Role
 from palyra.errors import NotFound
-from palyra.net.client.client import Client
 from tests.simulate.people import FOR_EVER_S, TOLERATED, Person
 from tests.simulate.script import ASKED_TOOLS, TOOLS, draw_text
 from tests.simulate.trace import InvariantFailed

@@ -4,15 +4,13 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import trio
 import trio.testing
 
-from palyra.core.channels import CODE_CHARS, CODE_LETTERS
+from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import Prefix
-from palyra.core.journal import Change
+from palyra.core.journal.changes import Change
 from palyra.errors import ActorGone
-from palyra.net.tokens import token_record
-from palyra.store.memory_journal import MemoryJournal
+from palyra.net.api.tokens import token_record
 from tests.simulate.bridge import Bridge, Doorkeeper
 from tests.simulate.chance import Chance
 from tests.simulate.life import LIFE, Life
@@ -25,9 +23,11 @@ from tests.simulate.trace import InvariantFailed, Planted, Trace
 from tests.simulate.weather import Weather
 from tests.simulate.wiretap import Wiretap
 from tests.simulate.worker import Worker
+from tests.store.memory.journal import MemoryJournal
 
 if TYPE_CHECKING:
     from tests.simulate.people import Person
+
 
 EPOCH_MS = 1_800_000_000_000
 OVER_WITHIN_S = 12 * 3_600.0  # after the last fault; silence of a person costs a quarter hour each
@@ -342,7 +342,7 @@ class World:
         if (
             life is not None
             and not life.was_cut
-            and (life.daemon.office.approvals._open or life.daemon.hub._watchers)
+            and (life.daemon.services.approvals._open or life.daemon.hub._watchers)
         ):
             self.fail("no task is left behind", "an open prompt or a watcher")
         self.durable.open()

@@ -8,28 +8,28 @@ from typing import Any, Protocol
 import apsw
 import msgspec
 
-from palyra.core.journal import Change
-from palyra.core.ports import JournalStore
-from palyra.core.records import (
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
     GrantRecord,
+    IdempotencyRecord,
     IncidentRecord,
     PairingRecord,
-    Receipt,
     RunRecord,
     SessionRecord,
     TokenRecord,
     UsageRecord,
 )
-from palyra.core.tape import TapeRow
-from palyra.store.database import Synchronous
-from palyra.store.disk import REAL_DISK, Disk
-from palyra.store.journal import SqliteJournal
-from palyra.store.keys import KeyRing
-from palyra.store.memory_journal import MemoryJournal
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.ports import JournalStore
+from palyra.store.files.disk import REAL_DISK, Disk
+from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite.connection import Synchronous
+from palyra.store.sqlite.journal import SqliteJournal
+from tests.store.memory.journal import MemoryJournal
 
 KEYS = KeyRing(bytes(range(32)))
 
@@ -161,8 +161,8 @@ def grant(grant_id: str, **fields: Any) -> GrantRecord:
     )
 
 
-def receipt(key: str, **fields: Any) -> Receipt:
-    return Receipt(
+def receipt(key: str, **fields: Any) -> IdempotencyRecord:
+    return IdempotencyRecord(
         **{
             "principal": "alice",
             "key": key,

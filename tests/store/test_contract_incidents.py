@@ -1,9 +1,9 @@
 """What both stores promise about incidents."""
 
-from palyra.core.incident import KEPT_RESOLVED
-from palyra.core.journal import Change, IncidentFilter
+from palyra.core.incident.incident import KEPT_RESOLVED
+from palyra.core.journal.changes import Change, IncidentFilter
+from palyra.core.journal.records import IncidentRecord
 from palyra.core.ports import JournalStore
-from palyra.core.records import IncidentRecord
 from tests.store.kit import MakeStore, incident, row
 from tests.store.test_contract_records import put
 

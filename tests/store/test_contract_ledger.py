@@ -1,6 +1,6 @@
 """What both stores promise about the ledger and the budgets."""
 
-from palyra.core.journal import Change, UsageFilter, UsageSum
+from palyra.core.journal.changes import Change, UsageFilter, UsageSum
 from palyra.core.ports import JournalStore
 from tests.store.kit import budget, row, usage
 from tests.store.test_contract_records import put

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from palyra.core.journal import Change, PairingFilter, RunFilter
+from palyra.core.journal.changes import Change, PairingFilter, RunFilter
+from palyra.core.journal.records import RECEIPT_TTL_MS, Record
 from palyra.core.ports import JournalStore
-from palyra.core.records import RECEIPT_TTL_MS, Record
 from palyra.errors import Conflict, IdempotencyConflict
 from tests.store.kit import (
     agent,

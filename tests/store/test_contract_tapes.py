@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palyra.core.journal import Change
+from palyra.core.journal.changes import Change
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.ports import JournalStore
-from palyra.core.tape import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.errors import InvariantBroken, TooLarge, Unavailable
 from tests.store.kit import MakeStore, row, rows, run, seqs
 

@@ -9,9 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from palyra.core.journal import Change, IncidentFilter, PairingFilter, RunFilter, UsageFilter
+from palyra.core.journal.changes import (
+    Change,
+    IncidentFilter,
+    PairingFilter,
+    RunFilter,
+    UsageFilter,
+)
+from palyra.core.journal.records import Record
 from palyra.core.ports import JournalStore
-from palyra.core.records import Record
 from tests.store.kit import (
     Clock,
     agent,

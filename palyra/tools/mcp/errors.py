@@ -1,7 +1,7 @@
 """The end of a server's standard error, for people: why it does not start, in its own words."""
 
-from palyra.core.display import visible
-from palyra.core.foreign_words import RedactText
+from palyra.core.text.visible import visible
+from palyra.core.trust.external_descriptions import RedactText
 
 KEPT_BYTES = 4_096
 # What programs write when a limit of the jail stops them, and the keys that set it.

@@ -17,15 +17,15 @@ import structlog
 import trio
 
 from palyra.core.backoff import Backoff, compute_delay_s
-from palyra.core.display import visible
-from palyra.core.excerpt import head_of
-from palyra.core.foreign_tools import Adopted, Described, Terms, adopt
-from palyra.core.foreign_words import RedactText
-from palyra.core.tools import Facets, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.text.excerpt import truncate_safely
+from palyra.core.text.visible import visible
+from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.trust.external_descriptions import RedactText
 from palyra.errors import InvariantBroken, PalyraError
-from palyra.tools.catalog import AsyncTool, OnOutput, Toolbox
+from palyra.tools.mcp.adopt import AdoptedTools, AdoptionTerms, DescribedTool, adopt
 from palyra.tools.mcp.errors import ErrorTail
-from palyra.tools.mcp.link import OpenLink, ServerGone
+from palyra.tools.mcp.transport import OpenLink, ServerGone
+from palyra.tools.toolbox import AsyncTool, OnOutput, Toolbox
 
 log = structlog.get_logger("palyra.mcp")
 
@@ -43,7 +43,7 @@ class McpServer:
 
     def __init__(
         self,
-        terms: Terms,
+        terms: AdoptionTerms,
         prepare: Callable[[], Awaitable[OpenLink]],
         toolbox: Toolbox,
         random: Callable[[], float],
@@ -57,7 +57,7 @@ class McpServer:
         self._toolbox = toolbox
         self._random = random
         self._redact = redact
-        self._facets = Facets(host=host)
+        self._facets = CallFacts(host=host)
         self._session: Any = None  # mcp.ClientSession while there is one
         self._calls = 0
         self._is_gone = False
@@ -124,7 +124,7 @@ class McpServer:
             await self._converse(open_link)
         except* _failures() as failed:
             self._last_words, limit = self._errors.text(), self._errors.find_limit()
-            problem = head_of(f"{_innermost(failed)}", 500) or "it failed"
+            problem = truncate_safely(f"{_innermost(failed)}", 500) or "it failed"
             is_named = not limit or "limit:" in problem
             self.problem = problem if is_named else f"{problem}, limit: {limit}"
 
@@ -141,7 +141,7 @@ class McpServer:
                 self._session, self.problem, self._last_words = session, "", ""
                 await self._watch(session, terms)
 
-    async def _watch(self, session: Any, terms: Terms) -> None:  # noqa: ANN401 - mcp's
+    async def _watch(self, session: Any, terms: AdoptionTerms) -> None:  # noqa: ANN401 - mcp's
         """Follow changes of its list until it is gone.  Raises ServerGone."""
         while not self._is_gone:
             with trio.move_on_after(PING_EVERY_S) as quiet:
@@ -169,7 +169,7 @@ class McpServer:
     # --- its tools
 
     @staticmethod
-    async def _list(session: Any) -> list[Described]:  # noqa: ANN401 - mcp's
+    async def _list(session: Any) -> list[DescribedTool]:  # noqa: ANN401 - mcp's
         """All it has, page by page, up to a bound."""
         from mcp_types import (  # noqa: PLC0415 - see the package
             ListToolsRequest,
@@ -177,7 +177,7 @@ class McpServer:
             PaginatedRequestParams,
         )
 
-        found: list[Described] = []
+        found: list[DescribedTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             wanted = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
@@ -188,8 +188,8 @@ class McpServer:
                 return found
         raise ServerGone(f"its list of tools has more than {MAX_PAGES} pages")
 
-    def _take(self, terms: Terms, described: list[Described]) -> None:
-        adopted: Adopted = adopt(terms, described, self._redact)
+    def _take(self, terms: AdoptionTerms, described: list[DescribedTool]) -> None:
+        adopted: AdoptedTools = adopt(terms, described, self._redact)
         tools = list(starmap(self._tool, adopted.tools.values()))
         try:
             self._toolbox.put(self.source, tools)
@@ -228,7 +228,7 @@ class McpServer:
             )
         except _failures() as error:
             if _is_answer(error):
-                text = head_of(f"{error}", MAX_OUTPUT_CHARS)
+                text = truncate_safely(f"{error}", MAX_OUTPUT_CHARS)
                 return ToolOutput(text=text, is_failure=True, trust="external_untrusted")
             raise ToolFailure(f"{self._terms.server} is gone: there is no answer") from None
         finally:
@@ -236,9 +236,9 @@ class McpServer:
         return _output(answer)
 
 
-def _described(tool: Any) -> Described:  # noqa: ANN401 - mcp's
+def _described(tool: Any) -> DescribedTool:  # noqa: ANN401 - mcp's
     notes = tool.annotations
-    return Described(
+    return DescribedTool(
         name=tool.name,
         description=tool.description or "",
         parameters=tool.input_schema,
@@ -257,7 +257,7 @@ def _output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
         texts = [msgspec.json.encode(answer.structured_content).decode()]
     text = "\n".join(texts)
     return ToolOutput(
-        text=head_of(text, MAX_OUTPUT_CHARS),
+        text=truncate_safely(text, MAX_OUTPUT_CHARS),
         is_truncated=len(text) > MAX_OUTPUT_CHARS,
         is_failure=bool(answer.is_error),
         trust="external_untrusted",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from palyra.tools.sandbox.command import Command
 from palyra.tools.sandbox.inside import HOME
-from palyra.tools.sandbox.masks import Mask
+from palyra.tools.sandbox.protected_paths import PathMask
 
 LAUNCHER = "/run/launch"  # see `launcher`
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -59,7 +59,7 @@ class Descriptors:
 
 
 def render_options(
-    command: Command, sources: Sources, masks: Iterable[Mask], fds: Descriptors
+    command: Command, sources: Sources, masks: Iterable[PathMask], fds: Descriptors
 ) -> list[str]:
     """All options, without the program; for `--args`, so that no environment shows in a list."""
     words = [*_WALLS, *_system(has_network=command.network is not None)]
@@ -91,7 +91,9 @@ def environment_of(command: Command) -> dict[str, str]:
     return {**known, **proxy, **command.environment}
 
 
-def _masks(command: Command, masks: Iterable[Mask], sources: Mapping[str, int]) -> Iterator[str]:
+def _masks(
+    command: Command, masks: Iterable[PathMask], sources: Mapping[str, int]
+) -> Iterator[str]:
     for mask in masks:
         yield from mask.words(sources.get(mask.path, -1), f"{command.workspace}/{mask.path}")
 

@@ -5,16 +5,13 @@ import signal
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import trio
 
-from palyra.core.display import visible
+from palyra.core.text.visible import visible
+from palyra.tools.sandbox.cgroups import Group
 from palyra.tools.sandbox.command import SandboxFailure
-
-if TYPE_CHECKING:
-    from palyra.tools.sandbox.control_groups import Group
-    from palyra.tools.sandbox.start import Pipes
+from palyra.tools.sandbox.start import ChildPipes
 
 DEATH_S = 10.0  # how long a killed jail may take to be gone; a disk can hold a process
 _TO_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9; level B needs a younger one
@@ -24,7 +21,7 @@ _LIMIT_SIGNALS = {"SIGXCPU": "cpu", "SIGXFSZ": "file size"}
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ProcessExit:
     """How a command ended."""
 
     exit_code: int | None  # None: by a signal
@@ -32,10 +29,10 @@ class Ending:
     limit: str = ""  # what it ran into: memory, processes, cpu, file size
 
 
-class Child:
+class JailedProcess:
     """One command.  Made by `Sandbox.open`, which also ends it."""
 
-    def __init__(self, pid: int, pipes: "Pipes", *, is_group: bool = False) -> None:
+    def __init__(self, pid: int, pipes: ChildPipes, *, is_group: bool = False) -> None:
         """`pid`: the parent of everything in the jail, bubblewrap or the reaper; our child.
 
         `is_group`: there is no process namespace; what holds all together is a process group.
@@ -58,7 +55,7 @@ class Child:
         self._complaint = b""
         self._pidfd = pipes.process
         self._init_pidfd: int | None = None
-        self._ending: Ending | None = None
+        self._ending: ProcessExit | None = None
         self._watching = trio.Lock()
 
     def meet_init(self, pid: int) -> None:
@@ -108,11 +105,11 @@ class Child:
         return self._has_begun
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> ProcessExit | None:
         """How it ended; None as long as nobody has waited for it."""
         return self._ending
 
-    async def wait(self) -> Ending:
+    async def wait(self) -> ProcessExit:
         """How it ended.  Any number of tasks may wait.
 
         Cancellation: it goes on running, until its block is left.
@@ -173,8 +170,8 @@ def _socket(fd: int) -> trio.socket.SocketType:
     return trio.socket.from_stdlib_socket(socket.socket(fileno=fd))
 
 
-def _read_status(status: int, limit: str) -> Ending:
+def _read_status(status: int, limit: str) -> ProcessExit:
     code = os.waitstatus_to_exitcode(status)
     number = -code if code < 0 else code - _SIGNAL_BASE
     name = signal.Signals(number).name if number in _SIGNALS else ""
-    return Ending(None if name else code, name, limit or _LIMIT_SIGNALS.get(name, ""))
+    return ProcessExit(None if name else code, name, limit or _LIMIT_SIGNALS.get(name, ""))

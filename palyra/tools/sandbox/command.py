@@ -21,7 +21,7 @@ class SandboxFailure(PalyraError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CommandLimits:
     """What one command may use.  None: that one is not set."""
 
     address_space_bytes: int | None = 1024 * MIB  # of each process
@@ -48,7 +48,7 @@ class Bind:
         return self.target or str(self.source)
 
 
-class Egress(Protocol):
+class CommandEgress(Protocol):
     """The one way out of a jail, kept by the daemon: see the package's docstring."""
 
     @property
@@ -79,8 +79,8 @@ class Command:
     lasts: bool = False  # as long as the daemon: people change the workspace meanwhile
     binds: tuple[Bind, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)  # sealed copies at these paths
-    limits: Limits = Limits()
-    network: Egress | None = None
+    limits: CommandLimits = CommandLimits()
+    network: CommandEgress | None = None
     takes_input: bool = False  # a pipe for stdin; else it is empty
     least: Level = "A"  # behind fewer walls than these it is not run
     merges_errors: bool = False  # stderr goes where stdout goes, in order

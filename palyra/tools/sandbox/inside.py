@@ -7,9 +7,9 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 
-from palyra.tools.sandbox.command import Command, Limits
+from palyra.tools.sandbox.command import Command, CommandLimits
 from palyra.tools.sandbox.landlock import DEVICE, READ, READ_DIR, READ_FILE, WRITE, restrict
-from palyra.tools.sandbox.launcher import Call, Words, build_launcher
+from palyra.tools.sandbox.launcher import LauncherWords, SystemCall, build_launcher
 from palyra.tools.sandbox.seccomp import build_filter
 
 HOME = "/home/palyra"
@@ -39,13 +39,13 @@ def build_inside(
     listening socket of the command's way out is handed to the daemon.  Raises SandboxFailure for a
     processor it cannot be written for.
     """
-    begin = Call("write", (alive_fd, b"!", 1))
+    begin = SystemCall("write", (alive_fd, b"!", 1))
     calls = [begin, *_calls(command, abi, egress_fd)]
     return build_launcher(calls, machine or platform.machine())
 
 
 def build_walls(
-    limits: Limits,
+    limits: CommandLimits,
     abi: int,
     rights: Mapping[str, int],
     strict: Mapping[str, int],
@@ -57,40 +57,40 @@ def build_walls(
     `rights` and `strict`: as `landlock.restrict` takes them.  Raises SandboxFailure likewise.
     """
     program = build_filter(has_network=False, is_shared=True, machine=machine)
-    lines = Words((len(program) // 8, program))  # struct sock_fprog
+    lines = LauncherWords((len(program) // 8, program))  # struct sock_fprog
     calls = [
-        Call("close_range", (3, _EVERY_DESCRIPTOR, 0)),
-        Call("prctl", (_DEATH_OF_PARENT, signal.SIGKILL, 0, 0, 0)),
+        SystemCall("close_range", (3, _EVERY_DESCRIPTOR, 0)),
+        SystemCall("prctl", (_DEATH_OF_PARENT, signal.SIGKILL, 0, 0, 0)),
         *_limits(limits),
-        Call("prctl", (_NO_NEW_PRIVILEGES, 1, 0, 0, 0)),
+        SystemCall("prctl", (_NO_NEW_PRIVILEGES, 1, 0, 0, 0)),
         *restrict(abi, rights, has_network=False, strict=strict),
-        Call("seccomp", (_SET_MODE_FILTER, 0, lines)),
+        SystemCall("seccomp", (_SET_MODE_FILTER, 0, lines)),
     ]
     return build_launcher(calls, machine or platform.machine())
 
 
-def _calls(command: Command, abi: int, egress_fd: int | None) -> Iterator[Call]:
+def _calls(command: Command, abi: int, egress_fd: int | None) -> Iterator[SystemCall]:
     if command.network is not None and egress_fd is not None:
         yield from _hand_over_listener(command.network.port, egress_fd)
-    yield Call("close_range", (3, _EVERY_DESCRIPTOR, 0))
+    yield SystemCall("close_range", (3, _EVERY_DESCRIPTOR, 0))
     yield from _limits(command.limits)
-    yield Call("prctl", (_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    yield SystemCall("prctl", (_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     if abi:
         yield from restrict(abi, rights_of(command), has_network=command.network is not None)
 
 
-def _hand_over_listener(port: int, egress_fd: int) -> Iterator[Call]:
+def _hand_over_listener(port: int, egress_fd: int) -> Iterator[SystemCall]:
     """Listen on the jail's loopback, and send the socket out.  Source: unix(7), SCM_RIGHTS."""
-    yield Call("dup3", (egress_fd, _HANDED_OVER_BY, 0))
-    yield Call("close_range", (_HANDED_OVER_BY + 1, _EVERY_DESCRIPTOR, 0))
-    yield Call("socket", (socket.AF_INET, socket.SOCK_STREAM, 0))
+    yield SystemCall("dup3", (egress_fd, _HANDED_OVER_BY, 0))
+    yield SystemCall("close_range", (_HANDED_OVER_BY + 1, _EVERY_DESCRIPTOR, 0))
+    yield SystemCall("socket", (socket.AF_INET, socket.SOCK_STREAM, 0))
     address = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, b"\x7f\0\0\1")
-    yield Call("bind", (_LISTENER, address, len(address)))
-    yield Call("listen", (_LISTENER, _BACKLOG))
+    yield SystemCall("bind", (_LISTENER, address, len(address)))
+    yield SystemCall("listen", (_LISTENER, _BACKLOG))
     rights = struct.pack("=QiiIxxxx", 20, socket.SOL_SOCKET, socket.SCM_RIGHTS, _LISTENER)
-    text = Words((b"!", 1))  # one struct iovec
-    message = Words((0, 0, text, 1, rights, len(rights), 0))
-    yield Call("sendmsg", (_HANDED_OVER_BY, message, 0))
+    text = LauncherWords((b"!", 1))  # one struct iovec
+    message = LauncherWords((0, 0, text, 1, rights, len(rights), 0))
+    yield SystemCall("sendmsg", (_HANDED_OVER_BY, message, 0))
 
 
 def rights_of(command: Command) -> dict[str, int]:
@@ -106,7 +106,7 @@ def rights_of(command: Command) -> dict[str, int]:
     return rights | dict.fromkeys(command.files, READ_FILE | 1)
 
 
-def _limits(limits: Limits) -> Iterator[Call]:
+def _limits(limits: CommandLimits) -> Iterator[SystemCall]:
     wanted = {
         resource.RLIMIT_AS: limits.address_space_bytes,
         resource.RLIMIT_NPROC: limits.processes,  # counted within the jail's user namespace
@@ -121,4 +121,4 @@ def _limits(limits: Limits) -> Iterator[Call]:
         if limit is not None:
             # SIGXCPU comes first, and tells why.
             hard = limit + 1 if kind == resource.RLIMIT_CPU else limit
-            yield Call("prlimit64", (0, kind, struct.pack("=QQ", limit, hard), 0))
+            yield SystemCall("prlimit64", (0, kind, struct.pack("=QQ", limit, hard), 0))

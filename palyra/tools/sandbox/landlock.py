@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from palyra.tools.sandbox.launcher import Call
+from palyra.tools.sandbox.launcher import SystemCall
 
 _CREATE_RULESET = 444  # the same number everywhere
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
@@ -50,7 +50,7 @@ def find_abi() -> int:
 
 def restrict(
     abi: int, rights: Mapping[str, int], *, has_network: bool, strict: Mapping[str, int] = NOTHING
-) -> Iterator[Call]:
+) -> Iterator[SystemCall]:
     """The calls that leave exactly these rights: path to what may be done at and below it.
 
     A path that is not there is passed over; a `strict` one also when a link is on its way.  Needs
@@ -60,20 +60,20 @@ def restrict(
     ports = 0 if has_network else ports
     words = (files,) if abi < 4 else (files, ports) if abi < SCOPED_ABI else (files, ports, scopes)  # noqa: PLR2004 - as the interface grew
     attributes = struct.pack(f"={len(words)}Q", *words)
-    yield Call("landlock_create_ruleset", (attributes, len(attributes), 0))
+    yield SystemCall("landlock_create_ruleset", (attributes, len(attributes), 0))
     for path, right in rights.items():
-        opened = Call("openat", (_HERE, os.fsencode(path) + b"\0", _OPEN_PATH, 0), skips=2)
+        opened = SystemCall("openat", (_HERE, os.fsencode(path) + b"\0", _OPEN_PATH, 0), skips=2)
         yield from _grant(opened, right & files)
     for path, right in strict.items():
         name = os.fsencode(path) + b"\0"
-        opened = Call("openat2", (_HERE, name, _NO_LINKS, len(_NO_LINKS)), skips=2)
+        opened = SystemCall("openat2", (_HERE, name, _NO_LINKS, len(_NO_LINKS)), skips=2)
         yield from _grant(opened, right & files)
-    yield Call("landlock_restrict_self", (_RULESET, 0))
-    yield Call("close", (_RULESET,))
+    yield SystemCall("landlock_restrict_self", (_RULESET, 0))
+    yield SystemCall("close", (_RULESET,))
 
 
-def _grant(opened: Call, right: int) -> Iterator[Call]:
+def _grant(opened: SystemCall, right: int) -> Iterator[SystemCall]:
     yield opened
     rule = struct.pack("=Qi", right, _OPENED)
-    yield Call("landlock_add_rule", (_RULESET, _PATH_BENEATH, rule, 0))
-    yield Call("close", (_OPENED,))
+    yield SystemCall("landlock_add_rule", (_RULESET, _PATH_BENEATH, rule, 0))
+    yield SystemCall("close", (_OPENED,))

@@ -34,18 +34,18 @@ NUMBERS: Mapping[str, tuple[int, int]] = {  # x86_64, aarch64
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class LauncherWords:
     """A struct of 64-bit words; bytes stand for their address."""
 
-    words: "tuple[int | bytes | Words, ...]"
+    words: "tuple[int | bytes | LauncherWords, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SystemCall:
     """One system call.  An argument of bytes or words is passed as their address."""
 
     name: str
-    arguments: tuple[int | bytes | Words, ...]
+    arguments: tuple[int | bytes | LauncherWords, ...]
     skips: int = 0  # when it fails: calls left out.  0: all is over
 
 
@@ -130,7 +130,7 @@ _ARM = _Machine(
 _MACHINES = {"x86_64": _X86, "aarch64": _ARM}
 
 
-def build_launcher(calls: Sequence[Call], machine: str) -> bytes:
+def build_launcher(calls: Sequence[SystemCall], machine: str) -> bytes:
     """The executable file.  Raises SandboxFailure for a processor it cannot be written for."""
     here = _MACHINES.get(machine)
     if here is None:
@@ -148,23 +148,23 @@ class _Data:
 
     def __init__(self, start: int) -> None:
         self._start = start
-        self._places: dict[bytes | Words, int] = {}
+        self._places: dict[bytes | LauncherWords, int] = {}
         self.content = b"\0" * (-start % 8)
 
-    def find(self, what: int | bytes | Words) -> int:
+    def find(self, what: int | bytes | LauncherWords) -> int:
         """The address of it; a number is itself."""
         if isinstance(what, int):
             return what & 0xFFFF_FFFF_FFFF_FFFF
         if what not in self._places:
             text = what
-            if isinstance(text, Words):
+            if isinstance(text, LauncherWords):
                 text = struct.pack(f"={len(text.words)}Q", *map(self.find, text.words))
             self._places[what] = self._start + len(self.content)
             self.content += text + b"\0" * (8 - len(text) % 8)
         return self._places[what]
 
 
-def _code(here: _Machine, calls: Sequence[Call], data: _Data) -> bytes:
+def _code(here: _Machine, calls: Sequence[SystemCall], data: _Data) -> bytes:
     exits = [_exit(here, code) for code in (NOT_STARTED, FAILED)]
     execute = here.take_arguments + here.load(NUMBERS["execve"][here.column], ()) + here.call
     parts = [_straight(here, call, data) for call in calls]
@@ -180,13 +180,13 @@ def _code(here: _Machine, calls: Sequence[Call], data: _Data) -> bytes:
     return code + tail + exits[1]
 
 
-def _straight(here: _Machine, call: Call, data: _Data) -> bytes:
+def _straight(here: _Machine, call: SystemCall, data: _Data) -> bytes:
     values = [data.find(each) for each in call.arguments]
     return here.load(NUMBERS[call.name][here.column], values) + here.call
 
 
 def _exit(here: _Machine, code: int) -> bytes:
-    return _straight(here, Call("exit_group", (code,)), _Data(0))
+    return _straight(here, SystemCall("exit_group", (code,)), _Data(0))
 
 
 def _elf(machine: int, body: bytes) -> bytes:

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import msgspec
 
-from palyra.tools.sandbox.control_groups import ControlGroups
-from palyra.tools.sandbox.guard import Before, put_back
-from palyra.tools.sandbox.masks import remove_placeholder
+from palyra.tools.sandbox.cgroups import ControlGroups
+from palyra.tools.sandbox.protected_paths import remove_placeholder
+from palyra.tools.sandbox.restored_paths import Before, put_back
 from palyra.tools.sandbox.shared_host import remove_private_folder
 
 _DEATH_MS = 5_000
@@ -33,7 +33,7 @@ _ROUNDS = 5
 _START_FIELD = 19  # of /proc/PID/stat after the name: when it was started, in clock ticks
 
 
-class Process(msgspec.Struct, frozen=True):
+class RecordedProcess(msgspec.Struct, frozen=True):
     """A process for certain: numbers are used again, but not with the same start."""
 
     pid: int
@@ -44,7 +44,7 @@ class JailRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What must be gone when a jail is gone."""
 
     boot_id: str
-    processes: tuple[Process, ...]
+    processes: tuple[RecordedProcess, ...]
     group: str = ""
     placeholders: tuple[str, ...] = ()
     folder: str = ""  # private to the command, at level B
@@ -116,17 +116,17 @@ class JailRecords:
         return killed
 
 
-def find_process(pid: int) -> Process | None:
+def find_process(pid: int) -> RecordedProcess | None:
     """The process that has this number now."""
     with suppress(OSError):
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
         fields = stat.rpartition(")")[2].split()
         if fields[0] != "Z":
-            return Process(pid, int(fields[_START_FIELD]))
+            return RecordedProcess(pid, int(fields[_START_FIELD]))
     return None
 
 
-def find_named(name: str) -> list[Process]:
+def find_named(name: str) -> list[RecordedProcess]:
     """The processes whose first word is this name; their users may be others'."""
     word = name.encode() + b"\0"
     pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
@@ -140,7 +140,7 @@ def _command_line(pid: int) -> bytes:
     return b""
 
 
-def kill_process(process: Process) -> bool:
+def kill_process(process: RecordedProcess) -> bool:
     """Kill exactly that one, and wait until it is gone; False when it was gone already."""
     try:
         fd = os.pidfd_open(process.pid)

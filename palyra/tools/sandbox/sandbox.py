@@ -16,11 +16,11 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from palyra.core.display import visible
+from palyra.core.text.visible import visible
 from palyra.errors import PalyraError
-from palyra.tools.sandbox.child import Child
+from palyra.tools.sandbox.child import JailedProcess
 from palyra.tools.sandbox.command import Command, Level, SandboxFailure
-from palyra.tools.sandbox.jailer import Jailer, Traces
+from palyra.tools.sandbox.spawner import Cleanup, Spawner
 
 START_S = 20.0  # for a jail to be built; milliseconds, except on a machine that is drowning
 _MESSAGE_BYTES = 4_096  # of what bubblewrap complains
@@ -28,8 +28,8 @@ _MESSAGE_BYTES = 4_096  # of what bubblewrap complains
 T = TypeVar("T")
 
 
-class Thread(Protocol):
-    """One thread, such as `actors.blocking.DedicatedThread`."""
+class SpawnThread(Protocol):
+    """One thread, such as `actors.kernel.threads.DedicatedThread`."""
 
     async def call(self, fn: Callable[..., T], *args: object) -> T: ...
 
@@ -39,7 +39,7 @@ class Sandbox:
 
     def __init__(
         self,
-        thread: Thread,
+        thread: SpawnThread,
         *,
         records: Path | None = None,
         bubblewrap: str | None = None,
@@ -52,10 +52,10 @@ class Sandbox:
         whether commands may start at once, or wait until `judge` was called.
         """
         self._thread = thread
-        self._jailer = Jailer(records, bubblewrap=bubblewrap)
+        self._jailer = Spawner(records, bubblewrap=bubblewrap)
         self.closed_for = ""  # why no command may be started; "": they may
         self.level: Level = "A"  # at which they are
-        self._running: set[Child] = set()
+        self._running: set[JailedProcess] = set()
         self._judged = trio.Event()
         if is_proved:
             self._judged.set()
@@ -90,7 +90,9 @@ class Sandbox:
             child.kill()
 
     @asynccontextmanager
-    async def open(self, command: Command, *, tried: Level | None = None) -> AsyncGenerator[Child]:
+    async def open(
+        self, command: Command, *, tried: Level | None = None
+    ) -> AsyncGenerator[JailedProcess]:
         """The running command; after the block nothing of it is alive.
 
         The first ones wait until the walls are judged; `tried` is the level of a command that
@@ -103,7 +105,7 @@ class Sandbox:
         level = tried or self.level
         spawn = self._jailer.spawn if level == "A" else self._jailer.spawn_shared
         pid, pipes, traces = await self._thread.call(spawn, command)
-        child = Child(pid, pipes, is_group=level == "B")
+        child = JailedProcess(pid, pipes, is_group=level == "B")
         child.enforcement = self._jailer.enforcement(level)
         self._running.add(child)
         try:
@@ -128,7 +130,7 @@ class Sandbox:
             why = self.closed_for or f"level {level} does not hold any more"
             raise SandboxFailure(f"no program can be run: {why}")
 
-    async def _prepare(self, child: Child, command: Command, traces: Traces) -> None:
+    async def _prepare(self, child: JailedProcess, command: Command, traces: Cleanup) -> None:
         """Wait until the jail stands, and limit it as a whole."""
         info: dict[str, Any] = {}
         # Not cancelled: as long as its first process is not known, not all of it can be killed.
@@ -144,7 +146,7 @@ class Sandbox:
         child.group = traces.group
 
 
-async def _attach(child: Child, command: Command) -> AbstractContextManager[object]:
+async def _attach(child: JailedProcess, command: Command) -> AbstractContextManager[object]:
     """The command's way out, in the hands of whom it was promised to."""
     if command.network is None or child.egress is None:
         return nullcontext()
@@ -170,7 +172,7 @@ async def _read(stream: trio.abc.ReceiveStream, at_most: int = _MESSAGE_BYTES) -
     return found
 
 
-async def _complaint(child: Child) -> str:
+async def _complaint(child: JailedProcess) -> str:
     """What bubblewrap said when it gave up."""
     child.kill()
     text = b""

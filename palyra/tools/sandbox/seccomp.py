@@ -4,25 +4,94 @@ What is taken away is what leads out of a jail or into rarely used parts of the 
 namespaces and mounts, other processes' memory, keyrings, io_uring, bpf, modules, clocks.  Calls
 younger than this list do not exist for the program.  Source: seccomp(2); the numbers are those of
 asm/unistd_64.h and asm-generic/unistd.h.
+
+A small assembler of classic BPF, the language of seccomp filters.  Source: seccomp(2), bpf(4).
+
+A program is a list of tests; a test that holds jumps to a named place, else the next line runs.
 """
 
 import errno
 import platform
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from palyra.tools.sandbox.bpf import (
-    ARCHITECTURE,
-    NUMBER,
-    JumpIf,
-    Line,
-    Load,
-    Place,
-    Return,
-    argument,
-    assemble,
-)
 from palyra.tools.sandbox.command import SandboxFailure
+
+_LOAD_WORD = 0x20  # BPF_LD | BPF_W | BPF_ABS
+_RETURN = 0x06  # BPF_RET | BPF_K
+_MAX_JUMP = 255
+TESTS: Mapping[str, int] = {"==": 0x15, ">": 0x25, ">=": 0x35, "&": 0x45}
+
+# Offsets into struct seccomp_data; arguments are 64 bit, and the low word comes first on the two
+# architectures we know.
+NUMBER, ARCHITECTURE = 0, 4
+
+
+def argument(index: int) -> int:
+    """Where the low word of a system call's argument lies."""
+    return 16 + 8 * index
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Take a word of the call into the accumulator."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class JumpIf:
+    """Go to a place further down if the accumulator passes the test, or else to `otherwise`."""
+
+    test: str  # of TESTS
+    value: int
+    to: str = ""  # "": the next line
+    otherwise: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """End with a verdict."""
+
+    action: int
+
+
+@dataclass(frozen=True, slots=True)
+class JumpTarget:
+    """A name for the next line."""
+
+    name: str
+
+
+Line = Load | JumpIf | Return | JumpTarget
+
+
+def assemble(lines: Sequence[Line]) -> bytes:
+    """The program as an array of struct sock_filter.  Raises ValueError for a jump too far."""
+    places: dict[str, int] = {}
+    count = 0
+    for line in lines:
+        if isinstance(line, JumpTarget):
+            places[line.name] = count
+        else:
+            count += 1
+    real = [line for line in lines if not isinstance(line, JumpTarget)]
+    return b"".join(_encode(line, at, places) for at, line in enumerate(real))
+
+
+def _encode(line: Load | JumpIf | Return, at: int, places: Mapping[str, int]) -> bytes:
+    match line:
+        case Load(offset):
+            return struct.pack("=HBBI", _LOAD_WORD, 0, 0, offset)
+        case Return(action):
+            return struct.pack("=HBBI", _RETURN, 0, 0, action)
+        case JumpIf(test, value, to, otherwise):
+            yes, no = (places[name] - at - 1 if name else 0 for name in (to, otherwise))
+            if not (0 <= yes <= _MAX_JUMP and 0 <= no <= _MAX_JUMP):
+                raise ValueError(f"the jump to {to or otherwise} is too far or leads back")
+            return struct.pack("=HBBI", TESTS[test], yes, no, value)
+
 
 KILL_PROCESS = 0x80000000
 ALLOW = 0x7FFF0000
@@ -178,7 +247,7 @@ def _lines(here: Architecture, *, has_network: bool, is_shared: bool) -> Iterato
     yield from _sockets(has_network=has_network)
     yield from _of_itself()
     for name, action in _VERDICTS.items():
-        yield Place(name)
+        yield JumpTarget(name)
         yield Return(action)
 
 
@@ -190,10 +259,10 @@ def _each_shared(here: Architecture) -> Iterator[Line]:
 
 def _of_itself() -> Iterator[Line]:
     """Calls that may only be about the caller, or a file that it has opened."""
-    yield Place("own")
+    yield JumpTarget("own")
     yield Load(argument(0))
     yield JumpIf("==", 0, to="allow", otherwise="refuse")
-    yield Place("times")
+    yield JumpTarget("times")
     yield Load(argument(1))
     yield JumpIf("==", 0, otherwise="refuse")
     yield Load(argument(1) + 4)
@@ -202,34 +271,34 @@ def _of_itself() -> Iterator[Line]:
 
 def _looked_at() -> Iterator[Line]:
     """Calls that depend on their arguments; each part ends in a verdict."""
-    yield Place("clone")
+    yield JumpTarget("clone")
     yield Load(argument(0))
     yield JumpIf("&", _NEW_NAMESPACES, to="refuse", otherwise="allow")
-    yield Place("ioctl")
+    yield JumpTarget("ioctl")
     yield Load(argument(1))
     yield JumpIf("==", _PUSH_BACK_INPUT, to="refuse")
     yield JumpIf("==", _PASTE, to="refuse", otherwise="allow")
     for _, index in OPENS:
-        yield Place(f"open{index}")
+        yield JumpTarget(f"open{index}")
         yield Load(argument(index))
         yield JumpIf("&", _MAKES_FILE, otherwise="allow")
         yield from _without_set_id(index + 1)
     for _, index in MODES:
-        yield Place(f"mode{index}")
+        yield JumpTarget(f"mode{index}")
         yield from _without_set_id(index)
 
 
 def _sockets(*, has_network: bool) -> Iterator[Line]:
-    yield Place("socket")
+    yield JumpTarget("socket")
     yield Load(argument(0))
     if has_network:
         yield JumpIf("==", _INET, to="stream")
         yield JumpIf("==", _INET6, to="stream", otherwise="family")
-        yield Place("stream")
+        yield JumpTarget("stream")
         yield from _only_streams(1)
     else:
         yield Return(_ERRNO | errno.EAFNOSUPPORT)
-    yield Place("socketpair")
+    yield JumpTarget("socketpair")
     yield Load(argument(0))
     yield JumpIf("==", _UNIX, otherwise="family")
     yield from _only_streams(1)  # a pair of datagram sockets can be pointed at a third

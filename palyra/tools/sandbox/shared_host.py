@@ -9,12 +9,16 @@ What cannot be had here is refused, never left out: a network, files laid over o
 other places.  All functions block.
 """
 
+import json
 import os
 import resource
 import subprocess  # noqa: S404 - /bin/rm, on a folder of our own
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +26,8 @@ from typing import NamedTuple
 from palyra.tools.sandbox.bubblewrap import environment_of
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.landlock import DEVICE, OF_FILE, READ, READ_DIR, SCOPED_ABI, WRITE
-from palyra.tools.sandbox.masks import Mask, find_masks, list_entries, parents
+from palyra.tools.sandbox.protected_paths import PathMask, find_masks, list_entries, parents
+from palyra.tools.sandbox.start import ChildPipes, _Ends, _guarded, _popen
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
            "/etc/alternatives")  # fmt: skip
@@ -142,7 +147,7 @@ def workspace_rights(command: Command) -> dict[str, int]:
     return {root: READ_DIR, **dict(entries)}
 
 
-def _entries(root: str, masks: Iterable[Mask], most: int) -> Iterator[tuple[str, int]]:
+def _entries(root: str, masks: Iterable[PathMask], most: int) -> Iterator[tuple[str, int]]:
     held = {mask.path: mask.kind for mask in masks if not mask.is_missing}
     above = {parent for path in held for parent in parents(path)}
     folders = [""]
@@ -176,3 +181,49 @@ def process_limit(processes: int, uid: int) -> int:
     wanted = count_threads(uid) + processes
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+REAPER = Path(__file__).with_name("reaper.py")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedHostSpawnRequest:
+    """What a reaper starts, and as whom; see `shared_host`."""
+
+    command: Command
+    identity: Identity
+    folder: str  # the command's own
+    launcher: bytes
+
+
+def spawn_reaper(start: SharedHostSpawnRequest) -> tuple[int, ChildPipes]:
+    """The process id of a reaper that waits at its gate, and the daemon's ends of the pipes.
+
+    Its end is the caller's to collect.  Raises SandboxFailure.
+    """
+    return _guarded(start.command, partial(_spawn_reaper, start))
+
+
+def _spawn_reaper(start: SharedHostSpawnRequest, ends: _Ends) -> tuple[int, ChildPipes]:
+    command = start.command
+    info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
+    stdin = ends.inward() if command.takes_input else (None, None)
+    stderr = (None, None) if command.merges_errors else ends.outward()
+    specification = {
+        "argv": ["launch", *command.argv],
+        "cwd": command.cwd,
+        "environment": dict(environment_at(command, start.folder)),
+        "launcher": ends.sealed(start.launcher),
+        "info": info[0],
+        "gate": gate[0],
+        "alive": alive[0],
+        "uid": start.identity.uid,
+        "gid": start.identity.gid,
+    }
+    python = str(Path(sys.executable).resolve())
+    words = ends.sealed(json.dumps(specification).encode())
+    argv = [python, "-I", "-S", "-B", str(REAPER), str(words)]
+    pid, process = _popen(python, argv, (stdin[0], stdout[0], stderr[0]), ends.theirs)
+    return pid, ChildPipes(
+        process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], None
+    )

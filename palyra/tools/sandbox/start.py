@@ -4,15 +4,12 @@ Nothing of the daemon gets in: descriptors are made close-on-exec and handed ove
 environment is empty, standard input is empty unless asked for.
 """
 
-import json
 import os
 import socket
 import subprocess  # noqa: S404 - bubblewrap and the reaper are started, nothing else
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from palyra.tools.sandbox.bubblewrap import (
     LAUNCHER,
@@ -23,15 +20,12 @@ from palyra.tools.sandbox.bubblewrap import (
 )
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.inside import GIT_IGNORE, build_inside
-from palyra.tools.sandbox.masks import Mask, ignored_by_git, open_sources
+from palyra.tools.sandbox.protected_paths import PathMask, ignored_by_git, open_sources
 from palyra.tools.sandbox.seccomp import build_filter
-from palyra.tools.sandbox.shared_host import Identity, environment_at
-
-REAPER = Path(__file__).with_name("reaper.py")
 
 
 @dataclass(slots=True)
-class Pipes:
+class ChildPipes:
     """The daemon's ends."""
 
     process: int  # a pidfd of bubblewrap's process, or the reaper's
@@ -45,7 +39,7 @@ class Pipes:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class SpawnRequest:
     """Who starts what from where."""
 
     bubblewrap: str
@@ -53,11 +47,11 @@ class Start:
     uid: int | None  # None: who the daemon is
     command: Command
     sources: Sources
-    masks: tuple[Mask, ...]
+    masks: tuple[PathMask, ...]
     landlock_abi: int  # 0: none
 
 
-def spawn(start: Start) -> tuple[int, Pipes]:
+def spawn(start: SpawnRequest) -> tuple[int, ChildPipes]:
     """The process id of bubblewrap, which waits at its gate, and the daemon's ends of the pipes.
 
     Its end is the caller's to collect.  Raises SandboxFailure.
@@ -108,7 +102,9 @@ class _Ends:
         return theirs, ours
 
 
-def _guarded(command: Command, make: Callable[[_Ends], tuple[int, Pipes]]) -> tuple[int, Pipes]:
+def _guarded(
+    command: Command, make: Callable[[_Ends], tuple[int, ChildPipes]]
+) -> tuple[int, ChildPipes]:
     """What is made with descriptors of which none stays open that should not."""
     ends = _Ends()
     try:
@@ -120,7 +116,7 @@ def _guarded(command: Command, make: Callable[[_Ends], tuple[int, Pipes]]) -> tu
         _close(ends.theirs)
 
 
-def _spawn(start: Start, sources: Mapping[str, int], ends: _Ends) -> tuple[int, Pipes]:
+def _spawn(start: SpawnRequest, sources: Mapping[str, int], ends: _Ends) -> tuple[int, ChildPipes]:
     command = start.command
     info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
     stdin = ends.inward() if command.takes_input else (None, None)
@@ -145,53 +141,12 @@ def _spawn(start: Start, sources: Mapping[str, int], ends: _Ends) -> tuple[int, 
         [*ends.theirs, *sources.values()],
         uid=start.uid,
     )
-    return pid, Pipes(
+    return pid, ChildPipes(
         process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], egress[1]
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SharedStart:
-    """What a reaper starts, and as whom; see `shared_host`."""
-
-    command: Command
-    identity: Identity
-    folder: str  # the command's own
-    launcher: bytes
-
-
-def spawn_reaper(start: SharedStart) -> tuple[int, Pipes]:
-    """The process id of a reaper that waits at its gate, and the daemon's ends of the pipes.
-
-    Its end is the caller's to collect.  Raises SandboxFailure.
-    """
-    return _guarded(start.command, partial(_spawn_reaper, start))
-
-
-def _spawn_reaper(start: SharedStart, ends: _Ends) -> tuple[int, Pipes]:
-    command = start.command
-    info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
-    stdin = ends.inward() if command.takes_input else (None, None)
-    stderr = (None, None) if command.merges_errors else ends.outward()
-    specification = {
-        "argv": ["launch", *command.argv],
-        "cwd": command.cwd,
-        "environment": dict(environment_at(command, start.folder)),
-        "launcher": ends.sealed(start.launcher),
-        "info": info[0],
-        "gate": gate[0],
-        "alive": alive[0],
-        "uid": start.identity.uid,
-        "gid": start.identity.gid,
-    }
-    python = str(Path(sys.executable).resolve())
-    words = ends.sealed(json.dumps(specification).encode())
-    argv = [python, "-I", "-S", "-B", str(REAPER), str(words)]
-    pid, process = _popen(python, argv, (stdin[0], stdout[0], stderr[0]), ends.theirs)
-    return pid, Pipes(process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], None)
-
-
-def _files(start: Start) -> dict[str, bytes]:
+def _files(start: SpawnRequest) -> dict[str, bytes]:
     """What is laid over the jail's folders: the command's sealed copies, and a list for git."""
     ignored = ignored_by_git(start.masks)
     return {**({GIT_IGNORE: ignored} if ignored else {}), **start.command.files}

@@ -1,17 +1,24 @@
 """The audit: whether a package may be installed, and whether an installed one is still itself."""
 
-from palyra.core.foreign_words import (
+from palyra.core.skill.manifest import (
+    Audit,
+    SkillIndex,
+    SkillRecord,
+    SkillRefused,
+    kinds_of,
+    version_key,
+)
+from palyra.core.skill.package import IsSigned, Package, read_package
+from palyra.core.trust.external_descriptions import (
     RedactText,
     find_disguise,
     find_order,
     find_secret,
     without_words,
 )
-from palyra.core.skill_package import IsSigned, Package, read_package
-from palyra.core.skills import Audit, Shelf, SkillRecord, SkillRefused, kinds_of, version_key
 from palyra.tools.wasm.limits import GuestFailure
+from palyra.tools.wasm.module_imports import read_outline
 from palyra.tools.wasm.runtime import check_module
-from palyra.tools.wasm.sections import read_outline
 
 DAMAGED = "the package on disk is not the one that was installed"
 
@@ -49,7 +56,7 @@ def check_words(package: Package, redact: RedactText) -> None:
             raise SkillRefused(f"{tool.name}: {reason}")
 
 
-def check_publisher(shelf: Shelf, package: Package, trust_key: str | None) -> None:
+def check_publisher(shelf: SkillIndex, package: Package, trust_key: str | None) -> None:
     """The publisher has the key it always had, or the one the operator names.
 
     Trust on first use: a name nobody installed from before is believed.  Raises SkillRefused.
@@ -65,7 +72,7 @@ def check_publisher(shelf: Shelf, package: Package, trust_key: str | None) -> No
         )
 
 
-def check_successor(shelf: Shelf, package: Package) -> None:
+def check_successor(shelf: SkillIndex, package: Package) -> None:
     """Another version comes from the same publisher, and is not an older one.
 
     Raises SkillRefused.

@@ -1,15 +1,23 @@
-"""The tools of skills: from an allowed call to a guest and back."""
+"""The tools of skills: from an allowed call to a guest and back.
 
-from collections.abc import Awaitable, Callable, Iterable
+What a guest gets and what it must give back.
+
+In: `{"tool": NAME, "arguments": {…}}`.  Out: an object with exactly one member, `result` (any JSON)
+or `error` (a text for the model: the call failed, the guest did not).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
 
 from palyra.core.ports import RunBlocking
-from palyra.core.skill_package import read_module
-from palyra.core.skills import MODULE, SkillRecord, SkillTool, kinds_of, tool_specs
-from palyra.core.tools import ToolCall, ToolOutput
-from palyra.tools.catalog import AsyncTool, OnOutput, Tool
+from palyra.core.skill.manifest import MODULE, SkillRecord, SkillTool, kinds_of, tool_specs
+from palyra.core.skill.package import read_module
+from palyra.core.tool.spec import ToolCall, ToolOutput
 from palyra.tools.skills.audit import DAMAGED
-from palyra.tools.skills.doors import Doorkeeper, Doors
-from palyra.tools.skills.output import read_output, render_input
+from palyra.tools.skills.host_functions import HostFunctionGate, HostFunctions
+from palyra.tools.toolbox import AsyncTool, OnOutput, Tool
 from palyra.tools.wasm.limits import GuestFailure, GuestLimits
 from palyra.tools.wasm.runtime import Guest, Runtime
 
@@ -23,7 +31,7 @@ class SkillTools:
     def __init__(
         self,
         runtime: Runtime,
-        doors: Doors,
+        doors: HostFunctions,
         run_blocking: RunBlocking,
         find_package: FindPackage,
         report_damage: ReportDamage,
@@ -57,7 +65,7 @@ class SkillTools:
             limits=GuestLimits(deadline_s=tool.deadline_s),
             granted=tuple(sorted(kinds_of(record.granted))),
         )
-        keeper = Doorkeeper(self._doors, record.granted, on_output)
+        keeper = HostFunctionGate(self._doors, record.granted, on_output)
         output = await self._runtime.run(guest, keeper.serve)
         return await self._run_blocking(read_output, output)
 
@@ -73,3 +81,35 @@ class _Runner:
             return await self._tools.call(self._record, self._tool, call, on_output)
         except GuestFailure as failure:  # it may repeat what the guest said: a stranger's words
             return ToolOutput(text=failure.message, is_failure=True, trust="external_untrusted")
+
+
+_SHAPE = 'a JSON object with "result" or "error"'
+
+
+def render_input(tool: str, arguments: Mapping[str, Any]) -> bytes:
+    """The input of one call."""
+    return msgspec.json.encode({"tool": tool, "arguments": arguments})
+
+
+def read_output(output: bytes) -> ToolOutput:
+    """The output for the model.  Raises GuestFailure (`bad_output`).  Blocks for a large one."""
+    try:
+        value = msgspec.json.decode(output)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise GuestFailure("bad_output", f"the output is not {_SHAPE}: {error}") from None
+    if not isinstance(value, dict) or len(value) != 1 or not value.keys() <= {"result", "error"}:
+        raise GuestFailure("bad_output", f"the output is not {_SHAPE}")
+    if "error" in value:
+        if not isinstance(value["error"], str):
+            raise GuestFailure("bad_output", "`error` is not a text")
+        return ToolOutput(text=value["error"], is_failure=True, trust="external_untrusted")
+    return ToolOutput(text=_text(value["result"]), trust="external_untrusted")
+
+
+def _text(result: object) -> str:
+    if isinstance(result, str):
+        return result
+    try:
+        return msgspec.json.encode(result).decode()
+    except (RecursionError, ValueError, OverflowError) as error:
+        raise GuestFailure("bad_output", f"the result cannot be shown: {error}") from None

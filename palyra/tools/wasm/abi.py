@@ -15,7 +15,7 @@ reply; `take(ptr)` copies the reply there, once.
 from typing import Literal, NamedTuple
 
 from palyra.tools.wasm.limits import GuestFailure
-from palyra.tools.wasm.sections import Outline
+from palyra.tools.wasm.module_imports import ModuleImports
 
 WASI = "wasi_snapshot_preview1"
 HOST = "palyra"
@@ -57,7 +57,7 @@ HOST_FUNCTIONS: dict[tuple[str, str], HostFunction] = {
 }
 
 
-def find_kind(outline: Outline) -> GuestKind:
+def find_kind(outline: ModuleImports) -> GuestKind:
     """Which of the two kinds the module is.  Raises GuestFailure (`invalid_module`)."""
     functions = {name for name, kind in outline.exports.items() if kind == "func"}
     if outline.exports.get("memory") != "memory":
@@ -71,7 +71,7 @@ def find_kind(outline: Outline) -> GuestKind:
     )
 
 
-def needed_capabilities(outline: Outline) -> frozenset[str]:
+def needed_capabilities(outline: ModuleImports) -> frozenset[str]:
     """What the imports call for.  Raises GuestFailure (`capability_denied`) for an unknown one."""
     needed: set[str] = set()
     for each in outline.imports:

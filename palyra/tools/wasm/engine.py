@@ -1,8 +1,11 @@
-"""wasmtime, set up.  Imported by workers only, never by the daemon."""
+"""wasmtime, set up.  Imported by workers only, never by the daemon.
+
+A guest's linear memory as the host touches it: every address is checked.
+"""
 
 import wasmtime
 
-from palyra.tools.wasm.settings import NUMBERS, OFF
+from palyra.tools.wasm.limits import NUMBERS, OFF, GuestFailure
 
 
 def make_engine() -> wasmtime.Engine:
@@ -15,3 +18,38 @@ def make_engine() -> wasmtime.Engine:
     for name, number in NUMBERS.items():
         setattr(config, name, number)
     return wasmtime.Engine(config)
+
+
+def unsigned(value: int) -> int:
+    """An i32 as the guest means it; wasmtime hands it over with a sign."""
+    return value & 0xFFFF_FFFF
+
+
+class GuestMemory:
+    """The memory of one instance, in the context of one call into the host or the guest."""
+
+    def __init__(self, memory: object, context: "wasmtime.Store | wasmtime.Caller") -> None:
+        if not isinstance(memory, wasmtime.Memory):
+            raise GuestFailure("invalid_module", "the module does not export a memory")
+        self._memory = memory
+        self._context = context
+
+    def read(self, start: int, length: int) -> bytes:
+        """A copy.  Raises GuestFailure (`trapped`) for a place outside."""
+        start, length = unsigned(start), unsigned(length)
+        self._check(start, length)
+        return bytes(self._memory.read(self._context, start, start + length))
+
+    def write(self, start: int, content: bytes) -> None:
+        """Put the bytes there.  Raises GuestFailure (`trapped`) for a place outside."""
+        start = unsigned(start)
+        self._check(start, len(content))
+        if content:
+            self._memory.write(self._context, content, start)
+
+    def _check(self, start: int, length: int) -> None:
+        size = self._memory.data_len(self._context)
+        if start + length > size:
+            raise GuestFailure(
+                "trapped", f"the guest named {length} bytes at {start}; its memory has {size}"
+            )

@@ -11,6 +11,7 @@ from typing import Any
 import wasmtime
 
 from palyra.tools.wasm.abi import HOST_FUNCTIONS, WASI, HostFunction
+from palyra.tools.wasm.engine import GuestMemory, unsigned
 from palyra.tools.wasm.limits import (
     HOST_CALLS,
     MAX_OUTPUT_BYTES,
@@ -18,7 +19,6 @@ from palyra.tools.wasm.limits import (
     GuestFailure,
     GuestLimits,
 )
-from palyra.tools.wasm.memory import GuestMemory, unsigned
 from palyra.tools.wasm.wasi import FUNCTIONS, GuestExit, Streams
 
 AskHost = Callable[[str, bytes], bytes]  # function, argument; raises GuestFailure
@@ -26,7 +26,7 @@ _TYPES = {"i": wasmtime.ValType.i32, "I": wasmtime.ValType.i64}
 _SIZE_BITS = 32
 
 
-class Guest:
+class GuestCall:
     """What the host functions of one call share."""
 
     def __init__(self, given: bytes, granted: frozenset[str], ask_host: AskHost) -> None:
@@ -67,7 +67,7 @@ class Guest:
 
 
 def run_guest(
-    engine: wasmtime.Engine, module: wasmtime.Module, guest: Guest, limits: GuestLimits
+    engine: wasmtime.Engine, module: wasmtime.Module, guest: GuestCall, limits: GuestLimits
 ) -> bytes:
     """The guest's output.  Raises GuestFailure with the documented problem."""
     store = _make_store(engine, limits)
@@ -103,7 +103,9 @@ def _make_store(engine: wasmtime.Engine, limits: GuestLimits) -> wasmtime.Store:
     return store
 
 
-def _instantiate(store: wasmtime.Store, module: wasmtime.Module, guest: Guest) -> wasmtime.Instance:
+def _instantiate(
+    store: wasmtime.Store, module: wasmtime.Module, guest: GuestCall
+) -> wasmtime.Instance:
     imports = []
     for each in module.imports:
         name = (each.module, each.name or "")
@@ -127,7 +129,7 @@ def _type_of(function: HostFunction) -> wasmtime.FuncType:
     )
 
 
-def _enter(store: wasmtime.Store, instance: wasmtime.Instance, guest: Guest) -> bytes:
+def _enter(store: wasmtime.Store, instance: wasmtime.Instance, guest: GuestCall) -> bytes:
     exports = instance.exports(store)
     call = exports.get("palyra_call")
     if call is None:
@@ -169,7 +171,7 @@ def _explain(
     trap: wasmtime.Trap,
     store: wasmtime.Store,
     instance: wasmtime.Instance | None,
-    guest: Guest,
+    guest: GuestCall,
     limits: GuestLimits,
 ) -> GuestFailure:
     match trap.trap_code:
@@ -187,7 +189,7 @@ def _explain_breakdown(
     trap: wasmtime.Trap,
     store: wasmtime.Store,
     instance: wasmtime.Instance | None,
-    guest: Guest,
+    guest: GuestCall,
     limits: GuestLimits,
 ) -> GuestFailure:
     """A guest that breaks down with hardly any room left to grow has met its quota."""
@@ -221,6 +223,6 @@ def _first_line(error: Exception) -> str:
     return (cause or ["no reason given"])[0].strip()[:200]
 
 
-def _with_errors(text: str, guest: Guest) -> str:
+def _with_errors(text: str, guest: GuestCall) -> str:
     said = bytes(guest.streams.errors).decode("utf-8", "replace").strip()
     return f"{text}; it said: {said}" if said else text

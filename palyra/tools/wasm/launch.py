@@ -14,7 +14,7 @@ from typing import Protocol
 import trio
 
 from palyra.errors import Unavailable
-from palyra.tools.sandbox.command import Bind, Command, Limits, SandboxFailure
+from palyra.tools.sandbox.command import Bind, Command, CommandLimits, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.wasm.limits import MIB, WORKER_ADDRESS_SPACE
 
@@ -26,7 +26,7 @@ _START = (
 )
 
 
-class Process(Protocol):
+class WorkerProcess(Protocol):
     """A started worker, as the sandbox gives it."""
 
     @property
@@ -40,7 +40,7 @@ class Process(Protocol):
 class Launch(Protocol):
     """Starts one worker; when the block is left nothing of it is alive.  Raises Unavailable."""
 
-    def __call__(self) -> AbstractAsyncContextManager[Process]: ...
+    def __call__(self) -> AbstractAsyncContextManager[WorkerProcess]: ...
 
 
 def package_folders() -> tuple[Path, ...]:
@@ -67,7 +67,7 @@ def worker_command() -> Command:
     return Command(
         argv=worker_argv(),
         binds=tuple(Bind(folder) for folder in folders),
-        limits=Limits(
+        limits=CommandLimits(
             address_space_bytes=WORKER_ADDRESS_SPACE,
             memory_bytes=512 * MIB,
             files=32,
@@ -79,7 +79,7 @@ def worker_command() -> Command:
     )
 
 
-def no_workers() -> AbstractAsyncContextManager[Process]:
+def no_workers() -> AbstractAsyncContextManager[WorkerProcess]:
     """`Launch` where there is no sandbox: WASM runs in its jail or not at all."""
     raise Unavailable("there is no sandbox of level A for WASM workers (see `palyra doctor`)")
 
@@ -91,7 +91,7 @@ class JailedWorkers:
         self._sandbox = sandbox
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncGenerator[Process]:
+    async def __call__(self) -> AsyncGenerator[WorkerProcess]:
         """One worker behind the walls of level A.  Raises Unavailable."""
         try:
             async with self._sandbox.open(worker_command()) as child:

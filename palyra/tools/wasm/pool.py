@@ -15,7 +15,7 @@ import trio
 
 from palyra.errors import Unavailable
 from palyra.tools.wasm.launch import Launch
-from palyra.tools.wasm.peer import Peer, WorkerGone
+from palyra.tools.wasm.worker_client import WorkerClient, WorkerGone
 
 log = structlog.get_logger("palyra.wasm")
 RETRY_S = 30.0  # after a worker that could not be started
@@ -24,7 +24,7 @@ RETRY_S = 30.0  # after a worker that could not be started
 class _Seat:
     """One worker and who has it."""
 
-    def __init__(self, peer: Peer, life: trio.CancelScope) -> None:
+    def __init__(self, peer: WorkerClient, life: trio.CancelScope) -> None:
         self.peer = peer
         self.life = life
         self.serves = ""  # what it was first borrowed for
@@ -68,7 +68,7 @@ class WorkerPool:
         self._wanted.set()
 
     @asynccontextmanager
-    async def borrow(self, purpose: str, *, is_last: bool = False) -> AsyncGenerator[Peer]:
+    async def borrow(self, purpose: str, *, is_last: bool = False) -> AsyncGenerator[WorkerClient]:
         """A worker that has served nothing but `purpose`; `is_last`: it serves nothing after this.
 
         Raises Unavailable when workers cannot be started.  Whoever leaves the block with an error
@@ -150,7 +150,7 @@ class WorkerPool:
         try:
             with life:
                 async with self._launch() as process:
-                    seat = await self._seat(Peer(process), life)
+                    seat = await self._seat(WorkerClient(process), life)
                     await process.wait()
         except (Unavailable, WorkerGone) as error:
             self._obstruct(f"no WASM worker can be started: {error}")
@@ -158,7 +158,7 @@ class WorkerPool:
             self._leave(seat)
         return seat is not None
 
-    async def _seat(self, peer: Peer, life: trio.CancelScope) -> _Seat:
+    async def _seat(self, peer: WorkerClient, life: trio.CancelScope) -> _Seat:
         await peer.greet()
         seat = _Seat(peer, life)
         self._seats.append(seat)

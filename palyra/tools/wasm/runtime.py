@@ -9,20 +9,19 @@ from typing import Protocol
 
 import msgspec
 
-from palyra.core.canonical import sha256_hex
 from palyra.core.ports import RunBlocking
+from palyra.core.text.canonical_json import sha256_hex
 from palyra.errors import Unavailable
-from palyra.tools.wasm import frames
+from palyra.tools.wasm import protocol
 from palyra.tools.wasm.abi import find_kind, needed_capabilities
-from palyra.tools.wasm.limits import MAX_INPUT_BYTES, GuestFailure, GuestLimits
-from palyra.tools.wasm.peer import ServeHost, WorkerGone
+from palyra.tools.wasm.limits import MAX_INPUT_BYTES, GuestFailure, GuestLimits, fingerprint
+from palyra.tools.wasm.module_imports import read_outline
 from palyra.tools.wasm.pool import WorkerPool
-from palyra.tools.wasm.sections import read_outline
-from palyra.tools.wasm.settings import fingerprint
+from palyra.tools.wasm.worker_client import ServeHost, WorkerGone
 
 
 class CompiledCode(Protocol):
-    """Where machine code is kept between runs (`store.compiled`).  Blocks."""
+    """Where machine code is kept between runs (`store.files.compiled`).  Blocks."""
 
     def find(self, engine: str, module_sha256: str) -> bytes | None: ...
     def put(self, engine: str, module_sha256: str, code: bytes) -> None: ...
@@ -68,7 +67,7 @@ class Runtime:
         """
         if len(guest.input) > MAX_INPUT_BYTES:
             raise GuestFailure("quota_exceeded", f"an input of {len(guest.input)} bytes")
-        request = frames.Run(input=guest.input, limits=guest.limits, granted=guest.granted)
+        request = protocol.RunGuest(input=guest.input, limits=guest.limits, granted=guest.granted)
         try:
             code = await self._find_code(guest)
             async with self.pool.borrow(guest.module_sha256) as worker:

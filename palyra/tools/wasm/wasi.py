@@ -10,8 +10,8 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 
+from palyra.tools.wasm.engine import GuestMemory, unsigned
 from palyra.tools.wasm.limits import MAX_OUTPUT_BYTES, GuestFailure
-from palyra.tools.wasm.memory import GuestMemory, unsigned
 
 SUCCESS, BADF, INVAL, SPIPE = 0, 8, 28, 70
 STDIN, STDOUT, STDERR = 0, 1, 2

@@ -13,15 +13,15 @@ from typing import assert_never
 
 import wasmtime
 
-from palyra.tools.wasm import frames
+from palyra.tools.wasm import protocol
 from palyra.tools.wasm.engine import make_engine
-from palyra.tools.wasm.guest import Guest, run_guest
+from palyra.tools.wasm.guest import GuestCall, run_guest
 from palyra.tools.wasm.limits import WORKER_ADDRESS_SPACE, GuestFailure
 
 CHUNK_BYTES = 1 << 18
 
 
-class Pipes:
+class WorkerPipes:
     """The daemon at the other end; nothing else in this process has these descriptors."""
 
     def __init__(self) -> None:
@@ -30,19 +30,19 @@ class Pipes:
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1):  # errors are few and stay where the jail sends them
             os.dup2(null, descriptor)
-        self._deframer = frames.Deframer()
+        self._deframer = protocol.Deframer()
 
-    def send(self, message: frames.Message) -> None:
-        rest = memoryview(frames.encode(message))
+    def send(self, message: protocol.Message) -> None:
+        rest = memoryview(protocol.encode(message))
         while rest:
             rest = rest[os.write(self._outgoing, rest) :]
 
-    def requests(self) -> Iterator[frames.Request]:
+    def requests(self) -> Iterator[protocol.Request]:
         """What the daemon says, until it closes the pipe."""
         while True:
             body = self._deframer.next_body()
             if body is not None:
-                yield frames.decode_request(body)
+                yield protocol.decode_request(body)
                 continue
             data = os.read(self._incoming, CHUNK_BYTES)
             if not data:
@@ -53,7 +53,7 @@ class Pipes:
 class Worker:
     """The engine and the one module it was given."""
 
-    def __init__(self, pipes: Pipes) -> None:
+    def __init__(self, pipes: WorkerPipes) -> None:
         self._pipes = pipes
         self._requests = pipes.requests()
         self._engine = make_engine()
@@ -61,31 +61,31 @@ class Worker:
 
     def serve(self) -> None:
         """Answer until the pipe closes."""
-        self._pipes.send(frames.Hello())
+        self._pipes.send(protocol.WorkerHello())
         for request in self._requests:
             self._pipes.send(self._answer(request))
 
-    def _answer(self, request: frames.Request) -> frames.Answer:
+    def _answer(self, request: protocol.Request) -> protocol.Answer:
         try:
             return self._do(request)
         except GuestFailure as failure:
             text = failure.message.removeprefix(f"{failure.problem}: ")
-            return frames.Failed(problem=failure.problem, text=text)
+            return protocol.Failed(problem=failure.problem, text=text)
 
-    def _do(self, request: frames.Request) -> frames.Answer:
+    def _do(self, request: protocol.Request) -> protocol.Answer:
         match request:
-            case frames.Compile():
+            case protocol.Compile():
                 return self._compile(request)
-            case frames.Load():
+            case protocol.LoadModule():
                 return self._load(request)
-            case frames.Run():
+            case protocol.RunGuest():
                 return self._run(request)
-            case frames.HostReply():
-                raise frames.BadFrame("a reply to nothing")
+            case protocol.HostReply():
+                raise protocol.BadWorkerFrame("a reply to nothing")
             case _:
                 assert_never(request)
 
-    def _compile(self, request: frames.Compile) -> frames.Answer:
+    def _compile(self, request: protocol.Compile) -> protocol.Answer:
         """Machine code.  The process ends by SIGPROF when it takes more CPU than it may."""
         signal.setitimer(signal.ITIMER_PROF, request.cpu_s)
         try:
@@ -94,26 +94,26 @@ class Worker:
             raise GuestFailure("invalid_module", " ".join(str(error).split())[:300]) from None
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        return frames.Compiled(compiled=compiled)
+        return protocol.Compiled(compiled=compiled)
 
-    def _load(self, request: frames.Load) -> frames.Answer:
+    def _load(self, request: protocol.LoadModule) -> protocol.Answer:
         try:
             self._module = wasmtime.Module.deserialize(self._engine, request.compiled)
         except wasmtime.WasmtimeError as error:
             raise GuestFailure("invalid_module", " ".join(str(error).split())[:300]) from None
-        return frames.Loaded()
+        return protocol.Loaded()
 
-    def _run(self, request: frames.Run) -> frames.Answer:
+    def _run(self, request: protocol.RunGuest) -> protocol.Answer:
         if self._module is None:
             raise GuestFailure("invalid_module", "no module is loaded")
-        guest = Guest(request.input, frozenset(request.granted), self._ask_host)
+        guest = GuestCall(request.input, frozenset(request.granted), self._ask_host)
         output = run_guest(self._engine, self._module, guest, request.limits)
-        return frames.Done(output=output)
+        return protocol.Done(output=output)
 
     def _ask_host(self, function: str, argument: bytes) -> bytes:
-        self._pipes.send(frames.HostCall(function=function, argument=argument))
+        self._pipes.send(protocol.HostCall(function=function, argument=argument))
         reply = next(self._requests, None)
-        if not isinstance(reply, frames.HostReply):
+        if not isinstance(reply, protocol.HostReply):
             raise SystemExit(1)  # the daemon is gone, or lost count
         if reply.denied:
             raise GuestFailure("capability_denied", reply.denied)
@@ -125,7 +125,7 @@ def main() -> None:
     space = WORKER_ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    Worker(Pipes()).serve()
+    Worker(WorkerPipes()).serve()
 
 
 if __name__ == "__main__":

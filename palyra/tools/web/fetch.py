@@ -10,17 +10,17 @@ from functools import lru_cache
 
 import trio
 
-from palyra.core.credentials import Credential, find_credential
 from palyra.core.ports import RunBlocking
-from palyra.core.redirects import MAX_REDIRECTS, REDIRECTS, WebRequest, follow
-from palyra.core.tools import Inspection, ToolCall, ToolFailure, ToolOutput, ToolSpec
-from palyra.core.urls import MAX_URL_CHARS
+from palyra.core.tool.spec import Preflight, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.errors import PalyraError, TooSlow, Unavailable
-from palyra.tools.catalog import AsyncTool, OnOutput, Tool
-from palyra.tools.web.client import Answer, Headers, HttpClient, find_header, tls_context
-from palyra.tools.web.dial import Dialler
+from palyra.tools.toolbox import AsyncTool, OnOutput, Tool
+from palyra.tools.web.credentials import Credential, find_credential
+from palyra.tools.web.dialler import Dialler
+from palyra.tools.web.http_client import Headers, HttpClient, HttpResponse, find_header, tls_context
 from palyra.tools.web.page import MAX_PAGE_BYTES, check_type, is_page, render
+from palyra.tools.web.redirects import MAX_REDIRECTS, REDIRECTS, WebRequest, follow
 from palyra.tools.web.request import find_facets, read_request
+from palyra.tools.web.urls import MAX_URL_CHARS
 
 DEADLINE_S = 15.0  # for everything: names, connections, redirects, a body that drips
 BODY_CAP_BYTES = 2_097_152  # decoded
@@ -139,13 +139,13 @@ class Web:
             )
         raise _too_slow(request)
 
-    async def exchange(self, request: WebRequest) -> Answer:
+    async def exchange(self, request: WebRequest) -> HttpResponse:
         """One answer, to which no redirect is followed.  Raises as `fetch` does."""
         with trio.move_on_after(DEADLINE_S):
             return await self._send(request)
         raise _too_slow(request)
 
-    async def _follow(self, request: WebRequest) -> tuple[WebRequest, Answer]:
+    async def _follow(self, request: WebRequest) -> tuple[WebRequest, HttpResponse]:
         """The last request and its answer, once no redirect is left to follow."""
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._send(request)
@@ -155,7 +155,7 @@ class Web:
             request = follow(request, answer.status, location)
         raise Unavailable(f"more than {MAX_REDIRECTS} redirects")
 
-    async def _send(self, request: WebRequest) -> Answer:
+    async def _send(self, request: WebRequest) -> HttpResponse:
         self.check(request)
         client = HttpClient(self.dialler.dial, await self._context(request), BODY_CAP_BYTES)
         return await client.send(request, await self._secret(request), _check_head(request))
@@ -186,7 +186,7 @@ def _check_head(request: WebRequest) -> Callable[[int, Headers], None]:
     return check
 
 
-def _text(request: WebRequest, answer: Answer) -> str:
+def _text(request: WebRequest, answer: HttpResponse) -> str:
     """Status, where it came from, and the body (blocks)."""
     headers = [(name, answer.find(name)) for name in _SHOWN_HEADERS]
     if request.method == "HEAD":
@@ -196,7 +196,7 @@ def _text(request: WebRequest, answer: Answer) -> str:
     return "\n".join([*lines, "", render(answer.body, answer.find("content-type"))])
 
 
-def _is_long_page(answer: Answer) -> bool:
+def _is_long_page(answer: HttpResponse) -> bool:
     return is_page(answer.find("content-type")) and len(answer.body) > MAX_PAGE_BYTES
 
 
@@ -206,13 +206,13 @@ def _is_long_page(answer: Answer) -> bool:
 def web_tools(web: Web) -> list[Tool]:
     """Both."""
 
-    def inspect(call: ToolCall) -> Inspection:
+    def inspect(call: ToolCall) -> Preflight:
         """Nothing of the world; what cannot be sent is refused before anybody is asked."""
         try:
             web.check(read_request(call.arguments))
         except PalyraError as error:
             raise ToolFailure(error.message) from None
-        return Inspection()
+        return Preflight()
 
     async def run(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
         try:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import h11
 import trio
 
-from palyra.core.reach import Unreachable
-from palyra.core.urls import Url, parse_url
 from palyra.errors import InvalidParams, PalyraError, ProtocolError, Unavailable
-from palyra.tools.web.dial import Dial, Stream
+from palyra.tools.web.dialler import Dial, Stream
+from palyra.tools.web.egress_policy import EgressRefused
 from palyra.tools.web.request import grant_key
+from palyra.tools.web.urls import Url, parse_url
 
 HEAD_S = 10.0  # to say what one wants
 DIAL_S = 15.0  # to get there
@@ -29,7 +29,7 @@ _HOP_BY_HOP = frozenset(
 )
 Event = h11.Event | type[h11.NEED_DATA | h11.PAUSED]
 _STATUS: tuple[tuple[type[PalyraError], str], ...] = (
-    (Unreachable, "403 Forbidden"),
+    (EgressRefused, "403 Forbidden"),
     (InvalidParams, "400 Bad Request"),
     (ProtocolError, "400 Bad Request"),
 )
@@ -94,13 +94,13 @@ class ProxyGate:
         key = grant_key(url)
         if key not in self._granted:
             self._note(key)
-            raise Unreachable(f"{key} is not among the hosts this command was granted")
+            raise EgressRefused(f"{key} is not among the hosts this command was granted")
         try:
             with trio.fail_after(DIAL_S):
                 return await self._dial(url.host, url.port)
         except trio.TooSlowError:
             raise Unavailable(f"{key} does not answer") from None
-        except Unreachable:
+        except EgressRefused:
             self._note(key)
             raise
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from palyra.core.redirects import WebRequest
-from palyra.core.tools import NO_FACETS, Facets
-from palyra.core.urls import DEFAULT_PORTS, Url, parse_url
+from palyra.core.tool.spec import NO_FACETS, CallFacts
 from palyra.errors import InvalidParams
+from palyra.tools.web.redirects import WebRequest
+from palyra.tools.web.urls import DEFAULT_PORTS, Url, parse_url
 
 MAX_HEADERS = 32
 MAX_HEADER_CHARS = 4_096
@@ -36,7 +36,7 @@ def read_request(arguments: Mapping[str, Any]) -> WebRequest:
     )
 
 
-def find_facets(arguments: Mapping[str, Any]) -> Facets:
+def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
     """Host and secret for the rules; a grant is for one host, and with it one credential.
 
     What cannot be a request has none: it is refused before anybody is asked.
@@ -47,9 +47,9 @@ def find_facets(arguments: Mapping[str, Any]) -> Facets:
         return NO_FACETS
     host, key = request.url.host, grant_key(request.url)
     if not request.credential:
-        return Facets(host=host, grant_key=key)
+        return CallFacts(host=host, grant_key=key)
     with_credential = f"{key} with {request.credential}"
-    return Facets(host=host, grant_key=with_credential, secrets=(request.credential,))
+    return CallFacts(host=host, grant_key=with_credential, secrets=(request.credential,))
 
 
 def grant_key(url: Url) -> str:

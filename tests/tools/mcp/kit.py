@@ -8,18 +8,20 @@ from typing import Any
 
 import trio
 
-from palyra.actors.blocking import run_sync
-from palyra.core.foreign_tools import Terms
-from palyra.core.redact import Redactor
-from palyra.core.tools import ToolCall, ToolOutput
-from palyra.tools.catalog import Toolbox
-from palyra.tools.mcp.link import OpenLink, StdioServer
-from palyra.tools.mcp.process import unjailed
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.tool.spec import ToolCall, ToolOutput
+from palyra.tools.mcp.adopt import AdoptionTerms
 from palyra.tools.mcp.server import McpServer
+from palyra.tools.mcp.stdio_server import unjailed
+from palyra.tools.mcp.transport import OpenLink, StdioServer
+from palyra.tools.toolbox import Toolbox
 
 SAMPLE = Path(__file__).with_name("sample_server.py")
 REDACT = Redactor([]).redact_text
-TERMS = Terms(server="sample", capabilities=("process",), read_only=("add",), left_out=("look",))
+TERMS = AdoptionTerms(
+    server="sample", capabilities=("process",), read_only=("add",), left_out=("look",)
+)
 
 
 def plain(*arguments: str, environment: dict[str, str] | None = None) -> OpenLink:
@@ -31,7 +33,7 @@ def plain(*arguments: str, environment: dict[str, str] | None = None) -> OpenLin
 class Box:
     """The toolbox and the actor that fills it."""
 
-    def __init__(self, open_link: OpenLink, terms: Terms = TERMS) -> None:
+    def __init__(self, open_link: OpenLink, terms: AdoptionTerms = TERMS) -> None:
         async def prepare() -> OpenLink:
             await trio.lowlevel.checkpoint()
             return open_link
@@ -87,7 +89,7 @@ class Box:
 
 
 @asynccontextmanager
-async def serving(open_link: OpenLink, terms: Terms = TERMS) -> AsyncGenerator[Box]:
+async def serving(open_link: OpenLink, terms: AdoptionTerms = TERMS) -> AsyncGenerator[Box]:
     """The server's actor at work; its tools are there when the block begins."""
     box = Box(open_link, terms)
     async with trio.open_nursery() as nursery:

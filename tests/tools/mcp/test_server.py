@@ -11,13 +11,13 @@ import msgspec
 import pytest
 import trio
 
-from palyra.core.tools import ToolFailure
+from palyra.core.tool.spec import ToolFailure
 from palyra.tools.mcp.errors import KEPT_BYTES, ErrorTail
-from palyra.tools.mcp.link import OpenLink, StdioServer
-from palyra.tools.mcp.process import Surroundings, jailed, unjailed
 from palyra.tools.mcp.server import MAX_OUTPUT_CHARS, NOT_STARTED
-from palyra.tools.mcp.web import addressed
-from palyra.tools.sandbox.command import Limits
+from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
+from palyra.tools.mcp.streamable_http import addressed
+from palyra.tools.mcp.transport import OpenLink, StdioServer
+from palyra.tools.sandbox.command import CommandLimits
 from tests.optional import reason_without
 from tests.tools.mcp.kit import REDACT, SAMPLE, TERMS, Box, plain, serving
 
@@ -165,7 +165,7 @@ HUNGRY = SAMPLE.with_name("hungry_server.py")
 def hungry(what: str, *, is_jailed: bool, files: int = 1_024) -> OpenLink:
     """The server that needs or does that, in the jail or not."""
     argv = (sys.executable, str(HUNGRY), what)
-    limits = Limits(files=files)
+    limits = CommandLimits(files=files)
     return jail(argv, limits) if is_jailed else unjailed(StdioServer(argv, {}))
 
 
@@ -284,15 +284,15 @@ async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
 
 
 def jail(
-    argv: tuple[str, ...] = (sys.executable, str(SAMPLE)), limits: Limits | None = None
+    argv: tuple[str, ...] = (sys.executable, str(SAMPLE)), limits: CommandLimits | None = None
 ) -> OpenLink:
     """The sample server, or another one, behind the sandbox's walls; skips loudly where there is none."""
-    from palyra.actors.blocking import DedicatedThread  # noqa: PLC0415 - only here
+    from palyra.actors.kernel.threads import DedicatedThread  # noqa: PLC0415 - only here
     from palyra.tools.sandbox.sandbox import Sandbox  # noqa: PLC0415 - only here
 
     sandbox = Sandbox(DedicatedThread("mcp"))
     if not sandbox.is_installed:
         pytest.skip(reason_without("bubblewrap"))
     folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
-    around = Surroundings(folders=tuple(sorted(folders)), limits=limits or Limits())
+    around = ServerEnvironment(folders=tuple(sorted(folders)), limits=limits or CommandLimits())
     return jailed(sandbox, StdioServer(argv, {}), around)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from palyra.actors.blocking import DedicatedThread
-from palyra.tools.sandbox.child import Ending
+from palyra.actors.kernel.threads import DedicatedThread
+from palyra.tools.sandbox.child import ProcessExit
 from palyra.tools.sandbox.command import Bind, Command
 from palyra.tools.sandbox.sandbox import Sandbox
 from tests.optional import needs
@@ -38,7 +38,7 @@ def python(code: str, *arguments: str, **more: Any) -> Command:
     return Command(argv=argv, binds=binds, merges_errors=True, **more)
 
 
-async def run(sandbox: Sandbox, command: Command) -> tuple[str, Ending]:
+async def run(sandbox: Sandbox, command: Command) -> tuple[str, ProcessExit]:
     """Everything it wrote, and how it ended."""
     output = b""
     async with sandbox.open(replace(command, merges_errors=True)) as child:

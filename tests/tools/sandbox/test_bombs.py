@@ -7,21 +7,20 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-import trio
 import trio.lowlevel
 
-from palyra.tools import disk_watch
-from palyra.tools.capture import Capture
-from palyra.tools.disk_watch import ALLOWED_BYTES, DiskWatch
-from palyra.tools.sandbox.command import MIB, Limits
-from palyra.tools.sandbox.control_groups import find_control_groups
+from palyra.tools.programs import disk_watch
+from palyra.tools.programs.disk_watch import ALLOWED_BYTES, DiskWatch
+from palyra.tools.programs.output import Capture
+from palyra.tools.programs.shell import attend
+from palyra.tools.sandbox.cgroups import find_control_groups
+from palyra.tools.sandbox.command import MIB, CommandLimits
 from palyra.tools.sandbox.sandbox import Sandbox
-from palyra.tools.shell import attend
 from tests.tools.sandbox.jails import find_alive, needs_bubblewrap, open_sandbox, python
 
 pytestmark = [pytest.mark.real, needs_bubblewrap]
 GROUPS = find_control_groups()
-SMALL = Limits(
+SMALL = CommandLimits(
     memory_bytes=64 * MIB,
     processes=32,
     files=32,
@@ -45,7 +44,7 @@ async def explode(
     sandbox: Sandbox,
     code: str,
     folder: Path,
-    limits: Limits = SMALL,
+    limits: CommandLimits = SMALL,
     allowed_bytes: int = ALLOWED_BYTES,
 ) -> Seen:
     """Let it run behind its limits, until it ends or one of them stops it.

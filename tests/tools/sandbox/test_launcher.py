@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 
 from palyra.tools.sandbox.command import SandboxFailure
-from palyra.tools.sandbox.launcher import FAILED, NOT_STARTED, Call, Words, build_launcher
+from palyra.tools.sandbox.launcher import (
+    FAILED,
+    NOT_STARTED,
+    LauncherWords,
+    SystemCall,
+    build_launcher,
+)
 
 pytestmark = pytest.mark.real
 HERE = platform.machine()
 
 
-def launch(folder: Path, calls: list[Call], *argv: str) -> subprocess.CompletedProcess[str]:
+def launch(folder: Path, calls: list[SystemCall], *argv: str) -> subprocess.CompletedProcess[str]:
     path = folder / "launch"
     path.write_bytes(build_launcher(calls, HERE))
     path.chmod(0o755)
@@ -33,21 +39,25 @@ def test_it_becomes_the_program_with_arguments_and_environment(tmp_path: Path) -
 
 def test_calls_take_numbers_bytes_and_structs(tmp_path: Path) -> None:
     """A limit that was set from a struct is there in the program."""
-    calls = [Call("prlimit64", (0, 7, struct.pack("=QQ", 33, 34), 0))]
+    calls = [SystemCall("prlimit64", (0, 7, struct.pack("=QQ", 33, 34), 0))]
     assert "33\n" == launch(tmp_path, calls, "/bin/sh", "-c", "ulimit -n").stdout
 
 
 def test_a_call_that_must_not_fail_ends_everything(tmp_path: Path) -> None:
     """The program is not begun when a wall could not be put up."""
-    done = launch(tmp_path, [Call("close", (99,))], "/bin/echo", "x")
+    done = launch(tmp_path, [SystemCall("close", (99,))], "/bin/echo", "x")
     assert (FAILED, "") == (done.returncode, done.stdout)
 
 
 def test_a_call_that_may_fail_leaves_out_what_follows(tmp_path: Path) -> None:
     """As many calls as it says, no more."""
-    calls = [Call("close", (99,), skips=2), Call("exit_group", (7,)), Call("exit_group", (8,))]
+    calls = [
+        SystemCall("close", (99,), skips=2),
+        SystemCall("exit_group", (7,)),
+        SystemCall("exit_group", (8,)),
+    ]
     assert 0 == launch(tmp_path, calls, "/bin/true").returncode
-    assert 9 == launch(tmp_path, [*calls, Call("exit_group", (9,))], "/bin/true").returncode
+    assert 9 == launch(tmp_path, [*calls, SystemCall("exit_group", (9,))], "/bin/true").returncode
 
 
 def test_a_program_that_is_not_there_has_a_code_of_its_own(tmp_path: Path) -> None:
@@ -60,10 +70,12 @@ def test_structs_may_point_to_others(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, theirs:
         os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - as it is called
-        parts = Words((b"hello ", 6, b"world", 5))
-        message = Words((0, 0, parts, 2, 0, 0, 0))
+        parts = LauncherWords((b"hello ", 6, b"world", 5))
+        message = LauncherWords((0, 0, parts, 2, 0, 0, 0))
         path = tmp_path / "launch"
-        path.write_bytes(build_launcher([Call("sendmsg", (theirs.fileno(), message, 0))], HERE))
+        path.write_bytes(
+            build_launcher([SystemCall("sendmsg", (theirs.fileno(), message, 0))], HERE)
+        )
         path.chmod(0o755)
         subprocess.run([path, "/bin/true"], check=True, pass_fds=[theirs.fileno()])
         assert b"hello world" == ours.recv(100)
@@ -71,7 +83,9 @@ def test_structs_may_point_to_others(tmp_path: Path) -> None:
 
 def test_instructions_of_both_processors() -> None:
     """The other processor's program is made of the right words, as its manual has them."""
-    arm = build_launcher([Call("close", (0x12345,), skips=1), Call("close", (4,))], "aarch64")
+    arm = build_launcher(
+        [SystemCall("close", (0x12345,), skips=1), SystemCall("close", (4,))], "aarch64"
+    )
     assert (183, 0x400078) == (
         struct.unpack_from("<H", arm, 18)[0],
         struct.unpack_from("<Q", arm, 24)[0],

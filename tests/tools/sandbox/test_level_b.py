@@ -21,26 +21,26 @@ from typing import Any
 import pytest
 import trio
 
-from palyra.actors.blocking import run_sync
-from palyra.tools.capture import Capture
-from palyra.tools.disk_watch import DiskWatch, disks_of
-from palyra.tools.sandbox import inside, jailer, self_test
-from palyra.tools.sandbox.command import MIB, Bind, Command, Limits, SandboxFailure
+from palyra.actors.kernel.threads import run_sync
+from palyra.tools.programs.disk_watch import DiskWatch, disks_of
+from palyra.tools.programs.output import Capture
+from palyra.tools.programs.shell import attend
+from palyra.tools.sandbox import escape_probes, inside, spawner
+from palyra.tools.sandbox.command import MIB, Bind, Command, CommandLimits, SandboxFailure
+from palyra.tools.sandbox.escape_probes import (
+    ProbeTargets,
+    build_probe,
+    lay_bait,
+    probes,
+    prove_walls,
+)
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
-from palyra.tools.sandbox.launcher import Call
+from palyra.tools.sandbox.launcher import SystemCall
 from palyra.tools.sandbox.sandbox import Sandbox
-from palyra.tools.sandbox.self_test import Bait, build_probe, lay_bait, probes, prove_walls
 from palyra.tools.sandbox.shared_host import find_obstacle, remove_private_folder
-from palyra.tools.shell import attend
 from tests.optional import needs
 from tests.tools.sandbox.jails import PREFIX, PYTHON, find_alive, open_sandbox
-from tests.tools.sandbox.test_walls import (
-    EVERY_ATTEMPT,
-    NEED_ROOT,
-    PROGRAM,
-    lay_out,
-    try_outside,
-)
+from tests.tools.sandbox.test_walls import EVERY_ATTEMPT, NEED_ROOT, PROGRAM, lay_out, try_outside
 
 SOMEBODY = 4_242 if os.geteuid() == 0 else os.geteuid()
 AS_ROOT = os.geteuid() == 0
@@ -357,7 +357,7 @@ async def test_a_fork_bomb_is_contained(sandbox: Sandbox, workspace: Path) -> No
         "    try: os.fork()\n"
         "    except OSError: time.sleep(0.05)"
     )
-    limits = replace(Limits(), processes=20)
+    limits = replace(CommandLimits(), processes=20)
     async with sandbox.open(program(code, workspace, marker, limits=limits)) as child:
         await child.stdout.receive_some()
         with trio.fail_after(DEADLINE_S):
@@ -488,19 +488,19 @@ async def test_a_missing_wall_is_found(
     """Without the filter, or without Landlock, the self-test names what it reached."""
     build = inside.build_walls
 
-    def half(limits: Limits, abi: int, *rights: Mapping[str, int], **_: object) -> bytes:
+    def half(limits: CommandLimits, abi: int, *rights: Mapping[str, int], **_: object) -> bytes:
         everything = ({"/": 0xFFFF}, {}) if missing == "landlock" else rights
         return build(limits, abi, *everything)
 
-    monkeypatch.setattr(jailer, "build_walls", half)
+    monkeypatch.setattr(spawner, "build_walls", half)
     if missing == "filter":
         monkeypatch.setattr(
             inside, "build_filter", lambda **_: bytes([6, 0, 0, 0, 0, 0, 0xFF, 0x7F])
         )
 
-    def one(bait: Bait, level: Any) -> Mapping[str, tuple[Call, ...]]:
+    def one(bait: ProbeTargets, level: Any) -> Mapping[str, tuple[SystemCall, ...]]:
         return {reached: probes(bait, level)[reached]}
 
-    monkeypatch.setattr(self_test, "probes", one)
+    monkeypatch.setattr(escape_probes, "probes", one)
     async with open_sandbox() as made:
         assert reached == await prove_walls(made, run_sync, "B")

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from palyra.tools.sandbox.command import Command
-from palyra.tools.sandbox.guard import Guards
+from palyra.tools.sandbox.restored_paths import RestoredPaths
 from tests.optional import needs
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 
@@ -123,7 +123,7 @@ async def test_a_program_that_may_only_read_is_no_model_for_later(repository: Pa
 @pytest.mark.parametrize("lasts", [True, False], ids=["a server", "the control"])
 def test_what_people_make_beside_a_server_stays(tmp_path: Path, *, lasts: bool) -> None:
     """It was there when the next program began; of what lasts nobody knows who made what."""
-    guards, root = Guards(), str(tmp_path)
+    guards, root = RestoredPaths(), str(tmp_path)
     server = guards.take(root, lasts=lasts)
     (tmp_path / ".npmrc").touch()
     program = guards.take(root)

@@ -10,12 +10,12 @@ from typing import get_args
 
 import pytest
 
-from palyra.core.marks import read_paths
-from palyra.core.orders import SHARED_EXAMPLES, TABLE, Class, Orders
-from palyra.core.paths import HELD_NAMES, is_configuration, is_private
-from palyra.core.tools import ToolFailure
-from palyra.tools.changes import Changes
-from palyra.tools.confine import Workspace
+from palyra.core.tool.call_facts import read_paths
+from palyra.core.tool.paths import HELD_NAMES, is_configuration, is_private
+from palyra.core.tool.protected_names import SHARED_EXAMPLES, TABLE, Class, Orders
+from palyra.core.tool.spec import ToolFailure
+from palyra.tools.files.changes import Changes
+from palyra.tools.files.workspace import Workspace
 from palyra.tools.sandbox.command import Command
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palyra.tools.sandbox import records
-from palyra.tools.sandbox.guard import Guards
-from palyra.tools.sandbox.records import JailRecords, Process, find_process, kill_process
+from palyra.tools.sandbox import records as sandbox_records
+from palyra.tools.sandbox.records import JailRecords, RecordedProcess, find_process, kill_process
+from palyra.tools.sandbox.restored_paths import RestoredPaths
 
 pytestmark = pytest.mark.real
 
@@ -34,7 +34,7 @@ def test_a_number_used_again_is_left_alone(sleeper: subprocess.Popen[bytes]) -> 
     """The same number with another start is somebody else."""
     found = find_process(sleeper.pid)
     assert found is not None
-    assert not kill_process(Process(found.pid, found.started - 1))
+    assert not kill_process(RecordedProcess(found.pid, found.started - 1))
     assert sleeper.poll() is None
 
 
@@ -79,7 +79,7 @@ def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> 
     workspace = tmp_path / "ws"
     (workspace / ".git").mkdir(parents=True)
     (workspace / "AGENTS.md").symlink_to("guide.md")
-    before = Guards().take(str(workspace))
+    before = RestoredPaths().take(str(workspace))
     with subprocess.Popen(["/bin/true"]) as gone:
         pass
     known = JailRecords(tmp_path / "jails", None)
@@ -96,12 +96,12 @@ def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> 
 def test_a_half_born_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a jail's first half has started right before it was killed is looked for again."""
     found = JailRecords(tmp_path / "jails", None)
-    looks = iter([[Process(1, 0)], [Process(2, 0)], []])
-    killed: list[Process] = []
-    monkeypatch.setattr(records, "find_named", lambda _: next(looks))
-    monkeypatch.setattr(records, "kill_process", lambda process: not killed.append(process))  # type: ignore[func-returns-value]
+    looks = iter([[RecordedProcess(1, 0)], [RecordedProcess(2, 0)], []])
+    killed: list[RecordedProcess] = []
+    monkeypatch.setattr(sandbox_records, "find_named", lambda _: next(looks))
+    monkeypatch.setattr(sandbox_records, "kill_process", lambda process: not killed.append(process))  # type: ignore[func-returns-value]
     assert 2 == found.reap()
-    assert [Process(1, 0), Process(2, 0)] == killed
+    assert [RecordedProcess(1, 0), RecordedProcess(2, 0)] == killed
 
 
 def test_a_torn_record_is_dropped(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import trio
 
 from palyra.tools.sandbox import start
 from palyra.tools.sandbox.command import Command, SandboxFailure
-from palyra.tools.sandbox.masks import find_masks, open_sources, pin_above
+from palyra.tools.sandbox.protected_paths import find_masks, open_sources, pin_above
 from palyra.tools.sandbox.sandbox import Sandbox
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 
@@ -154,7 +154,7 @@ async def test_what_one_jail_changed_is_no_model_for_another(
 
 SWAP = """
 import os, sys, time
-from palyra.tools.renames import swap
+from palyra.tools.files.syscalls import swap
 fd = os.open(sys.argv[1], os.O_RDONLY)
 print("ready", flush=True)
 while True:

@@ -17,16 +17,9 @@ from typing import Any
 import pytest
 import trio
 
-from palyra.tools.sandbox.child import Child
+from palyra.tools.sandbox.child import JailedProcess
 from palyra.tools.sandbox.command import SandboxFailure
-from tests.tools.sandbox.jails import (
-    PYTHON,
-    needs_bubblewrap,
-    open_sandbox,
-    python,
-    run,
-    run_json,
-)
+from tests.tools.sandbox.jails import PYTHON, needs_bubblewrap, open_sandbox, python, run, run_json
 
 pytestmark = [pytest.mark.real, needs_bubblewrap]
 PROGRAM = Path(__file__).with_name("break_out.py").read_text("utf-8")
@@ -218,14 +211,14 @@ async def test_walls_that_leak_while_a_jail_is_built_let_nothing_begin(
     monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
     """The jail stands, the command has not begun, and the judgement comes; the control begins."""
-    begun: list[Child] = []
-    begin = Child.begin
+    begun: list[JailedProcess] = []
+    begin = JailedProcess.begin
 
-    def note(child: Child) -> None:
+    def note(child: JailedProcess) -> None:
         begun.append(child)
         begin(child)
 
-    monkeypatch.setattr(Child, "begin", note)
+    monkeypatch.setattr(JailedProcess, "begin", note)
     async with open_sandbox() as sandbox:
         limit = sandbox._jailer.limit
 

@@ -9,22 +9,23 @@ import trio
 import wasmtime
 
 from palyra.core.access import Caller
-from palyra.core.canonical import sha256_hex
-from palyra.core.redact import Redactor
-from palyra.core.skills import InstallSkill, SkillRecord
-from palyra.store.keys import is_signed
-from palyra.store.skills import SkillStore
-from palyra.tools.skills.skills import Skills
-from palyra.tools.wasm.peer import ServeHost
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.skill.manifest import InstallSkill, SkillRecord
+from palyra.core.text.canonical_json import sha256_hex
+from palyra.store.files.skills import SkillStore
+from palyra.store.journal.keys import is_signed
+from palyra.tools.skills.installed import Skills
+from palyra.tools.wasm import protocol
 from palyra.tools.wasm.pool import WorkerPool
 from palyra.tools.wasm.runtime import Guest, Runtime
+from palyra.tools.wasm.worker_client import ServeHost
 from tests.tools.wasm import guests
 from tests.tools.wasm.fake_worker import FakeLaunch
 from tests.tools.wasm.kit import MemoryCache
 
 if TYPE_CHECKING:
-    from palyra.tools.wasm import frames
     from palyra.tools.wasm.limits import GuestFailure
+
 
 OPERATOR = Caller(principal="root", role="operator", token_id="t")
 HELLO = bytes(wasmtime.wat2wasm(guests.HELLO))
@@ -48,8 +49,8 @@ class FakeRuntime(Runtime):
         self.refusal: GuestFailure | None = None
         self.output = b'{"result":"hello"}'
         self.ran: list[Guest] = []
-        self.asks: frames.HostCall | None = None
-        self.reply: frames.HostReply | None = None
+        self.asks: protocol.HostCall | None = None
+        self.reply: protocol.HostReply | None = None
 
     async def compile(self, digest: str, read_module: Callable[[], bytes]) -> bytes:
         await trio.lowlevel.checkpoint()

@@ -10,7 +10,7 @@ import pytest
 import wasmtime
 
 import palyra
-from palyra.tools.skills.output import read_output, render_input
+from palyra.tools.skills.tools import read_output, render_input
 from palyra.tools.wasm.limits import MAX_MODULE_BYTES
 from palyra.tools.wasm.runtime import check_module
 from tests.optional import needs

@@ -5,16 +5,15 @@ from pathlib import Path
 import pytest
 import trio.testing
 
-from palyra.core.skills import SkillRecord
-from palyra.core.tools import ToolCall, ToolOutput
-from palyra.tools.catalog import Toolbox
+from palyra.core.skill.manifest import SkillRecord
+from palyra.core.tool.spec import ToolCall, ToolOutput
 from palyra.tools.skills.audit import DAMAGED
-from palyra.tools.skills.doors import Doors
-from palyra.tools.skills.output import read_output
-from palyra.tools.skills.tools import SkillTools
-from palyra.tools.wasm import frames
+from palyra.tools.skills.host_functions import HostFunctions
+from palyra.tools.skills.tools import SkillTools, read_output
+from palyra.tools.toolbox import Toolbox
+from palyra.tools.wasm import protocol
 from palyra.tools.wasm.limits import GuestFailure
-from tests.core.skill_samples import package
+from tests.core.skill.skill_samples import package
 from tests.tools.skills.kit import HELLO, OPERATOR, World, open_world, run_inline
 
 Clock = trio.testing.MockClock
@@ -23,7 +22,11 @@ Clock = trio.testing.MockClock
 async def call(world: World, record: SkillRecord, heard: list[str] | None = None) -> ToolOutput:
     """One call of the skill's tool, through a toolbox."""
     tools = SkillTools(
-        world.runtime, Doors(), run_inline, world.skills.find_package, world.skills.report_damage
+        world.runtime,
+        HostFunctions(),
+        run_inline,
+        world.skills.find_package,
+        world.skills.report_damage,
     )
     toolbox = Toolbox(tools.make([record]), run_inline)
     (name,) = toolbox.catalogue().tools
@@ -53,9 +56,9 @@ async def test_a_log_line_is_output_while_it_runs(autojump_clock: Clock, tmp_pat
     """Where it is granted."""
     heard: list[str] = []
     async with open_world(tmp_path) as world:
-        world.runtime.asks = frames.HostCall(function="log", argument=b"half way")
+        world.runtime.asks = protocol.HostCall(function="log", argument=b"half way")
         await call(world, await world.install(package(HELLO, capabilities=["log"])), heard)
-        assert "'log' is not granted" == (world.runtime.reply or frames.HostReply()).denied
+        assert "'log' is not granted" == (world.runtime.reply or protocol.HostReply()).denied
         await call(
             world, await world.install(package(HELLO, capabilities=["log"]), ("log",)), heard
         )

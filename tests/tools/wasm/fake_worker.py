@@ -7,8 +7,8 @@ import trio
 from trio.testing import memory_stream_pair
 
 from palyra.errors import Unavailable
-from palyra.tools.wasm import frames
-from palyra.tools.wasm.launch import Process
+from palyra.tools.wasm import protocol
+from palyra.tools.wasm.launch import WorkerProcess
 
 
 class FakeProcess:
@@ -39,10 +39,10 @@ class FakeLaunch:
         self.started: list[FakeProcess] = []
         self.alive: list[int] = []
         self.obstacle = ""
-        self.say: Callable[[], bytes] = lambda: frames.encode(frames.Hello())
+        self.say: Callable[[], bytes] = lambda: protocol.encode(protocol.WorkerHello())
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncGenerator[Process]:
+    async def __call__(self) -> AsyncGenerator[WorkerProcess]:
         if self.obstacle:
             raise Unavailable(self.obstacle)
         process = FakeProcess(len(self.started) + 1)

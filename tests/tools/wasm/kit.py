@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import trio
 import wasmtime
 
-from palyra.actors.blocking import run_sync
-from palyra.core.canonical import sha256_hex
-from palyra.tools.wasm import frames
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.text.canonical_json import sha256_hex
+from palyra.tools.wasm import protocol
 from palyra.tools.wasm.launch import Launch
 from palyra.tools.wasm.limits import GuestFailure, GuestLimits
 from palyra.tools.wasm.pool import WorkerPool
@@ -53,10 +53,10 @@ def module_of(text: str) -> bytes:
     return bytes(wasmtime.wat2wasm(text))
 
 
-async def deny(_call: frames.HostCall) -> frames.HostReply:
+async def deny(_call: protocol.HostCall) -> protocol.HostReply:
     """A host that gives nothing."""
     await trio.lowlevel.checkpoint()
-    return frames.HostReply(denied="not granted")
+    return protocol.HostReply(denied="not granted")
 
 
 async def run(

@@ -6,7 +6,7 @@ from subprocess import DEVNULL, PIPE
 
 import trio
 
-from palyra.tools.wasm.launch import Process, worker_argv
+from palyra.tools.wasm.launch import WorkerProcess, worker_argv
 
 
 class PlainProcess:
@@ -24,7 +24,7 @@ class PlainProcess:
 
 
 @asynccontextmanager
-async def plain_worker() -> AsyncGenerator[Process]:
+async def plain_worker() -> AsyncGenerator[WorkerProcess]:
     """One worker; killed at the end."""
     process = await trio.lowlevel.open_process(
         worker_argv(), stdin=PIPE, stdout=PIPE, stderr=DEVNULL

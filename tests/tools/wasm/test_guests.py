@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from palyra.core.canonical import sha256_hex
-from palyra.tools.wasm import frames
+from palyra.core.text.canonical_json import sha256_hex
+from palyra.tools.wasm import protocol
 from palyra.tools.wasm.limits import MAX_INPUT_BYTES, MIB, GuestFailure, GuestLimits
 from tests.tools.wasm import guests
 from tests.tools.wasm.kit import failure, module_of, open_runtime, run
@@ -65,12 +65,12 @@ async def test_json_goes_in_and_comes_out() -> None:
 
 async def test_a_call_of_the_host_that_is_granted_is_served() -> None:
     """Control for the denials: the same guests, with the grant."""
-    heard: list[frames.HostCall] = []
+    heard: list[protocol.HostCall] = []
 
-    async def host(call: frames.HostCall) -> frames.HostReply:
+    async def host(call: protocol.HostCall) -> protocol.HostReply:
         await trio.lowlevel.checkpoint()
         heard.append(call)
-        return frames.HostReply(reply=b'"reply"')
+        return protocol.HostReply(reply=b'"reply"')
 
     async with open_runtime() as runtime:
         logs, asks = module_of(guests.LOGS), module_of(guests.asks("secret", "name"))
@@ -94,9 +94,9 @@ async def test_the_daemon_has_the_last_word_on_a_call_of_the_host() -> None:
 async def test_too_many_calls_of_the_host_end_the_guest() -> None:
     """A guest cannot keep the daemon busy for ever."""
 
-    async def host(_call: frames.HostCall) -> frames.HostReply:
+    async def host(_call: protocol.HostCall) -> protocol.HostReply:
         await trio.lowlevel.checkpoint()
-        return frames.HostReply()
+        return protocol.HostReply()
 
     async with open_runtime() as runtime:
         failed = await failure(runtime, module_of(guests.LOG_LOOP), granted=("log",), host=host)

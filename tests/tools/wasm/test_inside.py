@@ -6,13 +6,12 @@ from collections.abc import Iterator
 import pytest
 import wasmtime
 
-from palyra.tools.wasm import frames, wasi
-from palyra.tools.wasm.engine import make_engine
-from palyra.tools.wasm.guest import Guest, run_guest
+from palyra.tools.wasm import protocol, wasi
+from palyra.tools.wasm.engine import GuestMemory, make_engine
+from palyra.tools.wasm.guest import GuestCall, run_guest
 from palyra.tools.wasm.limits import GuestFailure, GuestLimits
-from palyra.tools.wasm.memory import GuestMemory
 from palyra.tools.wasm.wasi import FUNCTIONS, GuestExit, Streams
-from palyra.tools.wasm.worker import Pipes, Worker
+from palyra.tools.wasm.worker import Worker, WorkerPipes
 from tests.tools.wasm import guests
 from tests.tools.wasm.kit import module_of
 from tests.tools.wasm.test_guests import FAILURES
@@ -33,7 +32,7 @@ def run(text: str, limits: GuestLimits | None = None, given: bytes = b"{}") -> b
     """A guest's output, without a worker."""
     engine = make_engine()
     module = wasmtime.Module(engine, module_of(text))
-    guest = Guest(given, frozenset({"log"}), refuse)
+    guest = GuestCall(given, frozenset({"log"}), refuse)
     return run_guest(engine, module, guest, limits or GuestLimits())
 
 
@@ -138,56 +137,58 @@ def test_input_is_read_in_pieces_and_errors_are_kept_in_part() -> None:
     assert wasi.STDERR_BYTES == len(streams.errors)
 
 
-class ScriptedPipes(Pipes):
+class ScriptedPipes(WorkerPipes):
     """A daemon that says these things."""
 
-    def __init__(self, *requests: frames.Request) -> None:
+    def __init__(self, *requests: protocol.Request) -> None:
         self.script = requests
-        self.said: list[frames.Message] = []
+        self.said: list[protocol.Message] = []
 
-    def send(self, message: frames.Message) -> None:
+    def send(self, message: protocol.Message) -> None:
         self.said.append(message)
 
-    def requests(self) -> Iterator[frames.Request]:
+    def requests(self) -> Iterator[protocol.Request]:
         return iter(self.script)
 
 
-def serve(*requests: frames.Request) -> list[frames.Message]:
+def serve(*requests: protocol.Request) -> list[protocol.Message]:
     """What a worker says to all that, after its hello."""
     pipes = ScriptedPipes(*requests)
     Worker(pipes).serve()
-    assert isinstance(pipes.said[0], frames.Hello)
+    assert isinstance(pipes.said[0], protocol.WorkerHello)
     return pipes.said[1:]
 
 
 def test_a_worker_answers_everything_once() -> None:
     """Compile, load, run; what cannot be is said."""
     module = module_of(guests.LOGS)
-    (compiled,) = serve(frames.Compile(module=module, cpu_s=2.0))
-    assert isinstance(compiled, frames.Compiled)
-    run_it = frames.Run(input=b"{}", limits=GuestLimits(), granted=("log",))
-    code = frames.Load(compiled=compiled.compiled)
-    said = serve(code, run_it, frames.HostReply(), code, run_it, frames.HostReply(denied="no log"))
+    (compiled,) = serve(protocol.Compile(module=module, cpu_s=2.0))
+    assert isinstance(compiled, protocol.Compiled)
+    run_it = protocol.RunGuest(input=b"{}", limits=GuestLimits(), granted=("log",))
+    code = protocol.LoadModule(compiled=compiled.compiled)
+    said = serve(
+        code, run_it, protocol.HostReply(), code, run_it, protocol.HostReply(denied="no log")
+    )
     assert [
-        frames.Loaded(),
-        frames.HostCall(function="log", argument=b"hello"),
-        frames.Done(output=b'{"result":"1"}'),
-        frames.Loaded(),
-        frames.HostCall(function="log", argument=b"hello"),
-        frames.Failed(problem="capability_denied", text="no log"),
+        protocol.Loaded(),
+        protocol.HostCall(function="log", argument=b"hello"),
+        protocol.Done(output=b'{"result":"1"}'),
+        protocol.Loaded(),
+        protocol.HostCall(function="log", argument=b"hello"),
+        protocol.Failed(problem="capability_denied", text="no log"),
     ] == said
     problems = [answer.problem for answer in serve(
-        frames.Compile(module=b"none", cpu_s=2.0), frames.Load(compiled=b"none"), run_it,
-    ) if isinstance(answer, frames.Failed)]  # fmt: skip
+        protocol.Compile(module=b"none", cpu_s=2.0), protocol.LoadModule(compiled=b"none"), run_it,
+    ) if isinstance(answer, protocol.Failed)]  # fmt: skip
     assert ["invalid_module"] * 3 == problems
 
 
 def test_a_worker_whose_daemon_is_gone_ends() -> None:
     """In the middle of a call, and when it hears a reply to nothing."""
-    (compiled,) = serve(frames.Compile(module=module_of(guests.LOGS), cpu_s=2.0))
-    assert isinstance(compiled, frames.Compiled)
-    run_it = frames.Run(input=b"{}", limits=GuestLimits(), granted=("log",))
+    (compiled,) = serve(protocol.Compile(module=module_of(guests.LOGS), cpu_s=2.0))
+    assert isinstance(compiled, protocol.Compiled)
+    run_it = protocol.RunGuest(input=b"{}", limits=GuestLimits(), granted=("log",))
     with pytest.raises(SystemExit):
-        serve(frames.Load(compiled=compiled.compiled), run_it)
-    with pytest.raises(frames.BadFrame):
-        serve(frames.HostReply())
+        serve(protocol.LoadModule(compiled=compiled.compiled), run_it)
+    with pytest.raises(protocol.BadWorkerFrame):
+        serve(protocol.HostReply())

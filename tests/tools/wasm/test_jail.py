@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from palyra.actors.blocking import DedicatedThread
-from palyra.core.canonical import sha256_hex
+from palyra.actors.kernel.threads import DedicatedThread
+from palyra.core.text.canonical_json import sha256_hex
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.wasm.launch import JailedWorkers
 from palyra.tools.wasm.limits import GuestLimits

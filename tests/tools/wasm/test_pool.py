@@ -3,19 +3,18 @@
 from typing import Any
 
 import pytest
-import trio
 import trio.testing
 
 from palyra.errors import Unavailable
-from palyra.tools.wasm.peer import HELLO_S, Peer
 from palyra.tools.wasm.pool import RETRY_S, WorkerPool
+from palyra.tools.wasm.worker_client import HELLO_S, WorkerClient
 from tests.tools.wasm.fake_worker import FakeLaunch
 from tests.tools.wasm.kit import open_pool
 
 Clock = trio.testing.MockClock
 
 
-def number_of(peer: Peer) -> int:
+def number_of(peer: WorkerClient) -> int:
     process: Any = peer._process
     number: int = process.number
     return number

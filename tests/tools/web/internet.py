@@ -8,13 +8,13 @@ from typing import TypeVar
 import trio
 from trio.testing import memory_stream_pair
 
-from palyra.core.credentials import Credential
-from palyra.core.reach import ReachRules
-from palyra.core.redirects import WebRequest
-from palyra.core.tools import ToolCall
-from palyra.core.urls import parse_url
-from palyra.tools.web.dial import Dialler, Stream
+from palyra.core.tool.spec import ToolCall
+from palyra.tools.web.credentials import Credential
+from palyra.tools.web.dialler import Dialler, Stream
+from palyra.tools.web.egress_policy import ReachRules
 from palyra.tools.web.fetch import Web
+from palyra.tools.web.redirects import WebRequest
+from palyra.tools.web.urls import parse_url
 
 T = TypeVar("T")
 PUBLIC = "93.184.216.34"

@@ -8,17 +8,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.core.credentials import Credential
-from palyra.core.reach import ReachRules, Unreachable, parse_opened
-from palyra.core.tools import ToolFailure
-from palyra.core.urls import parse_url
+from palyra.core.tool.spec import ToolFailure
 from palyra.errors import InvalidParams, NotFound, PalyraError, TooSlow, Unavailable
-from palyra.tools.catalog import AsyncTool
-from palyra.tools.web.dial import Stream
+from palyra.tools.toolbox import AsyncTool
+from palyra.tools.web.credentials import Credential
+from palyra.tools.web.dialler import Stream
+from palyra.tools.web.egress_policy import EgressRefused, ReachRules, parse_opened
 from palyra.tools.web.fetch import BODY_CAP_BYTES, DEADLINE_S, web_tools
 from palyra.tools.web.page import MAX_PAGE_BYTES
-from tests.core.test_addresses import REFUSED
-from tests.core.test_hosts import SPELLINGS
+from palyra.tools.web.urls import parse_url
+from tests.core.tool.test_addresses import REFUSED
+from tests.core.tool.test_hosts import SPELLINGS
 from tests.tools.web.internet import (
     PUBLIC,
     Internet,
@@ -286,7 +286,7 @@ async def test_a_resolver_that_hangs_ends_at_the_deadline(
 async def test_a_refused_answer_is_never_contacted(internet: Internet, answer: list[str]) -> None:
     """Neither the address nor the good ones beside it; the control contacts what we resolve."""
     internet.names = {"evil.example": [answer]}
-    with pytest.raises(Unreachable):
+    with pytest.raises(EgressRefused):
         await a_web(internet).fetch(get("http://evil.example/"))
     assert (["evil.example"], []) == (internet.resolved, internet.contacted)
 
@@ -296,7 +296,7 @@ async def test_no_range_is_contacted(internet: Internet) -> None:
     for address, _ in REFUSED:
         internet.names = {"evil.example": [[address]], "mixed.example": [[PUBLIC, address]]}
         for host in internet.names:
-            with pytest.raises(Unreachable):
+            with pytest.raises(EgressRefused):
                 await a_web(internet).fetch(get(f"http://{host}/"))
     assert [] == internet.contacted
     assert 2 * len(REFUSED) == len(internet.resolved)
@@ -316,7 +316,7 @@ async def test_without_the_check_it_would_be_contacted(
     internet: Internet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: it is the check of the addresses that keeps the request in."""
-    monkeypatch.setattr("palyra.core.reach.find_refusal", lambda *_, **__: None)
+    monkeypatch.setattr("palyra.tools.web.egress_policy.find_refusal", lambda *_, **__: None)
     internet.names = {"evil.example": [["127.0.0.1"]]}
     await a_web(internet).fetch(get("http://evil.example/"))
     assert [("127.0.0.1", 80)] == internet.contacted
@@ -325,7 +325,7 @@ async def test_without_the_check_it_would_be_contacted(
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:7f00:1]"])
 async def test_a_literal_address_is_not_even_resolved(internet: Internet, host: str) -> None:
     """It is refused as it stands."""
-    with pytest.raises(Unreachable):
+    with pytest.raises(EgressRefused):
         await a_web(internet).fetch(get(f"http://{host}/"))
     assert ([], []) == (internet.resolved, internet.contacted)
 
@@ -341,7 +341,7 @@ async def test_a_redirect_is_resolved_and_checked_again(internet: Internet) -> N
     """Even to the same name: what it is by then is what counts."""
     internet.names = {"rebind.example": [[PUBLIC], ["127.0.0.1"]]}
     internet.serve = replies(a_redirect("/again"))
-    with pytest.raises(Unreachable):
+    with pytest.raises(EgressRefused):
         await a_web(internet).fetch(get("http://rebind.example/"))
     assert [(PUBLIC, 80)] == internet.contacted
 
@@ -355,7 +355,7 @@ async def test_a_redirect_inside_is_not_followed(internet: Internet, location: s
     """By address, by name, or by port."""
     internet.names = {"inside.example": [["192.168.0.1"]]}
     internet.serve = replies(a_redirect(location))
-    with pytest.raises(Unreachable):
+    with pytest.raises(EgressRefused):
         await a_web(internet).fetch(get("http://e.example/"))
     assert [(PUBLIC, 80)] == internet.contacted
 
@@ -395,7 +395,7 @@ async def test_an_opened_host_may_be_private(internet: Internet) -> None:
     await a_web(internet, rules).fetch(get("http://inside.example:8080/"))
     assert [("10.0.0.1", 8080)] == internet.contacted
     for url in ("http://inside.example/", "http://other.example/", "http://other.example:8080/"):
-        with pytest.raises(Unreachable):
+        with pytest.raises(EgressRefused):
             await a_web(internet, rules).fetch(get(url))
     assert 1 == len(internet.contacted)
 
@@ -443,7 +443,7 @@ async def test_one_exchange_follows_nothing(internet: Internet, autojump_clock: 
     internet.serve = replies(a_redirect("/b"))
     answer = await web.exchange(get("http://e.example/"))
     assert (302, "/b") == (answer.status, answer.find("location"))
-    with pytest.raises(Unreachable):
+    with pytest.raises(EgressRefused):
         await web.exchange(get("http://127.0.0.1/"))
 
     async def hang(_stream: trio.abc.Stream, _request: bytes) -> None:
@@ -497,9 +497,9 @@ async def test_the_same_origin_keeps_them(internet: Internet) -> None:
 @pytest.mark.parametrize(
     ("url", "name", "error"),
     [
-        ("https://other.example/", "key", Unreachable),
-        ("https://sub.e.example/", "key", Unreachable),
-        ("http://e.example/", "key", Unreachable),
+        ("https://other.example/", "key", EgressRefused),
+        ("https://sub.e.example/", "key", EgressRefused),
+        ("http://e.example/", "key", EgressRefused),
         ("https://e.example/", "keys", NotFound),
     ],
 )

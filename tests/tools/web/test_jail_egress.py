@@ -9,16 +9,16 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from palyra.actors.blocking import DedicatedThread, run_sync
 from palyra.actors.egress import EgressBranch
-from palyra.core.reach import ReachRules, parse_opened
-from palyra.tools.catalog import AsyncTool
-from palyra.tools.confine import Workspace
-from palyra.tools.program import Surroundings
-from palyra.tools.sandbox.command import Command, Limits, SandboxFailure
+from palyra.actors.kernel.threads import DedicatedThread, run_sync
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.programs.program import CommandEnvironment
+from palyra.tools.programs.shell import Shell
+from palyra.tools.sandbox.command import Command, CommandLimits, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
-from palyra.tools.shell import Shell
-from palyra.tools.web.dial import Dialler
+from palyra.tools.toolbox import AsyncTool
+from palyra.tools.web.dialler import Dialler
+from palyra.tools.web.egress_policy import ReachRules, parse_opened
 from palyra.tools.web.proxy import ProxyGate
 from tests.optional import needs
 from tests.tools.web.internet import a_call, a_page
@@ -57,9 +57,9 @@ class Outside:
         """The tool over a workspace, as the daemon makes it."""
         rules = ReachRules(opened=parse_opened([f"localhost:{self.port}"]))
         gate = ProxyGate(Dialler(rules).dial, granted, self.refused.append)
-        around = Surroundings(
+        around = CommandEnvironment(
             workspace=Workspace(workspace),
-            limits=Limits(),
+            limits=CommandLimits(),
             environment={},
             profile="a test's",
             open_egress=(lambda: self._branch.open(gate.admit)) if granted else None,

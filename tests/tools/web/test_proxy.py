@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, memory_stream_pair
 
 from palyra.actors.egress import carry
-from palyra.core.reach import ReachRules, parse_opened
+from palyra.tools.web.egress_policy import ReachRules, parse_opened
 from palyra.tools.web.proxy import DIAL_S, HEAD_S, MAX_NOTED, ProxyGate
 from tests.tools.web.internet import PUBLIC, Internet, a_page, replies
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import trio
 
-from palyra.actors.blocking import run_sync
-from palyra.core.reach import ReachRules, Unreachable, parse_opened
+from palyra.actors.kernel.threads import run_sync
 from palyra.errors import InvalidParams, Unavailable
-from palyra.tools.web.client import tls_context
-from palyra.tools.web.dial import Dialler, connect, resolve
+from palyra.tools.web.dialler import Dialler, connect, resolve
+from palyra.tools.web.egress_policy import EgressRefused, ReachRules, parse_opened
 from palyra.tools.web.fetch import Web
+from palyra.tools.web.http_client import tls_context
 from tests.tools.web.certificates import Authority
 from tests.tools.web.internet import a_page, a_redirect, get
 
@@ -72,7 +72,7 @@ async def test_a_server_on_loopback_is_closed_by_default(nursery: trio.Nursery) 
         Dialler(ReachRules(ports=frozenset({port}))), run_sync, find_secret=partial(run_sync, str)
     )
     for host in ("localhost", "127.0.0.1"):
-        with pytest.raises(Unreachable, match="loopback"):
+        with pytest.raises(EgressRefused, match="loopback"):
             await web.fetch(get(f"http://{host}:{port}/"))
     await (await connect("127.0.0.1", port)).aclose()  # the control, and it comes last
     while not accepted:
@@ -147,7 +147,7 @@ async def test_https_is_not_redirected_to_http(
         Dialler(ReachRules(opened=opened)), run_sync, find_secret=find_secret, ca_file=ca_file
     )
     url = f"{'https' if is_secure else 'http'}://localhost:{port}/"
-    with pytest.raises(Unreachable) if is_secure else nullcontext():
+    with pytest.raises(EgressRefused) if is_secure else nullcontext():
         await web.fetch(get(url))
     assert accepted.is_set() is not is_secure
 
@@ -182,9 +182,9 @@ async def test_a_closed_port() -> None:
 BOMB = """
 import gzip, json, re, sys, trio, zlib
 from functools import partial
-from palyra.actors.blocking import run_sync
-from palyra.core.reach import ReachRules, parse_opened
-from palyra.tools.web.dial import Dialler
+from palyra.actors.kernel.threads import run_sync
+from palyra.tools.web.egress_policy import ReachRules, parse_opened
+from palyra.tools.web.dialler import Dialler
 from palyra.tools.web.fetch import Web
 from tests.tools.web.internet import get
 

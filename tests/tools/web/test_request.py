@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from palyra.core.tools import NO_FACETS, Facets
+from palyra.core.tool.spec import NO_FACETS, CallFacts
 from palyra.errors import InvalidParams
 from palyra.tools.web.request import MAX_HEADER_CHARS, MAX_HEADERS, find_facets, read_request
 
@@ -65,17 +65,17 @@ def test_headers_are_counted() -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ({"url": "HTTPS://E.Example/x"}, Facets(host="e.example", grant_key="e.example")),
-        ({"url": "http://e.example/"}, Facets(host="e.example", grant_key="e.example")),
-        ({"url": "http://e.example:8080/"}, Facets(host="e.example", grant_key="e.example:8080")),
+        ({"url": "HTTPS://E.Example/x"}, CallFacts(host="e.example", grant_key="e.example")),
+        ({"url": "http://e.example/"}, CallFacts(host="e.example", grant_key="e.example")),
+        ({"url": "http://e.example:8080/"}, CallFacts(host="e.example", grant_key="e.example:8080")),
         ({"url": "http://bücher.example/"},
-         Facets(host="xn--bcher-kva.example", grant_key="xn--bcher-kva.example")),
+         CallFacts(host="xn--bcher-kva.example", grant_key="xn--bcher-kva.example")),
         ({"url": URL, "credential": "key"},
-         Facets(host="e.example", grant_key="e.example with key", secrets=("key",))),
+         CallFacts(host="e.example", grant_key="e.example with key", secrets=("key",))),
         ({"url": "http://127.1/"}, NO_FACETS),
         ({"url": URL, "headers": {"host": "x"}}, NO_FACETS),
     ],
 )  # fmt: skip
-def test_facets(arguments: dict[str, Any], expected: Facets) -> None:
+def test_facets(arguments: dict[str, Any], expected: CallFacts) -> None:
     """The host in its one form; a grant without a credential is none for one with it."""
     assert expected == find_facets(arguments)

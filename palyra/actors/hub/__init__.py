@@ -1,0 +1,1 @@
+"""Who watches what: fan-out of events and progress."""

@@ -1,0 +1,1 @@
+"""The one writer: batching, retry after a refused write, integrity check."""

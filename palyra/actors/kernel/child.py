@@ -1,0 +1,231 @@
+"""A supervisor's view of one child: the spec it was given, its present life, its exits.
+
+Owns: state and counters of one child.  Written by: the child's own task (`begin`, `started`,
+`end`) and its supervisor.  Never: restarts anything; the supervisors do.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from palyra.actors.kernel.mailbox import Mailbox
+from palyra.core.supervision import Outcome, Restart, wants_restart
+from palyra.errors import InvariantBroken
+
+# `down` waits to be started (again); `ended` is done, unless a neighbour's restart revives it.
+State = Literal["down", "starting", "running", "stopping", "ended"]
+
+# Characters; far more than is ever shown: what is redacted before it is shown must be whole.
+CRASH_TEXT_LIMIT = 4_000
+
+
+class ChildSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of the observable tree, ready for the wire."""
+
+    id: str
+    state: State
+    incarnation: int  # 0 before the first start
+    restarts: int  # charged to the restart window; restarts with a failed neighbour are not
+    mailbox_depth: int | None = None
+    mailbox_peak: int | None = None
+    mailbox_capacity: int | None = None
+    last_message_age_ms: int | None = None
+    last_crash: str | None = None
+    last_crash_age_ms: int | None = None
+    children: tuple["ChildSnapshot", ...] = ()
+
+
+class ChildSpec(msgspec.Struct, frozen=True):  # a Struct: built ten times as fast
+    """How to start a child, when to restart it, and how long it may take to end.
+
+    `start` is `async def start(*, task_status)`: it calls `task_status.started()` when it can
+    serve.  `grace_s` bounds the drain after a Stop, and once more the cleanup after the cancel.
+    `snapshot` and `close` belong to nested supervisors, whose `child_spec` fills them in.
+    """
+
+    id: str
+    start: Callable[..., Awaitable[None]]
+    restart: Restart = "permanent"
+    grace_s: float = 5.0
+    mailbox: Mailbox[Any] | None = None
+    snapshot: Callable[[], ChildSnapshot] | None = None
+    close: Callable[[], None] | None = None  # the child has ended and is not to come back
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """The end of one incarnation, or with outcome "stuck" the news that it will not end."""
+
+    supervisor: str
+    id: str
+    incarnation: int
+    outcome: Outcome
+    error: Exception | None = None
+    was_asked: bool = False  # its supervisor had asked it to end
+
+
+ExitListener = Callable[[Exit], None]
+
+
+class Child:
+    """One child, from its first start to its last exit.  It is the `task_status` of its start."""
+
+    __slots__ = (
+        "_ended",
+        "_scope",
+        "crash_text",
+        "crashed_s",
+        "exit",
+        "incarnation",
+        "is_ready",
+        "on_change",
+        "owes_restart",
+        "restarts",
+        "spec",
+        "state",
+        "supervisor",
+        "value",
+    )
+
+    def __init__(
+        self, spec: ChildSpec, supervisor: str, on_change: Callable[[], None] | None
+    ) -> None:
+        self.spec = spec
+        self.supervisor = supervisor
+        self.on_change = on_change  # hears of readiness and end; None: nobody waits for either
+        self.state: State = "down"
+        self.incarnation = 0
+        self.restarts = 0
+        self.is_ready = False
+        self.owes_restart = False  # it ended by itself, and its spec wants it back
+        self.value: Any = None  # what it handed to `started`
+        self.exit: Exit | None = None
+        self.crash_text: str | None = None
+        self.crashed_s = 0.0
+        self._scope: trio.CancelScope | None = None
+        self._ended: trio.Event | None = None
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """The scope to live in; nothing else can cancel the incarnation."""
+        if self._scope is None:
+            raise InvariantBroken(f"{self.spec.id} was not begun")
+        return self._scope
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether an incarnation is under way."""
+        return self._scope is not None
+
+    @property
+    def has_failed_start(self) -> bool:
+        """Whether the incarnation that ended last was awaited and never got ready."""
+        return self.on_change is not None and not self.is_ready
+
+    def begin(self) -> None:
+        """Begin an incarnation, whose task follows: from here on it can be cancelled."""
+        self._scope = trio.CancelScope(shield=True)
+        self.incarnation += 1
+        self.state = "running" if self.on_change is None else "starting"
+        self.is_ready = self.owes_restart = False
+        self.value = self.exit = None
+
+    def revive(self) -> None:
+        """Let a child that has ended be started again, with nothing owed."""
+        self.state = "down"
+        self.owes_restart = False
+
+    def started(self, value: Any = None) -> None:  # noqa: ANN401 - passed through untouched
+        """The child can serve."""
+        if self.is_ready:
+            raise InvariantBroken(f"{self.spec.id} called started() twice")
+        self.is_ready = True
+        self.value = value
+        if self.state == "starting":
+            self.state = "running"
+        self._notify()
+
+    def end(self, error: Exception | None) -> Exit:
+        """End the incarnation and settle whether there will be another."""
+        if error is None and self.state == "starting":
+            error = InvariantBroken(f"{self.spec.id} returned before it called started()")
+        was_asked = self.state == "stopping"
+        outcome = _name_outcome(error, was_asked=was_asked)
+        self.exit = Exit(self.supervisor, self.spec.id, self.incarnation, outcome, error, was_asked)
+        self.owes_restart = not was_asked and wants_restart(self.spec.restart, outcome)
+        comes_back = self.owes_restart or (was_asked and self.spec.restart != "temporary")
+        self.state = "down" if comes_back else "ended"
+        self._note_crash(error)
+        self._tell_ended()
+        return self.exit
+
+    def describe_stuck(self) -> Exit:
+        """The report about an incarnation that its cancel did not end."""
+        return Exit(self.supervisor, self.spec.id, self.incarnation, "stuck", was_asked=True)
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the incarnation, if there is one; its exit is then a requested one."""
+        if self._scope is not None:
+            self.state = "stopping"
+            self._scope.cancel(reason)
+
+    async def wait_ended(self) -> None:
+        """Wait until no incarnation is under way."""
+        while self._scope is not None:
+            if self._ended is None:
+                self._ended = trio.Event()  # only now: most children are never waited for
+            await self._ended.wait()
+
+    def close(self) -> None:
+        """The child has ended and is not to come back: whoever waits for it is told now."""
+        self.state = "ended"
+        if self.spec.mailbox is not None:
+            self.spec.mailbox.close()
+        if self.spec.close is not None:
+            self.spec.close()
+
+    def snapshot(self) -> ChildSnapshot:
+        """The child as it is now, with everything below it."""
+        mailbox, nested = self.spec.mailbox, self.spec.snapshot
+        age_s = None if mailbox is None else mailbox.last_message_age_s
+        crash_age_s = None if self.crash_text is None else trio.current_time() - self.crashed_s
+        return ChildSnapshot(
+            id=self.spec.id,
+            state=self.state,
+            incarnation=self.incarnation,
+            restarts=self.restarts,
+            mailbox_depth=None if mailbox is None else mailbox.depth,
+            mailbox_peak=None if mailbox is None else mailbox.peak,
+            mailbox_capacity=None if mailbox is None else mailbox.capacity,
+            last_message_age_ms=_to_ms(age_s),
+            last_crash=self.crash_text,
+            last_crash_age_ms=_to_ms(crash_age_s),
+            children=() if nested is None else nested().children,
+        )
+
+    def _note_crash(self, error: Exception | None) -> None:
+        if error is not None:
+            self.crash_text = f"{type(error).__name__}: {error}"[:CRASH_TEXT_LIMIT]
+            self.crashed_s = trio.current_time()
+
+    def _tell_ended(self) -> None:
+        self._scope = None
+        if self._ended is not None:
+            self._ended.set()
+            self._ended = None
+        self._notify()
+
+    def _notify(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
+
+
+def _name_outcome(error: Exception | None, *, was_asked: bool) -> Outcome:
+    if error is not None:
+        return "crashed"
+    return "stopped" if was_asked else "returned"
+
+
+def _to_ms(age_s: float | None) -> int | None:
+    return None if age_s is None else round(age_s * 1000)

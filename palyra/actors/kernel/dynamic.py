@@ -1,0 +1,195 @@
+"""The dynamic supervisor: any number of children up to a cap, started on demand.
+
+Owns: a nursery and the lives of its children.  Talked to by: direct calls, from any task.
+Never: restarts a child that failed its first start (the starter decides), keeps an order, or
+remembers its children when it is itself restarted.
+Semantics: Elixir's `DynamicSupervisor`; what is said of stuck children in `supervisor` holds.
+"""
+
+from typing import Any
+
+import trio
+
+from palyra.actors.kernel.child import Child, ChildSnapshot, ChildSpec, Exit, ExitListener
+from palyra.actors.kernel.supervisor import (
+    RestartBudget,
+    end_child,
+    live,
+    report,
+    report_stuck,
+    stop_child,
+)
+from palyra.core.supervision import Restart
+from palyra.errors import ActorGone, Conflict, InvariantBroken, Overloaded
+
+RETRY_AFTER_MS = 250  # a hint: children come and go much faster than that
+
+
+class DynamicSupervisor:
+    """A capped, unordered set of `temporary` or `transient` children, stopped all at once."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_children: int,
+        intensity: int = 3,
+        period_s: float = 5.0,
+        on_exit: ExitListener | None = None,
+    ) -> None:
+        self.name = name
+        self._max_children = max_children
+        self._children: dict[str, Child] = {}
+        self._budget = RestartBudget(name, intensity, period_s)
+        self._on_exit = on_exit
+        self._incarnation = 0
+        self._restarts = 0
+        self._nursery: trio.Nursery | None = None  # None: no child may start
+        self._serving = trio.CancelScope()
+        self._stop_reason = ""
+        self._failure: Exception | None = None
+
+    def __contains__(self, child_id: object) -> bool:
+        return child_id in self._children
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the children that are started meanwhile, until stopped.
+
+        Raises Escalated.  Cancellation: all children were stopped at once, each in its grace.
+        """
+        self._begin()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                with self._serving:
+                    await trio.sleep_forever()
+            finally:
+                self._nursery = None
+                await self._stop_all()  # noqa: ASYNC102 - shielded inside
+        if self._failure is not None:
+            raise self._failure
+
+    async def start_child(self, spec: ChildSpec) -> Any:  # noqa: ANN401 - the child's own value
+        """Start the child and wait until it is ready; what it handed to `started()`.
+
+        Raises Overloaded over the cap, Conflict for an id in use, ActorGone when the supervisor
+        is stopping, and whatever the start raises.  Cancellation: the child is cancelled too.
+        """
+        changed = trio.Event()
+        child = self._admit(spec, changed)
+        try:
+            await changed.wait()
+        finally:
+            if not changed.is_set():
+                child.cancel("its starter left")
+        if child.is_ready:
+            return child.value
+        raise _start_error(child)
+
+    def spawn_child(self, spec: ChildSpec) -> None:
+        """Start the child and wait for nothing; raises as `start_child` except its own errors."""
+        self._admit(spec, None)
+
+    def cancel_child(self, child_id: str, reason: str) -> None:
+        """Cancel the child now, without a drain; unknown ids are ignored, they may just have ended.
+
+        A child that outlives its grace is reported as stuck.
+        """
+        child = self._children.get(child_id)
+        if child is None:
+            return
+        child.cancel(reason)
+        if self._nursery is not None:
+            self._nursery.start_soon(stop_child, child, reason, self._on_exit)
+
+    def stop(self, reason: str) -> None:
+        """Begin to stop all children, from any task; without effect on a later run."""
+        self._stop_reason = reason
+        self._serving.cancel(reason)
+
+    def child_spec(self, *, restart: Restart = "permanent", grace_s: float = 11.0) -> ChildSpec:
+        """The spec under which a supervisor runs this one.
+
+        `grace_s` must exceed twice the longest grace of a child; the default suits their default.
+        """
+        return ChildSpec(self.name, self.run, restart, grace_s, snapshot=self.snapshot)
+
+    def snapshot(self) -> ChildSnapshot:
+        """The tree from here down, as it is now."""
+        return ChildSnapshot(
+            id=self.name,
+            state="down" if self._nursery is None else "running",
+            incarnation=self._incarnation,
+            restarts=self._restarts,
+            children=tuple(child.snapshot() for child in self._children.values()),
+        )
+
+    def _begin(self) -> None:
+        if self._nursery is not None or self._children:
+            raise InvariantBroken(f"{self.name} is running already")
+        self._incarnation += 1
+        self._budget.renew()
+        self._serving = trio.CancelScope()
+        self._stop_reason = f"{self.name} ends"
+        self._failure = None
+
+    def _admit(self, spec: ChildSpec, changed: trio.Event | None) -> Child:
+        if self._nursery is None:
+            raise ActorGone(f"{self.name} is not running: {spec.id} was not started")
+        if spec.restart == "permanent":
+            raise InvariantBroken(f"{self.name}: {spec.id} must be temporary or transient")
+        if spec.id in self._children:
+            raise Conflict(f"{self.name}: {spec.id} is running already")
+        if len(self._children) >= self._max_children:
+            message = f"{self.name}: all {self._max_children} children are in use"
+            raise Overloaded(message, retry_after_ms=RETRY_AFTER_MS)
+        child = Child(spec, self.name, None if changed is None else changed.set)
+        self._children[spec.id] = child
+        child.begin()
+        self._nursery.start_soon(self._live, child, name=spec.id)
+        return child
+
+    async def _live(self, child: Child) -> None:
+        """Live all incarnations of one child, until it has ended for good."""
+        try:
+            while self._comes_back(child, await live(child)):
+                child.begin()
+        finally:
+            del self._children[child.spec.id]
+            child.close()
+
+    def _comes_back(self, child: Child, end: Exit) -> bool:
+        report(end, self._on_exit)
+        is_first_start = child.incarnation == 1 and child.has_failed_start
+        if is_first_start or not child.owes_restart:
+            return False
+        escalated = self._budget.charge(child)
+        if escalated is not None:
+            self._failure = escalated
+            self._serving.cancel(escalated.message)
+            return False
+        self._restarts += 1
+        return True
+
+    async def _stop_all(self) -> None:
+        stuck: list[Exit] = []
+
+        async def stop(child: Child) -> None:
+            if await end_child(child, self._stop_reason):
+                stuck.append(child.describe_stuck())
+
+        async with trio.open_nursery() as stoppers:
+            for child in list(self._children.values()):
+                stoppers.start_soon(stop, child)
+        report_stuck(stuck, self._on_exit)
+
+
+def _start_error(child: Child) -> Exception:
+    """Why the child never got ready."""
+    if child.exit is None or child.exit.error is None:
+        return ActorGone(f"{child.spec.id} was stopped before it was ready")
+    return child.exit.error

@@ -1,0 +1,327 @@
+"""The supervisor: starts children in order, restarts the fallen, stops them in reverse.
+
+Owns: a nursery and the lives of its children.  Talked to by: whoever runs it, `stop`, `snapshot`.
+Never: touches a child's state, or lets two incarnations of one child live at once.
+Semantics: Erlang/OTP `supervisor`, also in this: under `rest_for_one` a transient child that had
+returned is started again with its neighbours, and a supervisor that is restarted starts them all.
+Two differences.  Mailboxes outlive restarts, and a trio task that shields itself from cancellation
+cannot be killed: a child that outlives its grace is logged and reported to `on_exit` with outcome
+"stuck", its neighbours are still stopped in order, and `run` returns only when it ends.  Whoever
+must exit anyway can, on that report: only `os._exit` gets past such a task.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+import trio
+
+from palyra.actors.kernel.child import Child, ChildSnapshot, ChildSpec, Exit, ExitListener, State
+from palyra.core.supervision import Restart, RestartWindow, Strategy, charge_restart, plan_restart
+from palyra.errors import InvariantBroken, PalyraError, Unavailable
+
+log = structlog.get_logger("palyra.supervisor")
+
+
+# A run leaves four nested nurseries, some turns each; what ends at all ends within these.
+GRACE_TURNS = 100
+SHOWN_STUCK = 5
+
+
+class Escalated(PalyraError):
+    """More restarts than the intensity allows; `__cause__` is the last crash."""
+
+
+async def live(child: Child) -> Exit:
+    """Live one incarnation: the boundary at which an exception becomes an exit.
+
+    `except*` because a failure beside a cancelled task arrives as a BaseExceptionGroup; what is
+    not an Exception passes through.
+    """
+    error: Exception | None = None
+    try:
+        with child.scope:
+            await child.spec.start(task_status=child)
+    except* Exception as group:  # noqa: BLE001 - the one broad catch of the program
+        error = _unwrap(group)
+    finally:
+        end = child.end(error)
+    return end
+
+
+def _unwrap(error: Exception) -> Exception:
+    """The exception itself when the group holds no other."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+async def stop_child(child: Child, reason: str, on_exit: ExitListener | None) -> None:
+    """Drain the child, then cancel it; on return it has ended or was reported as stuck.
+
+    Cancellation: shielded; takes at most twice the child's grace and `GRACE_TURNS` turns each.
+    """
+    if await end_child(child, reason):
+        report(child.describe_stuck(), on_exit)
+
+
+async def end_child(child: Child, reason: str) -> bool:
+    """Drain the child, then cancel it; whether it is stuck.  See `stop_child`."""
+    grace_s = child.spec.grace_s
+    with trio.CancelScope(shield=True):
+        is_asked = False
+        with trio.move_on_after(grace_s):
+            is_asked = await _ask_to_end(child, reason)
+            if is_asked:
+                await child.wait_ended()
+        if is_asked:
+            await _give_turns(child)
+        child.cancel(reason)
+        with trio.move_on_after(grace_s):
+            await child.wait_ended()
+        await _give_turns(child)
+    return child.is_alive
+
+
+async def _ask_to_end(child: Child, reason: str) -> bool:
+    """Ask a child that listens to handle what is queued, and to end; whether it was asked."""
+    mailbox = child.spec.mailbox
+    if child.state != "running" or mailbox is None:
+        return False
+    child.state = "stopping"
+    return await mailbox.stop(reason)
+
+
+async def _give_turns(child: Child) -> None:
+    """Let a busy loop come to a child whose grace has passed on the clock alone.
+
+    When ten thousand children stop at once, one turn of the loop takes longer than their grace, and
+    none of them is stuck.  In each checkpoint every task that can run gets one turn.
+    """
+    for _ in range(GRACE_TURNS):
+        if not child.is_alive:
+            return
+        await trio.lowlevel.checkpoint()
+
+
+def report_stuck(ends: Sequence[Exit], on_exit: ExitListener | None) -> None:
+    """Log all children that are stuck at once, in one line, and tell the listener of each."""
+    if len(ends) == 1:
+        report(ends[0], on_exit)
+        return
+    if ends:
+        log.critical(
+            "children outlived their grace and ignore their cancel",
+            supervisor=ends[0].supervisor,
+            count=len(ends),
+            first=[end.id for end in ends[:SHOWN_STUCK]],
+        )
+    if on_exit is not None:
+        for end in ends:
+            on_exit(end)
+
+
+def report(end: Exit, on_exit: ExitListener | None) -> None:
+    """Log a crash or a stuck child, and tell the listener of any exit."""
+    facts = {"supervisor": end.supervisor, "child": end.id, "incarnation": end.incarnation}
+    if isinstance(end.error, Unavailable):  # not our bug: where it was raised helps nobody
+        cause = str(end.error.__cause__ or "")
+        log.error("child crashed", **facts, reason=end.error.message, cause=cause)
+    elif end.outcome == "crashed":
+        log.error("child crashed", **facts, exc_info=end.error)
+    elif end.outcome == "stuck":
+        log.critical("child outlived its grace and ignores its cancel", **facts)
+    if on_exit is not None:
+        on_exit(end)
+
+
+class RestartBudget:
+    """The restarts that one incarnation of a supervisor may still spend."""
+
+    def __init__(self, supervisor: str, intensity: int, period_s: float) -> None:
+        self._supervisor = supervisor
+        self._fresh = self._window = RestartWindow(intensity, period_s)
+
+    def renew(self) -> None:
+        """A new incarnation begins with nothing spent."""
+        self._window = self._fresh
+
+    def charge(self, child: Child) -> Escalated | None:
+        """Pay for the restart of a fallen child; the error to raise when that is one too many."""
+        window = charge_restart(self._window, trio.current_time())
+        if window is None:
+            return self._escalate(child)
+        self._window = window
+        child.restarts += 1
+        return None
+
+    def _escalate(self, child: Child) -> Escalated:
+        cause = None if child.exit is None else child.exit.error
+        last = "it returned" if cause is None else child.crash_text
+        window = self._window
+        escalated = Escalated(
+            f"{self._supervisor}: {child.spec.id} fell again after {window.intensity} restarts "
+            f"within {window.period_s:g} s: {last}"
+        )
+        escalated.__cause__ = cause
+        return escalated
+
+
+class Supervisor:
+    """A fixed list of children; under `rest_for_one` each depends on those before it."""
+
+    def __init__(
+        self,
+        name: str,
+        children: Sequence[ChildSpec],
+        *,
+        strategy: Strategy,
+        intensity: int = 3,
+        period_s: float = 5.0,
+        on_exit: ExitListener | None = None,
+    ) -> None:
+        if len({spec.id for spec in children}) != len(children):
+            raise InvariantBroken(f"{name}: child ids repeat: {[spec.id for spec in children]}")
+        self.name = name
+        self._children = [Child(spec, name, self._notice) for spec in children]
+        self._strategy = strategy
+        self._budget = RestartBudget(name, intensity, period_s)
+        self._on_exit = on_exit
+        self._incarnation = 0
+        self._is_running = False
+        self._is_announced = False
+        self._serving = trio.CancelScope()
+        self._stop_reason = ""
+        self._changed = trio.Event()
+        self._failure: Exception | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the children alive until stopped; ready when the last of them is.
+
+        Raises Escalated, or the error of a child that failed to start before all were ready.
+        Cancellation: the children were stopped in reverse order, each within its grace.
+        """
+        self._begin()
+        async with trio.open_nursery() as nursery:
+            try:
+                with self._serving:
+                    await self._keep_alive(nursery, task_status)
+            finally:
+                self._is_running = False
+                reason = self._stop_reason
+                await self._stop(self._children, reason)  # noqa: ASYNC102 - shielded inside
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, reason: str) -> None:
+        """Begin an orderly stop, from any task; without effect on a later run."""
+        self._stop_reason = reason
+        self._serving.cancel(reason)
+
+    def close(self) -> None:
+        """It will not run again: close every mailbox below, so nobody waits for an answer."""
+        for child in self._children:
+            child.close()
+
+    def child_spec(self, *, restart: Restart = "permanent") -> ChildSpec:
+        """The spec under which another supervisor runs this one, with the grace it needs."""
+        return ChildSpec(
+            id=self.name,
+            start=self.run,
+            restart=restart,
+            grace_s=1.0 + sum(2 * child.spec.grace_s for child in self._children),
+            snapshot=self.snapshot,
+            close=self.close,
+        )
+
+    def snapshot(self) -> ChildSnapshot:
+        """The tree from here down, as it is now."""
+        return ChildSnapshot(
+            id=self.name,
+            state=self._state,
+            incarnation=self._incarnation,
+            restarts=sum(child.restarts for child in self._children),
+            children=tuple(child.snapshot() for child in self._children),
+        )
+
+    @property
+    def _state(self) -> State:
+        if self._is_running:
+            return "running"
+        return "stopping" if any(child.is_alive for child in self._children) else "down"
+
+    def _begin(self) -> None:
+        if self._state != "down":
+            raise InvariantBroken(f"{self.name} is running already")
+        self._is_running = True
+        self._is_announced = False
+        self._incarnation += 1
+        self._budget.renew()
+        self._serving = trio.CancelScope()
+        self._stop_reason = f"{self.name} ends"
+        self._failure = None
+        for child in self._children:
+            child.revive()
+
+    def _notice(self) -> None:
+        self._changed.set()
+
+    async def _keep_alive(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
+        """Bring up the leftmost child that is down, again and again, until stopped or failed.
+
+        It acts on what is, not on what happened.  So late news is harmless: an exit that was
+        made good in the meantime, by the restart of a neighbour, leaves nothing to do.
+        """
+        while self._failure is None:
+            await trio.lowlevel.checkpoint_if_cancelled()  # a stop goes before a restart
+            self._changed = trio.Event()
+            index = self._find_unready()
+            if index is None:
+                self._announce(task_status)
+            elif self._children[index].state == "down":
+                await self._bring_up(nursery, index)
+                continue
+            await self._changed.wait()
+
+    def _find_unready(self) -> int | None:
+        """Position of the leftmost child that is down or still starting."""
+        for index, child in enumerate(self._children):
+            if child.state in {"down", "starting"}:
+                return index
+        return None
+
+    def _announce(self, task_status: trio.TaskStatus[None]) -> None:
+        if not self._is_announced:
+            self._is_announced = True
+            task_status.started()
+
+    async def _bring_up(self, nursery: trio.Nursery, index: int) -> None:
+        """Start the child, once those that go down with it are down; they follow by themselves."""
+        child = self._children[index]
+        if child.owes_restart:
+            self._failure = self._budget.charge(child)
+        if self._failure is not None:
+            return
+        affected = plan_restart(self._strategy, index, len(self._children))
+        await self._take_down(self._children[index + 1 : affected.stop], child.spec.id)
+        child.begin()
+        nursery.start_soon(self._live, child, name=f"{self.name}/{child.spec.id}")
+
+    async def _take_down(self, children: Sequence[Child], fallen: str) -> None:
+        """Stop those who depend on the fallen one, and wait even for the stuck."""
+        await self._stop(children, f"{fallen} restarts")
+        for child in children:
+            await child.wait_ended()
+            if child.spec.restart != "temporary":
+                child.revive()  # if it fell too, this restart makes both good
+
+    async def _live(self, child: Child) -> None:
+        end = await live(child)
+        if child.state == "ended":
+            child.close()
+        if child.has_failed_start and not self._is_announced and not end.was_asked:
+            self._failure = end.error
+        report(end, self._on_exit)
+
+    async def _stop(self, children: Sequence[Child], reason: str) -> None:
+        for child in reversed(children):
+            await stop_child(child, reason, self._on_exit)

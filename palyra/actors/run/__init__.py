@@ -1,0 +1,1 @@
+"""One run as a task, with its turn, tool calls and approvals as children."""

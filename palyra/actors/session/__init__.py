@@ -1,0 +1,1 @@
+"""One conversation as a task: queue, its runs, recovery at start."""

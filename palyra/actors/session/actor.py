@@ -1,0 +1,395 @@
+"""The session actor: one conversation, one foreground run at a time, a queue of the rest.
+
+Owns: which run of the session is active and which wait.  Talks to: its runs, journal, hub.
+Never: looks into a run; that is the run's own business.  It writes to the tape of a run only while
+that run waits and has no actor.
+Restart: transient, with what its handle remembers; it ends when it has nothing to do and is made
+again by the next message.  What it needs after a restart of the daemon is on the tapes and, where
+order and settings are concerned, in the session's record (`core.queue.plan_adoption`).
+"""
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import assert_never
+
+import msgspec
+import trio
+
+from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.kernel.mailbox import Receiver
+from palyra.actors.run.handle import AcceptedInput, RunHandle
+from palyra.actors.session.handle import (
+    AdoptRuns,
+    CancelQueued,
+    Message,
+    RunFinished,
+    SessionHandle,
+    SteerInstead,
+    SteerQueued,
+    SubmitMessage,
+    Submitted,
+    UpdateQueue,
+    UpdateRecord,
+)
+from palyra.actors.session.runs import SessionRuns
+from palyra.actors.session.services import SessionServices
+from palyra.core.journal.changes import Change
+from palyra.core.journal.idempotency import receipt_for
+from palyra.core.journal.records import Record, SessionRecord
+from palyra.core.run.decide import accept, decide
+from palyra.core.run.inputs import Cancel
+from palyra.core.run.records import record as run_record
+from palyra.core.run.transition import Transition, tape_rows
+from palyra.core.session import queue as queue_rules
+from palyra.core.session.commands import Disposition, Forked, Started
+from palyra.core.session.fork import InheritedConversation
+from palyra.core.session.queue import BESIDE, QueueState, find_place, is_interrupt, make_acceptance
+from palyra.core.tape import events as ev
+from palyra.errors import IllegalState, PalyraError
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+async def session_actor(
+    handle: SessionHandle,
+    services: SessionServices,
+    work: DynamicSupervisor,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve one session until it has nothing to do.
+
+    Cancellation: nothing is lost; its runs are on their tapes.
+    """
+    task_status.started()
+    actor = _SessionActor(handle, services, SessionRuns(handle, services, work))
+    with handle.inbox.receiver() as messages, suppress(trio.EndOfChannel):
+        while not actor.is_idle:
+            for message in await actor.receive(messages):
+                actor.hear(message)
+            actor.runs.start_next()  # a window may have closed
+            actor.note_queue()
+            await actor.settle()
+    services.registry.remove_session(handle)
+
+
+@dataclass(slots=True)
+class _SessionActor:
+    """The private state of one incarnation; touched by its own task only."""
+
+    handle: SessionHandle
+    services: SessionServices
+    runs: SessionRuns
+    has_heard: bool = False
+    latest: PendingCommit | None = None  # of the record
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the actor may end: nothing under way, nothing queued, nothing unheard."""
+        handle = self.handle
+        is_busy = handle.active is not None or bool(handle.waiting) or bool(handle.beside)
+        return self.has_heard and not is_busy and handle.inbox.depth == 0
+
+    async def receive(self, messages: Receiver[Message]) -> list[Message]:
+        """What came in; nothing when a collected run may start first."""
+        if not self.runs.is_held:
+            return await messages.drain()
+        with trio.move_on_at(self.handle.holds_until_s):
+            return await messages.drain()
+        return []
+
+    async def settle(self) -> None:
+        """Before the end: until the record is written, or whoever looks for its key makes another."""
+        if self.is_idle and self.latest is not None and not self.latest.is_settled:
+            with suppress(PalyraError):
+                await self.latest.wait()
+
+    def hear(self, message: Message) -> None:
+        """One message; never waits.  Who comes next is settled before the next one is heard."""
+        self.has_heard = True
+        if (
+            isinstance(message, AdoptRuns | CancelQueued | RunFinished)
+            or not message.reply.is_abandoned
+        ):
+            self._perform(message)
+        self.runs.start_next()
+
+    def _perform(self, message: Message) -> None:
+        """Do what the message asks for."""
+        match message:
+            case SubmitMessage():
+                self._submit(message)
+            case AdoptRuns():
+                self.runs.adopt(message.runs)
+            case CancelQueued():
+                self._withdraw(message)
+            case SteerQueued():
+                self._tell(message)
+            case RunFinished():
+                self.runs.ended(message.run_id)
+            case UpdateRecord():
+                self._amend(message)
+            case UpdateQueue():
+                self._rearrange(message)
+            case _:
+                assert_never(message)
+
+    # --- a new message
+
+    def _submit(self, message: SubmitMessage) -> None:
+        """Start, queue, merge, divert, interrupt or refuse, as the queue mode says."""
+        try:
+            message.reply.put(self._place(message))
+        except PalyraError as refused:
+            message.reply.fail(refused)
+
+    def _place(self, message: SubmitMessage) -> Submitted | SteerInstead:
+        """Find the message its place.  Raises what the client is told; then nothing changed."""
+        handle, services = self.handle, self.services
+        accepted = make_acceptance(
+            message.command, message.caller, handle.record, services.default_model
+        )
+        if handle.record.archived_ms is not None:
+            raise IllegalState(f"{handle.session_id} is archived: start another session")
+        if accepted.origin in BESIDE:
+            return self._create(message, accepted, "started")
+        self.runs.forget_void()
+        text, collector = _received(message), self._find_collector(message, accepted)
+        can_merge = text is not None and collector is not None
+        place = find_place(accepted.queue_mode, self._standing(can_merge=can_merge))
+        if place == "steer" and handle.active is not None:
+            return SteerInstead(handle.active)
+        if place == "merge" and collector is not None and text is not None:
+            return self._merge(message, collector, text)
+        if place == "interrupt":
+            return self._interrupt(message, accepted)
+        return self._create(message, accepted, "started" if place == "start" else "queued")
+
+    def _find_collector(self, message: SubmitMessage, accepted: ev.RunAccepted) -> RunHandle | None:
+        """The run at the end of the queue, if it takes the message."""
+        tail = self.handle.waiting[-1] if self.handle.waiting else None
+        if tail is None or tail.is_ahead:
+            return None
+        return tail if queue_rules.takes(tail.run, accepted, message.command.text) else None
+
+    def _standing(self, *, can_merge: bool) -> QueueState:
+        """How things are, for the rules."""
+        handle, services = self.handle, self.services
+        return QueueState(
+            session_id=handle.session_id,
+            active=handle.active.run_id if handle.active is not None else None,
+            is_paused=handle.is_paused,
+            waiting=queue_rules.count_messages([run.run for run in handle.waiting]),
+            cap=services.queue_cap,
+            can_merge=can_merge,
+            is_debounced=services.debounce_ms > 0,
+        )
+
+    def _create(
+        self,
+        message: SubmitMessage,
+        accepted: ev.RunAccepted,
+        disposition: Disposition,
+        *,
+        is_urgent: bool = False,
+    ) -> Submitted:
+        """Put a new run on tape and in its place.  Raises TooLarge."""
+        handle = self.handle
+        branch = message.command.branch
+        step = accept(
+            message.command.run_id or self.services.new_id("run"),
+            accepted,
+            _received(message),
+            self.services.setting,
+            inherited=tuple(branch.events()) if branch is not None else (),
+        )
+        run = RunHandle(step.run)
+        run.has_history, handle.has_past = handle.has_past, True
+        self.services.registry.runs[run.run_id] = run
+        position = None
+        if disposition != "started":
+            position = 1 if is_urgent else len(handle.waiting) + 1
+            handle.waiting.insert(position - 1, run)
+        elif accepted.origin in BESIDE:
+            handle.beside[run.run_id] = run
+        else:
+            handle.active = run
+        begun = self._append(message, run, step, disposition, position)
+        run.acceptance_commit = begun.ticket
+        if disposition == "started":
+            self.runs.begin(run)
+        return begun
+
+    def _merge(self, message: SubmitMessage, run: RunHandle, text: ev.MessageReceived) -> Submitted:
+        """Put the message on the tape of the run that collects.  Raises TooLarge."""
+        step = queue_rules.add_message(run.run, text, self.services.setting)
+        run.run = step.run
+        return self._append(message, run, step, "merged", len(self.handle.waiting))
+
+    def _interrupt(self, message: SubmitMessage, accepted: ev.RunAccepted) -> Submitted:
+        """End what is active and every earlier interrupt; go first.  Raises TooLarge."""
+        handle = self.handle
+        active = handle.active
+        earlier = [run for run in handle.waiting if is_interrupt(run.run)]
+        if active is None and not earlier and not handle.is_paused:
+            return self._create(message, accepted, "started")
+        disposition: Disposition = "interrupted" if active is not None or earlier else "queued"
+        begun = self._create(message, accepted, disposition, is_urgent=True)
+        cancel = Cancel(reason=queue_rules.INTERRUPTED, by=message.caller.principal)
+        for run in earlier:
+            self.runs.drop(run, cancel)
+        if active is not None:
+            self.runs.end(active, cancel)
+        return begun
+
+    def _append(
+        self,
+        message: SubmitMessage,
+        run: RunHandle,
+        step: Transition,
+        disposition: Disposition,
+        position: int | None,
+    ) -> Submitted:
+        """Commit the step of a run without an actor, with the receipt of the message."""
+        started = Started(
+            run_id=run.run_id,
+            session_id=self.handle.session_id,
+            seq=step.run.next_seq - 1,
+            disposition=disposition,
+            position=position,
+        )
+        if message.command.branch is not None and not message.command.branch.is_given:
+            started = _forked(started, message.command.branch)
+        if step.run.accepted.queue_mode == "collect":
+            self.handle.holds_until_s = trio.current_time() + self.services.debounce_ms / 1000
+        records: list[Record] = [run_record(step.run)]
+        if message.receipt is not None:
+            records.append(receipt_for(message.receipt, started, step.now_ms))
+        run.last_commit = self._write(self._listed(step.now_ms), step, records)
+        return Submitted(started, run.last_commit)
+
+    def _tell(self, message: SteerQueued) -> None:
+        """A word to a waiting run, which its model will see with the first turn."""
+        run = next((r for r in self.handle.waiting if r.run_id == message.run_id), None)
+        if run is None or run.is_ahead:
+            message.reply.put(None)
+            return
+        try:
+            step = decide(run.run, message.word, self.services.setting)
+        except PalyraError as refused:
+            message.reply.fail(refused)
+            return
+        run.run, seq = step.run, step.run.next_seq - 1
+        records: list[Record] = [run_record(step.run)]
+        if message.receipt is not None:
+            records.append(message.receipt(seq))
+        run.last_commit = self._write(self._listed(step.now_ms), step, records)
+        message.reply.put(AcceptedInput(seq, run.last_commit))
+
+    # --- the record
+
+    def _amend(self, message: UpdateRecord) -> None:
+        """Change the session's record; a new epoch ends what the old one has open."""
+        handle = self.handle
+        after = message.change(handle.record)
+        ended: list[Record] = []
+        if after.epoch != handle.record.epoch:
+            self.runs.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
+            ended = [*self.services.grants.end_session(after.session_id)]
+            after = msgspec.structs.replace(after, waiting=self._waiting_ids())
+        ticket = self._write(after, records=ended, is_news=True)
+        message.reply.put((after, ticket))
+
+    def _withdraw(self, message: CancelQueued) -> None:
+        """Cancel a run if it waits; one under way has been told, and its next life begins so."""
+        run = self.services.registry.runs.get(message.run_id)
+        if run is not None and run in self.handle.waiting:
+            self.runs.drop(run, message.cancel)
+        elif run is not None and run.ending is None:
+            run.ending = message.cancel
+
+    def _rearrange(self, message: UpdateQueue) -> None:
+        """Change the queue as asked, all of it or nothing."""
+        handle, change = self.handle, message.change
+        runs = {run.run_id: run for run in handle.waiting}
+        try:
+            order = queue_rules.rearrange(list(runs), change)
+        except PalyraError as refused:
+            message.reply.fail(refused)
+            return
+        for run_id in change.drop:
+            self.runs.drop(runs[run_id], Cancel(reason=queue_rules.DROPPED, by=message.by))
+        handle.waiting = deque(runs[run_id] for run_id in order)
+        now_ms = self.services.now_ms()
+        after = msgspec.structs.replace(
+            self._listed(now_ms), queue_mode=change.mode or handle.record.queue_mode
+        )
+        if change.paused is not None:
+            paused_ms = (after.paused_ms or now_ms) if change.paused else None
+            after = msgspec.structs.replace(after, paused_ms=paused_ms)
+        message.reply.put(self._write(after))
+
+    def _listed(self, now_ms: int) -> SessionRecord:
+        """The record with what waits now."""
+        return msgspec.structs.replace(
+            self.handle.record, updated_ms=now_ms, waiting=self._waiting_ids()
+        )
+
+    def _waiting_ids(self) -> tuple[str, ...]:
+        """What waits, with what the last life of the daemon left and nobody adopted yet."""
+        left = () if self.services.registry.is_complete else self.handle.left
+        return (*left, *(run.run_id for run in self.handle.waiting))
+
+    def note_queue(self) -> None:
+        """Have the record say what waits, when that has changed."""
+        if self._waiting_ids() != self.handle.record.waiting:
+            self._write(self._listed(self.services.now_ms()))
+
+    def _write(
+        self,
+        after: SessionRecord,
+        step: Transition | None = None,
+        records: list[Record] | None = None,
+        *,
+        is_news: bool = False,
+    ) -> PendingCommit:
+        """Wire, then tape: the record and what belongs to it; clients hear of a changed queue."""
+        handle, services = self.handle, self.services
+        is_news = is_news or _queue_of(after) != _queue_of(handle.record)
+        handle.record = after
+        rows = tape_rows(step) if step is not None else ()
+        if rows:
+            services.hub.publish(rows)
+        ticket = services.journal.append(Change(rows=rows, records=(after, *(records or ()))))
+        self.latest = ticket
+        if is_news:
+            services.hub.notify(
+                "session.updated", after, principal=after.principal, scope="sessions:read"
+            )
+        return ticket
+
+
+def _received(message: SubmitMessage) -> ev.MessageReceived | None:
+    """The message as the tape has it; a fork without a text goes on without one."""
+    command = message.command
+    if command.branch is not None and not (command.text or command.attachments):
+        return None
+    return ev.MessageReceived(
+        text=command.text,
+        attachments=command.attachments,
+        by=message.caller.principal,
+        results=command.results,
+    )
+
+
+def _forked(started: Started, branch: InheritedConversation) -> Forked:
+    """The answer to whoever asked for a fork."""
+    return Forked(
+        **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
+    )
+
+
+def _queue_of(record: SessionRecord) -> tuple[object, ...]:
+    return record.queue_mode, record.paused_ms, record.waiting

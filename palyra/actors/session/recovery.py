@@ -1,0 +1,181 @@
+"""Recovery at start: every run that was open when the daemon ended goes on.
+
+Owns: nothing.  Talks to: the journal, then the session of each open run.
+Never: decides how a run goes on; that is `core.run`, from the tape.
+Restart: transient; it ends when every open run is with its session.
+
+Giving up a stranded run: its end is written behind a tape that nobody can follow.
+
+Nothing is decided, because nothing is known: a call that was under way keeps no outcome, and the
+reason says so.  Questions that were still open are settled with it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import trio
+
+from palyra.actors.session.services import SessionServices
+from palyra.core.incident.kinds import run_stranded, stranded_key
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import ApprovalRecord, RunRecord, SessionRecord
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.ports import JournalStore
+from palyra.core.run.inputs import Cancel
+from palyra.core.tape.events import RunCancelled, encode_event
+from palyra.errors import InvariantBroken
+from palyra.services.run_loader import LoadedRun, read_run
+
+RUNS_A_LOOK = 16  # read and folded in one call of a thread; their steps follow while it reads on
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """The open runs of one session, oldest first, and those that nobody can follow."""
+
+    session: SessionRecord | None
+    runs: tuple[LoadedRun, ...]
+    stranded: tuple[tuple[str, str], ...]  # run_id, why
+
+
+async def recovery(
+    services: SessionServices,
+    adopt: Callable[[SessionRecord, tuple[LoadedRun, ...]], None],
+    on_done: Callable[[int], None],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Hand every open run to its session, oldest session first; grants and budgets hold by then.
+
+    A tape that nobody can follow is left as it is, and its run is noted as stranded.
+    Cancellation: nothing is lost; the next start finds the same tapes.
+    """
+    task_status.started()
+    grants, budgets = services.grants, services.budgets
+    open_runs, granted, spendings = await services.journal.read(
+        lambda store: (store.list_open_runs(), grants.query(store), budgets.query(store))
+    )
+    grants.put(granted)
+    budgets.put(spendings)
+    for sessions in _in_looks(_by_session(open_runs)):
+        for found in await services.journal.read(lambda store: _read_all(store, sessions)):  # noqa: B023 - called before the next round
+            if found.session is not None:
+                adopt(found.session, found.runs)
+            for run_id, reason in found.stranded:
+                services.registry.stranded[run_id] = reason
+                services.incidents.report(run_stranded(run_id, reason))
+    services.registry.is_complete = True
+    services.incidents.end_start()
+    on_done(len(open_runs))
+
+
+def _by_session(open_runs: Iterable[RunRecord]) -> list[list[RunRecord]]:
+    """The runs of each session, oldest first, and so the sessions."""
+    by_session: dict[str, list[RunRecord]] = defaultdict(list)
+    for record in sorted(open_runs, key=lambda record: (record.created_ms, record.run_id)):
+        by_session[record.session_id].append(record)
+    return list(by_session.values())
+
+
+def _in_looks(sessions: list[list[RunRecord]]) -> Iterator[list[list[RunRecord]]]:
+    """Whole sessions, together about as many runs as one look may take."""
+    look: list[list[RunRecord]] = []
+    for records in sessions:
+        look.append(records)
+        if sum(map(len, look)) >= RUNS_A_LOOK:
+            yield look
+            look = []
+    if look:
+        yield look
+
+
+def _read_all(store: JournalStore, sessions: list[list[RunRecord]]) -> list[_Found]:
+    return [_read(store, records) for records in sessions]
+
+
+def _read(store: JournalStore, records: list[RunRecord]) -> _Found:
+    """One session with its open runs."""
+    session = store.find_session(records[0].session_id)
+    runs: list[LoadedRun] = []
+    stranded: list[tuple[str, str]] = []
+    for record in records:
+        try:
+            runs.append(_follow(store, record, session))
+        except InvariantBroken as broken:
+            stranded.append((record.run_id, broken.message))
+    return _Found(session, tuple(runs), tuple(stranded))
+
+
+def _follow(store: JournalStore, record: RunRecord, session: SessionRecord | None) -> LoadedRun:
+    """The run from its tape.  Raises InvariantBroken when it has none, or no session."""
+    if session is None:
+        raise InvariantBroken(f"its session {record.session_id} is not there")
+    found = read_run(store, record.run_id)
+    if found is None:
+        raise InvariantBroken("its tape is not there")
+    return found
+
+
+MOST_QUESTIONS = 1_000  # of one run; there is one at a time
+
+
+async def abandon_run(services: SessionServices, record: RunRecord, cancel: Cancel) -> None:
+    """End the run as cancelled, committed on return.
+
+    Raises Unavailable, and the run stays stranded.  Cancellation: it may be ended or not.
+    """
+    stranded = services.registry.stranded
+    why = stranded.pop(record.run_id)  # a second caller waits for the end instead
+    has_ended = False
+    try:
+        asked = await services.journal.read(
+            lambda store: store.list_approvals(
+                principal=None, run_id=record.run_id, pending_only=True, limit=MOST_QUESTIONS
+            )
+        )
+        await services.journal.append(_ending(services, record, cancel, why, asked)).wait()
+        has_ended = True
+        services.incidents.clear(stranded_key(record.run_id), f"given up by {cancel.by}")
+    finally:
+        if not has_ended:
+            stranded[record.run_id] = why
+
+
+def _ending(
+    services: SessionServices,
+    record: RunRecord,
+    cancel: Cancel,
+    why: str,
+    asked: list[ApprovalRecord],
+) -> Change:
+    """The last event, the record that follows from it, and the questions settled by it."""
+    now_ms = services.now_ms()
+    reason = f"{cancel.reason} (given up: {why}; calls under way have no known outcome)"
+    data, is_redacted = services.setting.redact(
+        encode_event(RunCancelled(reason=reason, by=cancel.by))
+    )
+    row = TapeRow(
+        record.run_id,
+        record.session_id,
+        record.head_seq + 1,
+        now_ms,
+        RunCancelled.KIND,
+        record.principal,
+        is_redacted,
+        data,
+    )
+    ended = msgspec.structs.replace(
+        record,
+        state="cancelled",
+        finished_ms=now_ms,
+        head_seq=row.seq,
+        pending_approvals=0,
+        reason=msgspec.json.decode(data, type=RunCancelled).reason,
+    )
+    settled = (
+        msgspec.structs.replace(
+            question, state="aborted", by=cancel.by, reason="run_cancelled", resolved_ms=now_ms
+        )
+        for question in asked
+    )
+    return Change(rows=(row,), records=(ended, *settled))

@@ -1,0 +1,115 @@
+"""The directory: which sessions and runs have an actor right now.
+
+Plain dictionaries touched by one trio thread between checkpoints; entries are made and removed by
+the actors they stand for, so a look-up followed by an `offer` without a checkpoint is safe.
+
+The work branch: one dynamic supervisor whose children are all sessions and runs.
+
+Owns: nothing of theirs.  A run's end is told to its session, whatever the end was; the session
+decides what follows.
+Restart: permanent.  Everything below it begins anew from the tapes, so the directory is emptied.
+"""
+
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from palyra.actors.kernel.child import ChildSpec, Exit
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.run.handle import RunHandle
+from palyra.actors.session.handle import RunFinished, SessionHandle
+from palyra.core.journal.records import Place
+from palyra.errors import ActorGone, Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class ActorRegistry:
+    """Live runs and sessions by id, live sessions also by (principal, key) and by place."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunHandle] = {}
+        self.sessions: dict[str, SessionHandle] = {}
+        self.keys: dict[tuple[str, str], SessionHandle] = {}
+        self.stranded: dict[str, str] = {}  # open runs that cannot go on in this life, and why
+        self.is_complete = False  # recovery has been through: every open run is in `runs` or there
+        self.conversations: dict[Place, SessionHandle] = {}
+        self._watches: list[list[SessionHandle]] = []
+
+    def clear(self) -> None:
+        """Nothing has an actor: the supervisor of sessions and runs begins anew."""
+        self.runs.clear()
+        self.sessions.clear()
+        self.keys.clear()
+        self.stranded.clear()
+        self.is_complete = False
+        self.conversations.clear()
+
+    def add_session(self, handle: SessionHandle) -> None:
+        """The session can be found from now on."""
+        self.sessions[handle.session_id] = handle
+        if handle.record.key is not None:
+            self.keys[handle.record.principal, handle.record.key] = handle
+        if handle.record.place is not None:
+            self.conversations[handle.record.place] = handle
+
+    def find_conversation(self, place: Place) -> SessionHandle | None:
+        """The live session of that place; one that was archived meanwhile is it no more."""
+        handle = self.conversations.get(place)
+        return handle if handle is not None and handle.record.place == place else None
+
+    @contextmanager
+    def noting_ended(self) -> "Generator[list[SessionHandle]]":
+        """The sessions whose actor ends inside the block: a look at the journal may be older."""
+        ended: list[SessionHandle] = []
+        self._watches.append(ended)
+        try:
+            yield ended
+        finally:
+            self._watches = [watch for watch in self._watches if watch is not ended]
+
+    def remove_session(self, handle: SessionHandle) -> None:
+        """The session has no actor any more; all it decided is committed, or refused."""
+        for ended in self._watches:
+            ended.append(handle)
+        self.sessions.pop(handle.session_id, None)
+        if handle.record.key is not None:
+            self.keys.pop((handle.record.principal, handle.record.key), None)
+        unarchived = msgspec.structs.replace(handle.record, archived_ms=None)
+        if unarchived.place is not None and self.conversations.get(unarchived.place) is handle:
+            del self.conversations[unarchived.place]
+
+
+GRACE_S = 30.0  # ten thousand runs need some seconds to leave, each within its own grace
+
+
+def build_work(registry: ActorRegistry, max_children: int) -> DynamicSupervisor:
+    """The supervisor of sessions and runs."""
+    return DynamicSupervisor(
+        "work", max_children=max_children, on_exit=partial(report_ended, registry)
+    )
+
+
+def report_ended(registry: ActorRegistry, end: Exit) -> None:
+    """Tell a run's session that the run's actor is gone."""
+    run = registry.runs.get(end.id.removeprefix("run:"))
+    if run is None or end.outcome == "stuck":
+        return
+    session = registry.sessions.get(run.run.accepted.session_id)
+    if session is not None:
+        with suppress(ActorGone, Overloaded):  # it is being stopped itself
+            session.inbox.offer(RunFinished(run.run_id))
+
+
+def child_spec(work: DynamicSupervisor, registry: ActorRegistry) -> ChildSpec:
+    """Permanent; ready when children may start."""
+
+    async def start(*, task_status: trio.TaskStatus[None]) -> None:
+        registry.clear()
+        await work.run(task_status=task_status)
+
+    return ChildSpec("work", start, grace_s=GRACE_S, snapshot=work.snapshot)

@@ -1,0 +1,264 @@
+"""Finding, making and changing sessions: the part of the gateway that knows of session actors."""
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import trio
+
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.session.actor import session_actor
+from palyra.actors.session.handle import AdoptRuns, SessionHandle
+from palyra.actors.session.services import SessionServices
+from palyra.core.access import Caller
+from palyra.core.channel import check_identity
+from palyra.core.journal.records import SessionRecord
+from palyra.core.ports import JournalStore
+from palyra.core.session.commands import ChangeQueue, Queue, StartRun
+from palyra.errors import ActorGone, InvalidParams, InvariantBroken, NotFound, TooSlow
+from palyra.services.run_loader import LoadedRun
+
+ANSWER_S = 30.0
+SESSION_GRACE_S = 2.0
+
+
+class Sessions:
+    """The sessions of the daemon, with an actor or without."""
+
+    def __init__(self, services: SessionServices, work: DynamicSupervisor) -> None:
+        self._services = services
+        self._work = work  # the parent of all sessions and runs
+
+    async def reach(self, caller: Caller, command: StartRun) -> SessionHandle:
+        """The message's session, its actor started if need be; a new one when none is named.
+
+        Raises NotFound for an unknown or foreign id, InvalidParams for one of another
+        conversation, Overloaded.
+        """
+        session_id, key = command.session_id, command.session_key
+        if session_id is not None and key is not None:
+            raise InvalidParams("give session_id or session_key, not both", field="session_key")
+        if session_id is not None:
+            record = await self._get_own(caller, session_id)
+            check_identity(record, command)
+            return self._live(record)
+        if command.channel is not None:
+            return await self._reach_conversation(caller, command)
+        if key is None:
+            return self._live(self._new_record(caller, None), has_past=False)
+        self._check_key(key)
+        return await self._reach_key(caller, key)
+
+    def _check_key(self, key: str) -> None:
+        """A key is stored and shown as it is."""
+        _, is_secret = self._services.redactor.redact_text(key)
+        if is_secret:
+            raise InvalidParams("the key holds a secret: choose another name", field="session_key")
+
+    async def _reach_key(self, caller: Caller, key: str) -> SessionHandle:
+        live = self._services.registry.keys.get((caller.principal, key))
+        if live is not None:
+            return live
+        found = await self._look_up(
+            lambda store: store.find_session_by_key(caller.principal, key),
+            lambda record: (record.principal, record.key) == (caller.principal, key),
+        )
+        # Somebody else may have made it while we looked: whoever is in the directory wins.
+        live = self._services.registry.keys.get((caller.principal, key))
+        record = found or self._new_record(caller, key)
+        return live or self._live(record, has_past=found is not None)
+
+    async def _reach_conversation(self, caller: Caller, command: StartRun) -> SessionHandle:
+        new = msgspec.structs.replace(
+            self._new_record(caller, None),
+            agent=command.agent,
+            channel=command.channel,
+            conversation_id=command.conversation_id,
+        )
+        place = new.place
+        if place is None:
+            raise InvariantBroken("the message was not routed")
+        registry = self._services.registry
+        live = registry.find_conversation(place)
+        if live is None:
+            found = await self._look_up(
+                lambda store: store.find_conversation(*place),
+                lambda record: record.place == place,
+            )
+            live = registry.find_conversation(place) or self._live(
+                found or new, has_past=found is not None
+            )
+        return live
+
+    async def _look_up(
+        self,
+        query: Callable[[JournalStore], SessionRecord | None],
+        is_wanted: Callable[[SessionRecord], bool],
+    ) -> SessionRecord | None:
+        """The record as the last actor of the session left it.
+
+        One that ended while we looked may have written after the look: then look again.
+        """
+        while True:
+            with self._services.registry.noting_ended() as ended:
+                found = await self._services.journal.find(query)
+            if not any(is_wanted(handle.record) for handle in ended):
+                return found
+
+    def _new_record(self, caller: Caller, key: str | None) -> SessionRecord:
+        now_ms = self._services.now_ms()
+        return SessionRecord(
+            session_id=self._services.new_id("ses"),
+            principal=caller.principal,
+            key=key,
+            created_ms=now_ms,
+            updated_ms=now_ms,
+        )
+
+    def _live(self, record: SessionRecord, *, has_past: bool = True) -> SessionHandle:
+        """The session's actor; starts one when there is none."""
+        registry = self._services.registry
+        handle = registry.sessions.get(record.session_id)
+        if handle is None:
+            handle = SessionHandle(record, has_past=has_past)
+            start = partial(session_actor, handle, self._services, self._work)
+            self._work.spawn_child(
+                ChildSpec(
+                    f"session:{record.session_id}",
+                    start,
+                    "transient",
+                    SESSION_GRACE_S,
+                    handle.inbox,
+                )
+            )
+            registry.add_session(handle)
+        return handle
+
+    def adopt(self, record: SessionRecord, runs: tuple[LoadedRun, ...]) -> None:
+        """Give a session's open runs back to it after a restart."""
+        if runs:
+            self._live(record).inbox.offer(AdoptRuns(runs))
+
+    # --- records
+
+    async def _get_own(self, caller: Caller, session_id: str) -> SessionRecord:
+        """The record of one of the caller's own sessions."""
+        record = await self._get_seen(caller, session_id)
+        if record.principal != caller.principal:
+            raise NotFound(f"no session {session_id!r}", field="session_id")
+        return record
+
+    async def _get_seen(self, caller: Caller, session_id: str) -> SessionRecord:
+        live = self._services.registry.sessions.get(session_id)
+        record = (
+            live.record
+            if live is not None
+            else await self._look_up(
+                lambda store: store.find_session(session_id),
+                lambda record: record.session_id == session_id,
+            )
+        )
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no session {session_id!r}", field="session_id")
+        return record
+
+    async def resolve(
+        self, caller: Caller, *, key: str | None, session_id: str | None
+    ) -> SessionRecord:
+        """The caller's session of that id or key; a key that is new makes one, committed."""
+        caller.require("sessions:write")
+        if (key is None) == (session_id is None):
+            raise InvalidParams("give exactly one of key and session_id", field="key")
+        if session_id is not None:
+            return await self._get_own(caller, session_id)
+        self._check_key(key or "")
+        return await self._amend(await self._reach_key(caller, key or ""), lambda record: record)
+
+    async def get(self, caller: Caller, session_id: str) -> SessionRecord:
+        """One session.  Raises NotFound, also for somebody else's."""
+        caller.require("sessions:read")
+        return await self._get_seen(caller, session_id)
+
+    async def list_seen(
+        self, caller: Caller, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """Sessions the caller sees, newest first."""
+        caller.require("sessions:read")
+        return await self._services.journal.read(
+            lambda store: store.list_sessions(caller.principal_filter, before=before, limit=limit)
+        )
+
+    async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
+        """The session takes no more messages; what is under way goes on."""
+        now_ms = self._services.now_ms()
+        return await self._change(
+            caller,
+            session_id,
+            lambda record: msgspec.structs.replace(
+                record, archived_ms=record.archived_ms or now_ms, updated_ms=now_ms
+            ),
+        )
+
+    async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
+        """A new epoch: what was said and granted before no longer counts."""
+        now_ms = self._services.now_ms()
+        return await self._change(
+            caller,
+            session_id,
+            lambda record: msgspec.structs.replace(
+                record, epoch=record.epoch + 1, updated_ms=now_ms
+            ),
+        )
+
+    async def _change(
+        self,
+        caller: Caller,
+        session_id: str,
+        change: Callable[[SessionRecord], SessionRecord],
+    ) -> SessionRecord:
+        caller.require("sessions:write")
+        return await self._amend(self._live(await self._get_own(caller, session_id)), change)
+
+    async def _amend(
+        self, handle: SessionHandle, change: Callable[[SessionRecord], SessionRecord]
+    ) -> SessionRecord:
+        try:
+            record, ticket = await handle.amend(change, timeout_s=ANSWER_S)
+        except ActorGone:  # it ended between look-up and message: the next one takes it
+            record, ticket = await self._live(handle.record).amend(change, timeout_s=ANSWER_S)
+        await ticket.wait()
+        return record
+
+    # --- queues
+
+    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
+        """The queue after the change, once that is committed and what was dropped has ended.
+
+        Raises NotFound, Conflict (a run that does not wait; then nothing changed), TooSlow, and
+        Forbidden for a change by whoever may only look.
+        """
+        caller.require("sessions:read" if change.is_look else "sessions:write")
+        if change.is_look:
+            record = await self._get_seen(caller, session_id)
+            handle = self._services.registry.sessions.get(session_id) or SessionHandle(record)
+            return handle.show_queue(self._services.queue_cap)
+        handle = self._live(await self._get_own(caller, session_id))
+        try:
+            ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
+        except ActorGone:  # it ended between look-up and message: the next one takes it
+            handle = self._live(handle.record)
+            ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
+        await ticket.wait()
+        await self._wait_ends(change.drop)
+        return handle.show_queue(self._services.queue_cap)
+
+    async def _wait_ends(self, run_ids: tuple[str, ...]) -> None:
+        """Until these runs have settled.  Raises TooSlow."""
+        runs = self._services.registry.runs
+        with trio.move_on_after(ANSWER_S) as scope:
+            for run_id in run_ids:
+                while (run := runs.get(run_id)) is not None and not run.is_settled:
+                    await run.wait_change()
+        if scope.cancelled_caught:
+            raise TooSlow(f"what was dropped did not end within {ANSWER_S:g} s")

@@ -1,0 +1,261 @@
+"""Handing a message to its session and, when it is a word to the active run, to that run.
+
+A word that the active run no longer takes waits its turn instead: nothing is lost, and because a
+run says no only when nothing of the word is on its tape, nothing is there twice.
+
+Choosing at the door: the agent a message is for, in its present version, and the run's own model.
+
+Forks: from a committed tape to the command that starts the run which goes on from it.
+
+Owns: nothing.  Talks to: the artifacts, in threads.  Never: hands on what was not inherited.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+import structlog
+import trio
+
+from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.run.handle import RunHandle
+from palyra.actors.run.services import look_for_secrets
+from palyra.actors.session.handle import SteerInstead, Submitted
+from palyra.actors.session.services import SessionServices
+from palyra.actors.session.sessions import ANSWER_S, Sessions
+from palyra.core.access import Caller
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import AgentRecord, IdempotencyRecord
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.images import is_picture
+from palyra.core.model.route_plan import ModelChoice
+from palyra.core.ports import Artifacts, JournalStore
+from palyra.core.run.inputs import Steer
+from palyra.core.session.commands import Started, StartRun
+from palyra.core.session.fork import ForkPoint, InheritedConversation, find_point, make_branch
+from palyra.errors import ActorGone, IllegalState, InvalidParams, Unavailable
+from palyra.services.images import keep_pictures
+from palyra.services.model_router import needs_of
+
+
+async def submit(
+    services: SessionServices,
+    sessions: Sessions,
+    caller: Caller,
+    command: StartRun,
+    receipt: IdempotencyKey | None,
+) -> Started:
+    """Where the message went, once it is committed there.
+
+    Raises what a session refuses with, TooSlow, and what `Ticket.wait` raises.
+    Cancellation: the message may have been accepted; an idempotency key tells.
+    """
+    await look_for_secrets(services, msgspec.json.encode(command.text))
+    placed = await _place(services, sessions, caller, command, receipt)
+    if isinstance(placed, SteerInstead):
+        try:
+            placed = await _steer(services, placed.run, caller, command, receipt)
+        except (IllegalState, ActorGone):  # it is ending, or crashed before it took the word
+            # By the name it came with: a session whose first commit failed has no record.
+            waits = msgspec.structs.replace(command, queue_mode="followup")
+            placed = await _place(services, sessions, caller, waits, receipt)
+    assert isinstance(placed, Submitted)  # noqa: S101 - a followup is no word to anybody
+    await _settle(placed.ticket)
+    return placed.started
+
+
+async def _place(
+    services: SessionServices,
+    sessions: Sessions,
+    caller: Caller,
+    command: StartRun,
+    receipt: IdempotencyKey | None,
+) -> Submitted | SteerInstead:
+    """Hand the message to its session; a session that just ended is made again."""
+    while True:
+        session = await sessions.reach(caller, command)
+        try:
+            kept = await keep_pictures(
+                services.artifacts,
+                services.run_blocking,
+                session.session_id,
+                command,
+                services.now_ms(),
+            )
+            await share_artifacts(services, session.session_id, command.branch)
+            return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
+        except ActorGone:
+            if services.registry.sessions.get(session.session_id) is session:
+                raise
+
+
+async def _steer(
+    services: SessionServices,
+    run: RunHandle,
+    caller: Caller,
+    command: StartRun,
+    receipt: IdempotencyKey | None,
+) -> Submitted:
+    """The word on the tape of the active run.  Raises IllegalState, ActorGone: it is not there."""
+
+    def steered(seq: int) -> Started:
+        return Started(
+            run_id=run.run_id,
+            session_id=run.run.accepted.session_id,
+            seq=seq,
+            disposition="steered",
+        )
+
+    def keep(key: IdempotencyKey, seq: int) -> IdempotencyRecord:
+        return receipt_for(key, steered(seq), services.now_ms())
+
+    kept = await keep_pictures(
+        services.artifacts,
+        services.run_blocking,
+        run.run.accepted.session_id,
+        command,
+        services.now_ms(),
+    )
+    word = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
+    make = partial(keep, receipt) if receipt is not None else None
+    taken = await run.take(word, receipt=make, timeout_s=ANSWER_S)
+    return Submitted(steered(taken.seq), taken.ticket)
+
+
+async def steer(
+    services: SessionServices,
+    run: RunHandle,
+    word: Steer,
+    receipt: Callable[[int], IdempotencyRecord] | None,
+) -> int:
+    """The committed seq of a word to an open run, waiting or under way.
+
+    Raises what `RunHandle.take` and `Ticket.wait` raise.
+    Cancellation: the word may still take effect.
+    """
+    session = services.registry.sessions.get(run.run.accepted.session_id)
+    if session is not None and run in session.waiting:
+        taken = await session.tell(run.run_id, word, receipt, timeout_s=ANSWER_S)
+        if taken is not None:
+            await _settle(taken.ticket)
+            return taken.seq
+    taken = await run.take(word, receipt=receipt, timeout_s=ANSWER_S)
+    await _settle(taken.ticket)
+    return taken.seq
+
+
+async def _settle(ticket: PendingCommit) -> None:
+    """As `Ticket.wait`, but done or refused, never unknown: a cancel waits for the disk, too."""
+    with trio.CancelScope(shield=True):
+        await ticket.wait()
+
+
+async def choose(services: SessionServices, command: StartRun) -> StartRun:
+    """The command with the agent as it is now, and the model the run is to have.
+
+    Raises InvalidParams for a model that is not there, and for one that is known to lack what the
+    run needs when nothing else may stand in for it: one that the client named, and for pictures
+    any, unless routes are enforced.
+    """
+    agent = await services.agents.get_present(command.agent)
+    model = command.model or agent.model or services.default_model
+    if model not in services.models:
+        whose = f" (of the agent {agent.name!r})" if command.model is None else ""
+        known = ", ".join(sorted(services.models))
+        raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
+    choice = command.model_choice or _choice(command, agent)
+    has_pictures = any(map(is_picture, command.attachments))
+    if choice == "pinned":
+        _check(services, model, command, agent)
+    elif has_pictures and services.router.table.mode != "enforced":
+        services.router.check(model, ("vision",))
+    return msgspec.structs.replace(
+        command,
+        agent=agent.name,
+        agent_version=agent.version,
+        model=model,
+        model_choice=choice,
+    )
+
+
+def _choice(command: StartRun, agent: AgentRecord) -> ModelChoice:
+    """How the run comes by its model."""
+    if command.model is not None:
+        return "pinned"
+    return "default" if agent.model is None else "preferred"
+
+
+def _check(services: SessionServices, model: str, command: StartRun, agent: AgentRecord) -> None:
+    brief = command.brief
+    has_tools = bool(brief is not None and brief.tools) or bool(services.agents.prefix(agent).tools)
+    needs = needs_of(
+        has_pictures=any(map(is_picture, command.attachments)),
+        json_mode=command.json_mode,
+        has_tools=has_tools,
+    )
+    services.router.check(model, needs)
+
+
+log = structlog.get_logger("palyra.run")
+
+PAGE_ROWS = 1_000
+
+
+def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None) -> StartRun:
+    """The fork as a message to a new session; agent, model and limits are those of the run.
+
+    Reads the tape up to `at_seq`, so it belongs in a thread.  Raises InvalidParams.
+    """
+    point = find_point(_read_rows(store, run_id, at_seq), at_seq)
+    chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
+    accepted = point.run.accepted
+    return StartRun(
+        text=text or "",
+        agent=accepted.agent,
+        model=point.run.model,
+        model_choice="pinned" if accepted.model_choice == "pinned" else "preferred",
+        approval_mode=accepted.approval_mode,
+        json_mode=accepted.json_mode,
+        budget=accepted.budget,
+        origin=accepted.origin,
+        branch=make_branch(point, chained[0].hash, text, tuple(_artifacts(store, point))),
+    )
+
+
+def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
+    """Those of the point, and of the runs that its run goes on from, each up to its own place."""
+    while point is not None:
+        yield from point.artifacts
+        run_id, at_seq = point.inherited or ("", -1)
+        point = find_point(_read_rows(store, run_id, at_seq), at_seq) if run_id else None
+
+
+async def share_artifacts(
+    services: SessionServices, session_id: str, branch: InheritedConversation | None
+) -> None:
+    """The whole outputs of what is inherited are the new session's as well, durably.
+
+    One that is not kept any more, or finds no room, is left out: the conversation has its excerpt.
+    Cancellation: not heard.
+    """
+    if branch is not None and branch.artifacts:
+        await services.run_blocking(_share, services.artifacts, session_id, branch)
+
+
+def _share(artifacts: Artifacts, session_id: str, branch: InheritedConversation) -> None:
+    for name in dict.fromkeys(branch.artifacts):
+        try:
+            found = artifacts.find(branch.session_id, name)
+            if found is not None:
+                artifact, data = found
+                artifacts.put(msgspec.structs.replace(artifact, session_id=session_id), data)
+        except Unavailable as error:
+            log.warning("an output was not inherited", artifact=name, error=error.message)
+
+
+def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:
+    after_seq: int | None = -1
+    while after_seq is not None and after_seq < at_seq:
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        yield from page.rows
+        after_seq = page.next_after_seq

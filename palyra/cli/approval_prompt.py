@@ -1,0 +1,145 @@
+"""Asking a person at the terminal, without ever being deaf to the run meanwhile.
+
+Somebody else may answer first, the deadline may pass, the run may be cancelled: the question is
+then taken back.  The line is read from the terminal's descriptor itself, so that waiting for it
+is waiting like for anything else.
+"""
+
+import os
+import select
+import sys
+import termios
+from contextlib import suppress
+from functools import partial
+from typing import Literal
+
+import click
+import trio
+
+from palyra.cli.output import say, without_empty
+from palyra.client import Client, Subscription, TapeEvent, wait_any
+from palyra.core.journal.records import ApprovalScope
+from palyra.core.policy.grants import describe_key
+from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
+from palyra.core.text.visible import show_json, visible
+from palyra.errors import Conflict, IllegalState
+
+LINE_BYTES = 4_096
+DIGEST_CHARS = 12
+Answer = tuple[Literal["allow", "deny"], ApprovalScope]
+
+ANSWERS: dict[str, Answer] = {
+    "y": ("allow", "once"),
+    "yes": ("allow", "once"),
+    "s": ("allow", "session"),
+    "session": ("allow", "session"),
+    "n": ("deny", "once"),
+    "no": ("deny", "once"),
+}
+
+
+class ApprovalPrompt:
+    """The questions of one run, oldest first, and the person who may answer them."""
+
+    def __init__(self, client: Client, descriptor: int | None) -> None:
+        self._client = client
+        self._descriptor = descriptor  # None: nobody sits here
+        self._pending: dict[str, ApprovalRequested] = {}
+        self._shown: str | None = None
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether there is a question and somebody to answer it."""
+        return self._descriptor is not None and bool(self._pending)
+
+    def note(self, item: TapeEvent) -> None:
+        """Add a question, or take one back."""
+        match item.event:
+            case ApprovalRequested() as asked:
+                self._pending[asked.approval_id] = asked
+                if self._descriptor is None:
+                    _say_how(asked)
+            case ApprovalResolved() as answered:
+                self._pending.pop(answered.approval_id, None)
+                if self._shown == answered.approval_id:
+                    self._shown = None
+            case _:
+                pass
+
+    async def work(self, items: Subscription) -> None:
+        """Ask the oldest question until it is answered or the run has news."""
+        if self._descriptor is None or not self._pending:
+            return  # nothing to ask
+        asked = next(iter(self._pending.values()))
+        if self._shown != asked.approval_id:
+            self._shown = asked.approval_id
+            _forget_typed(self._descriptor)
+            _show(asked)
+        await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
+        if _is_readable(self._descriptor):
+            await self._read_answer(asked, self._descriptor)
+
+    async def _read_answer(self, asked: ApprovalRequested, descriptor: int) -> None:
+        line = os.read(descriptor, LINE_BYTES).decode(errors="replace")
+        if not line:  # the end of input: nobody sits here any more
+            self._descriptor = None
+            _say_how(asked)
+            return
+        answer = ANSWERS.get(line.strip().lower())
+        if answer is None or answer[1] not in asked.scopes:
+            _prompt(asked)
+            return
+        decision, scope = answer
+        del self._pending[asked.approval_id]
+        self._shown = None
+        try:
+            await self._client.resolve_approval(
+                asked.approval_id, decision, asked.digest, scope=scope
+            )
+        except (Conflict, IllegalState) as error:  # it was settled meanwhile; the tape says how
+            say(f"  too late: {error.message}", err=True, fg="yellow")
+
+
+def find_terminal() -> int | None:
+    """The descriptor of a person's keyboard, if there is one."""
+    return sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+
+
+def _forget_typed(descriptor: int) -> None:
+    """Drop what was typed before the question: it was meant for another one, or for none."""
+    with suppress(termios.error):  # no terminal after all
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+
+
+def _is_readable(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def _show(asked: ApprovalRequested) -> None:
+    say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
+    say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
+    say(f"  asked because {visible(asked.policy_reason)}", err=True)
+    say("  arguments, exactly as they would be used:", err=True)
+    for line in show_json(asked.arguments).splitlines():
+        say(f"    {line}", err=True)
+    met = without_empty(asked.inspection)
+    if met:
+        say("  what it would meet, and must still meet when it runs:", err=True)
+        for line in show_json(met).splitlines():
+            say(f"    {line}", err=True)
+    if asked.covers:
+        say(f"  the answer is for {len(asked.covers)} identical calls of this turn", err=True)
+    say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
+    _prompt(asked)
+
+
+def _prompt(asked: ApprovalRequested) -> None:
+    key = describe_key(asked.grant_key)
+    session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
+    click.echo(f"  allow it? y = yes{session}, n = no: ", nl=False, err=True)
+
+
+def _say_how(asked: ApprovalRequested) -> None:
+    say("  waiting for somebody to answer:", err=True, fg="magenta")
+    say(f"    palyra approvals show {asked.approval_id}", err=True)
+    say(f"    palyra approvals allow {asked.approval_id}   (or deny)", err=True)

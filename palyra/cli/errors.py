@@ -1,0 +1,230 @@
+"""Exit codes, and what a person or a program is told when a command cannot do its work."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any
+
+import click
+import msgspec
+
+from palyra import errors
+from palyra.cli.output import safe
+from palyra.errors import PalyraError
+
+DONE = 0
+FAILED = 1
+USAGE = 2  # click's own
+CANCELLED = 3
+PARTIAL = 4  # done, but something was refused or is missing
+OVER_BUDGET = 5
+NO_DAEMON = 69  # EX_UNAVAILABLE of sysexits.h
+DISK_FULL = 75  # EX_TEMPFAIL
+NO_PERMISSION = 77  # EX_NOPERM
+INTERRUPTED = 130  # 128 + SIGINT
+
+EXPLAINED = {
+    DONE: "done",
+    FAILED: "failed",
+    USAGE: "wrong usage",
+    CANCELLED: "the run was cancelled",
+    PARTIAL: "the run is done, but something was refused or is missing",
+    OVER_BUDGET: "a budget did not allow the run to go on",
+    NO_DAEMON: "no daemon answers",
+    NO_PERMISSION: "the token is missing, refused or lacks the scope",
+    INTERRUPTED: "interrupted",
+}
+
+# What somebody can do about an error; the first class that fits counts.
+REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
+    (
+        errors.Unauthenticated,
+        NO_PERMISSION,
+        "name the daemon's directory with --home, or set PALYRA_TOKEN",
+    ),
+    (errors.Forbidden, NO_PERMISSION, "use a token with that scope (`palyra tokens create`)"),
+    (
+        errors.Unreachable,
+        NO_DAEMON,
+        "start one with `palyra up`; where one runs, its log says why it does not answer",
+    ),
+    (
+        errors.Unavailable,
+        FAILED,
+        "`palyra doctor` looks for the cause; the daemon's log says more",
+    ),
+    (errors.NotFound, FAILED, ""),  # see LISTS
+    (errors.InvalidParams, USAGE, ""),  # see `_remedy`
+    (errors.DigestMismatch, FAILED, "look at it again with `palyra approvals show`"),
+    (errors.Overloaded, FAILED, "try again in a moment"),
+    (errors.TooSlow, FAILED, "try again; the daemon's log may say what holds it up"),
+    (errors.ProtocolError, FAILED, "check that both ends are Palyra and of similar versions"),
+)
+
+
+# The command that lists what the field of a NotFound names.
+LISTS = {
+    "run_id": "runs list",
+    "session_id": "sessions list",
+    "approval_id": "approvals list --all",
+    "grant_id": "approvals grants --all",
+    "incident_id": "incidents list",
+    "checkpoint_id": "checkpoints list",
+    "channel": "channels list",
+    "pairing_id": "pairings list",
+    "budget_id": "budget list",
+    "token_id": "tokens list",
+    "name": "agents list",
+    "agent": "agents list",
+    "id": "skills list",
+    "model": "models",
+}
+
+
+# What a program is told of an error that no daemon and no library gave a code.
+USAGE_KIND = "usage"
+KINDS = {USAGE: USAGE_KIND, INTERRUPTED: "interrupted"}
+FAILED_KIND = "failed"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error as `--json` prints it; `kind` is a code of the protocol, or one of those above."""
+
+    kind: str
+    message: str
+    field: str | None = None
+    remedy: str | None = None
+
+
+class CommandFailed(click.ClickException):
+    """Ends the command: one line that says what, one that says what to do, and an exit code."""
+
+    def __init__(
+        self,
+        what: str,
+        remedy: str | None = None,
+        *,
+        code: int = FAILED,
+        kind: str | None = None,
+        field: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+        self.kind = kind or KINDS.get(code, FAILED_KIND)
+        self.field = field
+        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print both lines to standard error."""
+        out = file or sys.stderr
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {safe(self.message)}", file=out)
+        if self.remedy:
+            click.echo(f"{click.style('remedy:', bold=True)} {safe(self.remedy)}", file=out)
+
+
+def _own_help(context: click.Context | None = None) -> str:
+    """What shows how the command is called that is running."""
+    context = context or click.get_current_context(silent=True)
+    return f"`{context.command_path if context else 'palyra'} --help` shows what it takes"
+
+
+def stop_for(error: PalyraError, *, code: int | None = None) -> CommandFailed:
+    """The error as a person should see it; a remedy in its own words is not said twice.
+
+    `code` is the exit code instead of the one that the class has.
+    """
+    for kind, usual, remedy in REMEDIES:
+        if isinstance(error, kind):
+            said = None if "`palyra " in error.message else remedy or _remedy(error)
+            return CommandFailed(
+                error.message, said, code=code or usual, kind=error.code, field=error.field
+            )
+    return CommandFailed(error.message, kind=error.code, field=error.field)
+
+
+def _remedy(error: PalyraError) -> str | None:
+    """What the class alone does not say: where to look, or how the command is called."""
+    if isinstance(error, errors.NotFound):
+        listed = LISTS.get(error.field or "")
+        return f"`palyra {listed}` shows which there are" if listed else None
+    # Of a field the message says what is wrong; help would only repeat what was tried.
+    return None if error.field else _own_help()
+
+
+# --- the end of the program ----------------------------------------------------------------------
+
+
+def find_exit_code(command: Callable[[], object], *, as_json: bool) -> int:
+    """The exit code of the program after `command`; what went wrong has been told."""
+    try:
+        return _tell_end(command, as_json=as_json)
+    except KeyboardInterrupt:  # click was at its end already, or the end was being told
+        return _abort(is_interrupt=True, as_json=as_json)
+
+
+def _tell_end(command: Callable[[], object], *, as_json: bool) -> int:
+    try:
+        code = command()
+    except click.ClickException as error:
+        if error.exit_code == INTERRUPTED:
+            _ignore_interrupts()
+        print_error(error, as_json=as_json)
+        return error.exit_code
+    except click.Abort as abort:  # click's word for Ctrl-C, and for an end of input at a question
+        return _abort(is_interrupt=not isinstance(abort.__cause__, EOFError), as_json=as_json)
+    except OSError as error:
+        where = error.filename or "the output"
+        print_error(
+            CommandFailed(f"{where}: {error.strerror or error}", kind="io_error"), as_json=as_json
+        )
+        _give_up_output()
+        return FAILED
+    return code if isinstance(code, int) else DONE
+
+
+def print_error(error: click.ClickException, *, as_json: bool) -> None:
+    """Print to standard error what is wrong; for programs as one JSON object."""
+    with suppress(OSError):  # nobody reads it
+        if as_json:
+            click.echo(safe(msgspec.json.encode({"error": _problem(error)}).decode()), err=True)
+        else:
+            error.show()
+
+
+def _problem(error: click.ClickException) -> Problem:
+    message = error.format_message()
+    if isinstance(error, CommandFailed):
+        return Problem(kind=error.kind, message=message, field=error.field, remedy=error.remedy)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    parameter = error.param if isinstance(error, click.BadParameter) else None
+    return Problem(
+        kind=USAGE_KIND,
+        message=message,
+        field=parameter.name if parameter else None,
+        remedy=_own_help(context),
+    )
+
+
+def _abort(*, is_interrupt: bool, as_json: bool) -> int:
+    if not is_interrupt:
+        print_error(CommandFailed("the input has ended"), as_json=as_json)
+        return FAILED
+    _ignore_interrupts()
+    print_error(CommandFailed("interrupted", code=INTERRUPTED), as_json=as_json)
+    return INTERRUPTED
+
+
+def _ignore_interrupts() -> None:
+    """One more may not kill what ends already."""
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _give_up_output() -> None:
+    """What waits to be written to a full device is not tried again at the end of the process."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,0 +1,269 @@
+"""Tape events as sentences: what happened, in one line each.
+
+Pure.  `run`, `tape show` and the demonstration tell the same story with it.
+
+What each kind of tape event means, for who sees a tape for the first time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from palyra.cli.output import one_line
+from palyra.client import TapeEvent
+from palyra.core.run.turns import describe
+from palyra.core.tape import events as ev
+from palyra.core.text.visible import describe_call, pluralize, visible
+
+E = TypeVar("E", bound=ev.Event)
+Tell = Callable[[Any], "EventLine"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """A mark, what happened, and a colour of click's and rich's common set."""
+
+    mark: str
+    text: str
+    colour: str | None = None
+
+
+def narrate(item: TapeEvent) -> EventLine:
+    """The line for an event; unknown kinds are shown by name and payload."""
+    tell = _TELL.get(type(item.event)) if item.event is not None else None
+    if tell is None:
+        return EventLine(
+            "·", f"{visible(item.kind)} {one_line(item.data.decode(errors='replace'), 120)}"
+        )
+    line = tell(item.event)
+    return replace(line, text=visible(line.text))
+
+
+def to_json(item: TapeEvent) -> dict[str, object]:
+    """The event as the wire shows it."""
+    return {
+        "run_id": item.run_id,
+        "session_id": item.session_id,
+        "seq": item.seq,
+        "at_ms": item.at_ms,
+        "kind": item.kind,
+        "data": msgspec.Raw(item.data),
+    }
+
+
+def _accepted(event: ev.RunAccepted) -> EventLine:
+    return EventLine("●", f"accepted from {event.principal} for model {event.model}", "cyan")
+
+
+def _inherited(event: ev.ConversationInherited) -> EventLine:
+    where = f"{event.run_id} up to seq {event.at_seq}"
+    return EventLine(
+        "·", f"goes on from {where}, {pluralize(len(event.messages), 'message')}", "cyan"
+    )
+
+
+def _received(event: ev.MessageReceived) -> EventLine:
+    return EventLine("»", one_line(event.text, 160))
+
+
+def _started(event: ev.RunStarted) -> EventLine:
+    return EventLine("·", f"started by daemon {event.instance_id[:12]}")
+
+
+def _planned(event: ev.RoutePlanned) -> EventLine:
+    why = "; ".join(reason.text for reason in event.reasons)
+    return EventLine("·", f"route ({event.mode}): {event.model}: {why}")
+
+
+def _rerouted(event: ev.RouteChanged) -> EventLine:
+    return EventLine("·", f"{event.model} takes over: {event.text}", "yellow")
+
+
+def _compacted(event: ev.ContextCompacted) -> EventLine:
+    shown = f"about {pluralize(event.before_tokens, 'token')} become {event.after_tokens}"
+    return EventLine("·", f"the prompt was too large: {shown}", "yellow")
+
+
+def _assembled(event: ev.ContextAssembled) -> EventLine:
+    tokens = pluralize(event.input_tokens, "token")
+    return EventLine("·", f"context of {tokens}, {pluralize(len(event.segments), 'segment')}")
+
+
+def _turn_started(event: ev.TurnStarted) -> EventLine:
+    again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+    return EventLine("▸", f"turn {event.turn}: asking {event.model}{again}")
+
+
+def _turn_completed(event: ev.TurnCompleted) -> EventLine:
+    used = event.usage
+    calls = f", {pluralize(len(event.calls), 'call')}" if event.calls else ""
+    spent = f"{used.input_tokens} + {pluralize(used.output_tokens, 'token')}"
+    cost = f", ${event.cost_usd_micros / 1_000_000:.6f}" if event.cost_usd_micros else ""
+    if event.is_unpriced:
+        cost = ", cost unknown"
+    return EventLine("▸", f"turn {event.turn}: {event.finish_reason}{calls}, {spent}{cost}")
+
+
+def _turn_failed(event: ev.TurnFailed) -> EventLine:
+    after = f"; again in {event.delay_ms} ms" if event.retry else ""
+    return EventLine("✗", f"turn {event.turn}: {event.failure_class}: {event.detail}{after}", "red")
+
+
+def _exceeded(event: ev.BudgetExceeded) -> EventLine:
+    why = "no price for its model" if event.is_unpriced else describe(event)
+    return EventLine("✗", f"turn {event.turn}: not asked; budget {event.budget_id}: {why}", "red")
+
+
+def _proposed(event: ev.ToolProposed) -> EventLine:
+    return EventLine(
+        "→", f"{describe_call(event.tool, event.arguments)}  [{event.tool_class}]", "yellow"
+    )
+
+
+def _rejected(event: ev.ToolRejected) -> EventLine:
+    told = "; ".join(filter(None, (event.reason, event.repair_hint)))
+    return EventLine("✗", f"rejected: {told}", "red")
+
+
+def _decided(event: ev.ToolDecided) -> EventLine:
+    unnamed = [name for name in event.policies if name not in event.reason]
+    by = f" (by {', '.join(unnamed)})" if unnamed else ""
+    if event.verdict == "allow":
+        return EventLine("✓", f"allowed: {event.reason}{by}", "green")
+    return EventLine("✗", f"denied: {event.reason}{by}", "red")
+
+
+def _asked(event: ev.ApprovalRequested) -> EventLine:
+    shown = f"{event.summary} ({event.risk} risk)"
+    return EventLine("?", f"needs a person: {shown}, {event.approval_id}", "magenta")
+
+
+def _answered(event: ev.ApprovalResolved) -> EventLine:
+    why = f": {event.reason}" if event.reason else ""
+    colour = "green" if event.decision == "allow" else "red"
+    return EventLine("!", f"{event.decision} ({event.scope}) by {event.by}{why}", colour)
+
+
+def _tool_started(event: ev.ToolStarted) -> EventLine:
+    return EventLine("·", f"running, {event.executor}, walls: {event.enforcement}")
+
+
+def _tool_completed(event: ev.ToolCompleted) -> EventLine:
+    good = event.status == "succeeded"
+    output = event.output if good else (event.error or event.output)
+    text = f"{event.status} in {event.duration_ms} ms: {one_line(output, 100)}"
+    return EventLine("←", text, "green" if good else "red")
+
+
+def _attested(event: ev.ToolAttested) -> EventLine:
+    return EventLine("·", f"attested, signature {event.signature[:16]}…")
+
+
+def _steered(event: ev.SteerReceived) -> EventLine:
+    return EventLine("»", f"{event.by} adds: {one_line(event.text, 120)}", "cyan")
+
+
+def _answer_rejected(event: ev.AnswerRejected) -> EventLine:
+    return EventLine("✗", f"no answer yet: {event.reason}", "red")
+
+
+def _guard_warned(event: ev.GuardWarned) -> EventLine:
+    return EventLine(
+        "!", f"no progress: {event.call} ({event.rule}, {event.count} times)", "yellow"
+    )
+
+
+def _guard_blocked(event: ev.GuardBlocked) -> EventLine:
+    return EventLine("✗", f"stopped: {event.call} ({event.rule}, {event.count} times)", "red")
+
+
+def _message(event: ev.MessageCompleted) -> EventLine:
+    return EventLine("«", one_line(event.text, 160))
+
+
+def _recovered(event: ev.RunRecovered) -> EventLine:
+    where = f"after seq {event.from_seq}"
+    return EventLine(
+        "●", f"taken up again by a restarted daemon, attempt {event.attempt}, {where}", "cyan"
+    )
+
+
+def _done(event: ev.RunDone) -> EventLine:
+    if event.reason == "answered":
+        return EventLine("■", "done: answered", "green")
+    why = f": {event.missing}" if event.missing else ""
+    return EventLine("■", f"done: {event.reason}{why}", "yellow")
+
+
+def _failed(event: ev.RunFailed) -> EventLine:
+    return EventLine("■", f"failed: {event.failure_class}: {event.reason} ({event.action})", "red")
+
+
+def _cancelled(event: ev.RunCancelled) -> EventLine:
+    return EventLine("■", f"cancelled by {event.by}: {event.reason}", "red")
+
+
+_TELL: dict[type[ev.Event], Tell] = {
+    ev.RunAccepted: _accepted,
+    ev.ConversationInherited: _inherited,
+    ev.MessageReceived: _received,
+    ev.RunStarted: _started,
+    ev.ContextAssembled: _assembled,
+    ev.RoutePlanned: _planned,
+    ev.RouteChanged: _rerouted,
+    ev.ContextCompacted: _compacted,
+    ev.TurnStarted: _turn_started,
+    ev.TurnCompleted: _turn_completed,
+    ev.TurnFailed: _turn_failed,
+    ev.BudgetExceeded: _exceeded,
+    ev.ToolProposed: _proposed,
+    ev.ToolRejected: _rejected,
+    ev.ToolDecided: _decided,
+    ev.ApprovalRequested: _asked,
+    ev.ApprovalResolved: _answered,
+    ev.ToolStarted: _tool_started,
+    ev.ToolCompleted: _tool_completed,
+    ev.ToolAttested: _attested,
+    ev.SteerReceived: _steered,
+    ev.AnswerRejected: _answer_rejected,
+    ev.GuardWarned: _guard_warned,
+    ev.GuardBlocked: _guard_blocked,
+    ev.MessageCompleted: _message,
+    ev.RunRecovered: _recovered,
+    ev.RunDone: _done,
+    ev.RunFailed: _failed,
+    ev.RunCancelled: _cancelled,
+}
+
+
+MEANING = {
+    "run.accepted": "a promise: durable before the reply, so a crash cannot lose it",
+    "message.received": "what the run is about",
+    "run.started": "it left its session's queue",
+    "route.planned": "which model should answer, which one does, and why",
+    "route.changed": "another model takes over",
+    "context.compacted": "the prompt was too large; the model is shown less of what was",
+    "context.assembled": "exactly what the model will see, with hashes",
+    "turn.started": "a request to the model",
+    "turn.completed": "its whole answer; the words that streamed before were only news",
+    "turn.failed": "the provider did not deliver; the class decides what happens next",
+    "tool.proposed": "the model wants this; nothing has happened yet",
+    "tool.rejected": "malformed; the model may repair it",
+    "tool.decided": "the gate's last word: rules, and where they ask, a person",
+    "approval.requested": "a person must answer, bound to the digest of exactly this",
+    "approval.resolved": "the first answer that counts; it is durable before anything runs",
+    "tool.started": "committed before the effect, so a restart knows it may have happened",
+    "tool.completed": "what came of it; this goes back to the model",
+    "tool.attested": "a signature over proposal, decision and outcome",
+    "steer.received": "a word to a run under way",
+    "answer.rejected": "the model's last text was no answer; it gets one more turn",
+    "guard.warned": "the run repeats itself; the model is told",
+    "guard.blocked": "the run repeated itself too often and ends with what there is",
+    "message.completed": "the answer, whole or partial",
+    "run.recovered": "a restarted daemon goes on where the tape ends",
+    "run.done": "the end, exactly one",
+    "run.failed": "the end, exactly one; it says what somebody can do",
+    "run.cancelled": "the end, exactly one; nothing starts after it",
+}

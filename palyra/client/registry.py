@@ -1,0 +1,170 @@
+"""Typed methods about agents, channels and pairings, and what they answer."""
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+import msgspec
+
+from palyra.client.skills import SkillMethods
+from palyra.core.journal.records import MemoryScope, PairingMode, PairingState
+
+ALL_TOOLS = ("*",)
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent as the daemon shows it; lists leave the instructions out."""
+
+    name: str
+    version: int
+    memory_scope: str
+    created_ms: int
+    updated_ms: int
+    instructions: str | None = None
+    model: str | None = None  # None: the daemon's default
+    tools: tuple[str, ...] | None = None  # None: all there are
+    labels: tuple[str, ...] = ()
+    deleted_ms: int | None = None
+
+
+class AgentList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `agent.list`."""
+
+    agents: list[Agent]
+
+
+class Channel(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers a channel, or one conversation of it."""
+
+    principal: str
+    channel: str
+    agent: str
+    pairing: str
+    created_ms: int
+    updated_ms: int
+    conversation_id: str = ""
+    deleted_ms: int | None = None
+
+
+class ChannelList(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `channel.list`."""
+
+    channels: list[Channel]
+
+
+class Pairing(msgspec.Struct, frozen=True, kw_only=True):
+    """A sender and whether it is let in."""
+
+    pairing_id: str
+    principal: str
+    channel: str
+    sender: str
+    state: str
+    requested_ms: int
+    expires_ms: int
+    attempts: int = 0
+    by: str | None = None
+    decided_ms: int | None = None
+
+
+class PairingPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to `pairing.list`."""
+
+    pairings: list[Pairing]
+    next_cursor: str | None = None
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent has besides its name and instructions."""
+
+    model: str | None  # "": the daemon's default
+    tools: Sequence[str] | None  # `ALL_TOOLS`: all there are
+    labels: Sequence[str] | None
+    memory_scope: MemoryScope | None
+
+
+class PairingsWanted(TypedDict, total=False):
+    """Which pairings to list."""
+
+    principal: str | None
+    channel: str | None
+    state: PairingState | None
+    cursor: str | None
+    limit: int | None
+
+
+class RegistryMethods(SkillMethods):
+    """Who answers, and what may come in where."""
+
+    # --- agents ---
+
+    async def list_agents(self) -> list[Agent]:
+        """The default agent, then the others by name; without instructions."""
+        return (await self._ask("agent.list", {}, AgentList)).agents
+
+    async def get_agent(self, name: str) -> Agent:
+        return await self._ask("agent.get", {"name": name}, Agent)
+
+    async def create_agent(
+        self, name: str, instructions: str, **options: Unpack[AgentOptions]
+    ) -> Agent:
+        params = {"name": name, "instructions": instructions, **options}
+        return await self._mutate("agent.create", params, Agent)
+
+    async def update_agent(
+        self, name: str, *, instructions: str | None = None, **options: Unpack[AgentOptions]
+    ) -> Agent:
+        """The next version; what is left out stays.  Runs accepted from now on have it."""
+        params = {"name": name, "instructions": instructions, **options}
+        return await self._mutate("agent.update", params, Agent)
+
+    async def delete_agent(self, name: str) -> Agent:
+        """The agent takes no more runs; those it has go on."""
+        return await self._mutate("agent.delete", {"name": name}, Agent)
+
+    # --- channels ---
+
+    async def list_channels(self, principal: str | None = None) -> list[Channel]:
+        return (await self._ask("channel.list", {"principal": principal}, ChannelList)).channels
+
+    async def set_channel(
+        self,
+        channel: str,
+        *,
+        principal: str | None = None,
+        conversation_id: str | None = None,
+        agent: str | None = None,
+        pairing: PairingMode | None = None,
+    ) -> Channel:
+        """Who answers the channel, or one conversation of it; pairing is required if not said."""
+        params = {
+            "channel": channel,
+            "principal": principal,
+            "conversation_id": conversation_id,
+            "agent": agent,
+            "pairing": pairing,
+        }
+        return await self._mutate("channel.set", params, Channel)
+
+    async def delete_channel(
+        self, channel: str, *, principal: str | None = None, conversation_id: str | None = None
+    ) -> Channel:
+        params = {
+            "channel": channel,
+            "principal": principal,
+            "conversation_id": conversation_id,
+        }
+        return await self._mutate("channel.delete", params, Channel)
+
+    # --- pairings ---
+
+    async def list_pairings(self, **wanted: Unpack[PairingsWanted]) -> PairingPage:
+        """A page, newest first; `cursor` is the `next_cursor` of the page before."""
+        return await self._ask("pairing.list", {**wanted}, PairingPage)
+
+    async def approve_pairing(self, pairing_id: str, code: str) -> Pairing:
+        """Let the sender in that has told this code."""
+        params = {"pairing_id": pairing_id, "code": code}
+        return await self._mutate("pairing.approve", params, Pairing)
+
+    async def revoke_pairing(self, pairing_id: str) -> Pairing:
+        return await self._mutate("pairing.revoke", {"pairing_id": pairing_id}, Pairing)

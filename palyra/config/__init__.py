@@ -1,0 +1,1 @@
+"""What an operator can set: typed sections, loading, defaults."""

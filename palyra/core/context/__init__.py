@@ -1,0 +1,1 @@
+"""What a model is shown: assembly, history, compaction."""

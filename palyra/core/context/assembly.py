@@ -1,0 +1,210 @@
+"""Context assembly, first cut: instructions, then the conversation of this run, all of it.
+
+Deterministic: the same run and agent give the same request, byte for byte, and the stable prefix
+(instructions and tools) does not change between turns, so a provider's prompt cache hits.
+What tools returned stands between fences (`core.fence`), in this run's conversation and in one it
+inherited.  What was said in the session before comes in front (`core.history`), under a budget of
+its own.  References, memory and one budget for all layers are not here yet.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from palyra.core.context.compaction import remaining, shortened
+from palyra.core.context.history import NO_HISTORY, History
+from palyra.core.journal.records import AgentRecord
+from palyra.core.model.messages import (
+    DEFAULT_SAMPLING,
+    GuidanceMessage,
+    Message,
+    ModelRequest,
+    ToolMessage,
+    message_tokens,
+)
+from palyra.core.model.request_options import RequestOptions, add_instructions, client_spec
+from palyra.core.model.tool_results import pair_results
+from palyra.core.run.state import Run, transcript_with_results
+from palyra.core.tape.events import ContextAssembled
+from palyra.core.text.tokens import estimate_tokens
+from palyra.core.tool.spec import Catalogue, build_catalogue
+from palyra.core.trust.fences import FENCE_NOTE, fence, make_nonce
+from palyra.core.trust.labels import Trust, lowest
+
+CONTINUE = GuidanceMessage(
+    "Your last turn was cut off at the output limit. Go on exactly where it stopped: repeat "
+    "nothing and begin with the very next character."
+)
+
+
+class Prefix(msgspec.Struct, frozen=True, kw_only=True):
+    """The stable part of every request of an agent with a catalogue, computed once for both."""
+
+    agent: AgentRecord
+    catalogue: Catalogue
+    instructions: str  # the agent's, and what fences mean
+    tools: tuple[dict[str, Any], ...]
+    hash: str
+    tokens: int
+
+
+def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
+    """Instructions and tool descriptions, with their hash and size."""
+    tools = tuple(
+        {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        for spec in catalogue.tools.values()
+    )
+    return _measured(agent, catalogue, f"{agent.instructions}\n\n{FENCE_NOTE}".lstrip(), tools)
+
+
+def _measured(
+    agent: AgentRecord,
+    catalogue: Catalogue,
+    instructions: str,
+    tools: tuple[dict[str, Any], ...],
+) -> Prefix:
+    text = msgspec.json.encode([instructions, tools], order="sorted")
+    return Prefix(
+        agent=agent,
+        catalogue=catalogue,
+        instructions=instructions,
+        tools=tools,
+        hash=hashlib.sha256(text).hexdigest(),
+        tokens=estimate_tokens(text.decode()),
+    )
+
+
+def brief_prefix(prefix: Prefix, brief: RequestOptions | None) -> Prefix:
+    """The prefix of a run whose caller told it more; a tool of the client hides one of that name.
+
+    Where a tool of the client's must be called, no other can be.
+    """
+    if brief is None or brief.is_blank:
+        return prefix
+    own = {tool.name: tool for tool in brief.shown}
+    hidden = prefix.catalogue.tools.keys() if brief.must_call else own.keys()
+    specs = [spec for name, spec in prefix.catalogue.tools.items() if name not in hidden]
+    specs += map(client_spec, own.values())
+    catalogue = build_catalogue(specs) if own else prefix.catalogue
+    tools = (
+        *(tool for tool in prefix.tools if tool["name"] not in hidden),
+        *(
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in own.values()
+        ),
+    )
+    instructions = add_instructions(prefix.instructions, brief)
+    return _measured(prefix.agent, catalogue, instructions, tools)
+
+
+def assemble(
+    run: Run,
+    prefix: Prefix,
+    turn: int,
+    attempt: int,
+    fence_key: bytes,
+    *,
+    history: History = NO_HISTORY,
+) -> tuple[ContextAssembled, ModelRequest]:
+    """The request of one turn and the event that explains it.
+
+    A further attempt sees what the first one saw: words that came in between wait for the next
+    turn.  A turn that goes on with a text that was cut off is told so; that is part of this
+    request only, so later turns see the text as one.  What `core.context.compaction` left out stays out.
+    """
+    said = transcript_with_results(run) if attempt == 1 else run.transcript
+    cut = run.compacted
+    skipped = 0 if cut is None else cut.inherited_messages
+    messages = _fenced(shortened(said, cut), run.run_id, fence_key)[skipped:]
+    if run.continues(attempt):
+        messages = (*messages, CONTINUE)
+    is_whole = cut is None or not (skipped or cut.output_bytes)
+    conversation = _conversation_layer(said[skipped:], messages, is_whole=is_whole)
+    past, past_layer = _past(remaining(history, cut), fence_key)
+    event = ContextAssembled(
+        turn=turn,
+        segments=(
+            {"layer": "instructions", "tokens": prefix.tokens, "kept": True},
+            *past_layer,
+            conversation,
+        ),
+        input_tokens=prefix.tokens + sum(layer["tokens"] for layer in (conversation, *past_layer)),
+        prefix_hash=prefix.hash,
+        catalogue_hash=prefix.catalogue.hash,
+    )
+    brief = run.accepted.brief
+    request = ModelRequest(
+        run_id=run.run_id,
+        turn=turn,
+        attempt=attempt,
+        model=run.model,
+        agent=prefix.agent.name,
+        instructions=prefix.instructions,
+        messages=pair_results((*past, *messages)),
+        tools=prefix.tools,
+        json_mode=run.accepted.json_mode,
+        is_background=run.accepted.origin == "background",
+        sampling=DEFAULT_SAMPLING if brief is None else brief.sampling,
+        must_call=brief is not None and bool(brief.must_call),
+        one_call=brief is not None and brief.one_call,
+    )
+    return event, request
+
+
+def _conversation_layer(
+    said: Sequence[Message], messages: Sequence[Message], *, is_whole: bool
+) -> dict[str, Any]:
+    """The segment of what was said in this run, and of `messages` as the model sees them."""
+    return {
+        "layer": "conversation",
+        "tokens": sum(map(message_tokens, messages)),
+        "kept": is_whole,
+        "messages": len(messages),
+        "trust": lowest(_trust(message) for message in said),
+    }
+
+
+def _past(
+    history: History, fence_key: bytes
+) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
+    """What was said in the session before, and the layer it makes."""
+    if not history.runs and not history.is_cut:
+        return (), ()
+    shown = [_fenced(run.messages, run.run_id, fence_key) for run in history.runs]
+    messages = tuple(message for each in shown for message in each)
+    layer = {
+        "layer": "history",
+        "tokens": sum(map(message_tokens, messages)),
+        "kept": not history.is_cut,
+        "runs": len(history.runs),
+        "messages": len(messages),
+        "trust": lowest(_trust(message) for run in history.runs for message in run.messages),
+    }
+    return messages, (layer,)
+
+
+def _fenced(messages: Sequence[Message], run_id: str, key: bytes) -> tuple[Message, ...]:
+    """The conversation with everything that tools returned between fences."""
+    return tuple(
+        _fence_output(message, f"{run_id} {index}", key)
+        if isinstance(message, ToolMessage)
+        else message
+        for index, message in enumerate(messages)
+    )
+
+
+def _fence_output(message: ToolMessage, place: str, key: bytes) -> ToolMessage:
+    output = fence(
+        message.output,
+        nonce=make_nonce(key, place, message.output),
+        trust=message.trust,
+        source=message.tool,
+    )
+    return msgspec.structs.replace(message, output=output)
+
+
+def _trust(message: Message) -> Trust:
+    """Whose words they are; the model's own are no better than what it read, which counts anyway."""
+    return message.trust if isinstance(message, ToolMessage) else "trusted_local"

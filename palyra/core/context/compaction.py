@@ -1,0 +1,117 @@
+"""Overflow: what is left out of a prompt that was too large for the model, once in a turn.
+
+Decided from the sizes alone, so a resumed run and a replay come to the same.  The prompt is to come
+down to half of what it was: first the oldest runs of the session's history go, each as a whole, then
+the oldest exchanges of a conversation that was inherited, then outputs of tools are shown as head
+and tail only, the older ones first, and last those that the model has not answered to.  What people
+said in this run, what the model said, and the instructions stay.  The tape keeps everything: what is
+left out is only not shown.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from palyra.core.context.history import History
+from palyra.core.model.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+    message_tokens,
+)
+from palyra.core.run.state import Run
+from palyra.core.tape.events import Compaction
+from palyra.core.text.excerpt import excerpt
+
+OUTPUT_BYTES = (8_192, 2_048, 512)  # of an output, tried one after the other
+
+
+def plan_compaction(run: Run, history: History, prefix_tokens: int) -> Compaction | None:
+    """What to leave out of the turn that was too large; None when there is nothing, or no more."""
+    if run.compacted is not None and run.compacted.turn == run.turn:
+        return None
+    now = run.compacted or Compaction(turn=0)
+    before_tokens = prefix_tokens + _tokens(run, history, now)
+    best = now
+    for cut in _cuts(run, history, now):
+        best = cut
+        if prefix_tokens + _tokens(run, history, cut) <= before_tokens // 2:
+            break
+    after_tokens = prefix_tokens + _tokens(run, history, best)
+    if after_tokens >= before_tokens:
+        return None
+    return msgspec.structs.replace(
+        best, turn=run.turn, before_tokens=before_tokens, after_tokens=after_tokens
+    )
+
+
+def _cuts(run: Run, history: History, now: Compaction) -> Iterator[Compaction]:
+    """Ways to leave out more than now, each more than the one before."""
+    cut = now
+    for runs in range(now.history_runs + 1, len(history.runs) + 1):
+        cut = msgspec.structs.replace(cut, history_runs=runs)
+        yield cut
+    for messages in _exchanges(run, now.inherited_messages):
+        cut = msgspec.structs.replace(cut, inherited_messages=messages)
+        yield cut
+    for through in (_answered(run), len(run.transcript)):
+        for limit in OUTPUT_BYTES:
+            cut = msgspec.structs.replace(cut, output_bytes=limit, through=through)
+            yield cut
+
+
+def _exchanges(run: Run, left_out: int) -> Iterator[int]:
+    """Where exchanges of the inherited conversation end; the last one of all stays."""
+    starts = [
+        place
+        for place, message in enumerate(run.transcript)
+        if isinstance(message, UserMessage) and place <= run.inherited
+    ]
+    return (place for place in starts if place > left_out)
+
+
+def _answered(run: Run) -> int:
+    """How many messages there are up to the last one of the model."""
+    places = [
+        place
+        for place, message in enumerate(run.transcript)
+        if isinstance(message, AssistantMessage)
+    ]
+    return places[-1] if places else 0
+
+
+def _tokens(run: Run, history: History, cut: Compaction) -> int:
+    """About how many tokens the conversation takes with that left out."""
+    past = history.runs[cut.history_runs :]
+    shown = shortened(run.transcript, cut)[cut.inherited_messages :]
+    return sum(each.tokens for each in past) + sum(map(message_tokens, shown))
+
+
+# --- the prompt without it -----------------------------------------------------------------------
+
+
+def remaining(history: History, cut: Compaction | None) -> History:
+    """The history that is still shown."""
+    if cut is None or not cut.history_runs:
+        return history
+    return History(runs=history.runs[cut.history_runs :], is_cut=True)
+
+
+def shortened(said: Sequence[Message], cut: Compaction | None) -> tuple[Message, ...]:
+    """The conversation with old outputs as head and tail; every call keeps its result."""
+    if cut is None or not cut.output_bytes:
+        return tuple(said)
+    return tuple(
+        _shorten(message, cut.output_bytes)
+        if place < cut.through and isinstance(message, ToolMessage)
+        else message
+        for place, message in enumerate(said)
+    )
+
+
+def _shorten(message: ToolMessage, limit_bytes: int) -> ToolMessage:
+    output, _ = excerpt(message.output, limit_bytes)
+    if len(output) >= len(message.output):
+        return message  # the line that says what is left out is longer than that
+    return msgspec.structs.replace(message, output=output)

@@ -1,0 +1,148 @@
+"""The alarms there are: what opens an incident, how bad it is, and under which key it is counted.
+
+Whether one is over by itself is said by the same part that raises it, under the key given here.
+"""
+
+from collections.abc import Sequence
+
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.changes import ChainViolation, VerifyReport
+
+POLICIES = "policies_broken"
+USAGE = "usage_broken"
+JOURNAL = "journal_refuses"
+WORKSPACE = "workspace_unusable"
+
+
+def policies_broken(problems: Sequence[str]) -> IncidentReport:
+    """The user policies cannot be read; what was in force before still is."""
+    return IncidentReport(
+        domain="tool_runtime",
+        key=POLICIES,
+        severity="critical",
+        summary="the user policies are broken: the last good ones stay in force, and without any "
+        "what is sensitive is denied",
+        evidence={"problem": problems[0], "problems": len(problems)},
+        resolves_itself=True,
+    )
+
+
+def usage_broken(problems: Sequence[str]) -> IncidentReport:
+    """Prices and budgets of the configuration cannot be read; what was in force before still is."""
+    return IncidentReport(
+        domain="provider",
+        key=USAGE,
+        severity="critical",
+        summary="the configuration is broken: prices and budgets stay as they were",
+        evidence={"problem": problems[0], "problems": len(problems)},
+        resolves_itself=True,
+    )
+
+
+def chain_broken(found: ChainViolation, report: VerifyReport) -> IncidentReport:
+    """The journal is not what was written; each place is an incident of its own."""
+    place = "" if found.position is None else f":{found.position}"
+    known = {"run_id": found.run_id, "seq": found.seq, "position": found.position}
+    return IncidentReport(
+        domain="store",
+        key=f"chain_broken:{found.kind}{place}",
+        severity="critical",
+        summary="the journal's chain is broken: run `palyra tape verify`",
+        evidence={
+            "kind": found.kind,
+            "detail": found.detail,
+            "breaks": report.breaks,
+            **{name: value for name, value in known.items() if value is not None},
+        },
+    )
+
+
+def journal_refuses(why: str) -> IncidentReport:
+    """Nothing can be written, as on a full disk; reads go on."""
+    return IncidentReport(
+        domain="store",
+        key=JOURNAL,
+        severity="critical",
+        summary="the journal refuses writes: is the disk full?",
+        evidence={"error": why},
+        resolves_itself=True,
+    )
+
+
+def outcome_unknown(run_id: str, call_id: str, tool: str) -> IncidentReport:
+    """The daemon ended while a call ran that may not simply be run again."""
+    return IncidentReport(
+        domain="run",
+        key=f"outcome_unknown:{call_id}",
+        severity="error",
+        summary=f"{tool} was running when the daemon stopped: its outcome is unknown",
+        evidence={"run_id": run_id, "call_id": call_id, "tool": tool},
+    )
+
+
+def recovery_exhausted(run_id: str, recoveries: int) -> IncidentReport:
+    """A run was resumed again and again without getting further, and has failed."""
+    return IncidentReport(
+        domain="run",
+        key=f"recovery_exhausted:{run_id}",
+        severity="error",
+        summary=f"a run was resumed {recoveries} times without getting further and has failed",
+        evidence={"run_id": run_id, "resumed": recoveries},
+    )
+
+
+def stranded_key(run_id: str) -> str:
+    """The key of `run_stranded`."""
+    return f"run_stranded:{run_id}"
+
+
+def run_stranded(run_id: str, why: str) -> IncidentReport:
+    """An open run cannot go on in this life of the daemon."""
+    return IncidentReport(
+        domain="run",
+        key=stranded_key(run_id),
+        severity="critical",
+        summary="a run cannot go on: the next start tries again, cancelling it gives it up",
+        evidence={"run_id": run_id, "why": why},
+        resolves_itself=True,
+    )
+
+
+def walls_leak(problem: str) -> IncidentReport:
+    """Somebody in the jail could get out, or would have been able to."""
+    return IncidentReport(
+        domain="tool_runtime",
+        key="walls_leak",
+        severity="critical",
+        summary="the walls round programs leak: none is run until the daemon is started again",
+        evidence={"problem": problem},
+    )
+
+
+def workspace_unusable(problem: str) -> IncidentReport:
+    """The workspace is gone, closed, or something else lies in its place."""
+    return IncidentReport(
+        domain="tool_runtime",
+        key=WORKSPACE,
+        severity="critical",
+        summary="the workspace cannot be used: calls of files and programs fail",
+        evidence={"problem": problem},
+        resolves_itself=True,
+    )
+
+
+def provider_key(provider: str) -> str:
+    """The key of `provider_left_alone`."""
+    return f"provider_left_alone:{provider}"
+
+
+def provider_left_alone(provider: str, failures: int, last: str) -> IncidentReport:
+    """A provider of models kept failing: its breaker is open."""
+    return IncidentReport(
+        domain="provider",
+        key=provider_key(provider),
+        severity="warning",
+        summary=f"{provider} kept failing and is left alone",
+        evidence={"provider": provider, "failures": failures, "last": last},
+        resolves_itself=True,
+    )

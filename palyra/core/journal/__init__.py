@@ -1,0 +1,1 @@
+"""What is stored: records, changes, tape rows, hash chain, idempotency keys."""

@@ -1,0 +1,65 @@
+"""The hash chain of a tape and the Merkle tree over a journal.  Pure.
+
+Each event is linked to the event before it in its run; each signed root covers the links that
+were committed since the last one.  A link binds position and run, so an event can be neither
+changed nor moved.  Whoever can write to the database can also compute a chain that holds again:
+what he cannot do is make it fit a root that was signed before.
+
+Source of the tree: RFC 6962 section 2.1 (leaf and node prefixes, split at a power of two).
+"""
+
+import struct
+from collections.abc import Iterable
+from hashlib import sha256
+
+from palyra.core.journal.tape_row import TapeRow
+from palyra.errors import InvariantBroken
+
+GENESIS = bytes(32)  # what the first event of every run is linked to
+_DOMAIN = b"palyra.tape.v1\x00"  # a link can never be mistaken for a hash of something else
+_FIELDS = struct.Struct(">qqq?IIIII")  # the numbers, then the length of each text that follows
+_LEAF, _NODE = b"\x00", b"\x01"
+
+
+def link(prev: bytes, position: int, row: TapeRow) -> bytes:
+    """The row's hash, 32 bytes: SHA-256 over domain, `prev` and all fields, lengths first.
+
+    Raises InvariantBroken for a row that no storage could hold (a number over 64 bits, text that
+    is not Unicode).
+    """
+    try:
+        run_id, session_id = row.run_id.encode(), row.session_id.encode()
+        kind, principal = row.kind.encode(), row.principal.encode()
+        fields = _FIELDS.pack(
+            position,
+            row.seq,
+            row.at_ms,
+            row.redacted,
+            len(run_id),
+            len(session_id),
+            len(kind),
+            len(principal),
+            len(row.data),
+        )
+    except (struct.error, UnicodeEncodeError) as error:
+        raise InvariantBroken(
+            f"event {row.seq} of {row.run_id!r} cannot be hashed: {error}"
+        ) from None
+    parts = (_DOMAIN, prev, fields, run_id, session_id, kind, principal, row.data)
+    return sha256(b"".join(parts)).digest()
+
+
+def merkle_root(leaves: Iterable[bytes]) -> bytes:
+    """The hash over all leaves, 32 bytes; of none, the hash of nothing.
+
+    Pairing level by level, with an odd node moving up unpaired, gives the tree that the RFC
+    defines by splitting at the largest power of two.
+    """
+    level = [sha256(_LEAF + leaf).digest() for leaf in leaves]
+    if not level:
+        return sha256().digest()
+    while len(level) > 1:
+        odd = level[len(level) & ~1 :]
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [sha256(_NODE + left + right).digest() for left, right in pairs] + odd
+    return level[0]

@@ -1,0 +1,1 @@
+"""Language models as data: messages, images, options, routing, circuit breaker."""

@@ -1,0 +1,334 @@
+"""Routing: which model answers, and which one next when it cannot.  Pure; `actors.router` looks.
+
+A candidate is passed over when it cannot answer: it is not there, lacks what the run needs (vision,
+JSON, tools, a window that holds the prompt), its provider is left alone, or the run's budget does
+not pay for it.  Those that remain are ranked by, in this order:
+
+1. the tier: large enough for what is asked, else as large as there is;
+2. whether the call would have to wait for a lease (after 3. when nobody waits for the run);
+3. the price of the estimate, if all that remain have one;
+4. the smallest tier that suffices;
+5. the order of the list.
+
+A model that a client named is kept whatever the rank; one that the agent names is kept while it is
+eligible.  Complexity is a sum of signs: a prompt of 4 000 tokens, another for 32 000, ten tools or
+more, code in the message, pictures.  Two of them make an ordinary request, three a demanding one.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from palyra.core.model.circuit_breaker import State
+from palyra.core.model.messages import FailureClass
+from palyra.core.model.route_plan import (
+    Candidate,
+    Capability,
+    Complexity,
+    Estimate,
+    Leaving,
+    Mode,
+    ModelChoice,
+    Reason,
+    RoutePlan,
+)
+
+MAX_ROUTES = 32  # all of them stand in each plan
+LONG_TOKENS, VERY_LONG_TOKENS, MANY_TOOLS = 4_000, 32_000, 10
+TIERS: dict[Complexity, int] = {"simple": 1, "ordinary": 2, "demanding": 3}
+# Failures that another model may not have.  A refusal of the content or of the request would be one
+# everywhere, and a model that suits should not be searched for.
+FAILS_OVER: frozenset[FailureClass] = frozenset(
+    {"transient", "timeout", "unavailable", "rate_limited", "quota", "auth"}
+)
+OF_THE_KEY: frozenset[str] = frozenset({"quota", "auth"})  # the provider's other models share it
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of a model in the configuration."""
+
+    model: str
+    vision: bool = False
+    json: bool = True
+    tools: bool = True
+    window: int = 0  # tokens; 0: not known
+    tier: int = 2
+    failover: tuple[str, ...] = ()  # what takes over from it, also when a client named it
+
+
+class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What may answer, in the order in which it is preferred."""
+
+    mode: Mode = "suggest"
+    routes: tuple[Route, ...] = ()
+    failover: tuple[str, ...] = ()
+
+    def find(self, model: str) -> Route | None:
+        """What is said of the model."""
+        return next((route for route in self.routes if route.model == model), None)
+
+    def candidates(self, own: str) -> tuple[str, ...]:
+        """What a run may be routed to: its own model first, unless it has a place in the list."""
+        names = tuple(route.model for route in self.routes)
+        return names if own in names else (own, *names)
+
+    def alternatives(self, own: str, now: str, choice: ModelChoice) -> tuple[str, ...]:
+        """What may take over from the model `now` of a run whose own is `own`, in order.
+
+        A model that a client named is left only for those that its route names.
+        """
+        named = [
+            name
+            for model in (now, own)
+            if (route := self.find(model)) is not None
+            for name in route.failover
+        ]
+        if choice != "pinned":
+            named += self.failover
+            named += [route.model for route in self.routes if self.mode == "enforced"]
+        return tuple(dict.fromkeys([*named, *([own] if named else [])]))
+
+
+class ProviderHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How a provider is right now."""
+
+    provider: str
+    api: str = ""
+    breaker: State = "closed"
+    admits: bool = True  # a call that is made now is not refused by the breaker
+    opens_in_ms: int = 0  # how long it is still left alone
+    under_way: int = 0
+    waiting: int = 0
+    parallel: int = 0  # calls at once; 0: as many as there are
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one more call would wait."""
+        return self.waiting > 0 or (self.parallel > 0 and self.under_way >= self.parallel)
+
+
+class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as it stands right now."""
+
+    model: str
+    standing: ProviderHealth
+    route: Route | None = None  # None: nothing is said of it, so nothing speaks against it
+    is_there: bool = True
+    usd_micros: int | None = None  # for the estimate
+
+    @property
+    def tier(self) -> int:
+        """How much it can do, from 1 to 3."""
+        return Route(model="").tier if self.route is None else self.route.tier
+
+
+class ModelRequirements(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run asks of its model."""
+
+    needs: tuple[Capability, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tools: int = 0
+    has_code: bool = False
+    has_pictures: bool = False
+    is_background: bool = False
+    budget_usd_micros: int | None = None
+
+    @property
+    def complexity(self) -> Complexity:
+        """How much is asked; see the top."""
+        signs = (
+            self.input_tokens >= LONG_TOKENS,
+            self.input_tokens >= VERY_LONG_TOKENS,
+            self.tools >= MANY_TOOLS,
+            self.has_code,
+            self.has_pictures,
+        )
+        marks = sum(signs)
+        if marks < 2:  # noqa: PLR2004 - see the top
+            return "simple"
+        return "ordinary" if marks == 2 else "demanding"  # noqa: PLR2004 - likewise
+
+
+# --- what speaks against a model -----------------------------------------------------------------
+
+
+def lacking(route: Route | None, needs: Iterable[Capability]) -> tuple[Capability, ...]:
+    """What the model is known to lack."""
+    if route is None:
+        return ()
+    return tuple(need for need in needs if not getattr(route, need))
+
+
+def find_obstacles(prospect: RouteCandidate, demand: ModelRequirements) -> tuple[Reason, ...]:
+    """Why the model cannot answer; nothing: it can."""
+    if not prospect.is_there:
+        return (Reason("missing", "no provider has it"),)
+    found = [
+        Reason(f"no_{need}", f"it lacks {need}") for need in lacking(prospect.route, demand.needs)
+    ]
+    window = 0 if prospect.route is None else prospect.route.window
+    if 0 < window < demand.input_tokens:
+        found.append(
+            Reason(
+                "window", f"its window of {window} tokens is too small for {demand.input_tokens}"
+            )
+        )
+    standing = prospect.standing
+    if not standing.admits:
+        found.append(Reason("left_alone", f"{standing.provider} kept failing and is left alone"))
+    budget = demand.budget_usd_micros
+    if budget is not None and prospect.usd_micros is None:
+        found.append(Reason("unpriced", "the run has a budget of money, and it has no price"))
+    elif budget is not None and prospect.usd_micros is not None and prospect.usd_micros > budget:
+        found.append(
+            Reason("over_budget", f"{prospect.usd_micros} micro-dollars are more than {budget}")
+        )
+    return tuple(found)
+
+
+# --- the plan of a run ---------------------------------------------------------------------------
+
+_Rank = tuple[tuple[str, int], ...]
+_BETTER = {
+    "tier": "its tier suits what is asked",
+    "busy": "it is free at once",
+    "price": "it is the cheapest",
+    "tier_excess": "its tier is no larger than needed",
+    "order": "it comes first in the list",
+}
+_WORSE = {
+    "tier": "its tier is too low for what is asked",
+    "busy": "a call would have to wait",
+    "price": "it is dearer",
+    "tier_excess": "its tier is larger than needed",
+    "order": "it comes later in the list",
+}
+
+
+def plan_route(
+    mode: Mode,
+    choice: ModelChoice,
+    own: str,
+    demand: ModelRequirements,
+    prospects: Sequence[RouteCandidate],
+) -> RoutePlan:
+    """The plan of a run with that model of its own, which is one of the prospects."""
+    obstacles = {each.model: find_obstacles(each, demand) for each in prospects}
+    eligible = [each for each in prospects if not obstacles[each.model]]
+    ranks = _rank(eligible, demand)
+    chosen, reason = _choose(choice, own, ranks)
+    passed = {**obstacles, **_outranked(chosen, reason, ranks)}
+    by_name = {each.model: each for each in prospects}
+    return RoutePlan(
+        mode=mode,
+        model=chosen,
+        provider=by_name[chosen].standing.provider,
+        uses=chosen if mode == "enforced" else own,
+        reasons=(reason, *_said_of_mode(mode, chosen, own), *obstacles[chosen]),
+        needs=demand.needs,
+        complexity=demand.complexity,
+        estimate=Estimate(
+            input_tokens=demand.input_tokens,
+            output_tokens=demand.output_tokens,
+            usd_micros=by_name[chosen].usd_micros,
+        ),
+        budget_usd_micros=demand.budget_usd_micros,
+        candidates=tuple(
+            Candidate(
+                model=each.model,
+                provider=each.standing.provider,
+                is_eligible=not obstacles[each.model],
+                usd_micros=each.usd_micros,
+                reasons=passed.get(each.model, ()),
+            )
+            for each in prospects
+        ),
+    )
+
+
+def _rank(eligible: Sequence[RouteCandidate], demand: ModelRequirements) -> dict[str, _Rank]:
+    """What each is measured by, the first being what counts most; less is better."""
+    wanted = TIERS[demand.complexity]
+    has_prices = all(each.usd_micros is not None for each in eligible)
+    ranks: dict[str, _Rank] = {}
+    for place, each in enumerate(eligible):
+        busy = ("busy", int(each.standing.is_busy))
+        price = ("price", (each.usd_micros or 0) if has_prices else 0)
+        ranks[each.model] = (
+            ("tier", max(0, wanted - each.tier)),
+            *((price, busy) if demand.is_background else (busy, price)),
+            ("tier_excess", max(0, each.tier - wanted)),
+            ("order", place),
+        )
+    return ranks
+
+
+def _choose(choice: ModelChoice, own: str, ranks: dict[str, _Rank]) -> tuple[str, Reason]:
+    """The model, and what speaks for it."""
+    if choice == "pinned":
+        return own, Reason("pinned", "the client named it")
+    if choice == "preferred" and own in ranks:
+        return own, Reason("preferred", "the run's agent names it, and it can answer")
+    if not ranks:
+        return own, Reason("none_eligible", "no model can answer; the run keeps its own")
+    best, *others = sorted(ranks, key=lambda model: _values(ranks[model]))
+    if not others:
+        return best, Reason("only_eligible", "no other model can answer")
+    code = _first_difference(ranks[best], ranks[others[0]])
+    return best, Reason(code, _BETTER[code])
+
+
+def _outranked(chosen: str, reason: Reason, ranks: dict[str, _Rank]) -> dict[str, tuple[Reason]]:
+    """Why each of the others that could answer does not."""
+    best = ranks.get(chosen)
+    found: dict[str, tuple[Reason]] = {}
+    for model, rank in ranks.items():
+        if model == chosen:
+            continue
+        if best is None or reason.code in {"pinned", "preferred"}:
+            found[model] = (Reason("own_model", f"{chosen} is the run's own"),)
+        else:
+            code = _first_difference(best, rank)
+            found[model] = (Reason(code, _WORSE[code]),)
+    return found
+
+
+def _values(rank: _Rank) -> tuple[int, ...]:
+    return tuple(value for _, value in rank)
+
+
+def _first_difference(better: _Rank, worse: _Rank) -> str:
+    return next(name for (name, less), (_, more) in zip(better, worse, strict=True) if less != more)
+
+
+def _said_of_mode(mode: Mode, chosen: str, own: str) -> tuple[Reason, ...]:
+    """What becomes of a choice that is not the run's own model."""
+    if chosen == own:
+        return ()
+    said = {
+        "suggest": f"only suggested: the run keeps {own}",
+        "dry_run": f"a dry run: enforced, {chosen} would answer; the run keeps {own}",
+        "enforced": f"the run leaves {own}",
+    }
+    return (Reason(mode, said[mode]),)
+
+
+# --- another one in the middle of a run ----------------------------------------------------------
+
+
+def next_route(
+    prospects: Iterable[RouteCandidate],
+    demand: ModelRequirements,
+    *,
+    tried: Iterable[str],
+    left: ProviderHealth,
+    leaving: Leaving,
+) -> RouteCandidate | None:
+    """The first that may take over from a model of the provider `left`, each once in a turn."""
+    tried = frozenset(tried)
+    for each in prospects:
+        shares_key = leaving in OF_THE_KEY and each.standing.provider == left.provider
+        if each.model not in tried and not shares_key and not find_obstacles(each, demand):
+            return each
+    return None

@@ -1,0 +1,1 @@
+"""May a call run: request to the rules, validation, gate, grants."""

@@ -1,0 +1,1 @@
+"""Finding and removing secrets, in whole texts and in streams."""

@@ -1,0 +1,67 @@
+"""The daemon's own secrets as a text can carry them: plain, escaped for JSON or a URL, in base64.
+
+A known secret is matched exactly, wherever it stands.  Escapes are followed to any depth (JSON in
+a string in JSON doubles its backslashes), hexadecimal digits in either case; base64 in both
+alphabets and at each of the three offsets a secret can have inside what was encoded.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator
+
+from palyra.core.redaction.grammar import ANYWHERE, Rule
+
+MIN_KNOWN_BYTES = 8  # shorter ones occur in ordinary text; nothing that short is a credential
+_SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_~")
+
+
+def known_rules(secrets: Iterable[str]) -> tuple[Rule, ...]:
+    """One row per form of each secret of at least MIN_KNOWN_BYTES, longest first."""
+    forms = {
+        form for secret in secrets if len(_bytes(secret)) >= MIN_KNOWN_BYTES
+        for form in (secret, *_base64_forms(_bytes(secret)))
+    }  # fmt: skip
+    ordered = sorted(forms, key=lambda form: (-len(form), form))
+    return tuple(Rule("known", ANYWHERE, "", _escapable(form)) for form in ordered)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _base64_forms(secret: bytes) -> Iterator[str]:
+    """The characters of base64 that depend on the secret alone, per offset (RFC 4648)."""
+    for offset in range(3):
+        whole_sextets = (offset + len(secret)) * 8 // 6
+        foreign_sextets = -(-offset * 8 // 6)
+        padded = bytes(offset) + secret
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(padded)[foreign_sextets:whole_sextets].decode("ascii")
+
+
+def _escapable(text: str) -> str:
+    return "".join(map(_unit, text))
+
+
+def _unit(character: str) -> str:
+    """One character in each of its spellings, as one unit of the grammar."""
+    if character in _PLAIN:
+        return character
+    return f"(?:{'|'.join(_spellings(character))})"
+
+
+def _spellings(character: str) -> Iterator[str]:
+    encoded = _bytes(character)
+    itself = "".join(rf"\x{byte:02x}" for byte in encoded)
+    yield r"\\+" if character == "\\" else rf"\\*{itself}"
+    yield "".join(f"%{_hexadecimal(f'{byte:02x}')}" for byte in encoded)
+    utf16 = character.encode("utf-16-be", "surrogatepass").hex()
+    yield "".join(rf"\\+u{_hexadecimal(utf16[at : at + 4])}" for at in range(0, len(utf16), 4))
+    if character in _SHORT:
+        yield rf"\\+{_SHORT[character]}"
+    if character == " ":
+        yield r"\x2b"  # application/x-www-form-urlencoded
+
+
+def _hexadecimal(digits: str) -> str:
+    return "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in digits)

@@ -1,0 +1,101 @@
+"""The rules once more, for text that was percent-encoded: what tells a secret is then written %XX.
+
+Each row is derived from one of `secret_rules`: a unit that matches a character which encoding changes
+matches its escapes as well, and loses the bare `%`.  A row whose units encoding leaves alone (most
+vendors' tokens) finds its secrets anyway and has none here.  What a rule says of values and keys is
+asked of the decoded ones.
+
+Source: RFC 3986 (2.1, 2.3); `+` for a blank as in application/x-www-form-urlencoded.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from urllib.parse import unquote_to_bytes
+
+from palyra.core.redaction.grammar import ANYWHERE, Rule, units
+
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_CHANGED = [chr(code) for code in range(128) if chr(code) not in _UNRESERVED]
+_HIGH = "%[89A-Fa-f][0-9A-Fa-f]"  # a byte of a character beyond ASCII
+_SCHEME = "[ \\t]+)"  # ends a group that is a word and blanks
+_AFTER_BLANK = frozenset({"bearer", "basic"})  # nothing but a blank tells them, and `+` is one
+_BODY = "(?:[A-Za-z0-9+/=%._]|-[A-Za-z0-9+/=%._])"  # of a key in PEM, and not its end
+
+_PEM = Rule(
+    "private_key", ANYWHERE, "",
+    rf"-----BEGIN[A-Z0-9+%]*PRIVATE(?:%20|%2520|\+)KEY[A-Z0-9+%]*-----{_BODY}{{32,}}",
+    needs=b"%", is_word=True,
+)  # fmt: skip
+
+
+def encoded_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rows that find percent-encoded forms, in the order of the plain ones."""
+    derived = (_encoded(rule) for rule in rules if rule.name != _PEM.name)
+    return (_PEM, *(rule for rule in derived if rule is not None))
+
+
+def _encoded(rule: Rule) -> Rule | None:
+    before, secret, after = map(_encoded_shape, (rule.before, rule.secret, rule.after))
+    if (before, secret, after) == (rule.before, rule.secret, rule.after):
+        return None
+    return rule._replace(
+        before=before,
+        secret=secret,
+        after=after,
+        accepts=lambda found: rule.accepts(_unquoted(found)),
+        spares=lambda found: rule.spares(_unquoted(found)),
+        is_word=" " not in secret,
+        needs=b"%+" if rule.name in _AFTER_BLANK else b"%",
+    )
+
+
+def _unquoted(found: bytes) -> bytes:
+    """The text before both rounds; what was encoded once stays as it is in the second."""
+    return unquote_to_bytes(unquote_to_bytes(found))
+
+
+def _encoded_shape(shape: str) -> str:
+    return "".join(_encoded_unit(unit) + quantifier for unit, quantifier in units(shape))
+
+
+@cache
+def _encoded_unit(unit: str) -> str:
+    """The unit, with the escapes of every character it matches."""
+    if unit.endswith(_SCHEME):
+        return f"{unit.removesuffix(_SCHEME)}[ \\t+%209]+)"
+    escapes = list(_escapes(unit))
+    if not escapes:
+        return unit
+    inner = unit[3:-1] if unit.startswith("(?:") else _without_percent(unit)
+    return f"(?:{'|'.join([*filter(None, [inner]), *escapes])})"
+
+
+def _without_percent(unit: str) -> str:
+    """A class without the bare `%`, which would take escapes of what does not belong to it.
+
+    Nor with bare parentheses, which would end the group it is in.
+    """
+    if not unit.startswith("["):
+        return unit
+    plain = unit.replace("(", r"\x28").replace(")", r"\x29")
+    return plain if plain.startswith("[^") else plain.replace("%", "", 1)
+
+
+def _escapes(unit: str) -> Iterator[str]:
+    """`%XX` for what the unit matches alone and encoding changes; by the first digit."""
+    compiled = re.compile(unit.encode("latin-1"), re.DOTALL)
+    found: dict[str, str] = {}
+    for character in _CHANGED:
+        if compiled.fullmatch(character.encode()):
+            digits = f"{ord(character):02x}"
+            seconds = "".join(sorted({digits[1], digits[1].upper()}))
+            found[digits[0]] = found.get(digits[0], "") + seconds
+    for first, seconds in found.items():
+        yield f"%{first}[{seconds}]"
+        yield f"%25{first}[{seconds}]"
+    if compiled.fullmatch(b" ") and not compiled.fullmatch(b"+"):
+        yield r"\+"
+    if compiled.fullmatch(b"\x80"):
+        yield _HIGH
+        yield _HIGH.replace("%", "%25")

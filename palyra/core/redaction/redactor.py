@@ -1,0 +1,236 @@
+"""Redaction: no secret passes into a tape, a frame or a log line; everything else passes as it is.
+
+Owns: nothing but compiled rules.  Talks to: nobody.  Never: decides what is worth redacting
+(`secret_rules`, `known_secrets`) or drops a whole document.
+
+A secret is replaced by `[redacted:<class>]`, span by span; in JSON the whole string beside a key that
+names a secret.  Redacting twice changes nothing more, valid JSON stays valid JSON, and a text
+without a secret comes back byte for byte.  The usual case costs one search of one expression
+(`_first_look`), which finds a little more than the rules do.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from hashlib import sha256
+
+from palyra.core.redaction.base64_encoded import base64_rules
+from palyra.core.redaction.key_names import may_name_secret, names_secret
+from palyra.core.redaction.known_secrets import known_rules
+from palyra.core.redaction.patterns import KEYED_STRING, RULES
+from palyra.core.redaction.percent_encoded import encoded_rules
+from palyra.core.redaction.scanner import Scanner, compile_bytes, is_found
+from palyra.core.redaction.secret_values import is_opaque, may_be_secret
+from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
+
+# Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
+_HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
+ENCODED = encoded_rules(RULES)
+BASE64 = base64_rules(lambda decoded: _holds_secret(decoded))  # noqa: PLW0108 - defined below
+_ENCODED_LOOK = is_found("|".join(sorted({rule.first_look for rule in ENCODED})))
+_JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
+REMEMBERED_BYTES = 1_024  # a shorter text takes less than a millisecond
+MEMORY_BYTES = 2_097_152
+ENTRY_BYTES = 256  # of an entry, beside what it holds
+_BLANKS = b" \t\r\n"
+_JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
+
+
+# Pairs of containers and of deployment descriptions that are written as two members.
+_NAMES = frozenset({"name", "Name", "key", "Key"})
+_VALUES = frozenset({"value", "Value"})
+
+
+class Redactor:
+    """The rules, with the daemon's own secrets."""
+
+    def __init__(self, known_secrets: Iterable[str]) -> None:
+        self._known = frozenset(known_secrets)
+        self._memory = _Memory()
+        self._compile()
+
+    def learn(self, *secrets: str) -> None:
+        """From the return on these are known; a stream begun before does not know them.
+
+        For one thread.  What is new takes some milliseconds, for all of it together.
+        """
+        if not self._known.issuperset(secrets):
+            self._known |= frozenset(secrets)
+            self._compile()
+            self._memory = _Memory()  # last: whoever has begun with the old rules has the old one
+
+    def _compile(self) -> None:
+        known = known_rules(self._known)
+        # Known secrets first: what they leave behind is all the other rules may see.
+        self.scanners = (*([Scanner(known)] if known else []), *_fixed_scanners())
+        looks = {rule.first_look for rule in (*known, *RULES, *BASE64)}
+        self._first_look = is_found("|".join([_HIDING, KEYED_STRING, *sorted(looks)]))
+
+    def _may_hold(self, data: bytes) -> bool:
+        """Whether any rule may find something; a little more often than one does."""
+        if self._first_look(data):
+            return True
+        return (b"%" in data or b"+" in data) and _ENCODED_LOOK(data)
+
+    def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
+        """The JSON text with secrets replaced inside its strings, and whether there were any.
+
+        What is not JSON after all is redacted as text.
+        """
+        if not self._may_hold(data):
+            return data, False
+        redacted = self._memory.recall(data, self._redact_json)
+        return redacted, redacted != data
+
+    def _redact_json(self, data: bytes) -> bytes:
+        return b"".join(self._json_pieces(data))
+
+    def redact_text(self, text: str) -> tuple[str, bool]:
+        """The text with secrets replaced, and whether there were any."""
+        data = text.encode("utf-8", "surrogatepass")
+        if not self._may_hold(data):
+            return text, False
+        redacted = self._redact_plain(data)
+        return redacted.decode("utf-8", "surrogatepass"), redacted != data
+
+    def _redact_plain(self, data: bytes) -> bytes:
+        for scanner in self.scanners:
+            if scanner.may_find(data):
+                data = b"".join(_pieces(scanner, data))
+        return data
+
+    def _json_pieces(self, data: bytes) -> Iterator[bytes]:
+        done = 0
+        before = b""  # the string before
+        name = ""  # what `{"name": …, "value": …}` calls the value
+        while (match := _JSON_STRING.search(data, done)) is not None:
+            start, end = match.span()
+            between, token = data[done:start], data[start:end]
+            key = _decoded(before) if between.strip(_BLANKS) == b":" else ""
+            yield self._redact_syntax(between)
+            if key in _NAMES:
+                name = _decoded(token)
+            elif key in _VALUES:
+                key, name = name or key, ""
+            yield self._redact_value(token, key) if key else self._redact_string(token)
+            before, done = token, end
+        yield self._redact_syntax(data[done:])
+
+    def _redact_value(self, token: bytes, key: str) -> bytes:
+        """The string beside a key: goes whole when the key names a secret, or may and it looks so."""
+        name = names_secret(key)
+        if name is not None:
+            is_secret = may_be_secret(_decoded(token))
+        else:
+            name = may_name_secret(key)
+            is_secret = name is not None and is_opaque(_decoded(token).encode("utf-8", "replace"))
+        return f'"[redacted:{name}]"'.encode() if is_secret else self._redact_string(token)
+
+    def _redact_syntax(self, between: bytes) -> bytes:
+        is_json = not between.strip(_JSON_SYNTAX)
+        return between if is_json else self._redact_plain(between)
+
+    def _redact_string(self, token: bytes) -> bytes:
+        """One JSON string with its quotes; unchanged byte for byte when there is nothing in it."""
+        return self._memory.recall(token, self._redact_token) if self._may_hold(token) else token
+
+    def _redact_token(self, token: bytes) -> bytes:
+        try:
+            text = json.loads(token.decode(), strict=False)
+        except ValueError:  # bad escapes or bad UTF-8: not JSON, so there is no form to keep
+            return self._redact_plain(token)
+        redacted, is_changed = self.redact_text(text)
+        return _json_string(redacted) if is_changed else token
+
+
+class _Memory:
+    """What became of long texts, by their digest: an argument stands in several events of a run.
+
+    The texts themselves are not kept.  Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, bytes], bytes | None] = {}  # None: as it was
+        self._size_bytes = 0
+
+    def recall(self, data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
+        """What `redact` makes of the data."""
+        if len(data) < REMEMBERED_BYTES:
+            return redact(data)
+        key = redact.__name__, sha256(data).digest()
+        try:
+            known = self._known[key]
+        except KeyError:
+            redacted = redact(data)
+            self._keep(key, None if redacted == data else redacted)
+            return redacted
+        return data if known is None else known
+
+    def _keep(self, key: tuple[object, bytes], redacted: bytes | None) -> None:
+        self._size_bytes += ENTRY_BYTES + len(redacted or b"")
+        if self._size_bytes > MEMORY_BYTES:
+            self._known.clear()
+            self._size_bytes = ENTRY_BYTES + len(redacted or b"")
+        self._known[key] = redacted
+
+
+class StreamRedactor:
+    """One stream.  `feed` and `flush` give text that may go out."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._stages = [StreamHoldBack(scanner) for scanner in redactor.scanners]
+
+    def feed(self, text: str) -> str:
+        """What can be passed on after one more piece; empty while everything is in doubt."""
+        data = text.encode("utf-8", "surrogatepass")
+        for stage in self._stages:
+            data = stage.feed(data)
+        return data.decode("utf-8", "surrogatepass")
+
+    def flush(self) -> str:
+        """The rest: nothing more will come, so nothing is in doubt.  The stream starts anew."""
+        data = b""
+        for stage in self._stages:
+            data = stage.feed(data) + stage.flush()
+        return data.decode("utf-8", "surrogatepass")
+
+
+@cache
+def _fixed_scanners() -> tuple[Scanner, ...]:
+    """Those that no secret changes."""
+    return Scanner(RULES), Scanner(ENCODED), Scanner(BASE64)
+
+
+def _holds_secret(data: bytes) -> bool:
+    return any(scanner.find(data) is not None for scanner in _fixed_scanners())
+
+
+def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
+    """What follows a secret is looked at as it will stand: behind the end of a marker."""
+    shown: bytes | bytearray = data
+    done = 0
+    while (span := scanner.find(shown, max(0, done - 1), floor=done)) is not None:
+        yield data[done : span.start]
+        yield span.marker
+        done = span.end
+        if isinstance(shown, bytes):
+            shown = bytearray(data)
+        shown[done - 1 : done] = AFTER_SECRET
+    yield data[done:]
+
+
+def _decoded(token: bytes) -> str:
+    """The text of a JSON string; empty for what is none."""
+    try:
+        return (
+            str(json.loads(token.decode("utf-8", "surrogatepass"), strict=False)) if token else ""
+        )
+    except ValueError:
+        return ""
+
+
+def _json_string(text: str) -> bytes:
+    try:
+        return json.dumps(text, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8; its escape is valid JSON
+        return json.dumps(text).encode()

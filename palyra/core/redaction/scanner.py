@@ -1,0 +1,159 @@
+"""Finds where rules match: linear in the text, whatever the text.
+
+The engine is RE2 on bytes (Latin-1 mode: every byte is a character), so UTF-8 passes through and
+no input can make it backtrack.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from itertools import groupby
+from typing import NamedTuple, Protocol, cast
+
+import re2
+
+from palyra.core.redaction.grammar import ANYWHERE, CONTEXT_BYTES, ONE_WORD, Rule, viable_prefix
+
+_ESCAPE_MARKS = frozenset({b"\\", b"%", b"["})  # what the longer boundaries begin with
+# Upper bound of an automaton's cache, filled as texts need it.  With the library's 8 MiB the rules
+# together fall back to its slow engine.
+_AUTOMATON_BYTES = 64 << 20
+# Rules of one expression.  To find where a match begins the engine runs back through all rules of its
+# expression, and what is not cached of that costs milliseconds.
+PART_RULES = 48
+_UNKNOWN = Rule("secret", ANYWHERE, "", "[ -~]")  # when the engine cannot say which rule it was
+
+
+class Span(NamedTuple):
+    """A match from `at`, of which `start` to `end` is the secret."""
+
+    at: int
+    start: int
+    end: int
+    rule: Rule
+
+    @property
+    def marker(self) -> bytes:
+        """What takes the secret's place."""
+        return f"[redacted:{self.rule.name}]".encode("ascii")
+
+
+class Expression(Protocol):
+    """The part of a compiled RE2 expression that is used here; the package has no types."""
+
+    def search(self, text: bytes | bytearray, pos: int = 0) -> "Match | None": ...
+    def match(self, text: bytes, pos: int = 0) -> "Match | None": ...
+    def finditer(self, text: bytes) -> "Iterator[Match]": ...
+
+
+class Match(Protocol):
+    """One match."""
+
+    def span(self, group: int = 0) -> tuple[int, int]: ...
+
+
+def compile_bytes(pattern: str, *, has_groups: bool = False) -> Expression:
+    """The expression over bytes; without groups it runs about three times faster."""
+    expression: Expression = re2.compile(pattern.encode("latin-1"), _options(has_groups))
+    return expression
+
+
+def _options(has_groups: bool) -> re2.Options:  # noqa: FBT001 - private, one caller per value
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.never_capture = not has_groups
+    options.max_mem = _AUTOMATON_BYTES
+    options.log_errors = False  # it would write the pattern, and with it known secrets, to stderr
+    return options
+
+
+def is_found(pattern: str) -> Callable[[bytes], bool]:
+    """Whether the expression matches somewhere; cheaper than to say where, which is a second run."""
+    look = re2.Set.SearchSet(_options(has_groups=False))
+    look.Add(pattern.encode("latin-1"))
+    look.Compile()
+    return lambda data: bool(look.Match(data))
+
+
+def _together(rules: Iterable[Rule], body: Callable[[Rule], str]) -> str:
+    """All rules as one expression, in their order; neighbours share the boundary on their left.
+
+    A boundary of its own for each of some hundred rules would be tracked by itself at each byte.
+    """
+    groups = groupby(rules, lambda rule: rule.start)
+    return "|".join(f"{start}(?:{'|'.join(map(body, group))})" for start, group in groups)
+
+
+class Scanner:
+    """All rules as one expression, plus what a stream needs: the viable prefixes."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = tuple(rules)
+        needs = [rule.needs for rule in rules]
+        self._needs = frozenset(b"".join(needs)) if all(needs) else frozenset[int]()
+        near = [rule for rule in rules if not rule.is_broad]
+        parts = [near[at : at + PART_RULES] for at in range(0, len(near), PART_RULES)]
+        parts += [[rule] for rule in rules if rule.is_broad]
+        self._parts = [compile_bytes(_together(part, lambda rule: rule.body)) for part in parts]
+        self._margins = [rule.margins for rule in rules]
+        self._each = [cache(partial(compile_bytes, rule.shape, has_groups=True)) for rule in rules]
+        self._which = re2.Set.FullMatchSet(_options(has_groups=False))
+        for rule in rules:
+            self._which.Add(rule.shape.encode("latin-1"))
+        self._which.Compile()
+        # Anchored at the end only: RE2 then runs backwards and stops with the last viable byte.
+        exact = [rule for rule in rules if not rule.is_word]
+        words = [] if len(exact) == len(rules) else [ONE_WORD]
+        viable = "|".join([*words, _together(exact, lambda rule: viable_prefix(rule.body))])
+        self._viable = compile_bytes(rf"(?:{viable})\z")
+
+    def may_find(self, data: bytes) -> bool:
+        """Whether one of the bytes that each of the rules needs is there."""
+        return not self._needs or any(byte in data for byte in self._needs)
+
+    def find(self, data: bytes | bytearray, pos: int = 0, floor: int = 0) -> Span | None:
+        """The leftmost secret that is accepted and starts at `floor` or later."""
+        matches = [(part.search(data, pos), part) for part in self._parts]
+        while found := [(match.span(), at) for at, (match, _) in enumerate(matches) if match]:
+            (start, end), at = min(found, key=lambda place: (place[0][0], place[1]))
+            for span in self._spans(data, start, end):
+                if span.start >= floor and _is_secret(data, span):
+                    return span
+            part = matches[at][1]
+            matches[at] = part.search(data, start + 1), part
+        return None
+
+    def find_viable(self, data: bytes, pos: int) -> int:
+        """Where the longest end of `data` begins that more text could complete; len() if none."""
+        match = self._viable.search(data, pos)
+        return len(data) if match is None else match.span()[0]
+
+    def _spans(self, data: bytes | bytearray, at: int, end: int) -> Iterator[Span]:
+        """What each rule that matches there takes for the secret, in the order of the rules."""
+        found = bytes(data[at:end])
+        which = self._which.Match(found)
+        if not which:
+            yield Span(at, at, end, _UNKNOWN)
+            return
+        for index in sorted(which):
+            yield self._span(found, at, index)
+
+    def _span(self, found: bytes, at: int, index: int) -> Span:
+        rule, margins = self._rules[index], self._margins[index]
+        if margins is None or found[:1] in _ESCAPE_MARKS:
+            match = cast("Match", self._each[index]().match(found))  # the set has just said so
+            start, stop = match.span(1)
+            return Span(at, at + start, at + stop, rule)
+        # The usual boundary is one byte, or none at the beginning of the text.
+        boundary = 1 if rule.start and not found[:1].isalnum() else 0
+        return Span(at, at + boundary + margins[0], at + len(found) - margins[1], rule)
+
+
+def _is_secret(data: bytes | bytearray, span: Span) -> bool:
+    """The rule's last word, on what it found and on what stands before it."""
+    needs = span.rule.needs
+    if needs and not any(byte in data[span.at : span.end] for byte in needs):
+        return False
+    context = max(0, span.at - CONTEXT_BYTES)
+    return span.rule.accepts(bytes(data[span.start : span.end])) and not span.rule.spares(
+        bytes(data[context : span.start])
+    )

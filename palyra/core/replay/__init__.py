@@ -1,0 +1,1 @@
+"""A run decided again from its tape."""

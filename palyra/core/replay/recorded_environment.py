@@ -1,0 +1,287 @@
+"""The setting of a replay: what the engine asks for, from the tape or from the settings of now."""
+
+import base64
+import binascii
+from typing import Any, NoReturn, cast
+
+import msgspec
+
+from palyra.core.model.messages import ModelRequest, ProposedCall
+from palyra.core.policy.gate import Allow, Deny, NeedsApproval
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.replay.recorded_inputs import E, RecordedTape
+from palyra.core.run.answer import AnswerDefect, answer_text
+from palyra.core.run.approvals import LAPSED, STALE
+from palyra.core.run.call import Call
+from palyra.core.run.inputs import GatedCall, RunEnvironment, RunLimits
+from palyra.core.run.state import RULES_CHANGED, Run
+from palyra.core.tape import events as ev
+from palyra.core.tool.arguments import Refused
+from palyra.errors import InvariantBroken
+
+NO_LIMIT = 2**31
+# Verdicts that no replay can come to: they depended on what others had done by that moment.
+_MOMENTARY = frozenset({"too_many_prompts", "budget_spent", "granted", "denied_by_grant"})
+_JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
+
+
+def offline_environment() -> RunEnvironment:
+    """For a lenient replay without a daemon: what would have to be asked is asked of nobody."""
+
+    def missing(*_: object) -> NoReturn:
+        raise InvariantBroken("a lenient replay takes this from the tape")
+
+    return RunEnvironment(
+        now_ms=missing,
+        new_id=missing,
+        redact=Redactor(()).redact_bytes,
+        sign=missing,
+        prepare=missing,
+        assemble=missing,
+        jitter_ms=missing,
+        provider=missing,
+        limits=RunLimits(),
+    )
+
+
+# Partial answers whose text was taken for an answer all the same.
+_WITHOUT_FLAW = frozenset({"too_large", "outcome_unknown"})
+
+
+class RecordedAnswers:
+    """What one replay answers the engine; `setting` is made anew for each step.
+
+    All of it may be asked twice for one step (`step.searched`), so nothing here counts.
+    """
+
+    def __init__(self, record: RecordedTape, now: RunEnvironment, *, strict: bool) -> None:
+        self.record = record
+        self.now = now
+        self.strict = strict
+        self.unjudged: set[int] = set()
+        self._call_id = ""  # of the call that was prepared last
+
+    def setting(self) -> RunEnvironment:
+        """For one step."""
+        lenient = {} if self.strict else self._lenient()
+        return msgspec.structs.replace(
+            self.now,
+            now_ms=lambda: self.record.at_ms,
+            new_id=self._approval_id,
+            redact=lambda data: (data, False),  # the tape is redacted, and so what follows from it
+            prepare=self._prepare,
+            is_stale=self._is_stale,
+            has_lapsed=lambda call: self._is_void(call, LAPSED),
+            jitter_ms=self._jitter_ms,
+            plan_route=lambda run: self._added(run, ev.RoutePlanned),
+            change_route=lambda run, *_: self._added(run, ev.RouteChanged),
+            **lenient,
+        )
+
+    def _lenient(self) -> dict[str, Any]:
+        started = self.record.find_next(ev.TurnStarted)
+        return {
+            "sign": self._signature,
+            "assemble": self._assemble,
+            "judge": self._judge,
+            "provider": lambda _model: started.provider if started is not None else "",
+            "compact": lambda run: self._added(run, ev.ContextCompacted),
+            "limits": self._limits(),
+        }
+
+    def _added(self, run: Run, kind: type[E]) -> E | None:
+        """The event of that kind which the step under way adds next; a failure goes before it."""
+        events, place = self.record.events, run.next_seq
+        if place < len(events) and isinstance(events[place], ev.TurnFailed):
+            place += 1
+        found = events[place] if place < len(events) else None
+        return found if isinstance(found, kind) else None
+
+    def _approval_id(self, prefix: str) -> str:
+        asked = self.record.find_of(ev.ApprovalRequested, self._call_id)
+        return asked.approval_id if asked is not None else f"{prefix}_of_no_record"
+
+    def _jitter_ms(self, _attempt: int) -> int:
+        failed = self.record.find_next(ev.TurnFailed)
+        return failed.delay_ms if failed is not None else 0
+
+    def _signature(self, digest: bytes) -> bytes:
+        try:
+            return base64.b64decode(self.record.signatures.get(digest.hex(), ""), validate=True)
+        except (binascii.Error, ValueError):
+            return b""
+
+    def _limits(self) -> RunLimits:
+        """As high as the run ever got, so that it ends for want of them only where it did."""
+        record, last = self.record, self.record.last
+        match last:
+            case ev.RunFailed(failure_class=end) | ev.RunDone(cause=end):
+                pass
+            case _:
+                end = ""
+        turns = [event.turn for event in record.find_all(ev.TurnStarted)]
+        resumes = [event.attempt for event in record.find_all(ev.RunRecovered)]
+        asked = record.find_next(ev.ApprovalRequested)
+        return msgspec.structs.replace(
+            self.now.limits,
+            max_turns=max(turns, default=0) if end == "turn_cap" else NO_LIMIT,
+            max_recoveries=(max(resumes, default=0) if end == "recovery_exhausted" else NO_LIMIT),
+            model_retries=NO_LIMIT,
+            approval_ms=asked.expires_ms - record.at_ms if asked is not None else 0,
+        )
+
+    def _assemble(
+        self, run: Run, turn: int, attempt: int
+    ) -> tuple[ev.ContextAssembled, ModelRequest]:
+        """The recorded context; the request itself reaches no model."""
+        record = self.record
+        event = record.find_next(ev.ContextAssembled)
+        if event is None:
+            event = ev.ContextAssembled(
+                turn=turn, segments=(), input_tokens=0, prefix_hash="", catalogue_hash=""
+            )
+        request = ModelRequest(
+            run_id=run.run_id,
+            turn=turn,
+            attempt=attempt,
+            model=run.model,
+            instructions="",
+            messages=(),
+        )
+        return msgspec.structs.replace(event, turn=turn), request
+
+    def _judge(self, run: Run) -> AnswerDefect | None:
+        """What was said of the text of the turn that ends here."""
+        record = self.record
+        told = record.events[record.position + 1 : record.position + 3]
+        match told:
+            case [ev.AnswerRejected() as rejected, *_]:
+                return AnswerDefect(rejected.reason, "", rejected.guidance)
+            case [ev.MessageCompleted(text=text), ev.RunDone(reason="partial") as done]:
+                is_taken = done.cause in _WITHOUT_FLAW or text == answer_text(run)
+                return None if is_taken else AnswerDefect(done.cause, done.missing, "")
+            case _:
+                return None
+
+    def _is_stale(self, call: Call) -> bool:
+        """Whether the rules changed while the call waited: the tape says so, in so many words."""
+        answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
+        if call.phase == "asking":
+            return answer is not None and answer.by == RULES_CHANGED
+        return self._is_void(call, STALE)
+
+    def _is_void(self, call: Call, reason: str) -> bool:
+        """Whether an allowed call is denied for that reason now.
+
+        What may not start any more is denied right before a batch starts, so a denial that stands
+        behind the next start was not made yet.
+        """
+        verdicts = self.record.list_ahead(ev.ToolDecided, call.call_id, before=ev.ToolStarted)
+        return any(verdict.reason == reason for verdict in verdicts)
+
+    # --- verdicts
+
+    def _prepare(self, run: Run, call: ProposedCall) -> GatedCall:
+        self._call_id = call.call_id
+        if not self.strict or self._is_lost(call.call_id):
+            return self._recorded(call)
+        judged = self.now.prepare(run, call)
+        proposed = self.record.find_of(ev.ToolProposed, call.call_id)
+        if not judged.inspects or proposed is None or not proposed.inspects:
+            return judged
+        self._note_unjudged(call.call_id)  # what the call would have met then, nobody knows now
+        return self._recorded(call)
+
+    def _note_unjudged(self, call_id: str) -> None:
+        self.unjudged.add(cast("int", self.record.seq_of(ev.ToolProposed, call_id)))
+
+    def _is_lost(self, call_id: str) -> bool:
+        """Whether what the verdict was about is not on the tape; remembered for the report."""
+        record = self.record
+        seqs = [record.seq_of(kind, call_id) for kind in _JUDGED]
+        decided = record.find_of(ev.ToolDecided, call_id)
+        is_redacted = any(seq is not None and record.rows[seq].redacted for seq in seqs)
+        is_momentary = decided is not None and decided.reason_code in _MOMENTARY
+        if seqs[0] is None or not (is_redacted or is_momentary):
+            return False
+        self._note_unjudged(call_id)
+        return True
+
+    def _recorded(self, call: ProposedCall) -> GatedCall:
+        """Intake and verdict as the tape has them."""
+        proposed = self.record.find_of(ev.ToolProposed, call.call_id)
+        asked = self.record.find_ahead(ev.ApprovalRequested, call.call_id)
+        looks_first = proposed is not None and self._looks_first(proposed)
+        if proposed is None:
+            unknown = Refused(reason="not on the tape", repair_hint="")
+            return GatedCall(
+                digest="", tool_class="unknown", arguments=call.arguments, verdict=unknown
+            )
+        return GatedCall(
+            digest=proposed.digest,
+            tool_class=proposed.tool_class,
+            arguments=proposed.arguments,
+            coercions=proposed.coercions,
+            verdict=_question("") if looks_first else self._verdict(call.call_id, asked),
+            execution_digest=asked.digest if asked is not None else "",
+            executor=proposed.executor,
+            enforcement=proposed.enforcement,
+            may_rerun=proposed.may_rerun,
+            path_key=proposed.path_key,
+            inspects=looks_first,
+            inspection=asked.inspection if asked is not None else None,
+            twins=asked.covers[1:] if asked is not None else (),
+        )
+
+    def _looks_first(self, proposed: ev.ToolProposed) -> bool:
+        """Whether the verdict had to wait for a look, in a step after that of the proposal."""
+        seq = self.record.seq_of(ev.ToolProposed, proposed.call_id)
+        return proposed.inspects and seq is not None and seq >= self.record.position
+
+    def _verdict(
+        self, call_id: str, asked: ev.ApprovalRequested | None
+    ) -> Refused | Allow | Deny | NeedsApproval:
+        rejected = self.record.find_ahead(ev.ToolRejected, call_id)
+        decided = self.record.find_ahead(ev.ToolDecided, call_id)
+        if rejected is not None:
+            return Refused(reason=rejected.reason, repair_hint=rejected.repair_hint)
+        if asked is not None:
+            return NeedsApproval(
+                reason_code="",
+                reason=asked.policy_reason,
+                policies=(),
+                version=asked.policy_version,
+                risk=asked.risk,  # type: ignore[arg-type]  # as the gate wrote it
+                summary=asked.summary,
+                rendered="",
+                scopes=asked.scopes,
+                grant_key=asked.grant_key,
+                once_because=asked.once_because,
+            )
+        if decided is not None and decided.approval_id is not None:
+            return _question(decided.policy_version)
+        if decided is None:
+            return Refused(reason="no verdict on the tape", repair_hint="")
+        words: dict[str, Any] = {
+            "reason_code": decided.reason_code,
+            "reason": decided.reason,
+            "policies": decided.policies,
+            "version": decided.policy_version,
+            "grant_id": decided.grant_id,
+        }
+        if decided.verdict == "allow":
+            return Allow(**words)
+        return Deny(**words)
+
+
+def _question(version: str) -> NeedsApproval:
+    """A question that nobody reads: it is put later, or was answered before."""
+    return NeedsApproval(
+        reason_code="",
+        reason="",
+        policies=(),
+        version=version,
+        risk="low",
+        summary="",
+        rendered="",
+    )

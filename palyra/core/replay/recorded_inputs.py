@@ -1,0 +1,276 @@
+"""A tape as a replay reads it: decoded, with the look-ups that a step needs, and its inputs.
+
+Which input a step heard is not on the tape by itself; the kind of the step's first event says it.
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.messages import ModelTurn
+from palyra.core.run.inputs import (
+    ApprovalAnswered,
+    Begin,
+    BudgetRefused,
+    CallEnded,
+    CallInspected,
+    Cancel,
+    Expire,
+    GoOn,
+    Input,
+    Resume,
+    RulesChanged,
+    Steer,
+    TurnFailedInput,
+    TurnFinished,
+)
+from palyra.core.run.state import ABORTED, RULES_CHANGED, Run
+from palyra.core.tape import events as ev
+from palyra.errors import InvariantBroken
+
+E = TypeVar("E", bound=ev.Event)
+
+_WALL_MS = re.compile(r"longer than (\d+) ms")
+
+
+class RecordedTape:
+    """A tape decoded, with the look-ups that a step needs; `position` is where the step began."""
+
+    def __init__(self, rows: Sequence[TapeRow]) -> None:
+        self.rows = rows
+        self.position = 0
+        self.events: list[ev.Event] = []
+        self.unreadable = ""  # why the event after the last one is none
+        self._places: dict[type[ev.Event], list[int]] = defaultdict(list)
+        # Per completed turn: where the events of a kind about a call stand, in order.
+        self._calls: list[dict[tuple[type[ev.Event], str], list[int]]] = [{}]
+        self._turn_of: list[int] = []
+        self.signatures: dict[str, str] = {}
+        for row in rows:
+            try:
+                self._add(ev.decode_event(row.kind, row.data))
+            except (InvariantBroken, msgspec.DecodeError) as error:
+                self.unreadable = str(error)
+                break
+
+    def _add(self, event: ev.Event) -> None:
+        index = len(self.events)
+        if isinstance(event, ev.TurnCompleted):
+            self._calls.append({})
+        call_id = getattr(event, "call_id", None)
+        if call_id is not None:
+            self._calls[-1].setdefault((type(event), call_id), []).append(index)
+        if isinstance(event, ev.ToolAttested):
+            self.signatures[event.digest] = event.signature
+        self._places[type(event)].append(index)
+        self._turn_of.append(len(self._calls) - 1)
+        self.events.append(event)
+
+    @property
+    def at_ms(self) -> int:
+        """When the step under way happened."""
+        return self.rows[self.position].at_ms
+
+    @property
+    def last(self) -> ev.Event:
+        """The last event."""
+        return self.events[-1]
+
+    def opening(self, kind: type[E], start: int) -> list[E]:
+        """The events of that kind that follow each other from `start` on."""
+        found: list[E] = []
+        for event in self.events[start:]:
+            if not isinstance(event, kind):
+                break
+            found.append(event)
+        return found
+
+    def find_next(self, kind: type[E]) -> E | None:
+        """The next event of a kind, from the present step on."""
+        place = self._next_place(kind)
+        return self.events[place] if place < len(self.events) else None  # type: ignore[return-value]  # by kind
+
+    def _next_place(self, kind: type[ev.Event]) -> int:
+        """Where the next event of a kind stands; behind the last event when there is none."""
+        places = self._places[kind]
+        at = bisect_left(places, self.position)
+        return places[at] if at < len(places) else len(self.events)
+
+    def find_all(self, kind: type[E]) -> list[E]:
+        """All events of a kind."""
+        return [self.events[place] for place in self._places[kind]]  # type: ignore[misc]  # by kind
+
+    def seq_of(self, kind: type[ev.Event], call_id: str) -> int | None:
+        """Where the event of that kind about a call of the present turn stands.
+
+        Of several the next one from the present step on; of those before it the last.
+        """
+        places = self._calls[self._turn_of[self.position]].get((kind, call_id))
+        if not places:
+            return None
+        return places[min(bisect_left(places, self.position), len(places) - 1)]
+
+    def find_of(self, kind: type[E], call_id: str) -> E | None:
+        """The event of that kind about a call of the present turn; see `seq_of`."""
+        seq = self.seq_of(kind, call_id)
+        return None if seq is None else self.events[seq]  # type: ignore[return-value]  # by kind
+
+    def find_ahead(self, kind: type[E], call_id: str) -> E | None:
+        """The same, from the present step on."""
+        return next(iter(self.list_ahead(kind, call_id)), None)
+
+    def list_ahead(
+        self, kind: type[E], call_id: str, *, before: type[ev.Event] | None = None
+    ) -> list[E]:
+        """All of them from the present step on, up to the next event of the kind `before`."""
+        places = self._calls[self._turn_of[self.position]].get((kind, call_id), [])
+        end = len(self.events) if before is None else self._next_place(before)
+        return [self.events[place] for place in places if self.position <= place < end]  # type: ignore[misc]  # by kind
+
+
+# --- inputs --------------------------------------------------------------------------------------
+
+
+def read_input(record: RecordedTape, run: Run) -> Input | None:
+    """What the run heard where the step begins; None when nothing that could be heard begins so."""
+    event = record.events[record.position]
+    read = _INPUTS.get(type(event))
+    if read is None or (isinstance(event, _CLOSING) and _closes(event)):
+        return _read_ending(record.last)
+    return read(record, run, event)
+
+
+def _closes(event: ev.ApprovalResolved | ev.ToolDecided | ev.ToolCompleted) -> bool:
+    """Whether the end of the run made the event, and nobody's answer, look or outcome."""
+    if isinstance(event, ev.ToolDecided):
+        return event.reason_code == ABORTED
+    if isinstance(event, ev.ApprovalResolved):
+        return event.decision == "abort" and event.by != RULES_CHANGED
+    return event.status == "cancelled"
+
+
+def _read_begin(_record: RecordedTape, _run: Run, event: ev.RunStarted) -> Begin:
+    return Begin(**msgspec.structs.asdict(event))
+
+
+def _read_turn(_record: RecordedTape, run: Run, event: ev.TurnCompleted) -> TurnFinished:
+    result = ModelTurn(
+        text=event.text,
+        calls=event.calls,
+        finish_reason=event.finish_reason,
+        usage=event.usage,
+        cost_usd_micros=event.cost_usd_micros,
+        trace_ref=event.trace_ref,
+        is_unpriced=event.is_unpriced,
+    )
+    return TurnFinished(turn=event.turn, attempt=run.attempt, result=result)
+
+
+def _read_failure(_record: RecordedTape, _run: Run, event: ev.TurnFailed) -> TurnFailedInput:
+    return TurnFailedInput(
+        turn=event.turn,
+        attempt=event.attempt,
+        failure_class=event.failure_class,
+        detail=event.detail,
+        had_output=not event.retry,  # the tape says no more of it, and no more follows from it
+        charge=event.charge,
+        was_asked=event.was_asked,
+    )
+
+
+def _read_refusal(record: RecordedTape, _run: Run, event: ev.BudgetExceeded) -> BudgetRefused:
+    asked = record.opening(ev.ApprovalRequested, record.position + 1)
+    return BudgetRefused(exceeded=event, approval_id=asked[0].approval_id if asked else "")
+
+
+def _read_answer(
+    record: RecordedTape, _run: Run, event: ev.ApprovalResolved
+) -> ApprovalAnswered | RulesChanged:
+    if event.decision == "abort":
+        return RulesChanged()
+    ends_ms = event.grant_expires_ms
+    return ApprovalAnswered(
+        approval_id=event.approval_id,
+        decision="allow" if event.decision == "allow" else "deny",
+        scope=event.scope,
+        by=event.by,
+        reason=event.reason,
+        ttl_ms=None if ends_ms is None else ends_ms - record.at_ms,
+    )
+
+
+def _read_look(
+    _record: RecordedTape, _run: Run, event: ev.ApprovalRequested | ev.ToolDecided | ev.ToolRejected
+) -> CallInspected:
+    """A verdict that begins a step follows from a look at what the call would meet."""
+    failure = event.reason if isinstance(event, ev.ToolRejected) else ""
+    return CallInspected(call_id=event.call_id, failure=failure)
+
+
+def _read_rest(_record: RecordedTape, _run: Run, _event: ev.ToolProposed) -> GoOn:
+    """A call whose gating begins a step is one that the step before had no room for."""
+    return GoOn()
+
+
+def _read_outcome(record: RecordedTape, _run: Run, event: ev.ToolCompleted) -> CallEnded:
+    """The outcome; what its event does not say of it is in its attestation."""
+    attested = record.find_of(ev.ToolAttested, event.call_id)
+    document: Mapping[str, Any] = attested.attestation if attested is not None else {}
+    return CallEnded(
+        call_id=event.call_id,
+        status=event.status,
+        output=event.output,
+        raw_sha256=str(document.get("raw_output_sha256", "")),
+        took_ms=event.duration_ms,
+        error=event.error,
+        is_truncated=event.truncated,
+        executor=str(document.get("executor", "")),
+        enforcement=str(document.get("enforcement", "")),
+        artifact=event.artifact,
+        trust=event.trust,
+        findings=event.findings,
+    )
+
+
+def _read_steer(_record: RecordedTape, _run: Run, event: ev.SteerReceived) -> Steer:
+    return Steer(text=event.text, by=event.by, attachments=event.attachments)
+
+
+def _read_resume(_record: RecordedTape, run: Run, event: ev.RunRecovered) -> Resume:
+    return Resume(abandoned=event.abandoned, is_put_off=event.attempt == run.recoveries)
+
+
+def _read_ending(last: ev.Event) -> Input | None:
+    """What made an end: its step closes every call first, and its last event says why."""
+    match last:
+        case ev.RunCancelled():
+            return Cancel(reason=last.reason, by=last.by, abandoned=last.abandoned)
+        case ev.RunFailed(failure_class="wall_clock"):
+            wall = _WALL_MS.search(last.reason)
+            return Expire(wall_ms=int(wall[1]) if wall else 0, abandoned=last.abandoned)
+        case ev.RunFailed(failure_class="recovery_exhausted"):
+            return Resume(abandoned=last.abandoned)
+        case _:
+            return None
+
+
+_CLOSING = (ev.ApprovalResolved, ev.ToolDecided, ev.ToolCompleted)
+_INPUTS: dict[type[ev.Event], Callable[[RecordedTape, Run, Any], Input]] = {
+    ev.RunStarted: _read_begin,
+    ev.TurnCompleted: _read_turn,
+    ev.TurnFailed: _read_failure,
+    ev.BudgetExceeded: _read_refusal,
+    ev.ApprovalResolved: _read_answer,
+    ev.ApprovalRequested: _read_look,
+    ev.ToolProposed: _read_rest,
+    ev.ToolDecided: _read_look,
+    ev.ToolRejected: _read_look,
+    ev.ToolCompleted: _read_outcome,
+    ev.SteerReceived: _read_steer,
+    ev.RunRecovered: _read_resume,
+}

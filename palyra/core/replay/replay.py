@@ -1,0 +1,182 @@
+"""Replay: a run decided again from its own tape, and compared event by event.
+
+A tape holds two kinds of facts.  *Inputs* came from outside: the message, the model's turns, the
+outcomes of tools, the answers of people, words and cancels, restarts.  They are taken from the
+tape, in its order, with its times and ids.  *Consequences* are what `decide` made of them.  They
+are made again, and every field of every event must be the same, byte for byte.
+
+What the settings decided (verdicts on calls, the assembled context, limits) can be had both ways:
+
+- strict: decided again with the settings of now, so that a changed rule, catalogue, instruction
+  or limit is a divergence.  Signatures are made again too.
+- lenient: taken from the tape.  What is compared is what the engine itself does.
+
+A changed input shows in the first consequence that does not follow from it; that nobody changed
+anything at all is not for a replay to say but for the chain (`core.chain`).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.replay.recorded_environment import RecordedAnswers
+from palyra.core.replay.recorded_inputs import RecordedTape, read_input
+from palyra.core.replay.report import Divergence, ReplayReport
+from palyra.core.run.decide import accept, decide
+from palyra.core.run.inputs import RunEnvironment
+from palyra.core.run.state import Run
+from palyra.core.run.transition import EncodedEvent, Transition
+from palyra.core.session.queue import add_message
+from palyra.core.tape import events as ev
+from palyra.core.text.excerpt import excerpt
+from palyra.errors import InvariantBroken, PalyraError
+
+SHOWN_BYTES = 400  # of each value in a divergence
+
+
+class Replay:
+    """One tape under way; `advance` until it says that there is no more, then `report`."""
+
+    def __init__(self, rows: Sequence[TapeRow], now: RunEnvironment, *, strict: bool) -> None:
+        """Begin; `now` is the setting that a run would have now, or of none a lenient replay needs.
+
+        Raises InvariantBroken for rows that are not the beginning of a tape.
+        """
+        if not rows or rows[0].kind != ev.RunAccepted.KIND:
+            raise InvariantBroken("a replay needs the whole tape, from run.accepted on")
+        if any(row.seq != seq for seq, row in enumerate(rows)):
+            raise InvariantBroken("the tape has a gap")
+        self._record = RecordedTape(rows)
+        self._answers = RecordedAnswers(self._record, now, strict=strict)
+        self._redact = now.redact
+        self._run: Run | None = None
+        self._divergence: Divergence | None = None
+        self._recorded, self._replayed = hashlib.sha256(), hashlib.sha256()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the tape has ended, or diverged."""
+        return self._divergence is not None or self._record.position >= len(self._record.rows)
+
+    def advance(self, steps: int) -> bool:
+        """Replay at most so many steps; whether there is more."""
+        for _ in range(steps):
+            if self.is_over:
+                return False
+            self._step()
+        return not self.is_over
+
+    def report(self) -> ReplayReport:
+        """The outcome."""
+        rows = self._record.rows
+        return ReplayReport(
+            run_id=rows[0].run_id,
+            matched=self._divergence is None,
+            strict=self._answers.strict,
+            events=len(rows),
+            recorded_digest=self._recorded.hexdigest(),
+            replayed_digest=self._replayed.hexdigest(),
+            first_divergence=self._divergence,
+            unjudged=tuple(sorted(self._answers.unjudged)),
+        )
+
+    def _step(self) -> None:
+        record = self._record
+        if record.position >= len(record.events):
+            self._diverge(record.position, "kind", "", record.unreadable)
+            return
+        try:
+            step = self._take()
+        except PalyraError as error:
+            self._diverge(record.position, "kind", record.rows[record.position].kind, error.message)
+            return
+        if step is None or not step.drafts:
+            kind = record.rows[record.position].kind
+            self._diverge(record.position, "kind", kind, "nothing that could happen here")
+            return
+        for index, draft in enumerate(step.drafts, record.position):
+            if not self._matches(index, draft, step.now_ms):
+                return
+        record.position += len(step.drafts)
+        self._run = step.run
+
+    def _take(self) -> Transition | None:
+        """The step that the tape's next input makes."""
+        record, setting = self._record, self._answers.setting()
+        event = record.events[record.position]
+        if self._run is not None and isinstance(event, ev.MessageReceived):
+            return add_message(self._run, event, setting)
+        if self._run is not None:
+            heard = read_input(record, self._run)
+            return None if heard is None else decide(self._run, heard, setting)
+        accepted = record.events[0]
+        assert isinstance(accepted, ev.RunAccepted)  # noqa: S101 - looked at in __init__
+        inherited = record.opening(ev.ConversationInherited, 1)
+        message = record.opening(ev.MessageReceived, 1 + len(inherited))[:1]
+        run_id = record.rows[0].run_id
+        return accept(run_id, accepted, message[0] if message else None, setting, inherited)
+
+    def _matches(self, seq: int, draft: EncodedEvent, now_ms: int) -> bool:
+        """Compare one event; the first difference is kept."""
+        record = self._record
+        if seq >= len(record.events):
+            shown = record.unreadable if seq < len(record.rows) else "the end of the tape"
+            self._feed(self._replayed, draft.kind, now_ms, draft.data)
+            self._diverge(seq, "kind", shown, draft.kind)
+            return False
+        row, expected = record.rows[seq], ev.encode_event(record.events[seq])
+        self._feed(self._recorded, row.kind, row.at_ms, expected)
+        self._feed(self._replayed, draft.kind, now_ms, draft.data)
+        if row.kind != draft.kind:
+            self._diverge(seq, "kind", row.kind, draft.kind)
+        elif row.at_ms != now_ms:
+            self._diverge(seq, "at_ms", row.at_ms, now_ms)
+        elif expected != draft.data:
+            self._diverge(seq, *_first_difference(expected, draft.data))
+        return self._divergence is None
+
+    @staticmethod
+    def _feed(digest: Any, kind: str, at_ms: int, data: bytes) -> None:  # noqa: ANN401 - hashlib's
+        digest.update(b"%b\0%d\0%d\0%b" % (kind.encode(), at_ms, len(data), data))
+
+    def _diverge(self, seq: int, field: str, expected: object, found: object) -> None:
+        rows = self._record.rows
+        self._divergence = Divergence(
+            seq=seq,
+            kind=rows[seq].kind if seq < len(rows) else "",
+            field=field,
+            expected=self._show(expected),
+            found=self._show(found),
+        )
+
+    def _show(self, value: object) -> str:
+        text = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+        return excerpt(self._redact(text)[0].decode(errors="replace"), SHOWN_BYTES)[0]
+
+
+def _first_difference(expected: bytes, found: bytes) -> tuple[str, object, object]:
+    """Path and values of the first member in which two events differ."""
+    path: list[str] = []
+    left, right = msgspec.json.decode(expected), msgspec.json.decode(found)
+    while (key := _first_key(left, right)) is not None:
+        path.append(str(key))
+        left, right = left[key], right[key]
+    return ".".join(path), left, right
+
+
+def _first_key(left: Any, right: Any) -> str | int | None:  # noqa: ANN401 - JSON values
+    """Where two values of one shape differ first; None when they differ as wholes."""
+    if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
+        keys: Sequence[str | int] = list(left)
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        keys = range(len(left))
+    else:
+        return None
+    return next((key for key in keys if _bytes(left[key]) != _bytes(right[key])), None)
+
+
+def _bytes(value: object) -> bytes:
+    return msgspec.json.encode(value)

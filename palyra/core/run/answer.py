@@ -1,0 +1,233 @@
+"""The final-answer contract: whether a text that would end a run is an answer at all.
+
+Judged is only what can be judged without understanding language, so good prose is never refused
+for its wording (docs/decisions/0012-judging-answers.md):
+
+- `empty`: nothing to read;
+- `cut_off`: the provider says that the turn did not end by itself;
+- `not_called`: a call of the client's tools was asked for, and no words;
+- `tool_markup`: the whole text is a call of a known tool, or a tool's result, written out;
+- `not_json`: JSON was asked for, and this is none;
+- `wrong_form`: it is JSON, and does not fit the schema that came with the request;
+- `contradicted`: no effect that was tried succeeded, and the text names a digest that the run has
+  never seen: it is evidence of something that did not happen.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessage, UserMessage
+from palyra.core.run.state import Run
+from palyra.core.text.schema_mismatch import find_mismatch
+
+# --- what is wrong, and what the model is told ---------------------------------------------------
+
+
+class AnswerDefect(msgspec.Struct, frozen=True):
+    """Why a text is no answer: a code, the same for people, and what the model is told."""
+
+    code: str
+    sentence: str
+    guidance: str
+
+
+_AGAIN = "Answer now; or, if something is missing, say what."
+EMPTY = AnswerDefect("empty", "the model said nothing", f"Your last turn said nothing. {_AGAIN}")
+CUT_OFF = AnswerDefect(
+    "cut_off",
+    "the answer was cut off by the provider",
+    f"Your last turn was cut off before its end. {_AGAIN}",
+)
+TOOL_MARKUP = AnswerDefect(
+    "tool_markup",
+    "the model wrote a tool call out instead of making it",
+    "Your last turn was a tool call written out as text; nothing was called. Make the call, or "
+    "answer in words. If that text is itself the answer, put it into a code block.",
+)
+NOT_JSON = AnswerDefect(
+    "not_json",
+    "the answer is not the JSON that was asked for",
+    "Your last turn was not JSON. Answer with one JSON value and nothing round it: no code "
+    "block, no words.",
+)
+
+
+def _not_called(tools: Iterable[str]) -> AnswerDefect:
+    names = ", ".join(tools)
+    return AnswerDefect(
+        "not_called",
+        f"the model did not call what it was to call: {names}",
+        f"Words are no answer here. Call one of these tools now: {names}.",
+    )
+
+
+def _misfit(mismatch: str) -> AnswerDefect:
+    return AnswerDefect(
+        "wrong_form",
+        f"the answer does not fit the schema that was asked for: {mismatch}",
+        f"Your last turn does not fit the schema: {mismatch}. Answer with JSON that does.",
+    )
+
+
+def _contradicted(digest: str) -> AnswerDefect:
+    return AnswerDefect(
+        "contradicted",
+        f"the answer names {digest}, which no tool returned, and no effect succeeded",
+        f"Your last turn names {digest}. No tool returned that, and none of the effects you tried "
+        "succeeded. Say what really happened, from the results of the tools.",
+    )
+
+
+def find_flaw(run: Run, tools: Collection[str] = (), instructions: str = "") -> AnswerDefect | None:
+    """What is wrong with the last turn's text as the run's answer; None when it is one.
+
+    `tools` are the names the model may call, `instructions` what it saw beside the conversation.
+    """
+    brief, text = run.accepted.brief, answer_text(run)
+    if brief is not None and brief.must_call:
+        return _not_called(tool.name for tool in brief.shown)
+    if not text.strip():
+        return EMPTY
+    if run.finish_reason != "stop":
+        return CUT_OFF
+    if run.accepted.json_mode:
+        return _find_json_flaw(run, text)
+    if is_tool_markup(text, tools):
+        return TOOL_MARKUP
+    digest = find_invented(run, instructions)
+    return _contradicted(digest) if digest is not None else None
+
+
+def answer_text(run: Run) -> str:
+    """The text of the last turn, with what it goes on from; "" when the model has not spoken."""
+    last = run.transcript[-1] if run.transcript else None
+    return last.text if isinstance(last, AssistantMessage) else ""
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+def _find_json_flaw(run: Run, text: str) -> AnswerDefect | None:
+    """What is wrong with the text as the JSON that was asked for."""
+    if not is_json(text):
+        return NOT_JSON
+    schema = None if run.accepted.brief is None else run.accepted.brief.answer_schema
+    mismatch = None if schema is None else find_mismatch(schema, msgspec.json.decode(text))
+    return None if mismatch is None else _misfit(mismatch)
+
+
+def is_json(text: str) -> bool:
+    """Whether the text is one JSON value and nothing else."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
+
+
+# --- tool markup ---------------------------------------------------------------------------------
+
+_CALL_TAGS = "tool_calls?|function_calls?|tool_use|invoke|tool_code"
+_RESULT_TAGS = "tool_response|tool_result|function_results?"
+_CALL_ELEMENT = re.compile(rf"<({_CALL_TAGS})\b[^>]*>.*</\1>", re.DOTALL)
+_RESULT_ELEMENT = re.compile(rf"<({_RESULT_TAGS})\b[^>]*>.*</\1>", re.DOTALL)
+_NAMED_ELEMENT = re.compile(r"<function=([\w.-]+)>.*</function>", re.DOTALL)
+# Control tokens of model families that leaked into the text: round the call, or before its JSON.
+_TOKENS_ROUND = re.compile(r"<[|\uff5c]tool[_\u2581]call.*[|\uff5c]>", re.DOTALL)
+_TOKENS_BEFORE = ("[TOOL_CALLS]", "<|python_tag|>")
+_NAME = re.compile(r"[\w.-]+")
+_NAME_KEYS = frozenset({"name", "tool", "tool_name", "function"})
+_ARGUMENT_KEYS = frozenset({"arguments", "parameters", "args", "input", "tool_input"})
+_OTHER_KEYS = frozenset({"id", "type", "call_id", "index"})
+
+
+def is_tool_markup(text: str, tools: Collection[str]) -> bool:
+    """Whether the whole text is a call of one of these tools, or a tool's result, written out.
+
+    A call inside prose or a code block is not: it may be what the answer is about.
+    """
+    bare = text.strip()
+    if not bare.startswith(("{", "[", "<")):
+        return False
+    if _CALL_ELEMENT.fullmatch(bare) or _TOKENS_ROUND.fullmatch(bare):
+        return not set(tools).isdisjoint(_NAME.findall(bare))
+    if _RESULT_ELEMENT.fullmatch(bare):
+        return True
+    if named := _NAMED_ELEMENT.fullmatch(bare):
+        return named[1] in tools
+    for token in _TOKENS_BEFORE:
+        bare = bare.removeprefix(token)
+    return _is_json_call(bare, tools)
+
+
+def _is_json_call(text: str, tools: Collection[str]) -> bool:
+    try:
+        return _is_call(msgspec.json.decode(text), tools)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+
+
+def _is_call(value: Any, tools: Collection[str]) -> bool:  # noqa: ANN401 - a JSON value
+    if isinstance(value, list):
+        return bool(value) and all(_is_call(item, tools) for item in value)
+    if not isinstance(value, dict):
+        return False
+    if "tool_calls" in value:
+        return value.keys() <= {"role", "content", "tool_calls"} and _is_call(
+            value["tool_calls"], tools
+        )
+    if isinstance(value.get("function"), dict):
+        return value.keys() <= {"function", *_OTHER_KEYS} and _is_call(value["function"], tools)
+    names, arguments = value.keys() & _NAME_KEYS, value.keys() & _ARGUMENT_KEYS
+    is_whole = len(names) == len(arguments) == 1 and value.keys() <= names | arguments | _OTHER_KEYS
+    return is_whole and _is_known(value[next(iter(names))], tools)
+
+
+def _is_known(name: object, tools: Collection[str]) -> bool:
+    return isinstance(name, str) and name in tools
+
+
+# --- contradicted claims -------------------------------------------------------------------------
+
+# MD5, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512: letters and digits both, and nothing adjoining.
+_DIGEST = re.compile(
+    r"(?<![0-9A-Za-z])(?=[a-f]*[0-9])(?=[0-9]*[a-f])"
+    r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
+    r"(?![0-9A-Za-z])",
+    re.IGNORECASE,
+)
+
+
+def find_invented(run: Run, instructions: str) -> str | None:
+    """A digest in the answer that nothing in the run has shown, though no effect succeeded."""
+    if not run.progress.missed or run.progress.succeeded:
+        return None
+    named = {match.lower(): match for match in _DIGEST.findall(answer_text(run))}
+    if not named:
+        return None
+    shown = "\n".join([instructions, *_shown(run)]).lower()
+    return next((named[digest] for digest in named if digest not in shown), None)
+
+
+def _shown(run: Run) -> Iterable[str]:
+    """What people and tools said, and what calls were about.
+
+    Not what the model said, nor the daemon's guidance, which repeats it.
+    """
+    for message in run.transcript:
+        match message:
+            case UserMessage():
+                yield message.text
+            case ToolMessage():
+                yield message.output
+            case AssistantMessage():
+                yield from map(_arguments, message.calls)
+            case _:
+                pass
+
+
+def _arguments(call: ProposedCall) -> str:
+    return msgspec.json.encode(call.arguments).decode()

@@ -1,0 +1,163 @@
+"""The state of a run: everything the daemon knows of it, rebuilt from its tape (`core.fold`).
+
+States: accepted -> in_progress -> done | failed | cancelled; a terminal state never changes.
+Inside a turn each call goes
+proposed -> rejected | asking | allowed | denied -> started -> completed -> attested
+An allowed call that may no longer start is denied; one asked about under other rules is proposed.
+(`attested` is every call's last phase, whatever came before).
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from palyra.core.journal.records import TERMINAL, RunState, Usage
+from palyra.core.model.messages import (
+    AssistantMessage,
+    GuidanceMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+)
+from palyra.core.run.call import Call
+from palyra.core.run.loop_guard import LoopGuard
+from palyra.core.tape import events as ev
+from palyra.core.tape.events import Compaction
+
+DENIED_BY_PERSON = "denied_by_person"
+ABORTED = "aborted"  # the verdict on a call that waited when its run ended
+RULES_CHANGED = "rules"  # `by` of a question that ends because it was asked under other rules
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Everything the daemon knows of a run; rebuilt by folding `apply` over its tape."""
+
+    run_id: str
+    state: RunState
+    accepted: ev.RunAccepted
+    created_ms: int
+    next_seq: int
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    messages: int = 0  # received
+    turn: int = 0
+    attempt: int = 0  # of the current turn
+    model: str = ""  # that answers now
+    left: tuple[str, ...] = ()  # models that were given up in this turn
+    spent_attempts: int = 0  # of the current turn, before it was asked anew
+    compacted: Compaction | None = None  # what is left out since a prompt was too large
+    turn_is_open: bool = False
+    calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
+    transcript: tuple[Message, ...] = ()
+    inherited: int = 0  # messages at its beginning that are another run's, or the caller's word
+    is_given: bool = False  # they are the caller's word: all that was said before it
+    history: tuple[str, ...] = ()  # earlier runs of its session that its model is shown
+    steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
+    guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
+    finish_reason: str = ""
+    continuations: int = 0  # turns that went on with the text of the one before, in a row
+    rejections: int = 0  # texts that were no answer
+    progress: LoopGuard = LoopGuard()
+    asked_model: str = ""  # the last one, with its provider
+    asked_provider: str = ""
+    input_tokens: int = 0  # about what it was sent
+    exceeded: ev.BudgetExceeded | None = None  # why it was not asked the last time
+    budget_question: str = ""  # the approval by which somebody is asked whether to go on
+    lifted: frozenset[str] = frozenset()  # budgets that somebody let it go beyond
+    usage: Usage = Usage()
+    cost_usd_micros: int = 0
+    unpriced_calls: int = 0  # model calls whose cost is not known
+    tool_calls: int = 0
+    is_tainted: bool = False  # a text with findings has reached the conversation
+    denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) a person said no to
+    recoveries: int = 0  # since the run last got further
+    attestation_head: str = ""  # SHA-256 of the last attestation, hex
+    reason: str | None = None
+    last_ms: int = 0  # of the last event
+    asked_ms: int | None = None  # since when a person is asked
+    people_ms: int = 0  # spent waiting for people, up to the last answer
+    down_ms: int = 0  # between the last event before a restart and the first after it
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.state in TERMINAL
+
+    @property
+    def pending_approvals(self) -> int:
+        """How many prompts wait for a person."""
+        asking = sum(1 for call in self.calls if call.phase == "asking")
+        return asking + bool(self.budget_question)
+
+    def is_asking(self, approval_id: str) -> bool:
+        """Whether that question is open."""
+        asked = {self.budget_question} - {""}
+        return approval_id in asked or self.find_asking(approval_id) is not None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last turn is a text that stopped at the model's output limit."""
+        last = self.transcript[-1] if self.transcript else None
+        return (
+            self.finish_reason == "length"
+            and not (self.calls or self.steers or self.guidance or self.turn_is_open)
+            and isinstance(last, AssistantMessage)
+            and bool(last.text.strip())
+        )
+
+    @property
+    def output_cap(self) -> int | None:
+        """How many tokens the caller wants of a turn at most."""
+        brief = self.accepted.brief
+        return None if brief is None else brief.sampling.max_output_tokens
+
+    def continues(self, attempt: int) -> bool:
+        """Whether the next turn, or that attempt at the open one, goes on with a cut text."""
+        return self.is_cut if attempt == 1 else self.continuations > 0
+
+    def spent_ms(self, *, with_people: bool = False) -> int:
+        """How long the daemon has worked on the run, up to its last event.
+
+        Time when no daemon ran does not count; time of people does only if asked for.
+        """
+        if self.started_ms is None:
+            return 0
+        waiting_ms = 0 if self.asked_ms is None else self.last_ms - self.asked_ms
+        idle_ms = 0 if with_people else self.people_ms + waiting_ms
+        return max(0, self.last_ms - self.started_ms - self.down_ms - idle_ms)
+
+    def find_call(self, call_id: str) -> Call | None:
+        """The call of the current turn with that id."""
+        return next((call for call in self.calls if call.call_id == call_id), None)
+
+    def find_asked(self, call_id: str) -> Call | None:
+        """The call before it whose question, now answered, was for this one too."""
+        return next(
+            (c for c in self.calls if c.answer and c.call_id != call_id and call_id in c.covers),
+            None,
+        )
+
+    def find_asking(self, approval_id: str) -> Call | None:
+        """The call that waits for that approval."""
+        return next(
+            (c for c in self.calls if c.approval_id == approval_id and c.phase == "asking"), None
+        )
+
+
+def transcript_with_results(run: Run) -> tuple[Message, ...]:
+    """The conversation the next turn sees: results in the model's order, guidance, steers."""
+    results = (
+        ToolMessage(call.call_id, call.tool, call.status, call.output, call.trust, call.findings)
+        for call in run.calls
+    )
+    return (
+        *run.transcript,
+        *results,
+        *(GuidanceMessage(text) for text in run.guidance),
+        *run.steers,
+    )
+
+
+def has_findings(messages: Iterable[Message]) -> bool:
+    """Whether one of them holds what reads like an instruction and is nobody's word."""
+    return any(isinstance(message, ToolMessage) and message.findings for message in messages)

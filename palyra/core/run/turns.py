@@ -1,0 +1,260 @@
+"""Steps about turns: asking the model, taking its answer, what follows when it gave none.
+
+The steps of a run that a budget stops: it ends, or a person is asked whether it may go on.
+
+The question is an approval without a call.  Yes holds for this run and this budget, to its end.
+"""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from msgspec.structs import asdict
+
+from palyra.core.model.messages import RETRYABLE, ModelTurn
+from palyra.core.model.route_plan import RouteChange
+from palyra.core.model.routing import FAILS_OVER
+from palyra.core.policy.gate import UNATTENDED
+from palyra.core.run.answer import answer_text
+from palyra.core.run.ending import EndReason, end_answered, end_failed, end_partial
+from palyra.core.run.inputs import (
+    ApprovalAnswered,
+    AskPerson,
+    BudgetRefused,
+    CallModel,
+    TurnFailedInput,
+    TurnFinished,
+)
+from palyra.core.run.transition import Transition
+from palyra.core.tape import events as ev
+from palyra.core.tape.events import Compaction
+from palyra.core.text.canonical_json import digest_of
+from palyra.errors import TooLarge
+
+PATIENCE_MS = 20_000  # longer a provider is not waited for when another model may take over
+MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
+ACTIONS = {  # what somebody can do about a failure, where it is not the provider that needs a look
+    "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
+    "window",
+    "content_policy": "change the message, or choose another model",
+    "quota": "see to the provider's account, or name another model in models.failover",
+    "auth": "see to the provider's key; `palyra secrets test` looks for it",
+}
+PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
+
+
+def next_turn(step: Transition, attempt: int = 1, delay_ms: int = 0) -> None:
+    """Ask the model, or end at the cap; an `attempt` beyond the first asks for the same turn."""
+    run, limits = step.run, step.setting.limits
+    turn = run.turn + 1 if attempt == 1 else run.turn
+    if turn > limits.max_turns:
+        sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
+        end_partial(step, EndReason("turn_cap", sentence), answer_text(run) if run.is_cut else "")
+        return
+    assembled, request = step.setting.assemble(run, turn, attempt)
+    step.add(assembled)
+    step.add(
+        ev.TurnStarted(
+            turn=turn,
+            attempt=attempt,
+            provider=step.setting.provider(request.model),
+            model=request.model,
+            continues=run.continues(attempt),
+        )
+    )
+    step.effects.append(CallModel(request=request, delay_ms=delay_ms))
+
+
+def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
+    """The turn as its event."""
+    return ev.TurnCompleted(
+        turn=turn,
+        text=result.text,
+        calls=result.calls,
+        finish_reason=result.finish_reason,
+        usage=result.usage,
+        cost_usd_micros=result.cost_usd_micros,
+        trace_ref=result.trace_ref,
+        is_unpriced=result.is_unpriced,
+    )
+
+
+def add_turn(step: Transition, heard: TurnFinished) -> str | None:
+    """Put the turn on the tape; why no tape takes it, if none does."""
+    completed = turn_completed(heard.turn, heard.result)
+    try:
+        step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
+    except TooLarge as too_large:
+        return too_large.message
+    return None
+
+
+def judge_answer(step: Transition) -> None:
+    """Take the text for the answer, or send it back; what comes after that is the end."""
+    flaw = step.setting.judge(step.run)
+    if flaw is None:
+        end_answered(step)
+    elif step.run.rejections < MAX_REJECTIONS:
+        step.add(ev.AnswerRejected(reason=flaw.code, guidance=flaw.guidance))
+        next_turn(step)
+    else:
+        end_partial(step, EndReason(flaw.code, flaw.sentence))
+
+
+def turn_broke(step: Transition, heard: TurnFailedInput) -> None:
+    """Ask again what may be asked again, perhaps another model; everything else ends the run."""
+    way = None if heard.had_output else _find_way_on(step, heard)
+    pause_ms = max(step.setting.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
+    delay_ms = pause_ms if way == "again" else 0
+    step.add(
+        ev.TurnFailed(
+            turn=heard.turn,
+            attempt=heard.attempt,
+            failure_class=heard.failure_class,
+            retry=way is not None,
+            detail=heard.detail,
+            delay_ms=delay_ms,
+            charge=heard.charge,
+            was_asked=heard.was_asked,
+        )
+    )
+    if way is None:
+        action = ACTIONS.get(heard.failure_class, "check the provider, then start the run again")
+        end_failed(step, heard.failure_class, heard.detail, action)
+        return
+    if isinstance(way, RouteChange):
+        step.add(ev.RouteChanged(**asdict(way)))
+    elif isinstance(way, Compaction):
+        step.add(ev.ContextCompacted(**asdict(way)))
+    next_turn(step, heard.attempt + 1, delay_ms)
+
+
+def _find_way_on(
+    step: Transition, heard: TurnFailedInput
+) -> Literal["again"] | RouteChange | Compaction | None:
+    """The same model again, another one, or a smaller prompt; None when nothing is left."""
+    run, setting, failure_class = step.run, step.setting, heard.failure_class
+    if failure_class == "context_overflow":
+        return setting.compact(run)
+    tried = heard.attempt - run.spent_attempts
+    may_retry = failure_class in RETRYABLE and tried <= setting.limits.model_retries
+    changed = None
+    if failure_class in FAILS_OVER:
+        is_soon = (heard.retry_after_ms or 0) <= PATIENCE_MS
+        changed = setting.change_route(run, failure_class, may_retry and is_soon)
+    return changed or ("again" if may_retry else None)
+
+
+def choose_model(step: Transition) -> None:
+    """The plan of a run that begins, if there is anything to choose."""
+    plan = step.setting.plan_route(step.run)
+    if plan is not None:
+        step.add(ev.RoutePlanned(**asdict(plan)))
+    leave_unavailable_model(step)
+
+
+def leave_unavailable_model(step: Transition) -> None:
+    """Another model for a run whose own is not there any more."""
+    changed = step.setting.change_route(step.run, "gone", False)  # noqa: FBT003 - see Setting
+    if changed is not None:
+        step.add(ev.RouteChanged(**asdict(changed)))
+
+
+TOOL = "budget"  # what the question names where others name a tool
+EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # classes of failure
+
+
+def budget_refused(step: Transition, heard: BudgetRefused) -> None:
+    """The turn is closed without a call; then the run waits for a person, or ends."""
+    exceeded, run = heard.exceeded, step.run
+    if not run.turn_is_open or (run.turn, run.attempt) != (exceeded.turn, exceeded.attempt):
+        return
+    step.add(exceeded)
+    accepted = run.accepted
+    is_attended = accepted.approval_mode == "ask" and accepted.origin not in UNATTENDED
+    asks = exceeded.action == "ask" and not exceeded.is_unpriced
+    if asks and is_attended and heard.approval_id:
+        _ask(step, exceeded, heard.approval_id)
+    else:
+        end_exceeded(step, exceeded)
+
+
+def _ask(step: Transition, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
+    arguments = {
+        "budget_id": exceeded.budget_id,
+        "scope": exceeded.scope,
+        "subject": exceeded.subject,
+        "metric": exceeded.metric,
+        "window": exceeded.window,
+        "spent": exceeded.spent,
+        "limit": exceeded.limit,
+        "model": exceeded.model,
+    }
+    step.add(
+        ev.ApprovalRequested(
+            approval_id=approval_id,
+            call_id="",
+            tool=TOOL,
+            risk="medium",
+            summary=f"go on beyond the budget {exceeded.budget_id!r}: {describe(exceeded)}",
+            arguments=arguments,
+            digest=digest_of({"run_id": step.run.run_id, "turn": exceeded.turn, **arguments}),
+            scopes=("once",),
+            expires_ms=step.now_ms + step.setting.limits.approval_ms,
+            policy_reason="the budget asks at its limit",
+            once_because="it is about this run alone; a higher limit in usage.budgets is for all",
+        )
+    )
+    step.effects.append(AskPerson(approval_id=approval_id))
+
+
+def budget_answered(step: Transition, heard: ApprovalAnswered) -> None:
+    """The model is asked after all, or the run ends."""
+    exceeded = step.run.exceeded
+    step.add(
+        ev.ApprovalResolved(
+            approval_id=heard.approval_id,
+            call_id="",
+            decision=heard.decision,
+            scope="once",
+            by=heard.by,
+            reason=heard.reason,
+        )
+    )
+    if heard.decision == "allow":
+        next_turn(step, step.run.attempt + 1)
+    elif exceeded is not None:
+        end_exceeded(step, exceeded, f"; {heard.by}: {heard.reason or 'it may not go on'}")
+
+
+def end_exceeded(step: Transition, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
+    """The run ends for it; the model was not called."""
+    name = f"the budget {exceeded.budget_id!r}"
+    if exceeded.is_unpriced:
+        end_failed(
+            step,
+            UNPRICED,
+            f"{name} is money, and the model {exceeded.model!r} has no price",
+            "add the model to usage.prices, or choose a model that is in it",
+        )
+        return
+    action = (
+        "start another run with a larger budget"
+        if exceeded.scope == "run" and exceeded.window == "run"
+        else "raise the budget (usage.budgets, or `palyra budget set`), or wait until it rolls"
+    )
+    end_failed(step, EXCEEDED, f"{name} is spent: {describe(exceeded)}{answer}", action)
+
+
+def describe(exceeded: ev.BudgetExceeded) -> str:
+    """How the account stands, in words."""
+    whose = "everybody" if exceeded.scope == "global" else f"{exceeded.scope} {exceeded.subject}"
+    unit = "tokens" if exceeded.metric == "tokens" else "micro-dollars"
+    within = {
+        "run": "the run",
+        "sliding": f"the last {(exceeded.window_ms or 0) // 1000} s",
+    }.get(exceeded.window, f"the {exceeded.window}")
+    text = f"{exceeded.spent} of {exceeded.limit} {unit} of {whose} in {within}"
+    if exceeded.rolls_ms is None:
+        return text
+    rolls = datetime.fromtimestamp(exceeded.rolls_ms / 1000, UTC)
+    return f"{text}; it rolls at {rolls:%Y-%m-%dT%H:%M:%SZ}"

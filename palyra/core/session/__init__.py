@@ -1,0 +1,1 @@
+"""A conversation: queue, forks, commands that reach it."""

@@ -1,0 +1,104 @@
+"""What clients ask the daemon to do, and its answers, whatever the transport."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from palyra.core.journal.records import QueueMode, RunPhase, RunRecord, RunState
+from palyra.core.model.messages import ToolMessage
+from palyra.core.model.request_options import RequestOptions
+from palyra.core.model.route_plan import ModelChoice
+from palyra.core.session.fork import InheritedConversation
+from palyra.core.tape.events import ApprovalMode, Budget
+
+Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
+
+
+class StartRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One message to the daemon."""
+
+    text: str
+    session_id: str | None = None
+    session_key: str | None = None
+    agent: str | None = None
+    agent_version: int = 0
+    channel: str | None = None
+    conversation_id: str | None = None
+    sender: str | None = None
+    model: str | None = None
+    model_choice: ModelChoice | None = None  # None: decided where the agent is known
+    queue_mode: QueueMode | None = None  # None: the session's
+    approval_mode: ApprovalMode = "ask"
+    json_mode: bool = False
+    budget: Budget = Budget()
+    attachments: tuple[dict[str, Any], ...] = ()
+    origin: str = "interactive"
+    branch: InheritedConversation | None = (
+        None  # a conversation to go on from; then the text may be empty
+    )
+    run_id: str | None = None  # a fresh id of the daemon's own making; None: the session makes one
+    brief: RequestOptions | None = None
+    results: tuple[ToolMessage, ...] = ()  # of calls handed over before; the text may be empty
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The message is durable and belongs to this run."""
+
+    run_id: str
+    session_id: str
+    seq: int  # last committed seq that belongs to the acceptance
+    disposition: Disposition
+    position: int | None = None  # place in the session's queue, from 1
+
+
+class Forked(Started, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that goes on from another one."""
+
+    parent_run_id: str
+    at_seq: int  # the last event of the other run that counts: where its conversation was whole
+
+
+class ChangeQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a session's queue, all of it or nothing; None and () change nothing."""
+
+    mode: QueueMode | None = None
+    paused: bool | None = None
+    drop: tuple[str, ...] = ()  # waiting runs that are to end unstarted
+    order: tuple[str, ...] = ()  # waiting runs that come first, in this order
+
+    @property
+    def is_look(self) -> bool:
+        """Whether it asks for nothing but a look."""
+        return self == ChangeQueue()
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A session's queue as it stands."""
+
+    session_id: str
+    mode: QueueMode
+    paused: bool
+    waiting: list[str]  # run ids, next one first
+    messages: int  # in those runs: a collected one has several
+    cap: int  # messages that may wait
+    active: str | None = None  # the foreground run under way
+
+
+class Steered(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the word stands on the tape."""
+
+    seq: int
+
+
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's state after the cancel took effect."""
+
+    state: RunState
+    applied_seq: int
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """A run and its derived phase."""
+
+    record: RunRecord
+    phase: RunPhase

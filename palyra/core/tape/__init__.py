@@ -1,0 +1,1 @@
+"""The events of a run, and the proof of a tape outside the daemon."""

@@ -1,0 +1,240 @@
+"""A tape outside the daemon: one line per event and a seal, provable without the journal.
+
+Pure: whoever calls brings the signature check.  Each line carries every field that its link
+covers and the link itself; the seal is a signature over the last link, so an edited, missing,
+inserted, reordered or cut-off line is found by computing the chain again (`core.chain`).  The file
+is bytes, not values: what a line says in any other way than the daemon writes it is no such line.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from palyra.core.journal.hash_chain import GENESIS, link
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.tape.events import ToolAttested
+from palyra.core.tool.attestation import find_broken_link, verify_attestation
+from palyra.errors import InvariantBroken
+
+IsSigned = Callable[[bytes, bytes, bytes], bool]  # public key, message, signature
+
+
+class ExportLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One event with its place in the journal and its link (hex)."""
+
+    run_id: str
+    session_id: str
+    seq: int
+    at_ms: int
+    kind: str
+    data: msgspec.Raw
+    principal: str
+    redacted: bool
+    position: int
+    hash: str
+
+
+class ExportSeal(
+    msgspec.Struct, frozen=True, kw_only=True, tag="palyra.export.v1", tag_field="seal"
+):
+    """The last line of an export; keys and signatures in hex."""
+
+    run_id: str
+    seq: int
+    public_key: str
+    signature: str
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of a verification; `problem` is None when everything holds."""
+
+    run_id: str | None
+    checked_events: int
+    checked_attestations: int = 0
+    public_key: str | None
+    bad_seq: int | None = None
+    problem: str | None = None
+
+
+class Forged(Exception):
+    """The export is not what the daemon wrote."""
+
+    def __init__(self, problem: str, seq: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.seq = seq
+
+
+_LINE = msgspec.json.Decoder(ExportLine)
+_SEAL = msgspec.json.Decoder(ExportSeal)
+_ATTESTED = msgspec.json.Decoder(ToolAttested)
+
+
+def claim(run_id: str, seq: int, last_link: bytes) -> bytes:
+    """The bytes under a seal's signature: which run has which link at which seq."""
+    return b"palyra.export.v1\0%b\0%d\0%b" % (run_id.encode(), seq, last_link)
+
+
+def render_seal(seal: ExportSeal) -> str:
+    """The seal as the last line of a file."""
+    return msgspec.json.encode(seal).decode() + "\n"
+
+
+def verify_export(content: bytes, is_signed: IsSigned, trusted_key: bytes | None) -> ExportReport:
+    """Whether the file is a whole tape as the daemon signed it.
+
+    Without a trusted key the one in the file is taken at its word: that finds accidents, but not
+    somebody who signed again with a key of his own.
+    """
+    *lines, rest = content.split(b"\n")
+    if rest:
+        lines.append(rest)
+    checked: list[ExportLine] = []
+    seal: ExportSeal | None = None
+    try:
+        seal = _read_seal(lines)
+        last_link = _verify_chain(lines[:-1], checked)
+        _verify_seal(seal, checked, last_link, is_signed, trusted_key)
+        _verify_attestations(checked, _unhex(seal.public_key), is_signed)
+        _verify_end(rest)
+    except Forged as forged:
+        return _report(checked, seal, forged)
+    return _report(checked, seal, None)
+
+
+def _report(
+    checked: Sequence[ExportLine], seal: ExportSeal | None, forged: Forged | None
+) -> ExportReport:
+    attested = sum(1 for line in checked if line.kind == ToolAttested.KIND)
+    return ExportReport(
+        run_id=seal.run_id if seal else None,
+        checked_events=len(checked),
+        checked_attestations=attested if forged is None else 0,
+        public_key=seal.public_key if seal else None,
+        bad_seq=forged.seq if forged else None,
+        problem=forged.problem if forged else None,
+    )
+
+
+def read_rows(content: bytes) -> list[TapeRow]:
+    """The events of a file as rows, without any proof.  Raises Forged for what is none."""
+    *lines, seal = content.removesuffix(b"\n").split(b"\n")
+    try:
+        _SEAL.decode(seal)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        lines.append(seal)  # a part of an export
+    return [_to_row(_read_line(text, seq)) for seq, text in enumerate(lines)]
+
+
+def _verify_end(rest: bytes) -> None:
+    if rest:
+        raise Forged("the seal's line does not end: the last byte of the file is missing")
+
+
+def _read_seal(lines: Sequence[bytes]) -> ExportSeal:
+    text = lines[-1] if lines else b""
+    try:
+        seal = _SEAL.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Forged("the last line is no seal: the end of the file is missing") from None
+    if msgspec.json.encode(seal) != text:
+        raise Forged("the seal is not as the daemon writes it")
+    return seal
+
+
+def _verify_chain(lines: Sequence[bytes], checked: list[ExportLine]) -> bytes:
+    """The last link; each line that holds is added to `checked`."""
+    prev = GENESIS
+    for seq, text in enumerate(lines):
+        line = _read_line(text, seq)
+        run_id = checked[0].run_id if checked else line.run_id
+        if (line.run_id, line.seq) != (run_id, seq):
+            raise Forged(f"expected seq {seq} of {run_id}, found {line.seq} of {line.run_id}", seq)
+        prev = _link(prev, line)
+        if prev.hex() != line.hash:
+            raise Forged("the event is not the one its link was made for", seq)
+        checked.append(line)
+    return prev
+
+
+def _link(prev: bytes, line: ExportLine) -> bytes:
+    try:
+        return link(prev, line.position, _to_row(line))
+    except InvariantBroken as error:
+        raise Forged(error.message, line.seq) from None
+
+
+def _read_line(text: bytes, seq: int) -> ExportLine:
+    try:
+        line = _LINE.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Forged(f"not a line of an export: {error}", seq) from None
+    if msgspec.json.encode(line) != text:
+        raise Forged("the line is not as the daemon writes it", seq)
+    return line
+
+
+def _to_row(line: ExportLine) -> TapeRow:
+    return TapeRow(
+        run_id=line.run_id,
+        session_id=line.session_id,
+        seq=line.seq,
+        at_ms=line.at_ms,
+        kind=line.kind,
+        principal=line.principal,
+        redacted=line.redacted,
+        data=bytes(line.data),
+    )
+
+
+def _verify_seal(
+    seal: ExportSeal,
+    checked: Sequence[ExportLine],
+    last_link: bytes,
+    is_signed: IsSigned,
+    trusted_key: bytes | None,
+) -> None:
+    last_seq = len(checked) - 1
+    if seal.seq != last_seq:
+        raise Forged(f"the seal is for seq {seal.seq}, the file ends with {last_seq}", last_seq)
+    if checked and checked[0].run_id != seal.run_id:
+        raise Forged(f"the seal is for {seal.run_id}, the file is of {checked[0].run_id}")
+    key, signature = _unhex(seal.public_key), _unhex(seal.signature)
+    if trusted_key not in {None, key}:
+        raise Forged(f"sealed with another key: {seal.public_key[:16]}…")
+    if not is_signed(key, claim(seal.run_id, seal.seq, last_link), signature):
+        raise Forged("the seal's signature does not fit the last event")
+
+
+def _unhex(text: str) -> bytes:
+    """The bytes, written in the one way that the daemon writes them."""
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if data.hex() != text:
+        raise Forged("the seal's key or signature is not hexadecimal in small letters")
+    return data
+
+
+def _verify_attestations(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
+    """Each must be signed with the key and name the one before it."""
+    seqs = [line.seq for line in lines if line.kind == ToolAttested.KIND]
+    events = [_read_attestation(lines[seq]) for seq in seqs]
+    for seq, event in zip(seqs, events, strict=True):
+        if not verify_attestation(
+            event.attestation,
+            event.signature,
+            lambda digest, signature: is_signed(key, digest, signature),
+        ):
+            raise Forged(f"the attestation of {event.call_id} is not signed with the key", seq)
+    broken = find_broken_link([event.attestation for event in events])
+    if broken is not None:
+        raise Forged("the attestation does not follow the one before it", seqs[broken])
+
+
+def _read_attestation(line: ExportLine) -> ToolAttested:
+    try:
+        return _ATTESTED.decode(line.data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Forged(f"not an attestation: {error}", line.seq) from None

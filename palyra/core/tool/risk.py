@@ -1,0 +1,31 @@
+"""How much a call can do: its risk, and whether it does more than read the workspace."""
+
+from palyra.core.tool.spec import Risk, ToolSpec
+
+_HARMLESS = frozenset({"fs.read"})  # reading the workspace changes nothing outside of it
+_RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
+_LEAST_RISK: dict[str, Risk] = {
+    "fs.write": "medium",
+    "network": "medium",
+    "process": "high",
+    "secret": "high",
+}
+
+
+def compute_risk(spec: ToolSpec, *, is_tainted: bool) -> Risk:
+    """The tool's own risk, at least that of its capabilities; a tainted run raises it.
+
+    Taint is one step up for anything beyond reading, and critical with a way out to the network.
+    """
+    levels = [_LEAST_RISK.get(capability, "low") for capability in spec.capabilities]
+    level = max(_RISKS.index(risk) for risk in (spec.risk, *levels))
+    if is_tainted and "network" in spec.capabilities:
+        return "critical"
+    if is_tainted and is_sensitive(spec):
+        level = min(level + 1, len(_RISKS) - 1)
+    return _RISKS[level]
+
+
+def is_sensitive(spec: ToolSpec) -> bool:
+    """Whether the tool does more than read the workspace."""
+    return spec.tool_class != "read_only_safe" or not _HARMLESS.issuperset(spec.capabilities)

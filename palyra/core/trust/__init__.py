@@ -1,0 +1,1 @@
+"""Where a text comes from: labels, fences, injection scan."""

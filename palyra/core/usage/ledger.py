@@ -1,0 +1,51 @@
+"""The ledger: what each model call took, as it follows from the events of a run.
+
+A line is committed with the event it follows from, so a crash neither loses nor doubles one.  A
+call has a line when it was answered (`turn.completed`), when it broke (`turn.failed`), and when
+the end of the run or of the daemon stopped it (`abandoned` of the event that says so).  An attempt
+that asked nobody (`was_asked`) is no call.
+"""
+
+from palyra.core.journal.records import CallOutcome, Charge, UsageRecord
+from palyra.core.run.state import Run
+from palyra.core.tape import events as ev
+
+NOTHING = Charge(cost_usd_micros=0)
+
+
+def usage_record(run: Run, event: ev.Event, at_ms: int) -> UsageRecord | None:
+    """The line that follows from an event, with the run as it was before it; None without one."""
+    match event:
+        case ev.TurnCompleted():
+            cost = None if event.is_unpriced else event.cost_usd_micros
+            charge = Charge(usage=event.usage, cost_usd_micros=cost)
+            return _line(run, "completed", charge, at_ms)
+        case ev.TurnFailed():
+            made = _line(run, "failed", event.charge or NOTHING, at_ms)
+            return made if event.was_asked else None
+        case ev.RunRecovered() | ev.RunCancelled() | ev.RunFailed():
+            charge_left = event.abandoned
+            return None if charge_left is None else _line(run, "abandoned", charge_left, at_ms)
+        case _:
+            return None
+
+
+def _line(run: Run, outcome: CallOutcome, charge: Charge, at_ms: int) -> UsageRecord:
+    usage, accepted = charge.usage, run.accepted
+    return UsageRecord(
+        run_id=run.run_id,
+        turn=run.turn,
+        attempt=run.attempt,
+        session_id=accepted.session_id,
+        principal=accepted.principal,
+        agent=accepted.agent,
+        provider=run.asked_provider,
+        model=run.asked_model,
+        outcome=outcome,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        is_estimate=usage.source == "estimate",
+        cost_usd_micros=charge.cost_usd_micros,
+        at_ms=at_ms,
+    )

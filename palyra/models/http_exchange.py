@@ -1,0 +1,222 @@
+"""One request to a provider and its answer, as bytes.
+
+Never: retries, once or at all (the run decides); reads a proxy from the environment; puts a key
+into an error, though the provider repeats it.  The first byte, and each one after it, must come
+within the stall time.
+"""
+
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import httpx
+import msgspec
+import trio
+
+from palyra.core.model.messages import ModelFailure
+from palyra.core.ports import NowMs
+from palyra.errors import PalyraError
+from palyra.models.dialect import Dialect
+from palyra.models.failures import http_failure, stream_failure
+
+CONNECT_S = 10.0
+STALL_S = 60.0
+MAX_ERROR_BYTES = 65_536
+REST_S = 1.0  # after what was wanted, for the end of the response
+HIDDEN = "[redacted:provider_key]"
+
+FindKey = Callable[[], Awaitable[str]]  # the provider's key, "" for none; raises Unavailable
+TakeNext = Callable[[], Awaitable[bytes | None]]  # what arrives next, None at the end
+
+
+class ProviderEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model is and how it is spoken to."""
+
+    provider: str
+    base_url: str  # with the version: https://api.openai.com/v1
+    dialect: Dialect
+    model: str  # as the provider calls it
+    max_tokens: int = 0  # of one answer; 0: the provider's own limit
+    stall_s: float = STALL_S
+    extra_headers: Mapping[str, str] = {}
+
+
+def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """The HTTP client that all models share; over sockets, unless it is handed another transport."""
+    timeout = httpx.Timeout(None, connect=CONNECT_S, pool=CONNECT_S)  # stalls are told by us
+    return httpx.AsyncClient(
+        transport=transport, trust_env=False, follow_redirects=False, timeout=timeout
+    )
+
+
+class ProviderRequest:
+    """What asks one endpoint."""
+
+    def __init__(
+        self,
+        endpoint: ProviderEndpoint,
+        client: httpx.AsyncClient,
+        find_key: FindKey,
+        now_ms: NowMs,
+    ) -> None:
+        self._endpoint = endpoint
+        self._client = client
+        self._find_key = find_key
+        self._now_ms = now_ms
+
+    @asynccontextmanager
+    async def post(self, path: str, body: Mapping[str, Any], kind: str) -> AsyncGenerator[TakeNext]:
+        """The body of an answer of that media type; every other answer is a failure.
+
+        Raises ModelFailure, here and out of the block without the key.  Cancellation: the
+        connection is closed.
+        """
+        key = await self._key()
+        stall_s = self._endpoint.stall_s
+        with _hidden(key), _in_time(stall_s) as patience:
+            response = await self._send(path, body, kind, key)
+            async with _closing(response), _body(response) as chunks:
+                take_next = _taker(chunks, patience, stall_s)
+                if not _is(kind, response):
+                    await self._refuse(response, take_next, kind)
+                yield take_next
+
+    async def _send(
+        self, path: str, body: Mapping[str, Any], kind: str, key: str
+    ) -> httpx.Response:
+        endpoint = self._endpoint
+        headers = {
+            "content-type": "application/json",
+            "accept": kind,
+            "accept-encoding": "identity",
+            **endpoint.extra_headers,
+            **endpoint.dialect.headers(key),
+        }
+        try:
+            sent = self._client.build_request(
+                "POST",
+                endpoint.base_url.rstrip("/") + path,
+                content=msgspec.json.encode(body),
+                headers=headers,
+            )
+            return await self._client.send(sent, stream=True)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _failure(error) from None
+
+    async def _key(self) -> str:
+        provider = self._endpoint.provider
+        try:
+            key = await self._find_key()
+        except PalyraError as error:
+            text = f"the key of {provider} cannot be found: {error.message}"
+            raise ModelFailure("auth", text, was_asked=False) from None
+        if key and not (key.isascii() and key.isprintable()):
+            text = f"the key of {provider} holds characters that fit into no header; store it anew"
+            raise ModelFailure("auth", text, was_asked=False)
+        return key
+
+    async def _refuse(self, response: httpx.Response, take_next: TakeNext, kind: str) -> None:
+        """Raise the failure that the answer tells of."""
+        body = b""
+        while len(body) < MAX_ERROR_BYTES and (chunk := await take_next()) is not None:
+            body += chunk[: MAX_ERROR_BYTES - len(body)]
+        if response.status_code != httpx.codes.OK:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            raise http_failure(response.status_code, headers, body, now_ms=self._now_ms())
+        if b'"error"' in body:
+            raise stream_failure(body)
+        raise ModelFailure("malformed", f"the provider answered with {_said(response)}, not {kind}")
+
+
+def _taker(chunks: AsyncIterator[bytes], patience: trio.CancelScope, stall_s: float) -> TakeNext:
+    """What takes the next piece: once a delta, so it costs as little as it can."""
+
+    async def take_next() -> bytes | None:
+        patience.deadline = trio.current_time() + stall_s
+        try:
+            chunk = await anext(chunks, None)
+        except httpx.HTTPError as error:
+            raise _failure(error) from None
+        patience.deadline = math.inf
+        return chunk
+
+    return take_next
+
+
+@asynccontextmanager
+async def _closing(response: httpx.Response) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):  # closing does not wait for the peer
+            await response.aclose()
+
+
+@asynccontextmanager
+async def _body(response: httpx.Response) -> AsyncGenerator[AsyncIterator[bytes]]:
+    """The body as it comes.
+
+    It is three generators deep, and one that is left before its end is found by the collector and
+    reported.  So it is always read to its end: to the real one, which frees the connection for the
+    next request, or to one made by a cancel that goes through all of them.
+    """
+    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - of an async client
+    chunks = aiter(response.stream)
+    rest_s = 0.0
+    try:
+        yield chunks
+        rest_s = REST_S
+    finally:
+        with trio.move_on_after(rest_s, shield=True), suppress(httpx.HTTPError):
+            async for _ in chunks:
+                pass
+
+
+def _is(kind: str, response: httpx.Response) -> bool:
+    found: str = response.headers.get("content-type", "")
+    is_plain = response.headers.get("content-encoding", "identity") == "identity"
+    return (
+        response.status_code == httpx.codes.OK
+        and is_plain
+        and found.partition(";")[0].strip().lower() == kind
+    )
+
+
+def _said(response: httpx.Response) -> str:
+    """What the answer calls itself."""
+    kind: str = response.headers.get("content-type", "no content type")
+    coding = response.headers.get("content-encoding")
+    return f"{kind} in {coding}" if coding else kind
+
+
+@contextmanager
+def _hidden(key: str) -> Generator[None]:
+    """Take the key out of what a provider says of a failure."""
+    try:
+        yield
+    except ModelFailure as failure:
+        if not key or key not in failure.message:
+            raise
+        text = failure.message.replace(key, HIDDEN)
+        raise ModelFailure(failure.failure_class, text, failure.retry_after_ms) from None
+
+
+@contextmanager
+def _in_time(stall_s: float) -> Generator[trio.CancelScope]:
+    """Raise ModelFailure (timeout) when the block, or what moves the deadline, takes longer."""
+    with trio.move_on_after(stall_s) as patience:
+        yield patience
+    if patience.cancelled_caught:
+        raise ModelFailure("timeout", f"the provider was silent for {stall_s:g} s")
+
+
+def _failure(error: httpx.HTTPError | httpx.InvalidURL) -> ModelFailure:
+    """What the transport reports; only its kind where its text may hold addresses."""
+    if isinstance(error, httpx.TimeoutException):
+        text = f"the provider did not take the connection within {CONNECT_S:g} s"
+        return ModelFailure("timeout", text)
+    if isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol | httpx.InvalidURL):
+        return ModelFailure("unavailable", f"the provider cannot be reached: {error}")
+    text = f"the connection to the provider broke: {type(error).__name__}"
+    return ModelFailure("transient", text)

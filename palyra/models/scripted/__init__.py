@@ -1,0 +1,1 @@
+"""The model without a provider: script, directives in the text, player."""

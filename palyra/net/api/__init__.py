@@ -1,0 +1,1 @@
+"""What clients can ask for: backend, idempotency, limits, tokens, dispatch, schema."""

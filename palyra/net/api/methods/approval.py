@@ -1,0 +1,114 @@
+"""approval.*: the questions to people, their answers, and the answers that hold for more."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result
+from palyra.net.protocol.params import Params
+
+
+class ApprovalListParams(Params, frozen=True, kw_only=True):
+    """Which approvals; pending ones first."""
+
+    run_id: Id | None = None
+    pending_only: bool = False
+    limit: Limit = 100
+
+
+class ApprovalList(Result, frozen=True, kw_only=True):
+    """The approvals the caller may see."""
+
+    approvals: list[ApprovalRecord]
+
+
+class ApprovalGet(Params, frozen=True, kw_only=True):
+    """One approval."""
+
+    approval_id: Id
+
+
+class ApprovalResolve(Mutation, frozen=True, kw_only=True):
+    """An answer; `digest` proves that it is to what was shown."""
+
+    approval_id: Id
+    decision: Literal["allow", "deny"]
+    digest: Annotated[str, msgspec.Meta(max_length=128)]
+    scope: ApprovalScope = "once"
+    ttl_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+
+
+class GrantListParams(Params, frozen=True, kw_only=True):
+    """Which grants; newest first."""
+
+    live_only: bool = True
+    limit: Limit = 100
+
+
+class GrantList(Result, frozen=True, kw_only=True):
+    """The grants the caller may see."""
+
+    grants: list[GrantRecord]
+
+
+class GrantRevoke(Mutation, frozen=True, kw_only=True):
+    """One grant that is to hold no more."""
+
+    grant_id: Id
+
+
+async def list_(call: MethodCall, params: ApprovalListParams) -> ApprovalList:
+    approvals = await call.backend.gateway.list_approvals(
+        call.caller,
+        run_id=params.run_id,
+        pending_only=params.pending_only,
+        limit=params.limit,
+    )
+    return ApprovalList(approvals=approvals)
+
+
+async def get(call: MethodCall, params: ApprovalGet) -> ApprovalRecord:
+    return await call.backend.gateway.get_approval(call.caller, params.approval_id)
+
+
+async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
+    command = ResolveApproval(
+        approval_id=params.approval_id,
+        decision=params.decision,
+        digest=params.digest,
+        scope=params.scope,
+        ttl_ms=params.ttl_ms,
+        reason=params.reason,
+    )
+    return await call.once(
+        Resolved,
+        lambda: call.backend.gateway.resolve_approval(call.caller, command, call.key),
+        is_kept_by_effect=True,
+    )
+
+
+async def grants(call: MethodCall, params: GrantListParams) -> GrantList:
+    found = await call.backend.grants.list_seen(
+        call.caller, live_only=params.live_only, limit=params.limit
+    )
+    return GrantList(grants=found)
+
+
+async def revoke(call: MethodCall, params: GrantRevoke) -> GrantRecord:
+    return await call.once(
+        GrantRecord, lambda: call.backend.grants.revoke(call.caller, params.grant_id)
+    )
+
+
+METHODS = (
+    Method(
+        "approval.list", ApprovalListParams, ApprovalList, "approvals:read", list_, is_bulk=True
+    ),
+    Method("approval.get", ApprovalGet, ApprovalRecord, "approvals:read", get),
+    Method("approval.resolve", ApprovalResolve, Resolved, "approvals:write", resolve),
+    Method("approval.grants", GrantListParams, GrantList, "approvals:read", grants, is_bulk=True),
+    Method("approval.revoke", GrantRevoke, GrantRecord, "approvals:write", revoke),
+)

@@ -1,0 +1,65 @@
+"""artifact.read: the whole of an output that a tape has in part."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.text.validation_errors import WORDS
+from palyra.core.tool.artifacts import MAX_PAGE_BYTES, NAME_CHARS
+from palyra.core.trust.labels import Trust
+from palyra.net.api.method import Id, Method, MethodCall, Result
+from palyra.net.protocol.params import Params
+
+Name = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=f"^[0-9a-f]{{{NAME_CHARS},64}}$",
+        extra={WORDS: f"{NAME_CHARS} to 64 hex digits in lower case"},
+    ),
+]
+PageBytes = Annotated[int, msgspec.Meta(ge=4, le=MAX_PAGE_BYTES)]
+
+
+class ArtifactRead(Params, frozen=True, kw_only=True):
+    """A page of an artifact; its name is the one on the tape, or the beginning of it."""
+
+    session_id: Id
+    artifact: Name
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    limit_bytes: PageBytes = MAX_PAGE_BYTES
+
+
+class ArtifactPiece(Result, frozen=True, kw_only=True):
+    """The page, whole lines where there are any; without `next_offset` it is the last."""
+
+    artifact: str
+    run_id: str
+    call_id: str
+    tool: str
+    trust: Trust
+    created_ms: int
+    size_bytes: int
+    offset: int
+    line: int
+    text: str
+    next_offset: int | None = None
+
+
+async def read(call: MethodCall, params: ArtifactRead) -> ArtifactPiece:
+    artifact, page = await call.backend.files.read_artifact(
+        call.caller,
+        params.session_id,
+        params.artifact,
+        offset=params.offset,
+        limit_bytes=params.limit_bytes,
+    )
+    fields = msgspec.structs.asdict(artifact)
+    del fields["session_id"]
+    return ArtifactPiece(**fields, **msgspec.structs.asdict(page))
+
+
+METHODS = (
+    Method(
+        "artifact.read", ArtifactRead, ArtifactPiece, "runs:read", read, is_bulk=True, is_exact=True
+    ),
+)

@@ -1,0 +1,210 @@
+"""channel.* and pairing.*: where messages come in from outside, and whose.  Operators only."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.channel import SetChannel
+from palyra.core.journal.changes import PairingFilter
+from palyra.core.journal.records import ChannelRecord, PairingMode, PairingRecord, PairingState
+from palyra.net.api.method import (
+    AgentName,
+    ChannelName,
+    Id,
+    Limit,
+    Method,
+    MethodCall,
+    Mutation,
+    OutsideId,
+    Result,
+    cursor_of,
+)
+from palyra.net.protocol.params import Params
+
+Principal = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Code = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
+
+
+class ChannelListParams(Params, frozen=True, kw_only=True):
+    """Whose channels; everybody's without a principal."""
+
+    principal: Principal | None = None
+
+
+class ChannelSet(Mutation, frozen=True, kw_only=True):
+    """Who answers a channel, or one conversation of it; the caller's own without a principal."""
+
+    channel: ChannelName
+    principal: Principal | None = None
+    conversation_id: OutsideId | None = None
+    agent: AgentName = "default"
+    pairing: PairingMode = "required"
+
+
+class ChannelDelete(Mutation, frozen=True, kw_only=True):
+    """One channel, or one conversation of it, to be deleted."""
+
+    channel: ChannelName
+    principal: Principal | None = None
+    conversation_id: OutsideId | None = None
+
+
+class Channel(Result, frozen=True, kw_only=True):
+    """Who answers; without `conversation_id`, every conversation that has none of its own."""
+
+    principal: str
+    channel: str
+    agent: str
+    pairing: PairingMode
+    created_ms: int
+    updated_ms: int
+    conversation_id: str = ""
+    deleted_ms: int | None = None
+
+
+class ChannelList(Result, frozen=True, kw_only=True):
+    """Channels by principal, name and conversation."""
+
+    channels: list[Channel]
+
+
+class PairingListParams(Params, frozen=True, kw_only=True):
+    """Newest first; `cursor` is the `next_cursor` of the page before."""
+
+    principal: Principal | None = None
+    channel: ChannelName | None = None
+    state: PairingState | None = None
+    limit: Limit = 100
+    cursor: Annotated[str, cursor_of("pai")] | None = None
+
+
+class PairingApprove(Mutation, frozen=True, kw_only=True):
+    """Let a sender in that has told its code."""
+
+    pairing_id: Id
+    code: Code
+
+
+class PairingRevoke(Mutation, frozen=True, kw_only=True):
+    """Let a sender in no more."""
+
+    pairing_id: Id
+
+
+class Pairing(Result, frozen=True, kw_only=True):
+    """A sender and whether it is let in; its code is not here."""
+
+    pairing_id: str
+    principal: str
+    channel: str
+    sender: str
+    state: PairingState
+    requested_ms: int
+    expires_ms: int
+    attempts: int
+    by: str | None = None
+    decided_ms: int | None = None
+
+
+class PairingPage(Result, frozen=True, kw_only=True):
+    """A page of pairings."""
+
+    pairings: list[Pairing]
+    next_cursor: str | None = None
+
+
+async def list_(call: MethodCall, params: ChannelListParams) -> ChannelList:
+    found = await call.backend.channels.list_all(call.caller, params.principal)
+    return ChannelList(channels=[_show(channel) for channel in found])
+
+
+async def set_(call: MethodCall, params: ChannelSet) -> Channel:
+    wanted = SetChannel(
+        principal=params.principal or call.caller.principal,
+        channel=params.channel,
+        conversation_id=params.conversation_id or "",
+        agent=params.agent,
+        pairing=params.pairing,
+    )
+    channels = call.backend.channels
+    return _show(
+        await call.once(
+            ChannelRecord,
+            lambda: channels.set(call.caller, wanted, call.key),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+async def delete(call: MethodCall, params: ChannelDelete) -> Channel:
+    channels = call.backend.channels
+    return _show(
+        await call.once(
+            ChannelRecord,
+            lambda: channels.delete(
+                call.caller,
+                principal=params.principal or call.caller.principal,
+                channel=params.channel,
+                conversation_id=params.conversation_id or "",
+                receipt=call.key,
+            ),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+async def list_pairings(call: MethodCall, params: PairingListParams) -> PairingPage:
+    wanted = PairingFilter(
+        principal=params.principal,
+        channel=params.channel,
+        state=params.state,
+        before=params.cursor,
+        limit=params.limit,
+    )
+    found = await call.backend.channels.list_pairings(call.caller, wanted)
+    next_cursor = found[-1].pairing_id if len(found) == params.limit else None
+    return PairingPage(pairings=[_show_pairing(each) for each in found], next_cursor=next_cursor)
+
+
+async def approve(call: MethodCall, params: PairingApprove) -> Pairing:
+    channels = call.backend.channels
+    return _show_pairing(
+        await call.once(
+            PairingRecord,
+            lambda: channels.approve(call.caller, params.pairing_id, params.code, call.key),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+async def revoke(call: MethodCall, params: PairingRevoke) -> Pairing:
+    channels = call.backend.channels
+    return _show_pairing(
+        await call.once(
+            PairingRecord,
+            lambda: channels.revoke(call.caller, params.pairing_id, call.key),
+            is_kept_by_effect=True,
+        )
+    )
+
+
+def _show(channel: ChannelRecord) -> Channel:
+    fields = msgspec.structs.asdict(channel)
+    del fields["revision"]
+    return Channel(**fields)
+
+
+def _show_pairing(pairing: PairingRecord) -> Pairing:
+    fields = msgspec.structs.asdict(pairing)
+    del fields["revision"], fields["code_sha256"]
+    return Pairing(**fields)
+
+
+METHODS = (
+    Method("channel.list", ChannelListParams, ChannelList, "channels:read", list_),
+    Method("channel.set", ChannelSet, Channel, "channels:write", set_),
+    Method("channel.delete", ChannelDelete, Channel, "channels:write", delete),
+    Method("pairing.list", PairingListParams, PairingPage, "channels:read", list_pairings),
+    Method("pairing.approve", PairingApprove, Pairing, "channels:write", approve),
+    Method("pairing.revoke", PairingRevoke, Pairing, "channels:write", revoke),
+)

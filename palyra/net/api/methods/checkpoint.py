@@ -1,0 +1,98 @@
+"""checkpoint.*: files as a call found and left them.  Only their owner puts them back."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result, cursor_of
+from palyra.net.protocol.params import Params
+
+
+class CheckpointListParams(Params, frozen=True, kw_only=True):
+    """Newest first; `cursor` is the `next_cursor` of the page before."""
+
+    session_id: Id | None = None
+    run_id: Id | None = None
+    limit: Limit = 100
+    cursor: Annotated[str, cursor_of("ckp")] | None = None
+
+
+class CheckpointFile(Result, frozen=True, kw_only=True):
+    """One file of a checkpoint; a digest that is left out: there was no file."""
+
+    path: str
+    before_sha256: str | None = None
+    after_sha256: str | None = None
+
+
+class CheckpointShown(Result, frozen=True, kw_only=True):
+    """One change of files, and which call made it."""
+
+    checkpoint_id: str
+    principal: str
+    session_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    workspace: str
+    created_ms: int
+    files: list[CheckpointFile]
+
+
+class CheckpointList(Result, frozen=True, kw_only=True):
+    """A page of checkpoints."""
+
+    checkpoints: list[CheckpointShown]
+    next_cursor: str | None = None
+
+
+class CheckpointRestore(Mutation, frozen=True, kw_only=True):
+    """Files that are to be as they were before a change, or after it."""
+
+    checkpoint_id: Id
+    to: Side = "before"
+    force: bool = False
+
+
+async def list_(call: MethodCall, params: CheckpointListParams) -> CheckpointList:
+    wanted = CheckpointFilter(
+        session_id=params.session_id,
+        run_id=params.run_id,
+        before=params.cursor,
+        limit=params.limit,
+    )
+    found = await call.backend.files.list_checkpoints(call.caller, wanted)
+    next_cursor = found[-1].checkpoint_id if len(found) == params.limit else None
+    return CheckpointList(checkpoints=[_show(each) for each in found], next_cursor=next_cursor)
+
+
+async def restore(call: MethodCall, params: CheckpointRestore) -> Restored:
+    files = call.backend.files
+    return await call.once(
+        Restored,
+        lambda: files.restore_checkpoint(
+            call.caller, params.checkpoint_id, params.to, is_forced=params.force
+        ),
+    )
+
+
+def _show(checkpoint: Checkpoint) -> CheckpointShown:
+    fields = msgspec.structs.asdict(checkpoint)
+    fields["files"] = [
+        CheckpointFile(
+            path=file.path,
+            before_sha256=None if file.before is None else file.before.sha256,
+            after_sha256=None if file.after is None else file.after.sha256,
+        )
+        for file in checkpoint.files
+    ]
+    return CheckpointShown(**fields)
+
+
+METHODS = (
+    Method(
+        "checkpoint.list", CheckpointListParams, CheckpointList, "runs:read", list_, is_bulk=True
+    ),
+    Method("checkpoint.restore", CheckpointRestore, Restored, "runs:write", restore),
+)

@@ -1,0 +1,86 @@
+"""connect: who the client is, and which features it gets."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.journal.records import Role
+from palyra.errors import IllegalState, Unauthenticated
+from palyra.net.api.backend import Backend
+from palyra.net.api.method import Method, MethodCall, Result, at_once
+from palyra.net.protocol.notifications import FEATURES, State
+from palyra.net.protocol.params import Params
+from palyra.net.server.transport import Peer
+
+Word = Annotated[str, msgspec.Meta(max_length=128)]
+
+
+class ClientInfo(Params, frozen=True, kw_only=True):
+    """What connects, for logs and lists."""
+
+    name: Word
+    version: Word = ""
+
+
+class Connect(Params, frozen=True, kw_only=True):
+    """The first request; the token is left out when the upgrade carried it."""
+
+    token: str | None = None
+    client: ClientInfo | None = None
+    want: tuple[Word, ...] = ()
+
+    def __repr__(self) -> str:
+        """Without the token."""
+        return f"Connect(client={self.client!r}, want={self.want!r})"
+
+
+class Declined(Result, frozen=True, kw_only=True):
+    """A wanted feature this daemon does not have."""
+
+    feature: str
+    reason: str
+
+
+class Connected(Result, frozen=True, kw_only=True):
+    """Who the client is taken for, and what it gets."""
+
+    principal: str
+    role: Role
+    scopes: list[str]
+    granted: list[str]
+    declined: list[Declined]
+    state: State
+
+
+async def identify(params: Connect, peer: Peer, backend: Backend) -> Caller:
+    """Who is calling.  Raises Unauthenticated."""
+    if peer.caller is not None:
+        return peer.caller
+    token = params.token or peer.bearer
+    if token is None:
+        raise Unauthenticated("connect needs a token, here or as Authorization: Bearer")
+    return await backend.authenticate(token)
+
+
+def welcome(caller: Caller, params: Connect, backend: Backend) -> Connected:
+    """The reply to `connect`."""
+    return Connected(
+        principal=caller.principal,
+        role=caller.role,
+        scopes=sorted(caller.scopes),
+        granted=[feature for feature in FEATURES if feature in params.want],
+        declined=[
+            Declined(feature=feature, reason="unknown to this version")
+            for feature in params.want
+            if feature not in FEATURES
+        ],
+        state=backend.state(),
+    )
+
+
+def connect_again(_call: MethodCall, _params: Connect) -> Connected:
+    raise IllegalState("this connection is connected already")
+
+
+METHODS = (Method("connect", Connect, Connected, None, at_once(connect_again)),)

@@ -1,0 +1,297 @@
+"""run.*: start, fork, steer, cancel, look, wait, replay."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from palyra.core.journal.changes import RunFilter
+from palyra.core.journal.records import QueueMode, RunPhase, RunState, Usage
+from palyra.core.replay.report import ReplayReport
+from palyra.core.session.commands import (
+    Cancelled,
+    Disposition,
+    Forked,
+    RunView,
+    Started,
+    StartRun,
+    Steered,
+)
+from palyra.core.tape.events import ApprovalMode, Budget
+from palyra.errors import PalyraError
+from palyra.net.api.method import (
+    AgentName,
+    ChannelName,
+    Id,
+    Limit,
+    Method,
+    MethodCall,
+    Mutation,
+    OutsideId,
+    Result,
+    cursor_of,
+)
+from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
+from palyra.net.protocol.params import Params
+
+MAX_WAIT_MS = 120_000
+WEEK_MS = 604_800_000
+_Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
+
+
+class Amounts(Params, frozen=True, kw_only=True):
+    """Limits of one run."""
+
+    tokens: _Amount | None = None
+    usd_micros: _Amount | None = None
+    wall_ms: Annotated[int, msgspec.Meta(ge=1, le=WEEK_MS)] | None = None
+
+
+class RunStart(Mutation, frozen=True, kw_only=True):
+    """A message to the daemon."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+    session_id: Id | None = None
+    session_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    attachments: tuple[dict[str, Any], ...] = ()
+    agent: AgentName | None = None
+    queue_mode: QueueMode | None = None  # the session's
+    model: str | None = None
+    budget: Amounts = Amounts()
+    approval_mode: ApprovalMode = "ask"
+    json_mode: bool = False
+    origin: Literal["interactive", "background"] = "interactive"  # others are the daemon's own
+    channel: ChannelName | None = None
+    conversation_id: OutsideId | None = None
+    sender: OutsideId | None = None
+    subscribe: bool = False
+
+
+class StartedRun(Result, frozen=True, kw_only=True):
+    """Where the message went; committed."""
+
+    run_id: str
+    session_id: str
+    seq: int
+    disposition: Disposition
+    position: int | None = None
+    subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
+
+
+class RunFork(Mutation, frozen=True, kw_only=True):
+    """Go on from a run as it was at `at_seq`; without a text the model simply goes on."""
+
+    run_id: Id
+    at_seq: Annotated[int, msgspec.Meta(ge=0)]
+    text: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+
+
+class RunReplay(Params, frozen=True, kw_only=True):
+    """Decide a run again from its tape; strictly also what the settings decided."""
+
+    run_id: Id
+    strict: bool = False
+
+
+class RunSteer(Mutation, frozen=True, kw_only=True):
+    """A word to a run under way."""
+
+    run_id: Id
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class RunCancel(Mutation, frozen=True, kw_only=True):
+    """End a run."""
+
+    run_id: Id
+    reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+
+
+class RunGet(Params, frozen=True, kw_only=True):
+    """One run."""
+
+    run_id: Id
+
+
+class RunListParams(Params, frozen=True, kw_only=True):
+    """Which runs, newest first; `cursor` is the `next_cursor` of the page before."""
+
+    session_id: Id | None = None
+    principal: str | None = None
+    states: tuple[RunState, ...] = ()
+    limit: Limit = 100
+    cursor: Annotated[str, cursor_of("run")] | None = None
+
+
+class RunWait(Params, frozen=True, kw_only=True):
+    """Wait for a run's end, or until somebody has to answer it."""
+
+    run_id: Id
+    until: Literal["terminal", "attention"] = "terminal"
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 30_000
+
+
+class RunShown(Result, frozen=True, kw_only=True):
+    """A run as clients see it."""
+
+    run_id: str
+    session_id: str
+    state: RunState
+    phase: RunPhase
+    principal: str
+    agent: str
+    model: str
+    created_ms: int
+    usage: Usage
+    cost_usd_micros: int
+    turns: int
+    tool_calls: int
+    pending_approvals: int
+    head_seq: int
+    attempts: int
+    unpriced_calls: int = 0
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    reason: str | None = None
+    parent_run_id: str | None = None
+
+
+class RunWaited(RunShown, frozen=True, kw_only=True):
+    """The run, and whether the time was up first."""
+
+    timed_out: bool
+
+
+class RunList(Result, frozen=True, kw_only=True):
+    """A page of runs."""
+
+    runs: list[RunShown]
+    next_cursor: str | None = None
+
+
+async def start(call: MethodCall, params: RunStart) -> StartedRun:
+    command = _command(params)
+    if not params.subscribe:
+        return _started(await _start(call, command))
+    # Followed before it begins, so that nothing it streams is missed.
+    run_id = call.backend.new_id("run")
+    call.backend.hub.get_feed(run_id).note_head(NOTHING_YET)
+    subscription = _watch(call, run_id)
+    try:
+        started = await _start(call, msgspec.structs.replace(command, run_id=run_id))
+    except PalyraError:
+        call.subscriptions.close(subscription.subscription_id)
+        raise
+    if started.run_id != run_id:  # what the key has started before, or took the message
+        call.subscriptions.close(subscription.subscription_id)
+        subscription = _watch(call, started.run_id)
+    call.then(subscription.start)
+    return _started(started, subscription.subscription_id)
+
+
+async def _start(call: MethodCall, command: StartRun) -> Started:
+    return await call.once(
+        Started,
+        lambda: call.backend.gateway.start_run(call.caller, command, call.key),
+        is_kept_by_effect=True,
+    )
+
+
+def _started(started: Started, subscription: str | None = None) -> StartedRun:
+    return StartedRun(**msgspec.structs.asdict(started), subscription=subscription)
+
+
+def _watch(call: MethodCall, run_id: str) -> LiveSubscription:
+    """The caller's own run, from its first event on; to be started."""
+    subscription, _ = call.subscriptions.open_run(run_id, 0, SubscriptionFilter())
+    return subscription
+
+
+def _command(params: RunStart) -> StartRun:
+    return StartRun(
+        text=params.text,
+        session_id=params.session_id,
+        session_key=params.session_key,
+        agent=params.agent,
+        model=params.model,
+        queue_mode=params.queue_mode,
+        approval_mode=params.approval_mode,
+        json_mode=params.json_mode,
+        budget=Budget(**msgspec.structs.asdict(params.budget)),
+        attachments=params.attachments,
+        origin=params.origin,
+        channel=params.channel,
+        conversation_id=params.conversation_id,
+        sender=params.sender,
+    )
+
+
+async def fork(call: MethodCall, params: RunFork) -> Forked:
+    gateway = call.backend.gateway
+    return await call.once(
+        Forked,
+        lambda: gateway.fork_run(call.caller, params.run_id, params.at_seq, params.text, call.key),
+        is_kept_by_effect=True,
+    )
+
+
+async def replay(call: MethodCall, params: RunReplay) -> ReplayReport:
+    gateway = call.backend.gateway
+    return await gateway.replay_run(call.caller, params.run_id, strict=params.strict)
+
+
+async def steer(call: MethodCall, params: RunSteer) -> Steered:
+    async def effect() -> Steered:
+        gateway = call.backend.gateway
+        return Steered(
+            seq=await gateway.steer_run(call.caller, params.run_id, params.text, call.key)
+        )
+
+    return await call.once(Steered, effect, is_kept_by_effect=True)
+
+
+async def cancel(call: MethodCall, params: RunCancel) -> Cancelled:
+    gateway = call.backend.gateway
+    return await call.once(
+        Cancelled, lambda: gateway.cancel_run(call.caller, params.run_id, params.reason)
+    )
+
+
+async def get(call: MethodCall, params: RunGet) -> RunShown:
+    return _show(await call.backend.gateway.get_run(call.caller, params.run_id))
+
+
+async def list_(call: MethodCall, params: RunListParams) -> RunList:
+    wanted = RunFilter(
+        principal=params.principal,
+        session_id=params.session_id,
+        states=params.states,
+        before=params.cursor,
+        limit=params.limit,
+    )
+    views = await call.backend.gateway.list_runs(call.caller, wanted)
+    is_full = len(views) == params.limit
+    next_cursor = views[-1].record.run_id if is_full else None
+    return RunList(runs=[_show(view) for view in views], next_cursor=next_cursor)
+
+
+async def wait(call: MethodCall, params: RunWait) -> RunWaited:
+    view, timed_out = await call.backend.gateway.wait_run(
+        call.caller, params.run_id, until=params.until, timeout_s=params.timeout_ms / 1000
+    )
+    return RunWaited(timed_out=timed_out, phase=view.phase, **msgspec.structs.asdict(view.record))
+
+
+def _show(view: RunView) -> RunShown:
+    return RunShown(phase=view.phase, **msgspec.structs.asdict(view.record))
+
+
+METHODS = (
+    Method("run.start", RunStart, StartedRun, "runs:write", start),
+    Method("run.fork", RunFork, Forked, "runs:write", fork),
+    Method("run.steer", RunSteer, Steered, "runs:write", steer),
+    Method("run.cancel", RunCancel, Cancelled, "runs:write", cancel),
+    Method("run.get", RunGet, RunShown, "runs:read", get),
+    Method("run.list", RunListParams, RunList, "runs:read", list_),
+    Method("run.wait", RunWait, RunWaited, "runs:read", wait),
+    Method("run.replay", RunReplay, ReplayReport, "runs:read", replay, is_bulk=True),
+)

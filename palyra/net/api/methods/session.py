@@ -1,0 +1,115 @@
+"""session.*: conversations and their queues."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.journal.records import QueueMode, SessionRecord
+from palyra.core.session.commands import ChangeQueue, Queue
+from palyra.errors import InvalidParams
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result, cursor_of
+from palyra.net.protocol.params import Params
+
+MAX_NAMED = 1_000  # runs in one change of a queue
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class SessionResolve(Mutation, frozen=True, kw_only=True):
+    """Find a session by id, or by key: then it is made if there is none."""
+
+    session_id: Id | None = None
+    session_key: Key | None = None
+
+
+class SessionGet(Params, frozen=True, kw_only=True):
+    """One session."""
+
+    session_id: Id
+
+
+class SessionChange(Mutation, frozen=True, kw_only=True):
+    """One session, to be changed."""
+
+    session_id: Id
+
+
+class SessionListParams(Params, frozen=True, kw_only=True):
+    """Newest first; `cursor` is the `next_cursor` of the page before."""
+
+    limit: Limit = 100
+    cursor: Annotated[str, cursor_of("ses")] | None = None
+
+
+class SessionList(Result, frozen=True, kw_only=True):
+    """A page of sessions."""
+
+    sessions: list[SessionRecord]
+    next_cursor: str | None = None
+
+
+class SessionQueue(Mutation, frozen=True, kw_only=True):
+    """A session's queue; with nothing but its id a look, which needs sessions:read only."""
+
+    session_id: Id
+    mode: QueueMode | None = None
+    paused: bool | None = None
+    drop: Annotated[tuple[Id, ...], msgspec.Meta(max_length=MAX_NAMED)] = ()
+    order: Annotated[tuple[Id, ...], msgspec.Meta(max_length=MAX_NAMED)] = ()
+
+
+async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
+    if (params.session_id is None) == (params.session_key is None):
+        raise InvalidParams("give exactly one of session_id and session_key", field="session_id")
+    gateway = call.backend.gateway
+    return await call.once(
+        SessionRecord,
+        lambda: gateway.resolve_session(
+            call.caller, key=params.session_key, session_id=params.session_id
+        ),
+    )
+
+
+async def get(call: MethodCall, params: SessionGet) -> SessionRecord:
+    return await call.backend.gateway.get_session(call.caller, params.session_id)
+
+
+async def list_(call: MethodCall, params: SessionListParams) -> SessionList:
+    sessions = await call.backend.gateway.list_sessions(
+        call.caller, before=params.cursor, limit=params.limit
+    )
+    is_full = len(sessions) == params.limit
+    return SessionList(sessions=sessions, next_cursor=sessions[-1].session_id if is_full else None)
+
+
+async def archive(call: MethodCall, params: SessionChange) -> SessionRecord:
+    gateway = call.backend.gateway
+    return await call.once(
+        SessionRecord, lambda: gateway.archive_session(call.caller, params.session_id)
+    )
+
+
+async def reset(call: MethodCall, params: SessionChange) -> SessionRecord:
+    gateway = call.backend.gateway
+    return await call.once(
+        SessionRecord, lambda: gateway.reset_session(call.caller, params.session_id)
+    )
+
+
+async def queue(call: MethodCall, params: SessionQueue) -> Queue:
+    change = ChangeQueue(
+        mode=params.mode, paused=params.paused, drop=params.drop, order=params.order
+    )
+    gateway = call.backend.gateway
+    return await call.once(
+        Queue, lambda: gateway.arrange_queue(call.caller, params.session_id, change)
+    )
+
+
+METHODS = (
+    Method("session.resolve", SessionResolve, SessionRecord, "sessions:write", resolve),
+    Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
+    Method("session.list", SessionListParams, SessionList, "sessions:read", list_),
+    Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
+    Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
+    Method("session.queue", SessionQueue, Queue, "sessions:read", queue),
+)

@@ -1,0 +1,206 @@
+"""skill.*: WASM skills.  Operators only."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord, SkillState, tool_specs
+from palyra.core.text.validation_errors import WORDS
+from palyra.core.tool.spec import Risk, ToolClass
+from palyra.net.api.method import Method, MethodCall, Mutation, Result, at_once, check_no_secret
+from palyra.net.protocol.params import NoParams, Params
+
+MAX_CHUNK_BYTES = 262_144
+SkillId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Sha256 = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^[0-9a-f]{64}$", extra={WORDS: "64 hex digits in lower case"}),
+]
+Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+
+
+class SkillNamed(Params, frozen=True, kw_only=True):
+    """One skill."""
+
+    id: SkillId
+
+
+class SkillUpload(Params, frozen=True, kw_only=True):
+    """The next bytes of a package, in base64; the digest is that of the whole."""
+
+    sha256: Sha256
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+    chunk: Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_CHUNK_BYTES)]
+
+
+class SkillInstall(Mutation, frozen=True, kw_only=True):
+    """An uploaded package, and what it is granted of what it declares."""
+
+    sha256: Sha256
+    grant: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=300)], ...], msgspec.Meta(max_length=32)
+    ] = ()
+    trust_key: Sha256 | None = None  # the publisher's key in hex, told by other means
+
+
+class SkillQuarantine(Mutation, frozen=True, kw_only=True):
+    """One skill that must not be called."""
+
+    id: SkillId
+    reason: Reason
+
+
+class SkillChange(Mutation, frozen=True, kw_only=True):
+    """One skill, to be enabled or removed."""
+
+    id: SkillId
+
+
+class Uploaded(Result, frozen=True, kw_only=True):
+    """How much of the package is there."""
+
+    size: int
+
+
+class SkillToolShown(Result, frozen=True, kw_only=True):
+    """One tool of a skill, as the catalogue has it."""
+
+    name: str
+    description: str
+    tool_class: ToolClass
+    risk: Risk
+
+
+class Skill(Result, frozen=True, kw_only=True):
+    """An installed skill."""
+
+    id: str
+    version: str
+    publisher: str
+    public_key: str
+    package_sha256: str
+    description: str
+    state: SkillState
+    tools: list[SkillToolShown]
+    capabilities: tuple[str, ...]  # declared
+    granted: tuple[str, ...]
+    installed_ms: int
+    changed_ms: int
+    changed_by: str
+    reason: str = ""
+
+
+class SkillList(Result, frozen=True, kw_only=True):
+    """All skills by id; `obstacle` says why none can be called, "" when they can."""
+
+    skills: list[Skill]
+    obstacle: str
+
+
+class SkillAudited(Result, frozen=True, kw_only=True):
+    """What the package is now; no problems: what was installed, and it keeps to its manifest."""
+
+    skill: Skill
+    problems: tuple[str, ...]
+    imports: tuple[str, ...]
+    functions: int
+    module_bytes: int
+
+
+def list_(call: MethodCall, _params: NoParams) -> SkillList:
+    skills = call.backend.skills
+    found = skills.list_all(call.caller)
+    return SkillList(skills=[_show(record) for record in found], obstacle=skills.find_obstacle())
+
+
+def get(call: MethodCall, params: SkillNamed) -> Skill:
+    return _show(call.backend.skills.get(call.caller, params.id))
+
+
+def upload(call: MethodCall, params: SkillUpload) -> Uploaded:
+    size = call.backend.skills.upload(call.caller, params.sha256, params.offset, params.chunk)
+    return Uploaded(size=size)
+
+
+async def install(call: MethodCall, params: SkillInstall) -> Skill:
+    wanted = InstallSkill(sha256=params.sha256, granted=params.grant, trust_key=params.trust_key)
+
+    async def effect() -> Skill:
+        return _show(await call.backend.skills.install(call.caller, wanted))
+
+    return await call.once(Skill, effect)
+
+
+async def audit(call: MethodCall, params: SkillNamed) -> SkillAudited:
+    found: Audit = await call.backend.skills.audit(call.caller, params.id)
+    return SkillAudited(
+        skill=_show(found.skill),
+        problems=found.problems,
+        imports=found.imports,
+        functions=found.functions,
+        module_bytes=found.module_bytes,
+    )
+
+
+async def quarantine(call: MethodCall, params: SkillQuarantine) -> Skill:
+    check_no_secret(call, reason=params.reason)
+
+    async def effect() -> Skill:
+        skills = call.backend.skills
+        return _show(await skills.quarantine(call.caller, params.id, params.reason))
+
+    return await call.once(Skill, effect)
+
+
+async def enable(call: MethodCall, params: SkillChange) -> Skill:
+    async def effect() -> Skill:
+        return _show(await call.backend.skills.enable(call.caller, params.id))
+
+    return await call.once(Skill, effect)
+
+
+async def remove(call: MethodCall, params: SkillChange) -> Skill:
+    async def effect() -> Skill:
+        return _show(await call.backend.skills.remove(call.caller, params.id))
+
+    return await call.once(Skill, effect)
+
+
+def _show(record: SkillRecord) -> Skill:
+    manifest = record.manifest
+    return Skill(
+        id=manifest.id,
+        version=manifest.version,
+        publisher=manifest.publisher,
+        public_key=record.public_key,
+        package_sha256=record.package_sha256,
+        description=manifest.description,
+        state=record.state,
+        tools=[
+            SkillToolShown(
+                name=spec.name,
+                description=spec.description,
+                tool_class=spec.tool_class,
+                risk=spec.risk,
+            )
+            for spec in tool_specs(record)
+        ],
+        capabilities=manifest.capabilities,
+        granted=record.granted,
+        installed_ms=record.installed_ms,
+        changed_ms=record.changed_ms,
+        changed_by=record.changed_by,
+        reason=record.reason,
+    )
+
+
+METHODS = (
+    Method("skill.list", NoParams, SkillList, "skills:read", at_once(list_)),
+    Method("skill.get", SkillNamed, Skill, "skills:read", at_once(get)),
+    Method("skill.upload", SkillUpload, Uploaded, "skills:write", at_once(upload)),
+    Method("skill.install", SkillInstall, Skill, "skills:write", install),
+    Method("skill.audit", SkillNamed, SkillAudited, "skills:read", audit),
+    Method("skill.quarantine", SkillQuarantine, Skill, "skills:write", quarantine),
+    Method("skill.enable", SkillChange, Skill, "skills:write", enable),
+    Method("skill.remove", SkillChange, Skill, "skills:write", remove),
+)

@@ -1,0 +1,118 @@
+"""ping and system.*: how the daemon is, what it consists of, what it can be asked."""
+
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+
+from palyra.actors.kernel.child import ChildSnapshot
+from palyra.errors import Forbidden
+from palyra.net.api.method import AnyMethod, Method, MethodCall, Result, at_once
+from palyra.net.api.schema import ProtocolSchema, describe_protocol
+from palyra.net.protocol.jsonrpc import Redact
+from palyra.net.protocol.notifications import PROTOCOL, State
+from palyra.net.protocol.params import NoParams
+
+CRASH_CHARS = 500  # of a crash's message: a tree is for a screen, the log has the traceback
+
+
+class Pong(Result, frozen=True, kw_only=True):
+    """The daemon's clock."""
+
+    now_ms: int
+
+
+class Status(Result, frozen=True, kw_only=True):
+    """Health and version; figures over all principals only for those who see all."""
+
+    state: State
+    version: str
+    instance_id: str
+    protocol: str
+    now_ms: int
+    is_writable: bool
+    journal_backlog: int | None = None
+    connections: int | None = None
+    stranded_runs: int | None = None  # open, and cannot go on: see the log
+    open_incidents: int | None = None  # found to be wrong and not resolved: `incident.list`
+    problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
+    absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
+
+
+class DaemonDescription(ProtocolSchema, frozen=True, kw_only=True):
+    """The protocol this daemon speaks."""
+
+    protocol: str
+    version: str
+
+
+def ping(call: MethodCall, _params: NoParams) -> Pong:
+    return Pong(now_ms=call.backend.now_ms())
+
+
+def status(call: MethodCall, _params: NoParams) -> Status:
+    backend = call.backend
+    sees_all = call.caller.principal_filter is None
+    return Status(
+        state=backend.state(),
+        version=backend.version,
+        instance_id=backend.instance_id,
+        protocol=PROTOCOL,
+        now_ms=backend.now_ms(),
+        is_writable=backend.journal.is_writable,
+        journal_backlog=backend.journal.backlog if sees_all else None,
+        connections=backend.hub.watcher_count if sees_all else None,
+        stranded_runs=backend.count_stranded() if sees_all else None,
+        open_incidents=backend.incidents.open_count if sees_all else None,
+        problems=tuple(backend.problems()) if sees_all else (),
+        absent=tuple(backend.absent()) if sees_all else (),
+    )
+
+
+def tree(call: MethodCall, _params: NoParams) -> ChildSnapshot:
+    if call.caller.principal_filter is not None:
+        raise Forbidden(
+            f"the tree names everybody's runs; role {call.caller.role!r} sees only its own"
+        )
+    return _show(call.backend.tree(), call.backend.redact)
+
+
+def _show(node: ChildSnapshot, redact: Redact) -> ChildSnapshot:
+    """The node as clients see it: the message of a crash may repeat anything."""
+    crash = node.last_crash
+    if crash is not None:
+        crash = redact(crash.encode(errors="replace"))[0].decode()[:CRASH_CHARS]
+    below = tuple(_show(child, redact) for child in node.children)
+    return msgspec.structs.replace(node, last_crash=crash, children=below)
+
+
+METHODS = (
+    Method("ping", NoParams, Pong, None, at_once(ping)),
+    Method("system.status", NoParams, Status, "system:read", at_once(status)),
+    Method("system.tree", NoParams, ChildSnapshot, "system:read", at_once(tree)),
+)
+
+
+def make_describe(methods: Mapping[str, AnyMethod]) -> AnyMethod:
+    """`system.describe` of a table of methods, itself included."""
+
+    @cache
+    def described() -> ProtocolSchema:
+        return describe_protocol(methods)
+
+    def describe(call: MethodCall, _params: NoParams) -> DaemonDescription:
+        return DaemonDescription(
+            protocol=PROTOCOL,
+            version=call.backend.version,
+            **msgspec.structs.asdict(described()),
+        )
+
+    return Method(
+        "system.describe",
+        NoParams,
+        DaemonDescription,
+        "system:read",
+        at_once(describe),
+        is_bulk=True,
+        is_exact=True,
+    )

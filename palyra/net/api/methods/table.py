@@ -1,0 +1,45 @@
+"""The table of all methods."""
+
+from palyra.net.api.method import AnyMethod
+from palyra.net.api.methods import (
+    agent,
+    approval,
+    artifact,
+    channel,
+    checkpoint,
+    connect,
+    incident,
+    model,
+    run,
+    session,
+    skill,
+    system,
+    tape,
+    token,
+    tool,
+    usage,
+)
+
+_GROUPS = (
+    connect,
+    system,
+    run,
+    tape,
+    approval,
+    artifact,
+    checkpoint,
+    session,
+    agent,
+    channel,
+    tool,
+    model,
+    skill,
+    token,
+    usage,
+    incident,
+)
+
+METHODS: dict[str, AnyMethod] = {
+    method.name: method for group in _GROUPS for method in group.METHODS
+}
+METHODS["system.describe"] = system.make_describe(METHODS)

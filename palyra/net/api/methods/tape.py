@@ -1,0 +1,250 @@
+"""tape.*: read, follow, verify, export."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.incident.kinds import chain_broken
+from palyra.core.journal.changes import ChainedRow, VerifyReport
+from palyra.core.journal.records import RunRecord
+from palyra.core.ports import JournalStore
+from palyra.core.tape.events import KINDS
+from palyra.core.tape.export import ExportLine, claim
+from palyra.errors import Forbidden, InvalidParams, PalyraError
+from palyra.net.api.method import AfterSeq, Id, Method, MethodCall, Result, at_once
+from palyra.net.delivery.encoding import read_item
+from palyra.net.delivery.subscription import LiveSubscription, SubscriptionFilter
+from palyra.net.protocol.notifications import TapeItem
+from palyra.net.protocol.params import Params
+
+MAX_ROWS = 1000
+PageLimit = Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)]
+
+
+class TapeRead(Params, frozen=True, kw_only=True):
+    """A page of committed events after a cursor."""
+
+    run_id: Id
+    after_seq: AfterSeq = -1
+    limit: PageLimit = 200
+
+
+class TapePageShown(Result, frozen=True, kw_only=True):
+    """The events, and where to go on; `bytes` is the size of their payloads."""
+
+    events: list[TapeItem]
+    head_seq: int
+    floor_seq: int
+    bytes: int
+    next_after_seq: int | None = None
+
+
+class TapeSubscribe(Params, frozen=True, kw_only=True):
+    """One run after a cursor; or a session, or everything, from now on."""
+
+    run_id: Id | None = None
+    session_id: Id | None = None
+    all: bool = False
+    after_seq: AfterSeq | None = None
+    kinds: tuple[Annotated[str, msgspec.Meta(max_length=64)], ...] | None = None
+    progress: bool = True
+
+
+class Subscribed(Result, frozen=True, kw_only=True):
+    """What will be sent: rows from `from`; of what the client has, all above `through` is void."""
+
+    subscription: str
+    from_: int = msgspec.field(name="from")
+    through: int  # committed head now
+    floor: int  # oldest seq still kept
+    ended: bool = False  # the event at `through` is the run's last: nothing follows it
+
+
+class TapeUnsubscribe(Params, frozen=True, kw_only=True):
+    """End a subscription."""
+
+    subscription: Id
+
+
+class Unsubscribed(Result, frozen=True, kw_only=True):
+    """Nothing of it follows this reply."""
+
+
+class TapeVerify(Params, frozen=True, kw_only=True):
+    """One run, or without `run_id` the whole journal."""
+
+    run_id: Id | None = None
+
+
+class TapeExport(Params, frozen=True, kw_only=True):
+    """A page of a tape with its proof."""
+
+    run_id: Id
+    after_seq: AfterSeq = -1
+    limit: PageLimit = 200
+
+
+class Exported(Result, frozen=True, kw_only=True):
+    """A page of NDJSON; `signature` (hex) vouches for the link of its last line."""
+
+    run_id: str
+    ndjson: str
+    public_key: str  # hex
+    signature: str
+    next_after_seq: int | None = None
+
+
+async def read(call: MethodCall, params: TapeRead) -> TapePageShown:
+    await _require_visible(call, params.run_id)
+    page = await call.backend.journal.read(
+        lambda store: store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
+    )
+    return TapePageShown(
+        events=[read_item(row) for row in page.rows],
+        head_seq=page.head_seq,
+        floor_seq=page.floor_seq,
+        bytes=page.size_bytes,
+        next_after_seq=page.next_after_seq,
+    )
+
+
+async def _require_visible(call: MethodCall, run_id: str) -> None:
+    """Raises NotFound for a run that is missing or somebody else's."""
+    await call.backend.gateway.get_run(call.caller, run_id)
+
+
+async def subscribe(call: MethodCall, params: TapeSubscribe) -> Subscribed:
+    given = [params.run_id is not None, params.session_id is not None, params.all]
+    if sum(given) != 1:
+        raise InvalidParams("give exactly one of run_id, session_id and all", field="run_id")
+    kinds = None if params.kinds is None else frozenset(params.kinds)
+    unknown = sorted((kinds or frozenset()) - KINDS.keys())
+    if unknown:
+        known = ", ".join(sorted(KINDS))
+        raise InvalidParams(f"there are no events of kind {unknown[0]!r}: {known}", field="kinds")
+    wanted = SubscriptionFilter(kinds, params.progress)
+    if params.run_id is None:
+        return await _subscribe_many(call, params, wanted)
+    return await _subscribe_run(call, params.run_id, params.after_seq, wanted)
+
+
+async def _subscribe_run(
+    call: MethodCall, run_id: str, after_seq: int | None, wanted: SubscriptionFilter
+) -> Subscribed:
+    await _require_visible(call, run_id)
+    next_seq = 0 if after_seq is None else after_seq + 1
+    subscription, lane = call.subscriptions.open_run(run_id, next_seq, wanted)
+    try:  # the lane is on the feed before the head is read: nothing can fall between the two
+        page, record = await call.backend.journal.read(
+            lambda store: (store.read_tape(run_id, after_seq=-1, limit=1), store.find_run(run_id))
+        )
+    except PalyraError:
+        call.subscriptions.close(subscription.subscription_id)
+        raise
+    lane.next_seq = min(next_seq, page.head_seq + 1)
+    call.backend.hub.note_head(lane.feed, page.head_seq)
+    call.then(subscription.start)
+    return Subscribed(
+        subscription=subscription.subscription_id,
+        from_=max(lane.next_seq, page.floor_seq),
+        through=page.head_seq,
+        floor=page.floor_seq,
+        ended=record is not None and record.is_terminal and record.head_seq == page.head_seq,
+    )
+
+
+async def _subscribe_many(
+    call: MethodCall, params: TapeSubscribe, wanted: SubscriptionFilter
+) -> Subscribed:
+    if params.after_seq is not None:
+        raise InvalidParams(
+            "after_seq goes with run_id: session_id and all begin with what happens now",
+            field="after_seq",
+        )
+    if params.session_id is not None:
+        await call.backend.gateway.get_session(call.caller, params.session_id)
+    subscription = call.subscriptions.open_many(params.session_id, wanted)
+    await _follow_open_runs(call, params.session_id, subscription)
+    call.then(subscription.start)
+    return Subscribed(subscription=subscription.subscription_id, from_=0, through=-1, floor=0)
+
+
+async def _follow_open_runs(
+    call: MethodCall, session_id: str | None, subscription: LiveSubscription
+) -> None:
+    """Also the runs that are open but have published nothing since the daemon started."""
+    try:
+        records = await call.backend.journal.read(_list_open_runs)
+    except PalyraError:
+        call.subscriptions.close(subscription.subscription_id)
+        raise
+    for record in records:
+        if call.caller.sees(record.principal) and session_id in {None, record.session_id}:
+            subscription.follow(call.backend.hub.get_feed(record.run_id))
+
+
+def _list_open_runs(store: JournalStore) -> list[RunRecord]:
+    return store.list_open_runs()
+
+
+def unsubscribe(call: MethodCall, params: TapeUnsubscribe) -> Unsubscribed:
+    call.subscriptions.close(params.subscription)
+    return Unsubscribed()
+
+
+async def verify(call: MethodCall, params: TapeVerify) -> VerifyReport:
+    if params.run_id is not None:
+        await _require_visible(call, params.run_id)
+    elif call.caller.principal_filter is not None:
+        raise Forbidden("only who sees every principal can verify the whole journal: name a run")
+    report = await call.backend.journal.read(lambda store: store.verify(params.run_id))
+    if report.first_break is not None:
+        call.backend.incidents.report(chain_broken(report.first_break, report))
+    return report
+
+
+async def export(call: MethodCall, params: TapeExport) -> Exported:
+    await _require_visible(call, params.run_id)
+    rows, next_after_seq = await call.backend.journal.read(lambda store: _read_chain(store, params))
+    return Exported(
+        run_id=params.run_id,
+        ndjson="".join(_render_line(row) for row in rows),
+        public_key=call.backend.public_key.hex(),
+        signature=_sign(call, rows),
+        next_after_seq=next_after_seq,
+    )
+
+
+def _read_chain(store: JournalStore, params: TapeExport) -> tuple[list[ChainedRow], int | None]:
+    """As many rows as a page of the tape has, so that this one is bounded in bytes too."""
+    page = store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
+    rows = store.read_chain(params.run_id, after_seq=params.after_seq, limit=len(page.rows))
+    return rows, page.next_after_seq
+
+
+def _sign(call: MethodCall, rows: list[ChainedRow]) -> str:
+    if not rows:
+        return ""
+    last = rows[-1]
+    return call.backend.sign(claim(last.row.run_id, last.row.seq, last.hash)).hex()
+
+
+def _render_line(chained: ChainedRow) -> str:
+    row = chained.row
+    line = ExportLine(
+        **msgspec.structs.asdict(read_item(row)),
+        principal=row.principal,
+        redacted=row.redacted,
+        position=chained.position,
+        hash=chained.hash.hex(),
+    )
+    return msgspec.json.encode(line).decode() + "\n"
+
+
+METHODS = (
+    Method("tape.read", TapeRead, TapePageShown, "runs:read", read, is_bulk=True, is_exact=True),
+    Method("tape.subscribe", TapeSubscribe, Subscribed, "runs:read", subscribe),
+    Method("tape.unsubscribe", TapeUnsubscribe, Unsubscribed, "runs:read", at_once(unsubscribe)),
+    Method("tape.verify", TapeVerify, VerifyReport, "runs:read", verify),
+    Method("tape.export", TapeExport, Exported, "runs:read", export, is_bulk=True, is_exact=True),
+)

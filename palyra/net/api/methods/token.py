@@ -1,0 +1,118 @@
+"""token.*: who may connect.  Operators only."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import Role, TokenRecord
+from palyra.core.ports import JournalStore
+from palyra.errors import NotFound
+from palyra.net.api.method import Id, Method, MethodCall, Mutation, Result, check_no_secret
+from palyra.net.api.tokens import new_token, token_record
+from palyra.net.protocol.params import LINE, NoParams
+
+# Names are stored and shown as they are: printable, and no place for a secret.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), LINE]
+
+
+class TokenCreate(Mutation, frozen=True, kw_only=True):
+    """A token for somebody."""
+
+    principal: Name
+    role: Role
+    name: Name
+    ttl_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None  # None: until revoked
+
+
+class TokenRevoke(Mutation, frozen=True, kw_only=True):
+    """One token."""
+
+    token_id: Id
+
+
+class Token(Result, frozen=True, kw_only=True):
+    """A token as operators see it; `token` itself only in the first reply to its creation."""
+
+    token_id: str
+    principal: str
+    role: Role
+    name: str
+    created_ms: int
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+    token: str | None = None
+
+
+class TokenList(Result, frozen=True, kw_only=True):
+    """All tokens, without the tokens."""
+
+    tokens: list[Token]
+
+
+async def create(call: MethodCall, params: TokenCreate) -> Token:
+    token, now_ms = new_token(), call.backend.now_ms()
+    check_no_secret(call, principal=params.principal, name=params.name)
+    record = token_record(
+        token,
+        token_id=call.backend.new_id("tok"),
+        principal=params.principal,
+        role=params.role,
+        name=params.name,
+        now_ms=now_ms,
+    )
+    if params.ttl_ms is not None:
+        record = msgspec.structs.replace(record, expires_ms=now_ms + params.ttl_ms)
+    shown = await call.once(Token, lambda: _commit(call, record))
+    is_new = shown.token_id == record.token_id  # otherwise the receipt of an earlier request
+    return msgspec.structs.replace(shown, token=token) if is_new else shown
+
+
+async def _commit(call: MethodCall, record: TokenRecord) -> Token:
+    await call.backend.journal.commit(Change(records=(record,)))
+    return _show(record)
+
+
+async def list_(call: MethodCall, _params: NoParams) -> TokenList:
+    records = await call.backend.journal.read(_list_tokens)
+    return TokenList(tokens=[_show(record) for record in records])
+
+
+def _list_tokens(store: JournalStore) -> list[TokenRecord]:
+    return store.list_tokens()
+
+
+async def revoke(call: MethodCall, params: TokenRevoke) -> Token:
+    records = await call.backend.journal.read(_list_tokens)
+    found = [record for record in records if record.token_id == params.token_id]
+    if not found:
+        raise NotFound(f"no token {params.token_id!r}", field="token_id")
+    shown = await call.once(Token, lambda: _revoke(call, found[0]))
+    call.then(lambda: call.backend.hub.revoke(params.token_id))
+    return shown
+
+
+async def _revoke(call: MethodCall, record: TokenRecord) -> Token:
+    """Revoked for good; a second time changes nothing."""
+    if record.revoked_ms is not None:
+        return _show(record)
+    return await _commit(call, msgspec.structs.replace(record, revoked_ms=call.backend.now_ms()))
+
+
+def _show(record: TokenRecord) -> Token:
+    return Token(
+        token_id=record.token_id,
+        principal=record.principal,
+        role=record.role,
+        name=record.name,
+        created_ms=record.created_ms,
+        expires_ms=record.expires_ms,
+        revoked_ms=record.revoked_ms,
+    )
+
+
+METHODS = (
+    Method("token.create", TokenCreate, Token, "tokens:write", create, is_exact=True),
+    Method("token.list", NoParams, TokenList, "tokens:read", list_),
+    Method("token.revoke", TokenRevoke, Token, "tokens:write", revoke),
+)

@@ -1,0 +1,57 @@
+"""tool.list and policy.explain: what a model could call, and what would come of it."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from palyra.core.policy.request import Explanation
+from palyra.core.tool.risk import compute_risk
+from palyra.core.tool.spec import ToolSpec
+from palyra.net.api.method import AgentName, Id, Method, MethodCall, Result
+from palyra.net.protocol.params import Params
+
+
+class ToolList(Result, frozen=True, kw_only=True):
+    """The catalogue; `hash` is the one a turn records.
+
+    `risk` is what an approval in an untainted run would say.
+    """
+
+    tools: list[ToolSpec]
+    hash: str
+
+
+class ToolListParams(Params, frozen=True, kw_only=True):
+    """Whose tools; the default agent may call all there are."""
+
+    agent: AgentName | None = None
+
+
+class PolicyExplain(Params, frozen=True, kw_only=True):
+    """A call that is not made."""
+
+    tool: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    arguments: dict[str, Any]
+    agent: AgentName | None = None
+    session_id: Id | None = None  # whose grants count as well
+
+
+async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
+    catalogue = await call.backend.gateway.catalogue(call.caller, params.agent)
+    tools = [
+        msgspec.structs.replace(spec, risk=compute_risk(spec, is_tainted=False))
+        for _, spec in sorted(catalogue.tools.items())
+    ]
+    return ToolList(tools=tools, hash=catalogue.hash)
+
+
+async def explain(call: MethodCall, params: PolicyExplain) -> Explanation:
+    return await call.backend.gateway.explain_policy(
+        call.caller, params.tool, params.arguments, params.agent, params.session_id
+    )
+
+
+METHODS = (
+    Method("tool.list", ToolListParams, ToolList, "tools:read", list_),
+    Method("policy.explain", PolicyExplain, Explanation, "tools:read", explain),
+)

@@ -1,0 +1,259 @@
+"""One connection: an actor that turns messages into calls, and news into messages.
+
+Owns: the outbox, the subscriptions and the requests of one client.  Talks to: its transport, and
+the daemon through `Services`.  Never: owns a run; a client that leaves changes nothing.
+Restart: temporary; the client connects again and resumes from its cursors.
+
+Two nested scopes: inside, the reader, one task per request and those that catch up; outside, the
+writer.  Whoever finds that it is over calls `hang_up`: the inner scope ends at once, the writer
+still gets a moment for what waits (unless the reader is the problem), then the transport is
+closed with the first code and reason that were given.
+"""
+
+import math
+from typing import NoReturn
+
+import structlog
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.journal.changes import TapePage
+from palyra.errors import InvalidParams, PalyraError, ProtocolError, TooLarge, Unauthenticated
+from palyra.net.api.backend import Backend
+from palyra.net.api.methods.connect import Connect, identify, welcome
+from palyra.net.connection.requests import RequestDispatcher
+from palyra.net.delivery.encoding import encode_notice
+from palyra.net.delivery.outbox import REPLY, Outbox
+from palyra.net.delivery.subscription import PAGE_BYTES, PAGE_ROWS, ClientContext, Subscriptions
+from palyra.net.protocol import close_codes, jsonrpc
+from palyra.net.protocol.notifications import FEATURES, PROTOCOL, Hello
+from palyra.net.protocol.params import convert_params
+from palyra.net.server.transport import BadFrame, NoMoreInput, Peer, PeerClosed, Transport
+
+log = structlog.get_logger("palyra.connection")
+
+CONNECT_BYTES = 16_384  # of the first message: strangers get no more of our time
+EXPIRY_LOOK_S = 5.0  # how late a token may be noticed to have expired, after a suspended machine
+LAST_ANSWERS_S = 10.0  # for what a client asked before it stopped to speak
+
+
+async def serve_connection(transport: Transport, peer: Peer, backend: Backend) -> None:
+    """Serve one client until either side has enough; the transport is closed on return.
+
+    Cancellation: the client is told 1001.
+    """
+    connection = Connection(transport, peer, backend)
+    try:
+        await connection.serve()
+    finally:
+        code, reason = connection.farewell
+        log.info("connection closed", peer=peer.address, code=code, reason=reason)
+        with trio.CancelScope(shield=True):  # the transport bounds the time
+            await transport.close(code, close_codes.cut_reason(reason))
+
+
+class Connection:
+    """The state of one connection; reached from its own tasks, and by plain calls of the hub."""
+
+    caller: Caller  # known once the client has connected
+
+    def __init__(self, transport: Transport, peer: Peer, backend: Backend) -> None:
+        self._transport = transport
+        self._peer = peer
+        self._backend = backend
+        self._limits = backend.limits
+        self._outbox = Outbox(backend.limits.outbox_bytes, self._give_up)
+        self._is_batched = False
+        self._wrote_s = -math.inf
+        self._farewell: tuple[int, str] | None = None
+        self._sent: tuple[str, int] | None = None  # run and seq of the last event handed over
+        self._all = trio.CancelScope()
+        self._inside = trio.CancelScope()
+        self._wait_answered = trio.lowlevel.checkpoint  # until nothing is being answered
+
+    @property
+    def farewell(self) -> tuple[int, str]:
+        """Why the connection ends."""
+        if self._farewell is not None:
+            return self._farewell
+        is_cancelled = trio.current_effective_deadline() == -math.inf
+        return (
+            (close_codes.GOING_AWAY, "going away")
+            if is_cancelled
+            else (close_codes.BUG, "internal error")
+        )
+
+    async def serve(self) -> None:
+        """Until somebody hangs up."""
+        with self._all:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                with self._inside:
+                    await self._converse()
+                self._outbox.finish()
+                self._all.deadline = trio.current_time() + self._limits.goodbye_s
+
+    def hang_up(self, code: int, reason: str) -> None:
+        """End the connection; the first reason counts."""
+        self._farewell = self._farewell or (code, reason)
+        self._inside.cancel(reason)
+
+    def notify(self, message: bytes) -> None:
+        """News outside any subscription."""
+        self._outbox.put(message)
+
+    # --- writing ---
+
+    async def _write(self) -> None:
+        with trio.CancelScope() as stall:  # one for all writes: a scope costs as much as a frame
+            try:
+                while await self._outbox.wait():
+                    await self._pace()
+                    stall.deadline = trio.current_time() + self._limits.stall_s
+                    await self._send()
+                    stall.deadline = math.inf
+            except PeerClosed:
+                self.hang_up(close_codes.DONE, "the peer is gone")
+        if stall.cancelled_caught:
+            self._give_up()
+
+    async def _pace(self) -> None:
+        """Let news gather for a moment; replies do not wait."""
+        now_s = trio.current_time()
+        due_s = self._backend.pacer.reserve(now_s, self._wrote_s)
+        if due_s > now_s:
+            with trio.move_on_at(due_s):
+                await self._outbox.wait_urgent()
+        self._wrote_s = due_s
+
+    async def _send(self) -> None:
+        messages = self._outbox.pack(is_batched=self._is_batched)
+        last_event = self._outbox.last_event
+        if messages:
+            await self._transport.send(messages)
+        self._sent = last_event
+
+    def _give_up(self) -> None:
+        """The client does not read fast enough: tell it where it was and write nothing more."""
+        run_id, seq = self._sent or ("any run", -1)
+        self.hang_up(close_codes.SLOW_CONSUMER, f"slow consumer: last seq {seq} of {run_id}")
+        self._all.cancel("slow consumer")
+
+    # --- reading ---
+
+    async def _converse(self) -> None:
+        self._outbox.put(encode_notice("hello", self._hello()))
+        with trio.move_on_after(self._limits.connect_timeout_s) as scope:
+            caller = await self._open(await self._receive())
+        if scope.cancelled_caught:
+            text = f"no connect within {self._limits.connect_timeout_s:g} s"
+            await self._end(close_codes.UNAUTHENTICATED, text)
+        await self._serve_caller(caller)
+
+    def _hello(self) -> Hello:
+        return Hello(
+            server="palyra",
+            version=self._backend.version,
+            instance_id=self._backend.instance_id,
+            protocol=PROTOCOL,
+            features=FEATURES,
+            limits=self._limits.public,
+            state=self._backend.state(),
+        )
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._transport.receive()
+        except PeerClosed as closed:
+            if isinstance(closed, NoMoreInput):
+                with trio.move_on_after(LAST_ANSWERS_S):
+                    await self._wait_answered()
+            await self._end(close_codes.DONE, "closed by the client")
+        except BadFrame as bad:
+            await self._end(bad.code, bad.reason)
+
+    async def _end(self, code: int, reason: str) -> NoReturn:
+        self.hang_up(code, reason)
+        await trio.sleep_forever()  # is cancelled here and now
+        raise AssertionError
+
+    async def _open(self, data: bytes) -> Caller:
+        """Who the client is; whatever comes before a good `connect` ends the connection."""
+        request: jsonrpc.Request | None = None
+        try:
+            request = jsonrpc.decode(data, max_bytes=CONNECT_BYTES)
+            params = _read_connect(request)
+            caller = await identify(params, self._peer, self._backend)
+        except PalyraError as error:
+            unread = error.request_id if isinstance(error, jsonrpc.BadMessage) else None
+            request_id = request.id if request else unread
+            redact = self._backend.redact
+            self._outbox.put(jsonrpc.encode_error(request_id, error, redact), REPLY)
+            reason = redact(error.message.encode(errors="replace"))[0].decode()
+            await self._end(_close_code(error), reason)
+        self._is_batched = "batch" in params.want
+        reply = jsonrpc.encode_result(request.id, welcome(caller, params, self._backend))
+        self._outbox.put(reply, REPLY)
+        return caller
+
+    async def _serve_caller(self, caller: Caller) -> None:
+        log.info("connected", peer=self._peer.address, principal=caller.principal, role=caller.role)
+        self.caller = caller
+        async with trio.open_nursery() as nursery:
+            viewer = ClientContext(
+                caller=caller,
+                hub=self._backend.hub,
+                outbox=self._outbox,
+                read_page=self._read_page,
+                new_id=self._backend.new_id,
+                spawn=nursery.start_soon,
+                bulk=trio.Lock(),
+            )
+            nursery.start_soon(self._expire)
+            await self._serve_requests(viewer)
+
+    async def _serve_requests(self, viewer: ClientContext) -> NoReturn:
+        subscriptions = Subscriptions(viewer, self._limits.max_subscriptions)
+        requests = RequestDispatcher(viewer, self._backend, subscriptions, self.hang_up)
+        self._wait_answered = requests.wait_idle
+        self._backend.hub.attach(self)
+        try:
+            while True:
+                requests.accept(await self._receive())
+        finally:  # before the nursery closes: the hub must not find it closed
+            self._backend.hub.detach(self)
+            subscriptions.close_all()
+
+    async def _read_page(self, run_id: str, after_seq: int) -> TapePage:
+        return await self._backend.journal.read(
+            lambda store: store.read_tape(
+                run_id, after_seq=after_seq, limit=PAGE_ROWS, max_bytes=PAGE_BYTES
+            )
+        )
+
+    async def _expire(self) -> None:
+        if self.caller.expires_ms is not None:
+            left_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
+            while left_s > 0:  # a time of day: the daemon's clock does not count suspended time
+                await trio.sleep(min(left_s, EXPIRY_LOOK_S))
+                wall_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
+                left_s = min(left_s - EXPIRY_LOOK_S, wall_s)
+            self.hang_up(close_codes.REVOKED, "token expired")
+
+
+def _read_connect(request: jsonrpc.Request) -> Connect:
+    if request.method != "connect":
+        raise Unauthenticated("the first request must be connect")
+    return convert_params(Connect, request.params)
+
+
+def _close_code(error: PalyraError) -> int:
+    match error:
+        case Unauthenticated():
+            return close_codes.UNAUTHENTICATED
+        case TooLarge():
+            return close_codes.TOO_BIG
+        case ProtocolError() | InvalidParams():
+            return close_codes.PROTOCOL_ERROR
+        case _:
+            return close_codes.BUG

@@ -1,0 +1,205 @@
+"""Requests of one connected client: admitted, dispatched by the table, answered.
+
+Owns: the requests under way and the client's rates.  Each request is a task of the connection;
+replies come in the order in which they are ready.
+
+What goes out is redacted without holding up the loop.
+
+Most replies cost a look of microseconds.  One in which something looks like a secret costs about a
+millisecond for each two thousand bytes, because each of its strings is read by itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+import trio
+
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.access import Caller
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.ports import RunBlocking
+from palyra.errors import (
+    InvalidParams,
+    InvariantBroken,
+    Overloaded,
+    PalyraError,
+    RateLimited,
+    TooLarge,
+)
+from palyra.net.api.backend import Backend
+from palyra.net.api.idempotency import digest_body
+from palyra.net.api.method import AnyMethod, MethodCall, Mutation
+from palyra.net.api.methods.table import METHODS
+from palyra.net.api.rate_limit import TokenBucket
+from palyra.net.delivery.outbox import REPLY
+from palyra.net.delivery.subscription import ClientContext, Subscriptions
+from palyra.net.protocol import close_codes, jsonrpc
+from palyra.net.protocol.close_codes import HangUp
+from palyra.net.protocol.jsonrpc import Redact
+from palyra.net.protocol.params import Params, convert_params
+
+log = structlog.get_logger("palyra.connection")
+
+UNIT_BYTES = 16_384  # a request costs one token of its rate per started unit: parsing takes time
+
+
+class RequestDispatcher:
+    """What one client asks."""
+
+    def __init__(
+        self,
+        viewer: ClientContext,
+        backend: Backend,
+        subscriptions: Subscriptions,
+        hang_up: HangUp,
+    ) -> None:
+        self._viewer = viewer
+        self._backend = backend
+        self._subscriptions = subscriptions
+        self._hang_up = hang_up
+        self._inflight: set[jsonrpc.RequestId] = set()
+        self._ended = trio.lowlevel.ParkingLot()  # who waits for the end of a request
+        limits, now_s = backend.limits, trio.current_time()
+        flood = limits.requests_per_s * limits.flood_factor
+        burst = limits.burst or 2 * limits.requests_per_s
+        self._requests = TokenBucket(limits.requests_per_s, burst, now_s)
+        self._messages = TokenBucket(flood, flood, now_s)
+
+    def accept(self, data: bytes) -> None:
+        """Begin to serve one message, or answer why not.  Never waits."""
+        if not self._messages.take(trio.current_time()):
+            self._hang_up(close_codes.FLOOD, "request flood")
+            return
+        try:
+            request = jsonrpc.decode(data, max_bytes=self._backend.limits.max_message_bytes)
+        except jsonrpc.BadMessage as error:
+            self._refuse(error.request_id, error)
+        except TooLarge as error:
+            self._refuse(None, error)
+            self._hang_up(close_codes.TOO_BIG, error.message)
+        else:
+            self._admit(request, len(data))
+
+    async def wait_idle(self) -> None:
+        """Return when no request is under way."""
+        while self._inflight:
+            await self._ended.park()
+
+    def _admit(self, request: jsonrpc.Request, size_bytes: int) -> None:
+        try:
+            self._check(request, size_bytes)
+        except PalyraError as error:
+            self._refuse(request.id, error)
+        else:
+            self._inflight.add(request.id)
+            self._viewer.spawn(lambda: self._serve(request))
+
+    def _check(self, request: jsonrpc.Request, size_bytes: int) -> None:
+        """Raises why the request is not even begun."""
+        limits = self._backend.limits
+        if not self._requests.take(trio.current_time(), 1 + size_bytes // UNIT_BYTES):
+            raise RateLimited(
+                f"more than {limits.requests_per_s} requests per second",
+                retry_after_ms=self._requests.wait_ms,
+            )
+        if len(self._inflight) >= limits.max_inflight:
+            raise Overloaded(f"{limits.max_inflight} requests are under way, the limit")
+        if request.id in self._inflight:
+            text = f"a request with id {jsonrpc.show(request.id)} is under way"
+            raise jsonrpc.BadMessage(jsonrpc.INVALID_REQUEST, text, request.id)
+
+    def _refuse(self, request_id: jsonrpc.RequestId | None, error: PalyraError) -> None:
+        reply = jsonrpc.encode_error(request_id, error, self._backend.redact)
+        self._viewer.outbox.put(reply, REPLY)
+
+    async def _serve(self, request: jsonrpc.Request) -> None:
+        try:
+            method = METHODS.get(request.method)
+            if method is None:
+                text = f"no method {jsonrpc.show(request.method)}"
+                self._refuse(request.id, jsonrpc.UnknownMethod(text))
+            elif method.is_bulk:
+                async with self._viewer.bulk:
+                    await self._viewer.outbox.wait_room()
+                    await self._answer(method, request)
+            else:
+                await self._answer(method, request)
+        finally:
+            self._inflight.discard(request.id)
+            self._ended.unpark_all()
+
+    async def _answer(self, method: AnyMethod, request: jsonrpc.Request) -> None:
+        call = _Pending(self._viewer.caller, self._backend, self._subscriptions)
+        try:
+            reply = await call.perform(method, request)
+        except PalyraError as error:
+            if isinstance(error, InvariantBroken):
+                log.exception("request failed", method=method.name)
+            self._refuse(request.id, error)
+            return
+        self._viewer.outbox.put(reply, REPLY)
+        for step in call.afterwards:
+            step()
+
+
+@dataclass(slots=True)
+class _Pending:
+    """One request while it is served."""
+
+    caller: Caller
+    backend: Backend
+    subscriptions: Subscriptions
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+
+    async def perform(self, method: AnyMethod, request: jsonrpc.Request) -> bytes:
+        """The encoded reply.  Raises PalyraError."""
+        if method.scope is not None:
+            self.caller.require(method.scope)
+        params = convert_params(method.params, request.params)
+        result = await method.serve(self._call(method, params), params)
+        reply = jsonrpc.encode_result(request.id, await self._shown(method, result))
+        limit_bytes = self.backend.limits.outbox_bytes // 2
+        if len(reply) > limit_bytes:
+            raise TooLarge(
+                f"the reply has {len(reply)} bytes, the limit is {limit_bytes}: ask for less"
+            )
+        return reply
+
+    async def _shown(self, method: AnyMethod, result: object) -> object:
+        if method.is_exact:
+            return result
+        backend = self.backend
+        data = msgspec.json.encode(result)
+        return msgspec.Raw(await redact_frame(data, backend.redact, backend.run_blocking))
+
+    def _call(self, method: AnyMethod, params: Params) -> MethodCall:
+        return MethodCall(
+            caller=self.caller,
+            backend=self.backend,
+            subscriptions=self.subscriptions,
+            then=self.afterwards.append,
+            key=self._receipt_key(method, params),
+        )
+
+    def _receipt_key(self, method: AnyMethod, params: Params) -> IdempotencyKey | None:
+        if not isinstance(params, Mutation) or params.idempotency_key is None:
+            return None
+        if self.backend.redact(params.idempotency_key.encode())[1]:
+            raise InvalidParams("the key holds a secret: choose another", field="idempotency_key")
+        return IdempotencyKey(
+            principal=self.caller.principal,
+            key=params.idempotency_key,
+            body_sha256=digest_body(method.name, params),
+        )
+
+
+REDACT_INLINE_BYTES = 2_048  # at most a millisecond; more goes to a thread
+
+
+async def redact_frame(data: bytes, redact: Redact, run_blocking: RunBlocking = run_sync) -> bytes:
+    """The JSON or text as it may go out.  Cancellation: not heard while it is in a thread."""
+    if len(data) <= REDACT_INLINE_BYTES:
+        return redact(data)[0]
+    return (await run_blocking(redact, data))[0]

@@ -1,0 +1,1 @@
+"""Rows on their way to one connection: cursor, subscription, outbox, pace."""

@@ -1,0 +1,1 @@
+"""Pages and metrics; loaded by the first HTTP request."""

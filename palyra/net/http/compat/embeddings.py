@@ -1,0 +1,92 @@
+"""`POST /v1/embeddings`: texts as vectors, by the model of embeddings the daemon is set up with.
+
+Source: https://platform.openai.com/docs/api-reference/embeddings.
+"""
+
+import base64
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.access import Caller
+from palyra.core.model.embeddings import MAX_DIMENSIONS, Embeddings, Vector
+from palyra.core.text.excerpt import truncate_safely
+from palyra.net.http.compat.errors import ModelNotFound, Unsupported
+from palyra.net.http.compat.params import Name
+from palyra.net.http.compat.sources import CompatSources
+from palyra.net.protocol.params import Params
+
+SCOPE = "runs:write"  # it costs what asking a model costs
+
+
+class EmbeddingsRequest(Params, frozen=True, kw_only=True):
+    """What is to be embedded."""
+
+    model: Name
+    input: str | tuple[Any, ...]  # texts
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, msgspec.Meta(ge=1, le=MAX_DIMENSIONS)] | None = None
+    user: Name | None = None
+
+
+class EmbeddingUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of all texts."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(msgspec.Struct, frozen=True, kw_only=True):
+    """One vector: numbers, or little-endian 32-bit floats in base64."""
+
+    embedding: list[float] | str
+    index: int
+    object: Literal["embedding"] = "embedding"
+
+
+class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
+    """One vector a text, in order."""
+
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+    object: Literal["list"] = "list"
+
+
+async def embed(sources: CompatSources, caller: Caller, request: EmbeddingsRequest) -> bytes:
+    """The vectors, an `EmbeddingList` as JSON.  Raises ModelNotFound, Rejected, ModelFailure, Unavailable."""
+    caller.require(SCOPE)
+    model = sources.embeddings
+    if model is None or request.model != model.name:
+        known = "none is set up" if model is None else f"there is {model.name}"
+        raise ModelNotFound(
+            f"no model of embeddings {truncate_safely(request.model, 128)!r}; {known}",
+            field="model",
+        )
+    texts = [request.input] if isinstance(request.input, str) else list(request.input)
+    if not all(isinstance(text, str) for text in texts):
+        raise Unsupported(
+            "input: texts, not tokens: their numbers mean nothing here", field="input"
+        )
+    made = await model.embed(
+        caller.principal, [str(text) for text in texts], dimensions=request.dimensions
+    )
+    return await run_sync(_encode, made, request)
+
+
+def _encode(made: Embeddings, request: EmbeddingsRequest) -> bytes:
+    """Blocks, and lets others run between two vectors."""
+    spell = _base64 if request.encoding_format == "base64" else list
+    tokens = made.usage.input_tokens
+    items: list[Any] = [
+        msgspec.Raw(msgspec.json.encode(Embedding(embedding=spell(vector), index=index)))
+        for index, vector in enumerate(made.vectors)
+    ]
+    usage = EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens)
+    return msgspec.json.encode(EmbeddingList(data=items, model=request.model, usage=usage))
+
+
+def _base64(vector: Vector) -> str:
+    return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode("ascii")

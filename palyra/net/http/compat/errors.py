@@ -1,0 +1,140 @@
+"""Errors as OpenAI's and Anthropic's SDKs expect them: a status, a type, our own typed code.
+
+`x-should-retry` tells an SDK whether to try again by itself: a request that has started a run must
+not be repeated blindly, for the run may have done things.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+from palyra.core.model.messages import ModelFailure
+from palyra.errors import Overloaded, PalyraError, Rejected, Unavailable
+from palyra.net.protocol.jsonrpc import BadMessage
+
+_BAD = HTTPStatus.BAD_REQUEST
+STATUSES: dict[str, HTTPStatus] = {
+    "unauthenticated": HTTPStatus.UNAUTHORIZED,
+    "forbidden": HTTPStatus.FORBIDDEN,
+    "not_found": HTTPStatus.NOT_FOUND,
+    "model_not_found": HTTPStatus.NOT_FOUND,
+    "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
+    "conflict": HTTPStatus.CONFLICT,
+    "idempotency_conflict": HTTPStatus.CONFLICT,
+    "illegal_state": HTTPStatus.CONFLICT,
+    "run_cancelled": HTTPStatus.CONFLICT,
+    "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "unsupported_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
+    "overloaded": HTTPStatus.SERVICE_UNAVAILABLE,
+    "draining": HTTPStatus.SERVICE_UNAVAILABLE,
+    "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "timeout": HTTPStatus.GATEWAY_TIMEOUT,
+    "budget_exceeded": HTTPStatus.TOO_MANY_REQUESTS,
+    "budget_unpriced": HTTPStatus.TOO_MANY_REQUESTS,
+    "internal": HTTPStatus.INTERNAL_SERVER_ERROR,
+    # How a run fails; what the daemon's own keys are refused for is not the caller's mistake.
+    "auth": HTTPStatus.BAD_GATEWAY,
+    "quota": HTTPStatus.BAD_GATEWAY,
+    "malformed": HTTPStatus.BAD_GATEWAY,
+    "transient": HTTPStatus.BAD_GATEWAY,
+    "context_overflow": _BAD,
+    "content_policy": _BAD,
+    "invalid_request": _BAD,
+    "wall_clock": HTTPStatus.GATEWAY_TIMEOUT,
+}
+_TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "invalid_request_error",
+}
+
+
+class ModelNotFound(Rejected):
+    """Neither an agent nor a model has that name."""
+
+    code = "model_not_found"
+
+
+class Unsupported(Rejected):
+    """A parameter, or a value of one, that would change what is asked for and cannot be kept."""
+
+    code = "unsupported_parameter"
+
+
+class NoThreads(Unsupported):
+    """A conversation that the server is to hold; the SDK's tool runner then tells it whole."""
+
+
+class Encoded(Rejected):
+    """A body that would have to be unpacked before anybody knows how large it is."""
+
+    code = "unsupported_encoding"
+
+
+class WrongMethod(Rejected):
+    """The path is there, for another method."""
+
+    code = "method_not_allowed"
+
+
+class RunEnded(PalyraError):
+    """The run ended without an answer; `failure_class` is why, and takes the code's place."""
+
+    def __init__(self, failure_class: str, reason: str, run_id: str) -> None:
+        super().__init__(reason)
+        self.failure_class = failure_class
+        self.run_id = run_id
+
+
+def code_of(error: PalyraError) -> str:
+    """The typed code."""
+    if isinstance(error, RunEnded | ModelFailure):
+        return error.failure_class
+    return "invalid_json" if isinstance(error, BadMessage) else error.code
+
+
+def status_of(error: PalyraError) -> HTTPStatus:
+    """The status; what nobody foresaw is a 500, and any other refusal a 400."""
+    if isinstance(error, BadMessage):
+        return _BAD
+    known = STATUSES.get(code_of(error))
+    if known is not None:
+        return known
+    return _BAD if isinstance(error, Rejected) else HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def type_of(status: HTTPStatus) -> str:
+    """The family that SDKs tell errors by."""
+    known = _TYPES.get(status)
+    if known is not None:
+        return known
+    return "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
+
+
+def error_body(error: PalyraError) -> dict[str, Any]:
+    """`error` in OpenAI's shape; of a bug only the fact."""
+    status = status_of(error)
+    is_bug = status is HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, RunEnded)
+    body: dict[str, Any] = {
+        "message": "internal error" if is_bug else error.message,
+        "type": type_of(status),
+        "code": code_of(error),
+        "param": error.field,
+    }
+    if isinstance(error, RunEnded):
+        body["palyra"] = {"run_id": error.run_id}
+    return body
+
+
+def error_headers(error: PalyraError) -> dict[str, str]:
+    """What an SDK may do about it."""
+    may_retry = error.retryable and not isinstance(error, RunEnded)
+    headers = {"x-should-retry": "true" if may_retry else "false"}
+    if isinstance(error, Overloaded | Unavailable) and error.retry_after_ms is not None:
+        headers["retry-after"] = str(max(1, -(-error.retry_after_ms // 1000)))
+        headers["retry-after-ms"] = str(error.retry_after_ms)
+    if status_of(error) is HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    return headers

@@ -1,0 +1,77 @@
+"""What the headers of a request say of its run."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.access import Caller
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.errors import InvalidParams
+from palyra.net.api.method import MAX_KEY_CHARS
+from palyra.net.http.compat.http_exchange import INLINE_BYTES, HttpExchange
+from palyra.net.protocol.jsonrpc import Redact
+from palyra.net.protocol.params import Params
+
+_SWITCH = {"true": True, "1": True, "false": False, "0": False}
+
+
+def with_headers(request: Any, exchange: HttpExchange) -> Any:  # noqa: ANN401 - any request
+    """The request with what its headers say of its run; its own member wins."""
+    changes: dict[str, Any] = {}
+    said = request.palyra
+    mode = _find(exchange, "x-palyra-approval-mode")
+    if mode is not None and said.approval_mode is None:
+        if mode not in {"ask", "deny"}:
+            raise InvalidParams("x-palyra-approval-mode: ask or deny", field="approval_mode")
+        changes["approval_mode"] = mode
+    cancel = _find(exchange, "x-palyra-cancel-on-disconnect")
+    if cancel is not None and said.cancel_on_disconnect is None:
+        if (wanted := _SWITCH.get(cancel.lower())) is None:
+            raise InvalidParams(
+                "x-palyra-cancel-on-disconnect: true or false", field="cancel_on_disconnect"
+            )
+        changes["cancel_on_disconnect"] = wanted
+    if not changes:
+        return request
+    return msgspec.structs.replace(request, palyra=msgspec.structs.replace(said, **changes))
+
+
+def _find(exchange: HttpExchange, name: str) -> str | None:
+    """The header, None when there is none.  Raises InvalidParams for one that nobody can read."""
+    text = exchange.header(name.lower().encode())
+    if text is None and exchange.head.values(name.lower().encode()):
+        raise InvalidParams(f"{name}: only ASCII fits into a header", field=name.lower())
+    return text
+
+
+async def find_key(
+    exchange: HttpExchange, caller: Caller, request: Params, size_bytes: int, redact: Redact
+) -> IdempotencyKey | None:
+    """The idempotency key with the digest of what is asked for, whose body had that size.
+
+    Raises InvalidParams.
+    """
+    key = _find(exchange, "Idempotency-Key")
+    if key is None:
+        return None
+    if not 0 < len(key) <= MAX_KEY_CHARS or redact(key.encode())[1]:
+        raise InvalidParams(
+            f"Idempotency-Key: 1 to {MAX_KEY_CHARS} characters, and no secret",
+            field="idempotency_key",
+        )
+    if size_bytes <= INLINE_BYTES:
+        digest = _digest(exchange.path, request)
+    else:
+        digest = await run_sync(_digest, exchange.path, request)
+    return IdempotencyKey(principal=caller.principal, key=key, body_sha256=digest)
+
+
+def _digest(path: str, request: Params) -> str:
+    """Of what is asked for, not of how the answer is to come."""
+    asked = msgspec.to_builtins(request)
+    for name in ("stream", "stream_options"):
+        asked.pop(name, None)
+    text = msgspec.json.encode([path, asked], order="deterministic")
+    return hashlib.sha256(text).hexdigest()

@@ -1,0 +1,165 @@
+"""One HTTP request and its answer, over ASGI: a bounded body, an answer whole or in pieces.
+
+Owns: what was read and sent of one exchange.  Never: decides anything about the request.
+Quart is left out on purpose: a stream holds a nursery from its first look at the run to its last
+byte, and whether the client is still there must be known all the time.
+
+Server-sent events (HTML, section 9.2): JSON has no line ends, so one line of data is enough.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+import msgspec
+import trio
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
+
+from palyra.errors import PalyraError, TooLarge, TooSlow
+from palyra.net.connection.requests import redact_frame
+from palyra.net.http.compat.errors import Encoded
+from palyra.net.protocol.jsonrpc import Redact
+from palyra.net.server.request_head import RequestHead
+
+BODY_TIMEOUT_S = 30.0
+# What still comes of a body that is refused: a connection closed on it would be reset, and the
+# client would never read why.
+LINGER_S = 10.0
+LINGER_BYTES = 33_554_432
+INLINE_BYTES = 16_384  # of a body: about a millisecond of work; more goes to a thread
+JSON_TYPE = "application/json"
+SSE_TYPE = "text/event-stream; charset=utf-8"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Gone(PalyraError):
+    """The client left before it had asked."""
+
+
+class HttpExchange:
+    """What came and what was answered."""
+
+    def __init__(
+        self,
+        scope: HTTPScope,
+        receive: ASGIReceiveCallable,
+        send: ASGISendCallable,
+        redact: Redact,
+    ) -> None:
+        self.method = scope["method"]
+        self.path = scope["path"]
+        self._query = scope["query_string"]
+        self.head = RequestHead(
+            scope["method"].encode(), scope["raw_path"], tuple(scope["headers"])
+        )
+        self.has_begun = False
+        self.is_gone = False  # the client has left
+        self._is_read = False  # all of the body, that is
+        self.headers: dict[str, str] = {}  # beside those that every answer has
+        self._receive = receive
+        self._send = send
+        self._redact = redact
+
+    def header(self, name: bytes) -> str | None:
+        """The first header of that name, in lower case; None when there is none, or no text."""
+        for value in self.head.values(name):
+            return value.decode("ascii") if value.isascii() else None
+        return None
+
+    def asks(self, name: str, value: str) -> bool:
+        """Whether the query says so."""
+        return value in parse_qs(self._query.decode("ascii", "replace")).get(name, ())
+
+    async def read_body(self, max_bytes: int) -> bytes:
+        """The whole body.  Raises Encoded, TooLarge, TooSlow, Gone."""
+        encoding = self.header(b"content-encoding")
+        if any(self.head.values(b"content-encoding")) and encoding != "identity":
+            raise Encoded("Content-Encoding: send the body as it is", field="content-encoding")
+        announced = self.header(b"content-length") or ""
+        if announced.isdigit() and int(announced) > max_bytes:
+            raise TooLarge(f"the body has {announced} bytes, the limit is {max_bytes}")
+        body = bytearray()
+        with trio.move_on_after(BODY_TIMEOUT_S):
+            while True:
+                event = await self._receive()
+                if event["type"] != "http.request":
+                    raise Gone("the client has left")
+                body += event["body"]
+                if len(body) > max_bytes:
+                    raise TooLarge(f"the body has more than {max_bytes} bytes, the limit")
+                if not event["more_body"]:
+                    self._is_read = True
+                    return bytes(body)
+        raise TooSlow(f"the body did not arrive within {BODY_TIMEOUT_S:g} s")
+
+    async def wait_gone(self) -> None:
+        """Return once the client has left; for after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.is_gone = True
+
+    async def respond(self, status: HTTPStatus, value: object) -> None:
+        """The whole answer, as JSON without secrets; bytes are JSON already.
+
+        It may quote what was asked, which was redacted on the tape alone.  One that comes before the
+        whole body did is there at once, and the rest is dropped.
+        """
+        encoded = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        body = await redact_frame(encoded, self._redact)
+        await self._begin(status, {"Content-Type": JSON_TYPE, "Content-Length": str(len(body))})
+        await self._put(body, is_last=self._is_read)
+        if not self._is_read:
+            await self._drop_body()
+            await self.end_stream()
+
+    async def _drop_body(self) -> None:
+        left = LINGER_BYTES
+        with trio.move_on_after(LINGER_S):
+            while left > 0:
+                event = await self._receive()
+                if event["type"] != "http.request" or not event["more_body"]:
+                    return
+                left -= len(event["body"])
+
+    async def begin_stream(self) -> None:
+        """The answer will come in pieces."""
+        await self._begin(HTTPStatus.OK, {"Content-Type": SSE_TYPE, "X-Accel-Buffering": "no"})
+
+    async def send(self, piece: bytes) -> None:
+        """One piece, without secrets; waits for a reader that is slow, and is cut off with it."""
+        await self._put(await redact_frame(piece, self._redact), is_last=False)
+
+    async def end_stream(self) -> None:
+        """No more pieces."""
+        await self._put(b"", is_last=True)
+
+    async def _put(self, body: bytes, *, is_last: bool) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+    async def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
+        self.has_begun = True
+        told = {**HEADERS, **self.headers, **headers}
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status.value,
+                "headers": [(name.lower().encode(), text.encode()) for name, text in told.items()],
+                "trailers": False,
+            }
+        )
+
+
+_ENCODER = msgspec.json.Encoder()
+HEARTBEAT = b": still there\n\n"
+DONE = b"data: [DONE]\n\n"
+
+
+def event(value: object, name: str = "") -> bytes:
+    """One event; with a name if the API has typed ones."""
+    head = f"event: {name}\n".encode() if name else b""
+    return b"%bdata: %b\n\n" % (head, _ENCODER.encode(value))

@@ -1,0 +1,540 @@
+"""`POST /v1/messages`: Anthropic's way to ask and to answer.
+
+Anthropic's Messages: the request, its blocks, the answer.
+
+Source: https://docs.anthropic.com/en/api/messages.
+
+`POST /v1/messages/count_tokens`: what a message would take of the model's window.
+
+An estimate, made as a run makes it for its budgets (`core.context`): the agent's instructions and
+tools count, for they are sent, too; what a session remembers does not.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from palyra.actors.kernel.threads import run_sync
+from palyra.core.access import Caller
+from palyra.core.agent import DEFAULT_AGENT
+from palyra.core.context.assembly import Prefix, brief_prefix
+from palyra.core.journal.records import Usage
+from palyra.core.model.images import PICTURE_TOKENS
+from palyra.core.model.messages import ProposedCall, message_tokens
+from palyra.core.model.request_options import ANY_TOOL, ClientTool
+from palyra.core.text.tokens import estimate_tokens
+from palyra.errors import InvalidParams, PalyraError
+from palyra.net.http.compat import http_exchange
+from palyra.net.http.compat.answer import AnswerEnded, Finish, Part, Reasoning, ServerCall, Text
+from palyra.net.http.compat.chat import RunNote, run_note
+from palyra.net.http.compat.conversation import Attachment, Conversation, picture
+from palyra.net.http.compat.errors import NoThreads, Unsupported, code_of, error_body
+from palyra.net.http.compat.model_names import ModelTarget, find_target
+from palyra.net.http.compat.params import (
+    CompatRequest,
+    Count,
+    Name,
+    Share,
+    ToolName,
+    read_schema,
+    read_stop,
+    refuse_unless_neutral,
+    sampling_of,
+)
+from palyra.net.http.compat.run_request import (
+    CompatAnswer,
+    Extension,
+    RunRequest,
+    check_tools,
+    make_command,
+)
+from palyra.net.http.compat.sources import CompatSources
+from palyra.net.protocol.params import Params
+
+
+class Source(Params, frozen=True, kw_only=True):
+    """Where a picture is: in here."""
+
+    type: Literal["base64", "url"]
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+
+
+class Block(Params, frozen=True, kw_only=True):
+    """A part of a message; which members it has depends on its type."""
+
+    type: Literal["text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"]
+    text: str | None = None
+    source: Source | None = None
+    id: Name | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: Name | None = None
+    content: str | tuple["Block", ...] | None = None
+    is_error: bool | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    citations: Any = None
+    caller: Any = None
+    cache_control: dict[str, Any] | None = None
+
+
+class InputMessage(Params, frozen=True, kw_only=True):
+    """One message."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | tuple[Block, ...]
+
+
+class InputTool(Params, frozen=True, kw_only=True):
+    """A tool of the client's."""
+
+    name: ToolName
+    input_schema: dict[str, Any]
+    description: str | None = None
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    eager_input_streaming: bool | None = None
+    cache_control: dict[str, Any] | None = None
+
+
+class ToolChoice(Params, frozen=True, kw_only=True):
+    """Whether the client's tools are to be called."""
+
+    type: Literal["auto", "none", "any", "tool"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class OutputFormat(Params, frozen=True, kw_only=True):
+    """What form the answer has."""
+
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+class OutputConfig(Params, frozen=True, kw_only=True):
+    """How the answer is to be."""
+
+    format: OutputFormat | None = None
+    effort: str | None = None
+
+
+class Metadata(Params, frozen=True, kw_only=True):
+    """Whose request it is."""
+
+    user_id: Name | None = None
+
+
+class MessagesRequest(CompatRequest, frozen=True, kw_only=True):
+    """`POST /v1/messages`."""
+
+    messages: tuple[InputMessage, ...]
+    max_tokens: Count
+    system: str | tuple[Block, ...] | None = None
+    temperature: Share | None = None
+    top_p: Share | None = None
+    top_k: int | None = None
+    stop_sequences: tuple[str, ...] | None = None
+    tools: tuple[InputTool, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    metadata: Metadata | None = None
+    thinking: dict[str, Any] | None = None
+    service_tier: str | None = None
+    container: Any = None
+    mcp_servers: tuple[Any, ...] | None = None
+    output_config: OutputConfig | None = None
+    cache_control: dict[str, Any] | None = None
+    thread: Any = None
+    palyra: Extension = Extension()
+
+
+class CountRequest(Params, frozen=True, kw_only=True):
+    """`POST /v1/messages/count_tokens`: what a message would say, without its limits."""
+
+    model: Name
+    messages: tuple[InputMessage, ...]
+    system: str | tuple[Block, ...] | None = None
+    tools: tuple[InputTool, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: dict[str, Any] | None = None
+    output_config: OutputConfig | None = None
+    cache_control: dict[str, Any] | None = None
+    palyra: Extension = Extension()
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+class TextBlock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """Words."""
+
+    text: str
+
+
+class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
+    """What the model thought."""
+
+    thinking: str
+    signature: str = ""
+
+
+class ToolUseBlock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_use"):
+    """A call for the client."""
+
+    id: str
+    name: str
+    input: Any
+
+
+StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal"]
+
+
+class StopDetails(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
+    """Why there is no answer in the model's own words."""
+
+    explanation: str
+    category: None = None
+
+
+class ThinkingDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the output: what the model thought."""
+
+    thinking_tokens: int = 0
+
+
+class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of all turns of the run; the three kinds of input make its sum."""
+
+    input_tokens: int = 0  # neither from the provider's cache nor into it
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+    output_tokens_details: ThinkingDetails = ThinkingDetails()
+
+
+class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a request would take, estimated."""
+
+    input_tokens: int
+
+
+class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer, whole or at its beginning."""
+
+    id: str
+    model: str
+    content: list[TextBlock | ThinkingBlock | ToolUseBlock]
+    stop_reason: StopReason | None
+    usage: MessageUsage
+    palyra: RunNote
+    type: Literal["message"] = "message"
+    role: Literal["assistant"] = "assistant"
+    stop_sequence: str | None = None
+    stop_details: StopDetails | None = None
+
+
+ID_PREFIX = "msg_"
+NEUTRAL: dict[str, tuple[Any, ...]] = {"container": (), "mcp_servers": ((),), "top_k": ()}
+_STOP: dict[Finish, StopReason] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+_TYPES = {"server_error": "api_error"}
+_OVERLOADED = frozenset({"overloaded", "draining", "unavailable"})
+
+# --- the request ---------------------------------------------------------------------------------
+
+
+def read_messages(
+    request: MessagesRequest, target: ModelTarget, _called: Mapping[str, str]
+) -> RunRequest:
+    """What is asked.  Raises InvalidParams, Unsupported."""
+    refuse_unless_neutral(request, NEUTRAL)
+    if request.thread is not None:
+        raise NoThreads(
+            "thread: send the whole conversation, or what is new to the session of a "
+            "metadata.user_id",
+            field="thread",
+        )
+    wanted = None if request.output_config is None else request.output_config.format
+    choice = request.tool_choice or ToolChoice(type="auto")
+    must_call = _must_call(choice)
+    tools = () if choice.type == "none" else _tools(request)
+    check_tools(tools, must_call)
+    conversation = Conversation()
+    conversation.add_system(_text(request.system or "", "system"))
+    for index, message in enumerate(request.messages):
+        _add(conversation, message, f"messages[{index}]")
+    return RunRequest(
+        told=conversation.finish("messages"),
+        target=target,
+        tools=tools,
+        must_call=must_call,
+        one_call=bool(choice.disable_parallel_tool_use),
+        sampling=sampling_of(
+            max_output_tokens=request.max_tokens,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            stop=read_stop(request.stop_sequences, "stop_sequences"),
+        ),
+        json_mode=wanted is not None,
+        answer_schema=None
+        if wanted is None
+        else read_schema(wanted.schema, "output_config.format"),
+        user=None if request.metadata is None else request.metadata.user_id,
+        extension=request.palyra,
+    )
+
+
+def _must_call(choice: ToolChoice) -> str:
+    if choice.type == "tool":
+        return _need(choice.name, "tool_choice", "name")
+    return ANY_TOOL if choice.type == "any" else ""
+
+
+def _tools(request: MessagesRequest) -> tuple[ClientTool, ...]:
+    return tuple(
+        ClientTool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
+        for tool in request.tools or ()
+    )
+
+
+def _add(conversation: Conversation, message: InputMessage, where: str) -> None:
+    content = message.content
+    if message.role == "system":
+        conversation.add_system(_text(content, where))
+    elif message.role == "assistant":
+        conversation.add_assistant(_text(content, where), _calls(content, where))
+    else:
+        _add_user(conversation, content, where)
+
+
+def _add_user(conversation: Conversation, content: str | tuple[Block, ...], where: str) -> None:
+    """Results come first, as the API wants them; then what the person says."""
+    blocks = () if isinstance(content, str) else content
+    for block in blocks:
+        if block.type == "tool_result":
+            output = _text(block.content or "", f"{where}.tool_result")
+            conversation.add_result(
+                _need(block.tool_use_id, where, "tool_use_id"),
+                output,
+                f"{where}.tool_use_id",
+                is_error=bool(block.is_error),
+            )
+    text, pictures = _text(content, where), tuple(_pictures(blocks, where))
+    if text or pictures or not any(block.type == "tool_result" for block in blocks):
+        conversation.add_user(text, pictures)
+
+
+def _text(content: str | tuple[Block, ...], where: str) -> str:
+    if isinstance(content, str):
+        return content
+    if "tool_result" in where and any(block.type == "image" for block in content):
+        raise Unsupported(f"{where}: only a user shows pictures", field=where)
+    return "\n".join(block.text or "" for block in content if block.type == "text")
+
+
+def _calls(content: str | tuple[Block, ...], where: str) -> tuple[ProposedCall, ...]:
+    return tuple(
+        ProposedCall(
+            call_id=_need(block.id, where, "id"),
+            tool=_need(block.name, where, "name"),
+            arguments=block.input or {},
+        )
+        for block in content
+        if isinstance(block, Block) and block.type == "tool_use"
+    )
+
+
+def _pictures(blocks: tuple[Block, ...], where: str) -> list[Attachment]:
+    found: list[Attachment] = []
+    for block in blocks:
+        if block.type != "image" or block.source is None:
+            continue
+        if block.source.type != "base64":
+            raise Unsupported(
+                f"{where}: a picture comes as base64; nothing is fetched for a request",
+                field=where,
+            )
+        found.append(picture(block.source.media_type, block.source.data))
+    return found
+
+
+def _need(value: str | None, where: str, name: str) -> str:
+    if not value:
+        raise InvalidParams(f"{where}: missing field {name}", field=where)
+    return value
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def whole_message(
+    request: MessagesRequest, answer: CompatAnswer, ended: AnswerEnded
+) -> MessageAnswer:
+    """The whole answer."""
+    reading = answer.reading
+    content: list[TextBlock | ThinkingBlock | ToolUseBlock] = []
+    if reading.reasoning:
+        content.append(ThinkingBlock(thinking=reading.reasoning))
+    if reading.text:
+        content.append(TextBlock(text=reading.text))
+    content += [_tool_use(call) for call in ended.calls]
+    return MessageAnswer(
+        id=ID_PREFIX + answer.run_id,
+        model=request.model,
+        content=content,
+        stop_reason=_stop_reason(ended),
+        stop_details=_stop_details(ended),
+        usage=_usage(reading.usage),
+        palyra=run_note(answer, ended),
+    )
+
+
+def _stop_reason(ended: AnswerEnded) -> StopReason:
+    return "refusal" if ended.refusal else _STOP[ended.finish]
+
+
+def _stop_details(ended: AnswerEnded) -> StopDetails | None:
+    return StopDetails(explanation=ended.refusal) if ended.refusal else None
+
+
+def _tool_use(call: ProposedCall) -> ToolUseBlock:
+    return ToolUseBlock(id=call.call_id, name=call.tool, input=call.arguments)
+
+
+def _usage(usage: Usage) -> MessageUsage:
+    stored, cached = usage.cache_write_tokens, usage.cached_tokens
+    return MessageUsage(
+        input_tokens=usage.input_tokens - stored - cached,
+        cache_creation_input_tokens=stored,
+        cache_read_input_tokens=cached,
+        output_tokens=usage.output_tokens,
+        output_tokens_details=ThinkingDetails(thinking_tokens=usage.reasoning_tokens),
+    )
+
+
+def message_error(error: PalyraError) -> dict[str, Any]:
+    """The error in Anthropic's shape, with our typed code; `details` are what its SDK acts on."""
+    told = error_body(error)
+    kind = _TYPES.get(told["type"], told["type"])
+    if code_of(error) in _OVERLOADED:
+        kind = "overloaded_error"
+    told = {"type": kind, "message": told["message"], "code": told["code"], "param": told["param"]}
+    if isinstance(error, NoThreads):
+        told["details"] = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    return {"type": "error", "error": told}
+
+
+# --- the stream ----------------------------------------------------------------------------------
+
+
+class MessageStream:
+    """An answer as typed events; a block ends where one of another kind begins."""
+
+    def __init__(self, request: MessagesRequest, answer: CompatAnswer) -> None:
+        self._request = request
+        self._answer = answer
+        self._index = -1
+        self._kind = ""  # of the open block
+
+    def begin(self) -> bytes:
+        """The message without content."""
+        answer = self._answer
+        message = MessageAnswer(
+            id=ID_PREFIX + answer.run_id,
+            model=self._request.model,
+            content=[],
+            stop_reason=None,
+            usage=MessageUsage(),
+            palyra=RunNote(run_id=answer.run_id, session_id=answer.session_id),
+        )
+        return _event("message_start", message=message)
+
+    def take(self, part: Part) -> bytes:
+        """What one part becomes."""
+        match part:
+            case Text():
+                delta = {"type": "text_delta", "text": part.delta}
+                return self._open("text", TextBlock(text="")) + self._delta(delta)
+            case Reasoning():
+                delta = {"type": "thinking_delta", "thinking": part.delta}
+                return self._open("thinking", ThinkingBlock(thinking="")) + self._delta(delta)
+            case ServerCall():
+                return _event("palyra.tool_call", tool_call=part)
+            case AnswerEnded():
+                return self._end(part)
+
+    @staticmethod
+    def fail(error: PalyraError) -> bytes:
+        """An error after the beginning."""
+        return http_exchange.event(message_error(error), "error")
+
+    def _end(self, ended: AnswerEnded) -> bytes:
+        calls = b"".join(self._call(_tool_use(call)) for call in ended.calls)
+        delta = {
+            "stop_reason": _stop_reason(ended),
+            "stop_sequence": None,
+            "stop_details": _stop_details(ended),
+        }
+        note = run_note(self._answer, ended)
+        usage = _usage(self._answer.reading.usage)
+        last = _event("message_delta", delta=delta, usage=usage, palyra=note)
+        return calls + self._close() + last + _event("message_stop")
+
+    def _call(self, block: ToolUseBlock) -> bytes:
+        empty = msgspec.structs.replace(block, input={})
+        text = msgspec.json.encode(block.input).decode()
+        begun = self._open(f"tool_use {block.id}", empty)
+        return begun + self._delta({"type": "input_json_delta", "partial_json": text})
+
+    def _open(self, kind: str, block: TextBlock | ThinkingBlock | ToolUseBlock) -> bytes:
+        if kind == self._kind:
+            return b""
+        closed = self._close()
+        self._kind = kind
+        self._index += 1
+        return closed + _event("content_block_start", index=self._index, content_block=block)
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", index=self._index, delta=delta)
+
+    def _close(self) -> bytes:
+        if not self._kind:
+            return b""
+        self._kind = ""
+        return _event("content_block_stop", index=self._index)
+
+
+def _event(kind: str, /, **members: Any) -> bytes:  # noqa: ANN401 - what the event has
+    return http_exchange.event({"type": kind, **members}, kind)
+
+
+SCOPE = "runs:write"
+
+
+async def count_tokens(sources: CompatSources, caller: Caller, request: CountRequest) -> TokenCount:
+    """The tokens.  Raises ModelNotFound, InvalidParams, Unsupported, TooLarge; NotFound for the agent."""
+    caller.require(SCOPE)
+    target = await find_target(sources, caller, request.model)
+    agents = sources.backend.agents
+    name = request.palyra.agent or target.agent or DEFAULT_AGENT.name
+    prefix = agents.prefix(await agents.get(caller, name))
+    return await run_sync(partial(_count, request, target, prefix))
+
+
+def _count(request: CountRequest, target: ModelTarget, prefix: Prefix) -> TokenCount:
+    fields = {name: getattr(request, name) for name in request.__struct_fields__}
+    ask = read_messages(MessagesRequest(**fields, max_tokens=1), target, {})
+    told = ask.told
+    words = sum(map(message_tokens, (*told.before, *told.results))) + estimate_tokens(told.text)
+    pictures = PICTURE_TOKENS * len(told.pictures)
+    whole = brief_prefix(prefix, make_command(ask).brief)
+    return TokenCount(input_tokens=whole.tokens + words + pictures)

@@ -1,0 +1,93 @@
+"""What `model` names: an agent (`agent/NAME`), or a model that the default agent is to use."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.agent import DEFAULT_AGENT
+from palyra.core.text.excerpt import truncate_safely
+from palyra.errors import NotFound
+from palyra.net.http.compat.errors import ModelNotFound
+from palyra.net.http.compat.sources import CompatSources
+
+AGENT_PREFIX = "agent/"
+OWNER = "palyra"
+
+
+class ModelTarget(NamedTuple):
+    """Who answers, and with which model; None is the daemon's or the agent's own."""
+
+    agent: str | None
+    model: str | None
+
+
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A name that `model` may have, for clients of either API."""
+
+    id: str
+    display_name: str
+    object: str = "model"
+    type: str = "model"
+    created: int = 0  # Unix seconds; 0 for what is part of the program or the configuration
+    created_at: str  # the same as RFC 3339
+    owned_by: str = OWNER
+
+
+class ModelCards(msgspec.Struct, frozen=True, kw_only=True):
+    """All names, on one page."""
+
+    object: str = "list"
+    data: list[ModelCard]
+    has_more: bool = False
+    first_id: str
+    last_id: str
+
+
+async def find_target(sources: CompatSources, caller: Caller, name: str) -> ModelTarget:
+    """Whom the name means: a model by its whole name, else an agent.  Raises ModelNotFound."""
+    if name in sources.models:
+        return ModelTarget(None, name)
+    agent = name.removeprefix(AGENT_PREFIX)
+    try:
+        found = await sources.backend.agents.get(caller, agent)
+    except NotFound:
+        raise ModelNotFound(
+            f"no agent and no model {truncate_safely(name, 128)!r}; GET /v1/models lists them",
+            field="model",
+        ) from None
+    return ModelTarget(found.name, None)
+
+
+async def list_cards(sources: CompatSources, caller: Caller) -> ModelCards:
+    """Agents, then models that are listed, then embeddings; a provider has more."""
+    agents = await sources.backend.agents.list_all(caller)
+    cards = [_card(AGENT_PREFIX + agent.name, agent.created_ms // 1000) for agent in agents]
+    cards += [_card(name) for name in sources.models]
+    if sources.embeddings is not None:
+        cards.append(_card(sources.embeddings.name))
+    return ModelCards(data=cards, first_id=cards[0].id, last_id=cards[-1].id)
+
+
+async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelCard:
+    """One name, listed or not.  Raises ModelNotFound."""
+    if sources.embeddings is not None and name == sources.embeddings.name:
+        return _card(name)
+    target = await find_target(sources, caller, name)
+    if target.model is not None:
+        return _card(name)
+    agent = await sources.backend.agents.get(caller, target.agent or DEFAULT_AGENT.name)
+    return _card(name, agent.created_ms // 1000)
+
+
+def _card(name: str, created: int = 0) -> ModelCard:
+    provider, slash, _ = name.partition("/")
+    is_provider = bool(slash) and not name.startswith(AGENT_PREFIX)
+    return ModelCard(
+        id=name,
+        display_name=name,
+        created=created,
+        created_at=datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        owned_by=provider if is_provider else OWNER,
+    )

@@ -1,0 +1,152 @@
+"""The OpenAPI 3.1 document of everything HTTP, made from the routes and structs that serve it.
+
+Pure.  The pages that need no struct (health, metrics, the WebSocket) are named with their media
+types only.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+Json = dict[str, Any]
+REF_TEMPLATE = "#/components/schemas/{name}"
+JSON_TYPE, SSE_TYPE, TEXT_TYPE = "application/json", "text/event-stream", "text/plain"
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wrong: a family, our typed code, the member of the request if it is one."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None
+    palyra: dict[str, str] = {}
+    details: dict[str, Any] = {}  # in Anthropic's shape: what its SDK acts on
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An error in OpenAI's shape."""
+
+    error: ErrorDetail
+
+
+class MessageErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """An error in Anthropic's shape."""
+
+    error: ErrorDetail
+    type: Literal["error"]
+
+
+class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of a typed event; what else it has depends on its type."""
+
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRoute:
+    """One method of one path, and the structs it takes and gives."""
+
+    method: str
+    path: str
+    handler: Callable[[Any], Awaitable[None]]
+    summary: str
+    request: type[msgspec.Struct] | None = None
+    answer: type[msgspec.Struct] | None = None
+    stream: type[msgspec.Struct] | None = None  # the data of one event
+    error: type[msgspec.Struct] = ErrorAnswer
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What matches the path; an id that ends it may hold slashes, as names of models do."""
+        inner = self.path.replace("{id}/", "(?P<id>[^/]+)/")
+        deep = ".+" if self.path.startswith("/v1/models") else "[^/]+"
+        return re.compile(inner.replace("{id}", f"(?P<id>{deep})"))
+
+    @property
+    def structs(self) -> list[type[msgspec.Struct]]:
+        """All of them."""
+        return [kind for kind in (self.request, self.answer, self.stream, self.error) if kind]
+
+
+# Pages that are served without structs: path, media type, status, whether a token is needed.
+PAGES = (
+    ("/", TEXT_TYPE, "What is here", False),
+    ("/healthz", TEXT_TYPE, "Whether the process is up", False),
+    ("/readyz", TEXT_TYPE, "Whether it is ready to work (503: not)", False),
+    ("/metrics", TEXT_TYPE, "Numbers for Prometheus", True),
+    ("/v1/asyncapi.json", JSON_TYPE, "The WebSocket protocol", True),
+    ("/v1/ws", TEXT_TYPE, "The WebSocket; a plain request is answered with 426", True),
+)
+
+
+def render_openapi(routes: Sequence[HttpRoute], *, version: str) -> Json:
+    """The document."""
+    kinds = list(dict.fromkeys(kind for route in routes for kind in route.structs))
+    refs, schemas = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
+    schema_of = dict(zip(kinds, refs, strict=True))
+    paths: Json = {
+        path: {"get": _page(media_type, summary, needs_token=needs_token)}
+        for path, media_type, summary, needs_token in PAGES
+    }
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schema_of)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Palyra over HTTP",
+            "version": version,
+            "description": "What SDKs of OpenAI and Anthropic speak, and a few pages.",
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: HttpRoute, schema_of: dict[type[msgspec.Struct], Json]) -> Json:
+    content: Json = {JSON_TYPE: _media(route.answer, schema_of)}
+    if route.stream is not None:
+        content[SSE_TYPE] = {"schema": {"type": "string"}, "x-palyra-data": schema_of[route.stream]}
+    operation: Json = {
+        "summary": route.summary,
+        "operationId": _operation_id(route),
+        "responses": {
+            "200": {"description": "The answer", "content": content},
+            "default": {
+                "description": "A typed error",
+                "content": {JSON_TYPE: {"schema": schema_of[route.error]}},
+            },
+        },
+    }
+    if route.request is not None:
+        body = {JSON_TYPE: {"schema": schema_of[route.request]}}
+        operation["requestBody"] = {"required": True, "content": body}
+    if "{id}" in route.path:
+        name = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+        operation["parameters"] = [name]
+    return operation
+
+
+def _media(kind: type[msgspec.Struct] | None, schema_of: dict[type[msgspec.Struct], Json]) -> Json:
+    return {} if kind is None else {"schema": schema_of[kind]}
+
+
+def _operation_id(route: HttpRoute) -> str:
+    words = re.findall(r"[a-z]+", route.path.removeprefix("/v1/"))
+    return "_".join([route.method.lower(), *words])
+
+
+def _page(media_type: str, summary: str, *, needs_token: bool) -> Json:
+    page: Json = {
+        "summary": summary,
+        "responses": {"200": {"description": "The page", "content": {media_type: {}}}},
+    }
+    return page if needs_token else {**page, "security": []}

@@ -1,0 +1,671 @@
+"""`POST /v1/responses`: the request as a run, the run as output items or typed events.
+
+Responses: the request, its items, the answer.
+
+Source: https://platform.openai.com/docs/api-reference/responses.
+
+A run as the typed events of `/v1/responses`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from palyra.core.journal.records import RunRecord, Usage
+from palyra.core.model.messages import ProposedCall
+from palyra.core.model.request_options import ANY_TOOL, ClientTool
+from palyra.errors import InvalidParams, PalyraError
+from palyra.net.http.compat import http_exchange
+from palyra.net.http.compat.answer import AnswerEnded, Part, Reasoning, ServerCall, Text
+from palyra.net.http.compat.chat import (
+    InputDetails,
+    OutputDetails,
+    RunNote,
+    input_details,
+    run_note,
+)
+from palyra.net.http.compat.conversation import (
+    Attachment,
+    ChatInput,
+    Conversation,
+    arguments_text,
+    parse_arguments,
+    picture_of_url,
+)
+from palyra.net.http.compat.errors import RunEnded, Unsupported, code_of, error_body
+from palyra.net.http.compat.model_names import ModelTarget
+from palyra.net.http.compat.params import (
+    CompatRequest,
+    Count,
+    Name,
+    Share,
+    Temperature,
+    ToolName,
+    read_schema,
+    refuse_unless_neutral,
+    sampling_of,
+)
+from palyra.net.http.compat.run_request import CompatAnswer, Extension, RunRequest, check_tools
+from palyra.net.protocol.params import Params, convert_params
+
+
+class InputPart(Params, frozen=True, kw_only=True):
+    """A part of a message; which members it has depends on its type."""
+
+    type: Literal["input_text", "output_text", "text", "refusal", "input_image"]
+    text: str | None = None
+    refusal: str | None = None
+    image_url: str | None = None
+    detail: str | None = None
+    annotations: tuple[Any, ...] | None = None
+    logprobs: tuple[Any, ...] | None = None
+
+
+class MessageContent(Params, frozen=True, kw_only=True):
+    """What a message says."""
+
+    content: str | tuple[InputPart, ...] | None
+
+
+class InputItem(Params, frozen=True, kw_only=True):
+    """A message, a call, a call's result, or what a model thought (which is passed over)."""
+
+    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | tuple[InputPart, ...] | Any | None = None
+    call_id: Name | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: str | tuple[InputPart, ...] | None = None
+    id: str | None = None
+    status: str | None = None
+    summary: Any = None
+    encrypted_content: str | None = None
+    phase: str | None = None
+    namespace: str | None = None
+
+
+class FunctionTool(Params, frozen=True, kw_only=True):
+    """A tool of the client's."""
+
+    name: ToolName
+    type: Literal["function"] = "function"
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class TextFormat(Params, frozen=True, kw_only=True):
+    """What form the answer has."""
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+class TextOptions(Params, frozen=True, kw_only=True):
+    """How the answer's text is to be."""
+
+    format: TextFormat = TextFormat()
+    verbosity: str | None = None
+
+
+class NamedFunction(Params, frozen=True, kw_only=True):
+    """A choice of one tool."""
+
+    name: ToolName
+    type: Literal["function"]
+
+
+class ResponsesRequest(CompatRequest, frozen=True, kw_only=True):
+    """`POST /v1/responses`."""
+
+    input: str | tuple[InputItem, ...]
+    instructions: str | None = None
+    previous_response_id: Name | None = None
+    max_output_tokens: Count | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    text: TextOptions | None = None
+    tools: tuple[FunctionTool, ...] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
+    parallel_tool_calls: bool | None = None
+    user: Name | None = None
+    background: bool | None = None
+    conversation: Any = None
+    prompt: Any = None
+    max_tool_calls: int | None = None
+    top_logprobs: int | None = None
+    truncation: str | None = None
+    include: tuple[str, ...] | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    reasoning: dict[str, Any] | None = None
+    service_tier: str | None = None
+    stream_options: dict[str, Any] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    palyra: Extension = Extension()
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+class OutputText(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="output_text"):
+    """The words of a message."""
+
+    text: str
+    annotations: list[Any] = []
+    logprobs: list[Any] = []
+
+
+class OutputRefusal(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
+    """Why there is no answer in the model's own words."""
+
+    refusal: str
+
+
+class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
+    """What the model said."""
+
+    id: str
+    content: list[OutputText | OutputRefusal]
+    status: Literal["in_progress", "completed", "incomplete"]
+    role: Literal["assistant"] = "assistant"
+
+
+class ReasoningText(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning_text"
+):
+    """What the model thought."""
+
+    text: str
+
+
+class OutputReasoning(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+    """What the model thought."""
+
+    id: str
+    content: list[ReasoningText]
+    summary: list[Any] = []
+    status: Literal["in_progress", "completed", "incomplete"] = "completed"
+
+
+class OutputCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call"):
+    """A call for the client."""
+
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: Literal["in_progress", "completed", "incomplete"] = "completed"
+
+
+OutputItem = OutputMessage | OutputReasoning | OutputCall
+
+
+class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of all turns of the run."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens_details: OutputDetails
+
+
+class ResponseError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no answer."""
+
+    code: str
+    message: str
+
+
+class Incomplete(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the answer is not whole."""
+
+    reason: str  # `max_output_tokens`, `content_filter`, or what `palyra.partial` says
+
+
+Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer, whole or under way."""
+
+    id: str
+    created_at: int
+    model: str
+    status: Status
+    output: list[OutputItem]
+    palyra: RunNote
+    usage: ResponseUsage | None = None
+    error: ResponseError | None = None
+    incomplete_details: Incomplete | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    tools: list[FunctionTool] = []
+    tool_choice: str | NamedFunction = "auto"
+    parallel_tool_calls: bool = True
+    metadata: dict[str, str] = {}
+    user: str | None = None
+    store: bool = True  # every run has its tape
+    object: Literal["response"] = "response"
+
+
+ID_PREFIX, RUN_PREFIX = "resp_", "run_"
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "background": (False,),
+    "conversation": (),
+    "prompt": (),
+    "max_tool_calls": (),
+    "top_logprobs": (0,),
+    "truncation": ("disabled",),
+    "include": ((), ("reasoning.encrypted_content",)),
+}
+
+
+def response_id(run_id: str) -> str:
+    """The response that a run is."""
+    return ID_PREFIX + run_id.removeprefix(RUN_PREFIX)
+
+
+def run_id_of(given: str) -> str:
+    """The run that a response is."""
+    return RUN_PREFIX + given.removeprefix(ID_PREFIX)
+
+
+# --- the request ---------------------------------------------------------------------------------
+
+
+def read_responses(
+    request: ResponsesRequest, target: ModelTarget, called: Mapping[str, str]
+) -> RunRequest:
+    """What is asked; `called` are the tools of earlier calls, by the call's id.
+
+    Raises InvalidParams, Unsupported.
+    """
+    refuse_unless_neutral(request, NEUTRAL)
+    wanted = TextFormat() if request.text is None else request.text.format
+    is_formed = wanted.type == "json_schema"
+    choice = request.tool_choice
+    tools = () if choice == "none" else _tools(request.tools or ())
+    must_call = choice.name if isinstance(choice, NamedFunction) else ""
+    must_call = ANY_TOOL if choice == "required" else must_call
+    check_tools(tools, must_call)
+    return RunRequest(
+        told=_told(request, called),
+        target=target,
+        tools=tools,
+        must_call=must_call,
+        one_call=request.parallel_tool_calls is False,
+        sampling=sampling_of(
+            max_output_tokens=request.max_output_tokens,
+            temperature=request.temperature,
+            top_p=request.top_p,
+        ),
+        json_mode=wanted.type != "text",
+        answer_schema=read_schema(wanted.schema, "text.format") if is_formed else None,
+        user=request.user,
+        extension=request.palyra,
+    )
+
+
+def _tools(tools: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
+    return tuple(
+        ClientTool(
+            name=tool.name,
+            description=tool.description or "",
+            parameters=tool.parameters or {"type": "object", "properties": {}},
+        )
+        for tool in tools
+    )
+
+
+def _told(request: ResponsesRequest, called: Mapping[str, str]) -> ChatInput:
+    conversation = Conversation(called)
+    conversation.add_system(request.instructions or "")
+    if isinstance(request.input, str):
+        conversation.add_user(request.input)
+    else:
+        for index, item in enumerate(request.input):
+            _add(conversation, item, f"input[{index}]")
+    return conversation.finish("input")
+
+
+def _add(conversation: Conversation, item: InputItem, where: str) -> None:
+    match item.type:
+        case "message":
+            _add_message(conversation, item, where)
+        case "function_call":
+            name, call_id = _need(item, "name", where), _need(item, "call_id", where)
+            arguments = parse_arguments(item.arguments or "")
+            call = ProposedCall(call_id=call_id, tool=name, arguments=arguments)
+            conversation.add_assistant("", (call,))
+        case "function_call_output":
+            output = _text(item.output, f"{where}.output")
+            conversation.add_result(_need(item, "call_id", where), output, f"{where}.call_id")
+        case "reasoning":
+            pass  # not shown to a model again
+
+
+def _need(item: InputItem, name: str, where: str) -> str:
+    value: str | None = getattr(item, name)
+    if not value:
+        raise InvalidParams(f"{where}: missing field {name}", field=where)
+    return value
+
+
+def _add_message(conversation: Conversation, item: InputItem, where: str) -> None:
+    content = _parts(item.content, where)
+    text = _text(content, where)
+    match item.role:
+        case "system" | "developer":
+            conversation.add_system(text)
+        case "user":
+            conversation.add_user(text, _pictures(content, where))
+        case "assistant":
+            conversation.add_assistant(text)
+        case None:
+            raise InvalidParams(f"{where}: missing field role", field=where)
+
+
+def _parts(content: Any, where: str) -> str | tuple[InputPart, ...]:  # noqa: ANN401 - see InputItem
+    try:
+        return convert_params(MessageContent, {"content": content}).content or ()
+    except InvalidParams as error:
+        raise InvalidParams(f"{where}: {error.message}", field=f"{where}.{error.field}") from None
+
+
+def _text(content: str | tuple[InputPart, ...] | None, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts: list[str] = []
+    for part in content:
+        if part.type == "input_image" and "output" in where:
+            raise Unsupported(f"{where}: only a user shows pictures", field=where)
+        texts.append(part.text or part.refusal or "")
+    return "\n".join(filter(None, texts))
+
+
+def _pictures(content: str | tuple[InputPart, ...], where: str) -> tuple[Attachment, ...]:
+    if isinstance(content, str):
+        return ()
+    images = [part for part in content if part.type == "input_image"]
+    return tuple(picture_of_url(part.image_url or "", where) for part in images)
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def whole_response(request: ResponsesRequest, answer: CompatAnswer, ended: AnswerEnded) -> Response:
+    """The whole answer."""
+    return with_request(build_response(request.model, answer, ended), request)
+
+
+def with_request(response: Response, request: ResponsesRequest) -> Response:
+    """The answer with what was asked."""
+    return msgspec.structs.replace(
+        response,
+        instructions=request.instructions,
+        previous_response_id=request.previous_response_id,
+        max_output_tokens=request.max_output_tokens,
+        temperature=request.temperature,
+        top_p=request.top_p,
+        tools=list(request.tools or ()),
+        tool_choice=request.tool_choice or "auto",
+        parallel_tool_calls=request.parallel_tool_calls is not False,
+        metadata=request.metadata or {},
+        user=request.user,
+    )
+
+
+def response_under_way(record: RunRecord) -> Response:
+    """What is known of a run that has not ended: nothing of its answer."""
+    return Response(
+        id=response_id(record.run_id),
+        created_at=record.created_ms // 1000,
+        model=record.model,
+        status="in_progress",
+        output=[],
+        palyra=RunNote(run_id=record.run_id, session_id=record.session_id),
+    )
+
+
+def build_response(model: str, answer: CompatAnswer, ended: AnswerEnded | None) -> Response:
+    """The answer as far as it is known."""
+    reading = answer.reading
+    status: Status = "in_progress"
+    note = RunNote(run_id=answer.run_id, session_id=answer.session_id)
+    if ended is not None:
+        status = _status(ended)
+        note = run_note(answer, ended)
+    failed = ended is not None and bool(ended.failure_class)
+    return Response(
+        id=response_id(answer.run_id),
+        created_at=reading.created_ms // 1000,
+        model=model,
+        status=status,
+        output=list(_output(answer, ended)),
+        palyra=note,
+        usage=None if ended is None else _usage(reading.usage),
+        error=ResponseError(code=ended.failure_class, message=ended.reason)
+        if ended is not None and failed
+        else None,
+        incomplete_details=_incomplete(ended),
+    )
+
+
+def _status(ended: AnswerEnded) -> Status:
+    if ended.failure_class:
+        return "cancelled" if ended.failure_class == "run_cancelled" else "failed"
+    return "incomplete" if ended.partial else "completed"
+
+
+def _incomplete(ended: AnswerEnded | None) -> Incomplete | None:
+    if ended is None or ended.failure_class or not ended.partial:
+        return None
+    known = {"length": "max_output_tokens", "content_filter": "content_filter"}
+    return Incomplete(reason=known.get(ended.finish, ended.partial))
+
+
+def _output(answer: CompatAnswer, ended: AnswerEnded | None) -> Sequence[OutputItem]:
+    reading, calls = answer.reading, () if ended is None else ended.calls
+    items: list[OutputItem] = []
+    if reading.reasoning:
+        items.append(_reasoning_item(answer.run_id, reading.reasoning))
+    if reading.text or not calls:
+        refusal = "" if ended is None else ended.refusal
+        items.append(_message_item(answer.run_id, reading.text, refusal))
+    return [*items, *map(_call_item, calls)]
+
+
+def _reasoning_item(run_id: str, text: str) -> OutputReasoning:
+    return OutputReasoning(id=item_name("rs", run_id), content=[ReasoningText(text=text)])
+
+
+def _message_item(run_id: str, text: str, refusal: str) -> OutputMessage:
+    content: list[OutputText | OutputRefusal] = []
+    if text or not refusal:
+        content.append(OutputText(text=text))
+    if refusal:
+        content.append(OutputRefusal(refusal=refusal))
+    return OutputMessage(id=item_name("msg", run_id), content=content, status="completed")
+
+
+def _call_item(call: ProposedCall) -> OutputCall:
+    return OutputCall(
+        id=f"fc_{call.call_id.removeprefix('call_')}",
+        call_id=call.call_id,
+        name=call.tool,
+        arguments=arguments_text(call.arguments),
+    )
+
+
+def item_name(prefix: str, run_id: str) -> str:
+    """The id of one of the output items."""
+    return f"{prefix}_{run_id.removeprefix(RUN_PREFIX)}"
+
+
+def _usage(usage: Usage) -> ResponseUsage:
+    return ResponseUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        input_tokens_details=input_details(usage),
+        output_tokens_details=OutputDetails(reasoning_tokens=usage.reasoning_tokens),
+    )
+
+
+class ResponseStream:
+    """An answer as typed events, each with its place in the sequence."""
+
+    def __init__(self, request: ResponsesRequest, answer: CompatAnswer) -> None:
+        self._request = request
+        self._answer = answer
+        self._sequence = 0
+        self._open: dict[str, int] = {}  # items that are being written, with their index
+
+    def begin(self) -> bytes:
+        """The response without an answer yet."""
+        empty = self._response(None)
+        return self._event("response.created", response=empty) + self._event(
+            "response.in_progress", response=empty
+        )
+
+    def take(self, part: Part) -> bytes:
+        """What one part becomes."""
+        match part:
+            case Text():
+                return self._say(part.delta)
+            case Reasoning():
+                return self._think(part.delta)
+            case ServerCall():
+                return self._event("palyra.tool_call", tool_call=part)
+            case AnswerEnded():
+                return self._end(part)
+
+    def fail(self, error: PalyraError) -> bytes:
+        """A run that failed is a failed response; anything else is an error of the stream."""
+        ended = self._answer.reading.ended
+        if isinstance(error, RunEnded) and ended is not None:
+            return self._event("response.failed", response=self._response(ended))
+        told = error_body(error)
+        return self._event(
+            "error", code=code_of(error), message=told["message"], param=told["param"]
+        )
+
+    def _say(self, delta: str) -> bytes:
+        item_id = item_name("msg", self._answer.run_id)
+        begun = b""
+        if item_id not in self._open:
+            empty = OutputMessage(id=item_id, content=[], status="in_progress")
+            begun = self._add(item_id, empty) + self._event(
+                "response.content_part.added",
+                **self._place(item_id),
+                content_index=0,
+                part=OutputText(text=""),
+            )
+        return begun + self._event(
+            "response.output_text.delta",
+            **self._place(item_id),
+            content_index=0,
+            delta=delta,
+            logprobs=[],
+        )
+
+    def _think(self, delta: str) -> bytes:
+        item_id = item_name("rs", self._answer.run_id)
+        begun = b""
+        if item_id not in self._open:
+            begun = self._add(
+                item_id, OutputReasoning(id=item_id, content=[], status="in_progress")
+            )
+        return begun + self._event(
+            "response.reasoning_text.delta", **self._place(item_id), content_index=0, delta=delta
+        )
+
+    def _end(self, ended: AnswerEnded) -> bytes:
+        """What is open is closed, calls follow, then the whole response."""
+        answer, pieces = self._answer, []
+        if ended.refusal:
+            pieces.append(self._refuse(ended.refusal))
+        elif not ended.calls and item_name("msg", answer.run_id) not in self._open:
+            pieces.append(self._say(""))
+        response = self._response(ended)
+        for item in response.output:
+            if isinstance(item, OutputCall):
+                pieces.append(self._call(item))
+            elif isinstance(item, OutputMessage):
+                pieces.append(self._close_message(item))
+            pieces.append(
+                self._event(
+                    "response.output_item.done", output_index=self._open[item.id], item=item
+                )
+            )
+        name = "response.incomplete" if response.status == "incomplete" else "response.completed"
+        return b"".join([*pieces, self._event(name, response=response)])
+
+    def _refuse(self, reason: str) -> bytes:
+        """Behind what was said already, if anything was."""
+        item_id = item_name("msg", self._answer.run_id)
+        begun, index = b"", int(item_id in self._open)
+        if not index:
+            begun = self._add(item_id, OutputMessage(id=item_id, content=[], status="in_progress"))
+        place = {**self._place(item_id), "content_index": index}
+        added = self._event("response.content_part.added", **place, part=OutputRefusal(refusal=""))
+        return begun + added + self._event("response.refusal.delta", **place, delta=reason)
+
+    def _close_message(self, item: OutputMessage) -> bytes:
+        pieces: list[bytes] = []
+        for index, part in enumerate(item.content):
+            place = {**self._place(item.id), "content_index": index}
+            if isinstance(part, OutputText):
+                name, told = "output_text", {"text": part.text, "logprobs": []}
+            else:
+                name, told = "refusal", {"refusal": part.refusal}
+            said = self._event(f"response.{name}.done", **place, **told)
+            pieces.append(said + self._event("response.content_part.done", **place, part=part))
+        return b"".join(pieces)
+
+    def _call(self, item: OutputCall) -> bytes:
+        empty = msgspec.structs.replace(item, arguments="", status="in_progress")
+        added = self._add(item.id, empty)
+        place = self._place(item.id)
+        delta = self._event("response.function_call_arguments.delta", **place, delta=item.arguments)
+        done = self._event(
+            "response.function_call_arguments.done",
+            **place,
+            arguments=item.arguments,
+            name=item.name,
+        )
+        return added + delta + done
+
+    def _add(self, item_id: str, item: OutputItem) -> bytes:
+        self._open[item_id] = len(self._open)
+        return self._event(
+            "response.output_item.added", output_index=self._open[item_id], item=item
+        )
+
+    def _place(self, item_id: str) -> dict[str, Any]:
+        return {"item_id": item_id, "output_index": self._open[item_id]}
+
+    def _response(self, ended: AnswerEnded | None) -> Response:
+        """The response; its items in the order in which they were begun."""
+        made = build_response(self._request.model, self._answer, ended)
+        order = self._open
+        output = sorted(made.output, key=lambda item: order.get(item.id, len(order)))
+        shown = [] if ended is None else output
+        return with_request(msgspec.structs.replace(made, output=shown), self._request)
+
+    def _event(self, kind: str, /, **members: Any) -> bytes:  # noqa: ANN401 - what the event has
+        body = {"type": kind, "sequence_number": self._sequence, **members}
+        self._sequence += 1
+        return http_exchange.event(body, kind)

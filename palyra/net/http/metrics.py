@@ -1,0 +1,161 @@
+"""What the metrics page shows, as plain readings; how they are printed is the web app's business.
+
+Pure functions from snapshots.  A label never carries an id, a name or a text that a client chose:
+the number of time series stays fixed, and nothing crosses principals.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.kernel.loop_lag import LoopLag
+from palyra.core.incident.incident import SEVERITIES
+from palyra.core.journal.records import BudgetMetric, BudgetScope
+from palyra.core.model.circuit_breaker import State as BreakerState
+from palyra.core.model.routing import ProviderHealth
+from palyra.core.ports import Journal
+from palyra.net.protocol.notifications import State
+from palyra.net.server.counters import EdgeCounters
+from palyra.services.budgets import Budgets
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One number; `total` marks one that only grows."""
+
+    name: str
+    help: str
+    value: float
+    labels: tuple[tuple[str, str], ...] = ()
+    is_total: bool = False
+
+
+Source = Callable[[], Iterable[Reading]]
+
+
+def read_state(state: State) -> Iterator[Reading]:
+    """One of the states is 1."""
+    for name in get_args(State):
+        yield Reading(
+            "palyra_state", "The daemon's state.", float(name == state), (("state", name),)
+        )
+
+
+def read_journal(journal: Journal) -> Iterator[Reading]:
+    """Whether it can be written, and what waits."""
+    yield Reading("palyra_journal_backlog_rows", "Events not yet committed.", journal.backlog)
+    yield Reading(
+        "palyra_journal_writable", "0 while commits fail, as on a full disk.", journal.is_writable
+    )
+
+
+def read_stranded(count: int) -> Iterator[Reading]:
+    """Runs that need somebody."""
+    yield Reading("palyra_runs_stranded", "Open runs that cannot go on.", count)
+
+
+def read_problems(count: int) -> Iterator[Reading]:
+    """What somebody has to mend; `system.status` says what it is."""
+    yield Reading("palyra_problems", "Things somebody has to mend.", count)
+
+
+def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
+    """What was found to be wrong and is not resolved."""
+    for severity in SEVERITIES:
+        yield Reading(
+            "palyra_incidents_open",
+            "Incidents that are not resolved.",
+            severities.get(severity, 0),
+            (("severity", severity),),
+        )
+
+
+def read_loop(lag: LoopLag) -> Iterator[Reading]:
+    """How late the event loop wakes what is due."""
+    yield Reading("palyra_loop_lag_seconds", "How late the last timer fired.", lag.last_s)
+    yield Reading("palyra_loop_lag_max_seconds", "The latest of the last minute.", lag.worst_s)
+
+
+def read_budgets(budgets: Budgets) -> Iterator[Reading]:
+    """How the accounts of each scope stand, summed; whose they are is not said here."""
+    now_ms = budgets.now_ms()
+    for scope in get_args(BudgetScope):
+        own = [each for each in budgets.accounts if each.budget.scope == scope]
+        for metric in get_args(BudgetMetric):
+            found = [each for each in own if each.budget.metric == metric]
+            labels = (("scope", scope), ("metric", metric))
+            spent = sum(each.spent(now_ms) for each in found)
+            reserved = sum(each.reserved for each in found)
+            yield Reading("palyra_budget_spent", "Spent in the windows of now.", spent, labels)
+            yield Reading("palyra_budget_reserved", "For calls under way.", reserved, labels)
+        whose = (("scope", scope),)
+        refused, told = budgets.refusals[scope], budgets.alerts[scope]
+        yield _total("palyra_budget_refusals", "Calls not made for a budget.", refused, whose)
+        yield _total("palyra_budget_alerts", "Limits passed, soft or hard.", told, whose)
+
+
+def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Reading]:
+    """Each provider of the configuration: is it left alone, and who waits for it?"""
+    for each in standings:
+        labels = (("provider", each.provider),)
+        for name in get_args(BreakerState):
+            yield Reading(
+                "palyra_model_breaker",
+                "The breaker of a provider: one of the states is 1.",
+                float(name == each.breaker),
+                (*labels, ("state", name)),
+            )
+        yield Reading("palyra_model_calls", "Calls under way.", each.under_way, labels)
+        yield Reading("palyra_model_calls_waiting", "Calls that wait.", each.waiting, labels)
+
+
+def read_tally(tally: EdgeCounters) -> Iterator[Reading]:
+    """Connections, and why some were not served."""
+    yield _total("palyra_connections_accepted", "Accepted connections.", tally.accepted)
+    yield _total(
+        "palyra_accept_errors", "Failed accepts, as without descriptors.", tally.accept_errors
+    )
+    yield _total("palyra_connections_turned_away", "Over the cap.", tally.turned_away)
+    yield _total("palyra_connections_silent", "Ended before a whole request.", tally.silent)
+    yield _total("palyra_websockets_opened", "Upgrades answered.", tally.websockets)
+    yield _total("palyra_http_connections", "Connections of plain HTTP.", tally.http_connections)
+    for status, count in sorted(tally.refused.items()):
+        labels = (("status", str(status)),)
+        yield _total("palyra_requests_refused", "Refused at the door.", count, labels)
+
+
+def read_tree(root: ChildSnapshot) -> Iterator[Reading]:
+    """The supervision tree by kind of actor: `run:…` counts under run, whatever its id."""
+    kinds: dict[str, list[ChildSnapshot]] = defaultdict(list)
+    for child in _walk(root):
+        kinds[child.id.partition(":")[0]].append(child)
+    for kind, children in sorted(kinds.items()):
+        yield from _read_kind((("kind", kind),), children)
+
+
+def _walk(child: ChildSnapshot) -> Iterator[ChildSnapshot]:
+    yield child
+    for below in child.children:
+        yield from _walk(below)
+
+
+def _read_kind(
+    labels: tuple[tuple[str, str], ...], children: list[ChildSnapshot]
+) -> Iterator[Reading]:
+    alive = sum(child.state != "ended" for child in children)
+    restarts = sum(child.restarts for child in children)
+    depths = [child.mailbox_depth for child in children if child.mailbox_depth is not None]
+    yield Reading("palyra_actors", "Actors in the tree.", alive, labels)
+    # A gauge: the restarts of an actor leave the tree together with it.
+    yield Reading("palyra_actor_restarts", "Restarts of the actors now there.", restarts, labels)
+    if depths:
+        yield Reading("palyra_mailbox_depth", "Messages waiting, summed.", sum(depths), labels)
+        yield Reading("palyra_mailbox_depth_max", "The fullest mailbox.", max(depths), labels)
+
+
+def _total(
+    name: str, help_text: str, value: float, labels: tuple[tuple[str, str], ...] = ()
+) -> Reading:
+    return Reading(name, help_text, value, labels, is_total=True)

@@ -1,0 +1,255 @@
+"""The web app: a handful of pages.  Imported late, by `http`.
+
+Owns: nothing but the app object.  Every request, also a later one on a kept-alive connection,
+passes the same checks as an upgrade.  `/healthz`, `/readyz` and `/` are open.  Everything else
+needs a bearer token with the scope `system:read`, and `/metrics`, which counts across principals,
+one whose role sees them all.
+
+Readings in the text format Prometheus reads, with the process's own numbers beside them.
+"""
+
+import itertools
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import cast
+
+from hypercorn.typing import ASGIFramework, ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.registry import Collector
+from quart import Response, request
+from quart_trio import QuartTrio
+from werkzeug.exceptions import HTTPException
+
+from palyra.core.access import Caller
+from palyra.errors import Forbidden, PalyraError, Unauthenticated
+from palyra.net.http.compat.routes import CompatRouter
+from palyra.net.http.hypercorn_server import AppServer
+from palyra.net.http.late import HttpSources
+from palyra.net.http.metrics import Reading
+from palyra.net.server.request_head import (
+    WEBSOCKET_PATH,
+    HttpRefusal,
+    RequestHead,
+    find_bearer,
+    judge_request,
+)
+
+MAX_BODY_BYTES = 1_048_576
+BODY_TIMEOUT_S = 30
+READ_SCOPE = "system:read"
+
+FRONT_PAGE = """\
+Palyra {version}, an agent daemon.
+
+Clients talk to it over a WebSocket at ws://{host}/v1/ws (subprotocol palyra.v1);
+`palyra run TEXT` is the shortest way to try.  There is no web console.
+
+  /healthz            the process is up
+  /readyz             it is ready to work
+  /metrics            numbers for Prometheus (token)
+  /v1/asyncapi.json   the protocol, machine readable (token)
+  /v1/models          what `model` may name, for SDKs of OpenAI and Anthropic (token)
+"""
+STATUSES = {
+    "unauthenticated": HTTPStatus.UNAUTHORIZED,
+    "forbidden": HTTPStatus.FORBIDDEN,
+    "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+}
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class WebPages:
+    """What is served, one method per page.
+
+    All are coroutines, also those that await nothing: Quart runs a plain function in a thread.
+    """
+
+    def __init__(self, sources: HttpSources) -> None:
+        self._sources = sources
+
+    async def front(self) -> Response:
+        page = FRONT_PAGE.format(version=self._sources.version, host=request.host)
+        return _respond(page)
+
+    async def readyz(self) -> Response:
+        """200 when ready and the journal takes writes.
+
+        How many problems and open incidents there are beside that stands on lines of their own,
+        without their words: they may name paths, and this page is open.
+        """
+        state = self._sources.state()
+        if state != "ready":
+            return _respond(f"not ready: {state}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        if not self._sources.is_writable():
+            text = "not ready: the journal cannot be written\n"
+            return _respond(text, HTTPStatus.SERVICE_UNAVAILABLE)
+        problems, incidents = len(self._sources.problems()), self._sources.count_incidents()
+        more = f"{problems} problem(s); `palyra doctor` says which\n" if problems else ""
+        if incidents:
+            more += f"{incidents} open incident(s); `palyra incidents list --open` shows them\n"
+        return _respond(f"ready\n{more}")
+
+    async def metrics(self) -> Response:
+        caller = await self._authorize()
+        if caller.principal_filter is not None:
+            raise Forbidden(f"these count everybody's runs; role {caller.role!r} sees only its own")
+        page = render_readings(itertools.chain.from_iterable(s() for s in self._sources.metrics))
+        return _respond(page, content_type=CONTENT_TYPE)
+
+    async def asyncapi(self) -> Response:
+        await self._authorize()
+        return _respond(self._sources.asyncapi(), content_type="application/json")
+
+    async def _authorize(self) -> Caller:
+        """Whose token came with the request.  Raises Unauthenticated, Forbidden."""
+        bearer = find_bearer(_head(cast("HTTPScope", request.scope)))
+        if bearer is None:
+            raise Unauthenticated("this page needs `Authorization: Bearer TOKEN`")
+        caller = await self._sources.authenticate(bearer)
+        caller.require(READ_SCOPE)
+        return caller
+
+
+class GuardedApp:
+    """The app behind the checks of Host and Origin, which every request meets first."""
+
+    def __init__(self, app: QuartTrio, sources: HttpSources) -> None:
+        self._app = app
+        self._names = sources.names
+        self._compat = CompatRouter(sources.compat) if sources.compat is not None else None
+
+    async def __call__(
+        self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
+    ) -> None:
+        refusal = self._judge(scope)
+        compat = self._compat
+        if refusal is None and scope["type"] == "http" and compat and compat.knows(scope["path"]):
+            await compat(scope, receive, send)
+        elif refusal is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await _answer(send, refusal)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.text})
+
+    def _judge(self, scope: Scope) -> HttpRefusal | None:
+        """Only HTTP/1 requests that name us; a second request may ask for anything."""
+        if scope["type"] != "http":
+            return HttpRefusal(HTTPStatus.BAD_REQUEST, "a WebSocket needs a connection of its own")
+        if scope["http_version"] not in {"1.0", "1.1"}:
+            return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
+        return judge_request(_head(scope), self._names())
+
+
+def build_server(sources: HttpSources) -> AppServer:
+    """The guarded app, ready for connections."""
+    return AppServer(cast("ASGIFramework", GuardedApp(build_app(sources), sources)))
+
+
+def build_app(sources: HttpSources) -> QuartTrio:
+    """The app with all its pages."""
+    app = QuartTrio("palyra", static_folder=None)
+    app.config.update(
+        MAX_CONTENT_LENGTH=MAX_BODY_BYTES, BODY_TIMEOUT=BODY_TIMEOUT_S, RESPONSE_TIMEOUT=None
+    )
+    pages = WebPages(sources)
+    app.add_url_rule("/", view_func=pages.front)
+    app.add_url_rule("/healthz", view_func=_healthz)
+    app.add_url_rule("/readyz", view_func=pages.readyz)
+    app.add_url_rule("/metrics", view_func=pages.metrics)
+    app.add_url_rule("/v1/asyncapi.json", view_func=pages.asyncapi)
+    app.add_url_rule(WEBSOCKET_PATH.decode(), view_func=_want_websocket)
+    app.register_error_handler(HTTPException, _explain)
+    app.register_error_handler(PalyraError, _explain)
+    return app
+
+
+async def _healthz() -> Response:  # noqa: RUF029 - Quart runs a plain function in a thread
+    return _respond("up\n")
+
+
+async def _want_websocket() -> Response:  # noqa: RUF029 - as above
+    """A plain request to the WebSocket's address (RFC 9110 section 15.5.22)."""
+    text = "this address speaks WebSocket: connect with ws:// and subprotocol palyra.v1\n"
+    response = _respond(text, HTTPStatus.UPGRADE_REQUIRED)
+    response.headers["Upgrade"] = "websocket"
+    return response
+
+
+async def _explain(error: Exception) -> Response:  # noqa: RUF029 - as above
+    """Every error is one line of plain text; one nobody foresaw is a 500 without details."""
+    if isinstance(error, PalyraError):
+        status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+        response = _respond(f"{error.message}\n", status)
+    else:
+        status = HTTPStatus(getattr(error, "code", None) or HTTPStatus.INTERNAL_SERVER_ERROR)
+        response = _respond(f"{status.phrase}\n", status)
+    if status is HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _respond(
+    body: str | bytes,
+    status: HTTPStatus = HTTPStatus.OK,
+    content_type: str = "text/plain; charset=utf-8",
+) -> Response:
+    return Response(body, status, HEADERS, content_type=content_type)
+
+
+async def _answer(send: ASGISendCallable, refusal: HttpRefusal) -> None:
+    """Answer without the app."""
+    headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close", **HEADERS}
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    status, body = refusal.status.value, f"{refusal.text}\n".encode()
+    await send(
+        {"type": "http.response.start", "status": status, "headers": pairs, "trailers": False}
+    )
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _head(scope: HTTPScope) -> RequestHead:
+    """The request as the checks know it."""
+    target = scope["raw_path"] + b"?" + scope["query_string"]
+    version = scope["http_version"].encode()
+    return RequestHead(scope["method"].encode(), target, tuple(scope["headers"]), version)
+
+
+__all__ = ["CONTENT_TYPE", "render_readings"]
+
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+class _Readings(Collector):
+    """One scrape's worth of numbers."""
+
+    def __init__(self, readings: Iterable[Reading]) -> None:
+        self._readings = readings
+
+    def collect(self) -> Iterable[Family]:
+        families: dict[str, Family] = {}
+        for reading in self._readings:
+            family = families.get(reading.name) or _family(reading)
+            families[reading.name] = family
+            family.add_metric([value for _, value in reading.labels], reading.value)
+        return families.values()
+
+
+def _family(reading: Reading) -> Family:
+    kind = CounterMetricFamily if reading.is_total else GaugeMetricFamily
+    return kind(reading.name, reading.help, labels=[name for name, _ in reading.labels])
+
+
+def render_readings(readings: Iterable[Reading]) -> bytes:
+    """The page; names of totals end in `_total`."""
+    registry = CollectorRegistry(auto_describe=False)  # its own: nothing global is exported
+    ProcessCollector(registry=registry)
+    registry.register(_Readings(readings))
+    return generate_latest(registry)

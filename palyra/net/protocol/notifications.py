@@ -1,0 +1,136 @@
+"""Notifications: their shapes, and how they are encoded once for all readers.
+
+The hub's `Wire`.  An event's payload is embedded as the bytes it is stored in, never decoded and
+encoded again.  What depends on the reader (its subscription) or on the moment of writing (how far
+the tape is committed) is left open here and added by the lane when the frame is written.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from palyra.core.approval import Resolved
+from palyra.core.channel import PairingRequested
+from palyra.core.journal.records import ApprovalRecord, IncidentRecord, SessionRecord
+from palyra.core.ports import ProgressKind
+from palyra.services.budgets import BudgetWarned
+
+State = Literal["starting", "ready", "draining"]
+Feature = Literal["batch"]
+PROTOCOL = "palyra.v1"
+FEATURES: tuple[Feature, ...] = ("batch",)
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all notification parameters."""
+
+
+class PublicLimits(Notification, frozen=True, kw_only=True):
+    """The bounds a client has to know."""
+
+    max_message_bytes: int
+    max_inflight: int
+    max_subscriptions: int
+    outbox_bytes: int
+    requests_per_s: int
+
+
+class Hello(Notification, frozen=True, kw_only=True):
+    """The first message on every connection."""
+
+    server: str
+    version: str
+    instance_id: str
+    protocol: str
+    features: tuple[str, ...]
+    limits: PublicLimits
+    state: State
+
+
+class TapeItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A durable event as it is read from the tape."""
+
+    run_id: str
+    session_id: str
+    seq: int
+    at_ms: int
+    kind: str
+    data: msgspec.Raw
+
+
+class TapeEventNotice(TapeItem, frozen=True, kw_only=True, gc=False):
+    """A durable event as it is pushed; `committed` as of the writing of the frame."""
+
+    subscription: str
+    committed: int
+
+
+class TapeCommitted(Notification, frozen=True, kw_only=True):
+    """The run's tape is durable up to and with this seq."""
+
+    run_id: str
+    committed: int
+
+
+class TapeCaughtUp(Notification, frozen=True, kw_only=True):
+    """Everything up to `through` was sent; what follows is live."""
+
+    subscription: str
+    through: int
+
+
+class TapeReset(Notification, frozen=True, kw_only=True):
+    """Drop what you hold from `floor` on: the stream goes on there."""
+
+    subscription: str
+    run_id: str
+    reason: Literal["below_floor", "truncated"]
+    floor: int
+
+
+class ProgressNotice(Notification, frozen=True, kw_only=True):
+    """Volatile; `order` is that of the newest delta merged into this one."""
+
+    run_id: str
+    item: str
+    order: int
+    kind: ProgressKind
+    delta: str
+
+
+class ApprovalResolvedNotice(Resolved, frozen=True, kw_only=True):
+    """Somebody, or the deadline, answered."""
+
+    approval_id: str
+
+
+class SystemDraining(Notification, frozen=True, kw_only=True):
+    """The daemon is going down."""
+
+    restart_expected: bool
+    close_after_ms: int
+
+
+NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
+    "hello": Hello,
+    "tape.event": TapeEventNotice,
+    "tape.committed": TapeCommitted,
+    "tape.caught_up": TapeCaughtUp,
+    "tape.reset": TapeReset,
+    "progress": ProgressNotice,
+    "approval.requested": ApprovalRecord,
+    "approval.resolved": ApprovalResolvedNotice,
+    "session.updated": SessionRecord,
+    "budget.warned": BudgetWarned,
+    "incident.opened": IncidentRecord,
+    "incident.updated": IncidentRecord,
+    "incident.resolved": IncidentRecord,
+    "pairing.requested": PairingRequested,
+    "system.draining": SystemDraining,
+}
+
+_ENCODER = msgspec.json.Encoder()
+_EVENT = b'{"jsonrpc":"2.0","method":"tape.event","params":%b'
+_PROGRESS = (
+    b'{"jsonrpc":"2.0","method":"progress","params":{"run_id":%b,"item":%b,"kind":%b,"order":'
+)

@@ -1,0 +1,1 @@
+"""From an accepted socket to a transport of whole messages."""

@@ -1,0 +1,375 @@
+"""Reading the head of a request before anything decides who serves it.
+
+`HeadParser` is sans-IO and leaves the grammar to h11, the parser that both the WebSocket
+handshake and the HTTP server use afterwards: what was checked is what will be served.
+`read_head` adds the socket and the deadline.
+
+Who may talk to the daemon at all: pure checks on a request's head, before any app byte.
+
+The first thing a browser page of a stranger can do is send requests to 127.0.0.1, so every
+request, WebSocket or HTTP, must name us (`Host`, against DNS rebinding) and, when it comes from
+a page, that page must be ours (`Origin`, against cross-site WebSocket hijacking: RFC 6455
+section 10.2).  Refusals name the setting that would allow the request.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from ipaddress import AddressValueError, IPv4Address
+from urllib.parse import parse_qsl, unquote_plus
+
+import h11
+import trio
+
+from palyra.core.redaction.redactor import Redactor
+from palyra.net.protocol.jsonrpc import Redact
+from palyra.net.server.stream import RECEIVE_BYTES, PrefixedStream
+from palyra.net.server.strict import harden
+
+_SHOWN_BYTES = re.compile(r":? *(?:bytearray\()?\bb['\"].*", re.DOTALL)
+MAX_HEAD_BYTES = 16_384  # what h11 itself allows by default, and so the HTTP server behind us
+VERSIONS = frozenset({b"1.0", b"1.1"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """Request line and headers; header names in lower case, order and repetition kept."""
+
+    method: bytes
+    target: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    version: bytes = b"1.1"
+
+    def values(self, name: bytes) -> list[bytes]:
+        """Every value of that header, stripped."""
+        return [value.strip() for key, value in self.headers if key == name]
+
+    def tokens(self, name: bytes) -> set[bytes]:
+        """The header's comma-separated words in lower case."""
+        words = b",".join(self.values(name)).lower().split(b",")
+        return {word.strip() for word in words}
+
+    @property
+    def path(self) -> bytes:
+        """The target without its query."""
+        return self.target.partition(b"?")[0]
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether the client asks to switch to WebSocket."""
+        return b"websocket" in self.tokens(b"upgrade") and b"upgrade" in self.tokens(b"connection")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRefusal:
+    """An answer that ends the connection: status and one line of plain text."""
+
+    status: HTTPStatus
+    text: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def render(self, redact: Redact) -> bytes:
+        """The whole HTTP response, without secrets: the text may quote the request."""
+        body, _ = redact(f"{self.text}\n".encode())
+        lines = [
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            "Content-Type: text/plain; charset=utf-8",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+            *(f"{name}: {value}" for name, value in self.headers),
+        ]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class BadHead(Exception):
+    """What came is not the head of a request we serve."""
+
+    def __init__(self, refusal: HttpRefusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal
+
+
+class HeadParser:
+    """Bytes in, one `Head` out."""
+
+    def __init__(self, max_bytes: int = MAX_HEAD_BYTES) -> None:
+        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=max_bytes)
+        harden(self._parser)
+        self.received = bytearray()
+
+    def feed(self, data: bytes) -> RequestHead | None:
+        """The head once it is complete, else None.  Raises BadHead."""
+        self.received += data
+        try:
+            self._parser.receive_data(data)
+            event = self._parser.next_event()
+        except h11.RemoteProtocolError as error:
+            status = HTTPStatus(error.error_status_hint)
+            raise BadHead(
+                HttpRefusal(status, f"not an HTTP/1.1 request: {_reason(error)}")
+            ) from None
+        return _check_version(event) if isinstance(event, h11.Request) else None
+
+    @property
+    def trailing(self) -> bytes:
+        """What came after the head: a body, or bytes sent before the handshake was answered."""
+        return bytes(self._parser.trailing_data[0])
+
+
+def _reason(error: h11.RemoteProtocolError) -> str:
+    """The error without the bytes that came, which h11 shows as Python would write them."""
+    return _SHOWN_BYTES.sub("", str(error))
+
+
+def _check_version(request: h11.Request) -> RequestHead:
+    if request.http_version not in VERSIONS:
+        version = request.http_version.decode("ascii")
+        raise BadHead(
+            HttpRefusal(
+                HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, f"HTTP/{version} is not served: use 1.1"
+            )
+        )
+    return RequestHead(request.method, request.target, tuple(request.headers), request.http_version)
+
+
+async def read_head(
+    stream: trio.SocketStream, *, timeout_s: float
+) -> tuple[RequestHead, HeadParser]:
+    """The request's head within `timeout_s` of the call, however slowly it drips in.
+
+    Raises BadHead, and EOFError when the peer left (or never spoke) without a whole head.
+    """
+    parser = HeadParser()
+    with trio.move_on_after(timeout_s):
+        return await _read_head(stream, parser), parser
+    if not parser.received:
+        raise EOFError("the peer connected and said nothing")
+    raise BadHead(
+        HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no whole request within {timeout_s:g} s")
+    )
+
+
+async def _read_head(stream: trio.SocketStream, parser: HeadParser) -> RequestHead:
+    while True:
+        try:
+            data = await stream.receive_some(RECEIVE_BYTES)
+        except trio.BrokenResourceError as error:
+            raise EOFError("the peer vanished in the middle of a request") from error
+        if not data:
+            raise EOFError("the peer left in the middle of a request")
+        if head := parser.feed(bytes(data)):
+            return head
+
+
+def replay_all(stream: trio.SocketStream, parser: HeadParser) -> PrefixedStream:
+    """The connection as if nothing had been read."""
+    return PrefixedStream(stream, bytes(parser.received))
+
+
+def replay_rest(stream: trio.SocketStream, parser: HeadParser) -> PrefixedStream:
+    """The connection from the first byte after the head."""
+    return PrefixedStream(stream, parser.trailing)
+
+
+WEBSOCKET_PATH = b"/v1/ws"
+SUBPROTOCOL = "palyra.v1"
+HTTP_PORT = 80  # RFC 9110 section 4.2.1: what a Host header without a port means
+MAX_PORT = 65_535
+
+_AUTHORITY = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # RFC 6455 section 4.1: 16 bytes in base64
+_TOKEN_KEYS = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
+_MAX_QUERY_FIELDS = 100
+_MAX_DECODINGS = 4  # twice is a mistake somewhere, more is no accident
+_TOKEN = re.compile(r"pal_[A-Za-z0-9_-]{8}|\A\s*(?:basic|bearer)[\s:=]", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z0-9_+/-]{32,}")  # as long as the shortest token a file may hold
+_HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
+_MIN_HEX_CHARS = 40  # 160 bits: ids have 32 digits
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the daemon is called: its port, and names and origins the owner added.
+
+    `hosts` holds `name` (any port) or `name:port`; `origins` holds `scheme://name[:port]`.
+    """
+
+    port: int
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeRequest:
+    """A WebSocket request that may be answered with 101."""
+
+    bearer: str | None
+    subprotocol: str | None
+
+
+def judge_upgrade(head: RequestHead, names: Names) -> UpgradeRequest | HttpRefusal:
+    """Whether this head may become a WebSocket, and with which token and subprotocol."""
+    refusal = judge_request(head, names) or _judge_handshake(head)
+    if refusal:
+        return refusal
+    wanted = head.tokens(b"sec-websocket-protocol") - {b""}
+    if wanted and SUBPROTOCOL.encode() not in wanted:
+        return HttpRefusal(
+            HTTPStatus.BAD_REQUEST, f"the only subprotocol is {SUBPROTOCOL}; ask for it or for none"
+        )
+    return UpgradeRequest(find_bearer(head), SUBPROTOCOL if wanted else None)
+
+
+def judge_request(head: RequestHead, names: Names) -> HttpRefusal | None:
+    """Why this request must not be served, whatever it asks for; None when it may."""
+    return _judge_host(head, names) or _judge_origin(head, names) or _judge_secrets(head)
+
+
+def find_bearer(head: RequestHead) -> str | None:
+    """The token of `Authorization: Bearer`; None for none or another scheme."""
+    for value in head.values(b"authorization"):
+        scheme, _, token = value.partition(b" ")
+        if scheme.lower() == b"bearer" and token.strip().isascii():
+            return token.strip().decode("ascii") or None
+    return None
+
+
+def is_own_host(authority: str, names: Names) -> bool:
+    """Whether a `Host` value, in lower case, names this daemon."""
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        return False
+    name, port = match["name"], int(match["port"] or HTTP_PORT)
+    if port > MAX_PORT:
+        return False
+    if name in names.hosts or f"{name}:{port}" in names.hosts:
+        return True
+    # Without a port a loopback name is still no stranger's: nobody can make it lead elsewhere.
+    return is_loopback(name) and (match["port"] is None or port == names.port)
+
+
+def is_loopback(name: str) -> bool:
+    """Whether the name can only mean this machine.  `localhost.evil.example` cannot."""
+    if name in {"localhost", "[::1]"}:
+        return True
+    try:
+        return IPv4Address(name).is_loopback
+    except AddressValueError:
+        return False
+
+
+def _judge_host(head: RequestHead, names: Names) -> HttpRefusal | None:
+    values = head.values(b"host")
+    if len(values) == 1 and is_own_host(_text(values[0]), names):
+        return None
+    shown = ", ".join(map(_shown, values)) or "none"
+    return HttpRefusal(
+        HTTPStatus.FORBIDDEN,
+        f"Host {shown} is not a name of this daemon; the setting server.allowed_hosts lists more",
+    )
+
+
+def _judge_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
+    values = head.values(b"origin")
+    if not values:
+        return None  # not a browser: the token decides
+    # Compared whole: "null", a suffix look-alike and a second header cannot match.
+    own = _own_origin(_text(head.values(b"host")[0]), names)
+    allowed = {_without_default_port(name) for name in (own, *names.origins)}
+    if len(values) == 1 and _without_default_port(_text(values[0])) in allowed:
+        return None
+    shown = ", ".join(map(_shown, values))
+    return HttpRefusal(
+        HTTPStatus.FORBIDDEN,
+        f"Origin {shown} is not allowed; the setting server.allowed_origins lists those that are",
+    )
+
+
+def _own_origin(host: str, names: Names) -> str:
+    """Where a page of ours comes from, of which the Host is known to be ours."""
+    is_bare = is_loopback(host) and host not in names.hosts
+    return f"http://{host}:{names.port}" if is_bare else f"http://{host}"
+
+
+def _without_default_port(origin: str) -> str:
+    if origin.startswith("http://"):
+        return origin.removesuffix(":80")
+    return origin.removesuffix(":443") if origin.startswith("https://") else origin
+
+
+def _judge_secrets(head: RequestHead) -> HttpRefusal | None:
+    if len(head.values(b"authorization")) > 1:
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "more than one Authorization header")
+    query = head.target.partition(b"?")[2].decode("latin-1")
+    if query.count("&") >= _MAX_QUERY_FIELDS:
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "too many query fields")
+    if _holds_token(query):  # which is not repeated: URLs end up in logs, answers too
+        return HttpRefusal(
+            HTTPStatus.BAD_REQUEST, "no token in the URL: send `Authorization: Bearer` instead"
+        )
+    return None
+
+
+def _holds_token(query: str) -> bool:
+    """Whether a parameter is called like a token, or holds what looks like one, however encoded."""
+    for _ in range(_MAX_DECODINGS):
+        pairs = parse_qsl(query.replace(";", "&"), keep_blank_values=True, encoding="latin-1")
+        if any(name.strip().lower() in _TOKEN_KEYS for name, _ in pairs):
+            return True
+        if any(looks_like_token(text) for pair in pairs for text in pair):
+            return True
+        query, before = unquote_plus(query, encoding="latin-1"), query
+        if query == before:
+            return False
+    return True  # encoded again and again: to hide what it is
+
+
+def looks_like_token(text: str) -> bool:
+    """Whether a text holds one of our tokens, one that a rule knows, or a long random word."""
+    if _TOKEN.search(text) or _redactor().redact_text(text)[1]:
+        return True
+    return any(_is_random(word) for word in _WORD.findall(text))
+
+
+def _is_random(word: str) -> bool:
+    """Whether a word is too mixed for a name or an id: those are in lower case, or have 32 digits."""
+    if _HEXADECIMAL.fullmatch(word):
+        return len(word) >= _MIN_HEX_CHARS
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return all(any(is_kind(letter) for letter in word) for is_kind in kinds)
+
+
+@cache
+def _redactor() -> Redactor:
+    """The rules for secrets of all kinds; made at the first query, some milliseconds."""
+    return Redactor([])
+
+
+def _judge_handshake(head: RequestHead) -> HttpRefusal | None:
+    """What the WebSocket engine would refuse later with less to say, or not at all."""
+    if head.version != b"1.1":
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "a WebSocket opens with HTTP/1.1")
+    if head.method != b"GET":
+        return HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket opens with GET")
+    if head.values(b"transfer-encoding") or set(head.values(b"content-length")) - {b"0"}:
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "a WebSocket handshake has no body")
+    if head.values(b"sec-websocket-version") != [b"13"]:
+        return HttpRefusal(
+            HTTPStatus.UPGRADE_REQUIRED,
+            "this daemon speaks WebSocket version 13",
+            (("Sec-WebSocket-Version", "13"),),
+        )
+    keys = head.values(b"sec-websocket-key")
+    if len(keys) != 1 or _KEY.fullmatch(keys[0]) is None:
+        return HttpRefusal(HTTPStatus.BAD_REQUEST, "one Sec-WebSocket-Key of 16 bytes is needed")
+    return None
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1").lower()
+
+
+def _shown(value: bytes) -> str:
+    """A header value fit for an answer: bounded and printable."""
+    return ascii(value[:100].decode("latin-1"))

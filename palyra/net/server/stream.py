@@ -1,0 +1,100 @@
+"""A socket stream that first gives back what was already read from it, and never tears a write.
+
+Owns: one accepted socket.  Used by: the request sniffer, the WebSocket engine, the HTTP server.
+Two differences from `trio.SocketStream`: the bytes read while sniffing come first, and a write
+that was cancelled is finished by the next one, so a close frame can follow a stalled message
+without cutting it in half.
+"""
+
+import math
+from collections import deque
+
+import trio
+
+RECEIVE_BYTES = 16_384  # one read; small, so a flood of tiny frames is handled in small portions
+
+
+class PrefixedStream(trio.abc.HalfCloseableStream):
+    """One accepted connection.  One task reads, one task writes."""
+
+    def __init__(self, stream: trio.SocketStream, pending: bytes = b"") -> None:
+        self.socket = stream.socket
+        self.write_timeout_s = math.inf  # for a writer that cannot bound its writes itself
+        self.heard_s = -math.inf  # when the peer last sent anything, on trio's clock
+        self._stream = stream
+        self._pending = pending
+        self._unsent: deque[memoryview] = deque()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """The next bytes, those read before first; empty at the end of the stream."""
+        if not self._pending:
+            data = await self._stream.receive_some(max_bytes or RECEIVE_BYTES)
+            self.heard_s = trio.current_time()
+            return bytes(data)
+        await trio.lowlevel.checkpoint()
+        size = max_bytes or RECEIVE_BYTES
+        taken, self._pending = self._pending[:size], self._pending[size:]
+        return taken
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write everything, whatever a cancelled call left over first.
+
+        Raises BrokenResourceError or ClosedResourceError.  Cancellation: the rest is kept and
+        goes out before the next write, so frames are late but never torn.
+        """
+        if not data:
+            await trio.lowlevel.checkpoint()
+        self._unsent.append(memoryview(data))
+        with trio.move_on_after(self.write_timeout_s) as scope:
+            await self._send_unsent()
+        if scope.cancelled_caught:
+            self.abort()  # the reading half would go on waiting for this peer
+            raise trio.BrokenResourceError(f"nothing taken for {self.write_timeout_s:g} s")
+
+    async def _send_unsent(self) -> None:
+        try:
+            while self._unsent:
+                await self._send_first()
+        except OSError as error:
+            self._unsent.clear()
+            raise trio.BrokenResourceError(f"socket broke: {error}") from error
+
+    async def _send_first(self) -> None:
+        view = self._unsent[0]
+        sent = await self.socket.send(view) if view else 0
+        if sent == len(view):
+            self._unsent.popleft()
+        else:
+            self._unsent[0] = view[sent:]
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        """Say that nothing more will be written.  Happens even when cancelled.
+
+        Hypercorn closes from a task that Quart has just cancelled; were the end not said then,
+        a client that asked for `Connection: close` would wait for it for ever.
+        """
+        with trio.CancelScope(shield=True):  # a checkpoint and a system call: takes no time
+            await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def abort(self) -> None:
+        """Close at once; tasks that wait on the socket wake with ClosedResourceError."""
+        self.socket.close()
+
+    async def linger(self, *, max_bytes: int) -> None:
+        """Say "no more" and drop what still comes, so that our last words are not reset away.
+
+        A socket closed with unread bytes sends a reset, which can destroy what the peer has not
+        read yet.  Ends with the peer's end, after `max_bytes`, or at the caller's deadline.
+        """
+        try:
+            await self.send_eof()
+            while max_bytes > 0 and (dropped := await self.receive_some()):
+                max_bytes -= len(dropped)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return

@@ -1,0 +1,218 @@
+"""The daemon as a process: lock, keys, log, signals, discovery, exit code.
+
+Exit codes: 0 drained and stopped, 69 the data directory or the port is taken, 70 the supervision
+tree gave up or did not get up, 75 the disk is full.  A second SIGTERM or SIGINT cuts the drain short.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from palyra import __version__, logs
+from palyra.actors.kernel.awake_clock import AwakeClock
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.supervisor import Escalated
+from palyra.config.load import Config
+from palyra.core.access import Caller
+from palyra.core.redaction.redactor import Redactor
+from palyra.daemon import Daemon
+from palyra.errors import ActorGone, DiskFull, PalyraError, Unavailable
+from palyra.net.api.tokens import new_token
+from palyra.net.protocol.discovery import DISCOVERY_NAME, Discovery, write_discovery
+from palyra.net.server import stdio
+from palyra.net.server.accept import EdgeServer
+from palyra.net.server.transport import Peer
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.files.free_space import NO_ROOM, cannot_write, find_room, is_want_of_room
+from palyra.store.journal.keys import KeyRing, read_operator_token
+
+log = logs.get_logger("palyra.serve")
+EX_UNAVAILABLE = 69  # sysexits.h
+EX_SOFTWARE = 70
+EX_TEMPFAIL = 75
+
+OnReady = Callable[[Discovery], None]
+OnFailure = Callable[[PalyraError], None]
+
+
+def make_clock() -> trio.abc.Clock:
+    """The clock that the daemon's event loop runs on."""
+    return AwakeClock()
+
+
+def log_end(error: PalyraError) -> None:
+    """Log why the process cannot go on."""
+    log.critical("cannot go on", reason=str(error), cause=str(error.__cause__ or ""))
+
+
+async def serve(
+    config: Config,
+    *,
+    ready: OnReady | None = None,
+    is_stdio: bool = False,
+    report: OnFailure = log_end,
+) -> int:
+    """Serve until a signal says stop; the process's exit code.
+
+    `ready` is called once, when clients are answered and every open run is with its session.
+    With `is_stdio` the parent process is a client too, over standard input and output, with the
+    operator's rights; when it closes its end, the daemon drains.  `report` gets each error that
+    ends it: the log for a service manager, a sentence for a person.
+    """
+    code = 0
+    logs.setup(config.logging, Redactor([]))
+    try:
+        with _saying_full(config.paths.data_dir):
+            await _serve(config, ready, is_stdio=is_stdio)
+    except* (Unavailable, Escalated, ActorGone) as group:  # gone: the first start needs it
+        code = _report(group, config.paths.data_dir, report)
+    return code
+
+
+@contextmanager
+def _saying_full(data_dir: Path) -> Generator[None]:
+    """Raise as DiskFull what met a full disk anywhere on the way up."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise cannot_write(error.filename or data_dir, error) from error
+
+
+async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> None:
+    with DataDirectory(config.paths.data_dir) as data:
+        keys, token = KeyRing.open(data.keys), read_operator_token(data.keys, new_token)
+        daemon = Daemon(config, keys=keys, operator_token=token)
+        logs.setup(config.logging, daemon.redactor)  # which learns what the daemon learns
+        daemon.abandon = _abandon
+        edge = daemon.build_edge()
+        await edge.binding.prepare()
+        parent = [_parent_spec(daemon, edge)] if is_stdio else []
+        await _live(daemon, edge, ready, parent)
+
+
+def _parent_spec(daemon: Daemon, edge: EdgeServer) -> ChildSpec:
+    """The connection to the parent process."""
+    parent = Caller(principal="operator", role="operator", token_id=stdio.NAME)
+    transport = stdio.take_stdio(max_message_bytes=daemon.config.server.max_message_bytes)
+    peer = Peer(stdio.NAME, caller=parent)
+    return stdio.child_spec(transport, daemon.serve_transport, peer, partial(_end, daemon, edge))
+
+
+def _end(daemon: Daemon, edge: EdgeServer) -> None:
+    """Begin to drain."""
+    log.info("draining", open_runs=len(daemon.registry.runs))
+    edge.stop_accepting()
+    daemon.begin_drain()
+
+
+def _report(group: BaseExceptionGroup[PalyraError], data_dir: Path, report: OnFailure) -> int:
+    """Say why it ends; the code to end with."""
+    codes = []
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            codes.append(_report(error, data_dir, report))
+        elif is_want_of_room(error):
+            codes.append(EX_TEMPFAIL)  # the highest: to be tried again, unlike the others
+            report(_with_room(error, data_dir))
+        else:
+            codes.append(EX_UNAVAILABLE if isinstance(error, Unavailable) else EX_SOFTWARE)
+            report(error)
+    return max(codes)
+
+
+def _with_room(error: PalyraError, data_dir: Path) -> DiskFull:
+    """The error with what is free in the data directory."""
+    room = find_room(data_dir)
+    free = f"; free: {room.free_bytes} bytes, {room.free_files} files" if room else ""
+    named = "" if str(data_dir) in error.message else f" (data directory {data_dir})"
+    full = DiskFull(f"{error.message}{named}{free}")
+    full.__cause__ = error.__cause__
+    return full
+
+
+def _abandon(stuck: Sequence[str]) -> None:
+    """Leave although a task shields itself from its cancel: nothing else gets past it."""
+    log.critical("leaving stuck actors behind", stuck=list(stuck))
+    sys.stderr.flush()
+    os._exit(EX_SOFTWARE)
+
+
+async def _live(
+    daemon: Daemon, edge: EdgeServer, ready: OnReady | None, parent: Sequence[ChildSpec]
+) -> None:
+    """The tree with a process's children behind the edge: announcement, signals, drain."""
+    discovery = daemon.config.paths.data_dir / DISCOVERY_NAME
+    try:
+        await daemon.run(
+            [
+                edge.child_spec(),
+                *parent,
+                daemon.loop_lag.child_spec(),
+                ChildSpec("signals", partial(_obey_signals, daemon, edge)),
+                ChildSpec("drain", partial(_drain, daemon)),
+                # Last: who reads the announcement may send a signal at once.
+                ChildSpec("announce", partial(_announce, daemon, edge, ready), "transient"),
+            ]
+        )
+    finally:
+        discovery.unlink(missing_ok=True)
+
+
+async def _announce(
+    daemon: Daemon, edge: EdgeServer, ready: OnReady | None, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Write `daemon.json` once clients are answered and every open run is with its session."""
+    task_status.started()
+    await daemon.wait_ready()
+    url = edge.binding.url
+    discovery = Discovery(
+        url=url,
+        ws_url=f"{url.replace('http', 'ws', 1)}/v1/ws",
+        pid=os.getpid(),
+        instance_id=daemon.instance_id,
+        version=__version__,
+    )
+    data_dir = daemon.config.paths.data_dir
+    with _naming(data_dir / DISCOVERY_NAME):
+        write_discovery(data_dir, discovery)
+    if ready is not None:
+        with _naming("standard output"):
+            ready(discovery)
+
+
+@contextmanager
+def _naming(path: Path | str) -> Generator[None]:
+    """Raise a failed write as the refusal that names its file."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+async def _obey_signals(
+    daemon: Daemon, edge: EdgeServer, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """The first signal drains, any further one stops at once."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for _ in signals:
+            if daemon.state == "draining":
+                daemon.stop("a second signal")
+            else:
+                _end(daemon, edge)
+
+
+async def _drain(daemon: Daemon, *, task_status: trio.TaskStatus[None]) -> None:
+    """Stop the tree once a drain has begun and ended."""
+    task_status.started()
+    await daemon.wait_drained()
+    daemon.stop("drained")
+    await trio.sleep_forever()

@@ -1,0 +1,1 @@
+"""Objects with state but no task: called by actors, restarted with nothing."""

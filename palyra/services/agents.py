@@ -1,0 +1,178 @@
+"""The agents: who may answer, kept in the journal version by version.
+
+Owns: nothing that a restart would miss; a version never changes, so what was read once is known.
+Talks to: the journal.  Written by: operators, through the gateway's methods.
+Never: takes an agent from a run.  A run keeps the version it was accepted with, also when the
+agent is changed or deleted, and over restarts.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.agent import (
+    DEFAULT_AGENT,
+    MAX_AGENTS,
+    AgentChange,
+    allowed_tools,
+    check_agent,
+    next_version,
+)
+from palyra.core.context.assembly import Prefix, stable_prefix
+from palyra.core.journal.changes import Change
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import AgentRecord, Record
+from palyra.core.ports import Journal, LanguageModel, NowMs, ToolRunner
+from palyra.core.redaction.redactor import Redactor
+from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge
+
+MAX_KNOWN = 256  # versions and prefixes in memory; beyond it all are read again
+
+
+class Agents:
+    """The registry, for clients, and for runs."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        toolbox: ToolRunner,
+        models: Mapping[str, LanguageModel],
+        redactor: Redactor,
+        now_ms: NowMs,
+    ) -> None:
+        self._journal = journal
+        self._toolbox = toolbox
+        self._models = models
+        self._redactor = redactor
+        self._now_ms = now_ms
+        self._versions: dict[tuple[str, int], AgentRecord] = {}
+        self._prefixes: dict[tuple[str, int, str], Prefix] = {}
+
+    # --- for runs
+
+    async def get_present(self, name: str | None) -> AgentRecord:
+        """The agent as it is now; the default one for None.  Raises InvalidParams."""
+        if name in {None, DEFAULT_AGENT.name}:
+            return DEFAULT_AGENT
+        found = await self._find(name or "")
+        if found is None:
+            agents = await self._journal.read(lambda store: store.list_agents())
+            known = ", ".join([DEFAULT_AGENT.name, *(agent.name for agent in agents)])
+            raise InvalidParams(f"no agent {name!r}; known: {known}", field="agent")
+        self._remember(found)
+        return found
+
+    async def find_version(self, name: str, version: int) -> AgentRecord | None:
+        """The agent as it was in that version, deleted or not."""
+        if version == DEFAULT_AGENT.version:
+            return DEFAULT_AGENT if name == DEFAULT_AGENT.name else None
+        known = self._versions.get((name, version))
+        if known is None:
+            known = await self._journal.find(lambda store: store.find_agent(name, version))
+            if known is not None:
+                self._remember(known)
+        return known
+
+    def prefix(self, agent: AgentRecord) -> Prefix:
+        """The stable part of the agent's requests, with the tools it may call."""
+        catalogue = self._toolbox.catalogue()
+        key = (agent.name, agent.version, catalogue.hash)
+        if key not in self._prefixes:
+            if len(self._prefixes) >= MAX_KNOWN:
+                self._prefixes.clear()
+            self._prefixes[key] = stable_prefix(agent, allowed_tools(agent, catalogue))
+        return self._prefixes[key]
+
+    async def _find(self, name: str) -> AgentRecord | None:
+        found = await self._journal.find(lambda store: store.find_agent(name))
+        return None if found is None or found.deleted_ms is not None else found
+
+    def _remember(self, agent: AgentRecord) -> None:
+        if len(self._versions) >= MAX_KNOWN:
+            self._versions.clear()
+        self._versions[agent.name, agent.version] = agent
+
+    # --- for clients
+
+    async def list_all(self, caller: Caller) -> list[AgentRecord]:
+        """The default agent, then all others by name."""
+        caller.require("agents:read")
+        return [DEFAULT_AGENT, *await self._journal.read(lambda store: store.list_agents())]
+
+    async def get(self, caller: Caller, name: str) -> AgentRecord:
+        """One agent.  Raises NotFound."""
+        caller.require("agents:read")
+        if name == DEFAULT_AGENT.name:
+            return DEFAULT_AGENT
+        return await self._get(name)
+
+    async def create(
+        self, caller: Caller, name: str, change: AgentChange, receipt: IdempotencyKey | None = None
+    ) -> AgentRecord:
+        """A new agent, committed.  Raises Conflict when the name is taken, TooLarge, InvalidParams.
+
+        A name that was deleted can be given again; its versions go on counting.
+        """
+        caller.require("agents:write")
+        before = await self._journal.find(lambda store: store.find_agent(name))
+        if name == DEFAULT_AGENT.name or (before is not None and before.deleted_ms is None):
+            raise Conflict(f"the agent {name!r} exists: update it, or choose another name")
+        agents = await self._journal.read(lambda store: store.list_agents())
+        if len(agents) >= MAX_AGENTS:
+            raise TooLarge(f"{len(agents)} agents exist, the most a daemon keeps: delete one")
+        now_ms = self._now_ms()
+        version = 0 if before is None else before.version
+        blank = AgentRecord(name=name, version=version, instructions="", created_ms=now_ms)
+        return await self._commit(next_version(blank, change, now_ms), receipt)
+
+    async def update(
+        self, caller: Caller, name: str, change: AgentChange, receipt: IdempotencyKey | None = None
+    ) -> AgentRecord:
+        """The next version, committed; runs accepted from now on have it.
+
+        Raises NotFound, IllegalState for the default agent, InvalidParams, and Conflict when
+        somebody else changed it meanwhile.
+        """
+        caller.require("agents:write")
+        before = await self._get_changeable(name)
+        return await self._commit(next_version(before, change, self._now_ms()), receipt)
+
+    async def delete(
+        self, caller: Caller, name: str, receipt: IdempotencyKey | None = None
+    ) -> AgentRecord:
+        """The agent takes no more runs; those it has go on.  Raises as `update`."""
+        caller.require("agents:write")
+        now_ms = self._now_ms()
+        last = next_version(await self._get_changeable(name), AgentChange(), now_ms)
+        gone = msgspec.structs.replace(last, deleted_ms=now_ms)
+        await self._keep(gone, receipt)
+        return gone
+
+    async def _get(self, name: str) -> AgentRecord:
+        found = await self._find(name)
+        if found is None:
+            raise NotFound(f"no agent {name!r}", field="name")
+        return found
+
+    async def _get_changeable(self, name: str) -> AgentRecord:
+        if name == DEFAULT_AGENT.name:
+            raise IllegalState("the default agent is part of the program: create another one")
+        return await self._get(name)
+
+    async def _commit(self, agent: AgentRecord, receipt: IdempotencyKey | None) -> AgentRecord:
+        check_agent(agent, self._models, self._toolbox.catalogue().tools)
+        for field in ("name", "instructions", "labels"):
+            _, is_secret = self._redactor.redact_text(str(getattr(agent, field)))
+            if is_secret:
+                raise InvalidParams(f"{field} holds a secret: leave it out", field=field)
+        await self._keep(agent, receipt)
+        return agent
+
+    async def _keep(self, agent: AgentRecord, receipt: IdempotencyKey | None) -> None:
+        records: list[Record] = [agent]
+        if receipt is not None:
+            records.append(receipt_for(receipt, agent, self._now_ms()))
+        with trio.CancelScope(shield=True):  # done or refused, never unknown; bounded by the disk
+            await self._journal.commit(Change(records=tuple(records)))

@@ -1,0 +1,460 @@
+"""The budgets in force: what every model call is let through by, and charged to.
+
+Owns: the accounts of all budgets, with what is reserved; the prices.  Talks to: whoever watches
+(alerts).
+Written by: the turn tasks (`admit`) and the run actors (`settle`, `leave`); every change of an
+account is one step, so no two calls see the same money.
+Never: lets a call through that an account refuses, or keeps what is reserved beyond its call.
+Restart: what is spent is read anew from the ledger before any run goes on; nothing is reserved.
+
+What a model call under way has taken so far, and what is reserved for it.
+
+Owned by: the run whose call it is.  Written by: the turn task, and `actors.budgets`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import structlog
+import trio
+
+from palyra.core.journal.records import (
+    BudgetMetric,
+    BudgetRecord,
+    BudgetScope,
+    BudgetWindow,
+    Charge,
+    Usage,
+    UsageRecord,
+)
+from palyra.core.model.messages import ModelRequest, ModelTurn
+from palyra.core.ports import JournalStore, Notifier, NowMs
+from palyra.core.run.state import Run
+from palyra.core.tape.events import BudgetExceeded
+from palyra.core.usage.budgets import (
+    BudgetAccount,
+    BudgetRefusal,
+    Key,
+    Mark,
+    Payer,
+    amount_of,
+    find_end,
+    find_key,
+    judge,
+)
+from palyra.core.usage.prices import Prices
+from palyra.services.usage_sums import open_accounts, read_sums, run_budgets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+CHARS_PER_TOKEN = 4  # of an answer that was cut short; see core.tokens
+
+
+class Reservation:
+    """One model call, from the step that asks for it to the one that records its end."""
+
+    __slots__ = ("chars", "holds", "input_tokens", "is_sent", "model", "usage")
+
+    def __init__(self, model: str, input_tokens: int) -> None:
+        self.model = model
+        self.input_tokens = input_tokens
+        self.chars = 0  # of the answer
+        self.is_sent = False
+        self.usage: Usage | None = None  # as its end told it
+        self.holds: Sequence[tuple[BudgetAccount, int]] = ()
+
+    def measure(self) -> Usage:
+        """What it took, estimated unless its end has told."""
+        if self.usage is not None:
+            return self.usage
+        answered = -(-self.chars // CHARS_PER_TOKEN)
+        return Usage(input_tokens=self.input_tokens, output_tokens=answered)
+
+    def hold(self, accounts: "Sequence[BudgetAccount]", tokens: int, usd_micros: int) -> None:
+        """Reserve so much in each account, of what it is about."""
+        self.holds = [
+            (account, tokens if account.budget.metric == "tokens" else usd_micros)
+            for account in accounts
+        ]
+        for account, amount in self.holds:
+            account.reserved += amount
+
+    def give_back(self) -> None:
+        """Reserve nothing any more."""
+        for account, amount in self.holds:
+            account.reserved -= amount
+        self.holds = ()
+
+
+class MeteredRun(Protocol):
+    """What the budgets need of a live run: its newest state, and the reservation of its call."""
+
+    run: Run
+    reservation: Reservation | None
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+
+
+log = structlog.get_logger("palyra.budgets")
+
+SWEEP_AT = 10_000  # accounts; beyond it those that hold nothing are forgotten
+SWEEP_STEP = 100  # of them are looked at whenever a run ends
+
+
+class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
+    """The news that a limit was passed, once in each window of an account."""
+
+    budget_id: str
+    scope: BudgetScope
+    subject: str  # "" for everybody
+    metric: BudgetMetric
+    window: BudgetWindow
+    level: Mark
+    spent: int
+    limit: int
+    rolls_ms: int | None = None
+
+
+class BudgetSnapshot(msgspec.Struct, frozen=True):
+    """What the journal knows: budgets that were set, and what was spent of all of them."""
+
+    budgets: tuple[BudgetRecord, ...]
+    accounts: dict[Key, BudgetAccount]
+
+
+class Budgets:
+    """What turns and runs ask; all of it in memory."""
+
+    def __init__(
+        self,
+        hub: Notifier,
+        now_ms: NowMs,
+        *,
+        prices: Prices,
+        configured: Iterable[BudgetRecord] = (),
+        reserve_tokens: int = 8_192,
+    ) -> None:
+        """`reserve_tokens`: for an answer that its request does not limit."""
+        self.prices = prices
+        self.configured = {budget.budget_id: budget for budget in configured}
+        self.refusals: Counter[BudgetScope] = Counter()  # since the start
+        self.alerts: Counter[BudgetScope] = Counter()
+        self._hub = hub
+        self.now_ms = now_ms
+        self._reserve_tokens = reserve_tokens
+        self._in_force = dict(self.configured)
+        self._accounts: dict[Key, BudgetAccount] = {}
+        self._of_runs: dict[str, dict[Key, BudgetAccount]] = defaultdict(dict)
+        self._unswept: list[Key] = []
+        self._freed: trio.Event | None = None  # something reserved was given back
+        self._notes: list[list[UsageRecord]] = []  # see `noting`
+
+    # --- reading the journal
+
+    def query(self, store: JournalStore) -> BudgetSnapshot:
+        """Budgets that were set and what was spent, from the journal; blocks."""
+        found = {budget.budget_id: budget for budget in store.list_budgets()} | self.configured
+        now_ms = self.now_ms()
+        accounts: dict[Key, BudgetAccount] = {}
+        for budget in found.values():
+            accounts |= open_accounts(budget, read_sums(store, budget, now_ms), now_ms)
+        return BudgetSnapshot(tuple(found.values()), accounts)
+
+    def put(self, found: BudgetSnapshot) -> None:
+        """These are in force, and so much is spent; forget what was known before."""
+        self._accounts = found.accounts
+        self._of_runs.clear()
+        self._in_force = {budget.budget_id: budget for budget in found.budgets}
+
+    def _add(self, budget: BudgetRecord, line: UsageRecord) -> None:
+        """A call that ended while the ledger was read; nobody is told of it."""
+        payer = Payer(line.principal, line.agent, line.session_id, line.run_id)
+        key = None if budget.window == "run" else find_key(budget, payer)
+        if key is not None:
+            account = self._accounts.setdefault(key, BudgetAccount(budget, key.subject))
+            account.add(amount_of(budget, line), line.at_ms)
+            account.pass_mark(self.now_ms())
+
+    # --- a call begins
+
+    async def admit(
+        self, run: MeteredRun, meter: Reservation, request: ModelRequest, most_output: int
+    ) -> BudgetExceeded | None:
+        """Reserve what the call may take (`LanguageModel.most_output`), or say which budget does not allow it.
+
+        Without a budget that applies there is nothing to wait for.  Waits while calls under way
+        hold the rest of an account: each of them ends, and leaves what it did not take.
+        Cancellation: nothing is reserved.
+        """
+        most = Usage(
+            input_tokens=meter.input_tokens, output_tokens=most_output or self._reserve_tokens
+        )
+        refusal = await self._reserve(
+            meter, most, lambda: self.find(run.run), lambda: run.run.lifted
+        )
+        if refusal is None:
+            return None
+        return refusal.event(
+            self.now_ms(), turn=request.turn, attempt=request.attempt, model=request.model
+        )
+
+    async def admit_payer(self, payer: Payer, meter: Reservation) -> BudgetRefusal | None:
+        """Like `admit`, for a call outside of runs, which nobody can be asked about."""
+        most = Usage(input_tokens=meter.input_tokens)
+        return await self._reserve(meter, most, lambda: self._find_of(payer), frozenset)
+
+    async def _reserve(
+        self,
+        meter: Reservation,
+        most: Usage,
+        find: Callable[[], list[BudgetAccount]],
+        lifted: Callable[[], Collection[str]],
+    ) -> BudgetRefusal | None:
+        while accounts := find():  # they may change while it waits
+            now_ms = self.now_ms()
+            cost = self.prices.most(meter.model, most, now_ms)
+            let_go = lifted()
+            strict = (each for each in accounts if each.budget.budget_id not in let_go)
+            obstacle = judge(strict, cost, now_ms)
+            if obstacle is None:
+                meter.hold(accounts, most.input_tokens + most.output_tokens, cost or 0)
+                break
+            if isinstance(obstacle, BudgetRefusal):
+                self.refusals[obstacle.account.budget.scope] += 1
+                return obstacle
+            await self._wait_freed()
+        meter.is_sent = True
+        return None
+
+    async def _wait_freed(self) -> None:
+        if self._freed is None:
+            self._freed = trio.Event()
+        await self._freed.wait()
+
+    def find(self, run: Run) -> list[BudgetAccount]:
+        """The accounts that calls of the run count against."""
+        accepted = run.accepted
+        limits = accepted.budget
+        if not self._in_force and limits.tokens is None and limits.usd_micros is None:
+            return []
+        payer = Payer(accepted.principal, accepted.agent, accepted.session_id, run.run_id)
+        budgets = (*self._in_force.values(), *run_budgets(accepted, run.run_id))
+        keys = ((budget, find_key(budget, payer)) for budget in budgets)
+        return [self._account(budget, key, run) for budget, key in keys if key is not None]
+
+    def _find_of(self, payer: Payer) -> list[BudgetAccount]:
+        """The accounts of a call outside of runs."""
+        budgets = [
+            each for each in self._in_force.values() if "run" not in {each.scope, each.window}
+        ]
+        keys = ((budget, find_key(budget, payer)) for budget in budgets)
+        return [self._account(budget, key) for budget, key in keys if key is not None]
+
+    def _account(self, budget: BudgetRecord, key: Key, run: Run | None = None) -> BudgetAccount:
+        if run is not None and budget.window == "run":
+            return self._run_account(budget, key, run)
+        account = self._accounts.get(key)
+        return account or self._accounts.setdefault(key, BudgetAccount(budget, key.subject))
+
+    def _run_account(self, budget: BudgetRecord, key: Key, run: Run) -> BudgetAccount:
+        """The run's tape says what it has spent so far."""
+        known = self._of_runs[run.run_id]
+        account = known.get(key)
+        if account is None or account.budget != budget:
+            account = known[key] = BudgetAccount(budget, key.subject)
+            usage = run.usage
+            is_tokens = budget.metric == "tokens"
+            spent = usage.input_tokens + usage.output_tokens if is_tokens else run.cost_usd_micros
+            account.add(spent, self.now_ms())
+            account.pass_mark(self.now_ms())
+        return account
+
+    def _sweep(self) -> None:
+        """Of many accounts look at some, in turn, and forget those that hold nothing."""
+        if len(self._accounts) < SWEEP_AT:
+            return
+        self._unswept = self._unswept or list(self._accounts)
+        now_ms = self.now_ms()
+        for key in self._unswept[-SWEEP_STEP:]:
+            account = self._accounts.get(key)
+            if account is not None and not account.reserved and not account.spent(now_ms):
+                del self._accounts[key]
+        del self._unswept[-SWEEP_STEP:]
+
+    def find_end(self, run: MeteredRun) -> str:
+        """See `core.budgets.find_end`."""
+        used = None if run.reservation is None else run.reservation.usage
+        last = (
+            None
+            if run.reservation is None or used is None
+            else self.charge(run.reservation.model, used)
+        )
+        return find_end(self.find(run.run), last, self.now_ms())
+
+    # --- a call ends
+
+    def charge(self, model: str, usage: Usage) -> Charge:
+        """What that many tokens of the model cost now."""
+        return Charge(usage=usage, cost_usd_micros=self.prices.cost(model, usage, self.now_ms()))
+
+    def finish(self, meter: Reservation, result: ModelTurn) -> ModelTurn:
+        """The turn with its cost; a cost that the provider told stands."""
+        meter.usage = result.usage
+        if result.cost_usd_micros:
+            return result
+        cost = self.charge(meter.model, result.usage).cost_usd_micros
+        return msgspec.structs.replace(result, cost_usd_micros=cost or 0, is_unpriced=cost is None)
+
+    def break_off(self, meter: Reservation, *, had_output: bool) -> Charge | None:
+        """What a call took that broke; one that said nothing is not paid for."""
+        if not had_output:
+            meter.usage = Usage()
+            self._give_back(meter)
+            return None
+        meter.usage = meter.measure()
+        return self.charge(meter.model, meter.usage)
+
+    def abandon(self, run: MeteredRun) -> Charge | None:
+        """What the call under way took, if there is one: the run ends, or begins another life."""
+        meter, state = run.reservation, run.run
+        if not state.turn_is_open or (meter is not None and not meter.is_sent):
+            return None
+        if meter is None:  # of an earlier life: nobody knows how far it came
+            meter = Reservation(state.asked_model, state.input_tokens)
+        return self.charge(meter.model, meter.measure())
+
+    def settle(self, run: MeteredRun, line: UsageRecord) -> None:
+        """Put the call's line into its accounts, instead of what was reserved for it."""
+        self.release(run)
+        self._charge(self.find(run.run), line)
+
+    def settle_payer(self, payer: Payer, meter: Reservation, line: UsageRecord | None) -> None:
+        """Like `settle`, for a call outside of runs; without a line there was none."""
+        self._give_back(meter)
+        if line is not None:
+            self._charge(self._find_of(payer), line)
+        self._sweep()
+
+    def _charge(self, accounts: list[BudgetAccount], line: UsageRecord) -> None:
+        for noted in self._notes:
+            noted.append(line)
+        for account in accounts:
+            account.add(amount_of(account.budget, line), line.at_ms)
+            mark = account.pass_mark(line.at_ms)
+            if mark is not None:
+                self._alert(account, mark, line.at_ms)
+        if accounts:
+            self._wake()
+
+    def release(self, run: MeteredRun) -> None:
+        """Give back what is reserved for the run's call."""
+        meter, run.reservation = run.reservation, None
+        if meter is not None:
+            self._give_back(meter)
+
+    def _give_back(self, meter: Reservation) -> None:
+        if meter.holds:
+            meter.give_back()
+            self._wake()
+
+    def leave(self, run: MeteredRun) -> None:
+        """A run's actor has ended: nothing of it is reserved, and its own accounts are forgotten."""
+        self.release(run)
+        self._of_runs.pop(run.run_id, None)
+        self._sweep()  # not where accounts are looked up: a call about to begin keeps all of its own
+
+    def _wake(self) -> None:
+        if self._freed is not None:
+            self._freed.set()
+            self._freed = None
+
+    # --- what others ask
+
+    @property
+    def in_force(self) -> Mapping[str, BudgetRecord]:
+        """All budgets but those of single runs, by id."""
+        return self._in_force
+
+    @property
+    def accounts(self) -> list[BudgetAccount]:
+        """All accounts that anything was spent from, or is reserved in, by budget and subject."""
+        of_runs = (each for known in self._of_runs.values() for each in known.items())
+        return [each for _, each in sorted([*self._accounts.items(), *of_runs])]
+
+    @contextmanager
+    def noting(self) -> Generator[list[UsageRecord]]:
+        """The lines that calls are charged with inside the block."""
+        noted: list[UsageRecord] = []
+        self._notes.append(noted)
+        try:
+            yield noted
+        finally:
+            self._notes.remove(noted)
+
+    def enforce(
+        self,
+        budget: BudgetRecord,
+        accounts: Mapping[Key, BudgetAccount],
+        lines: Iterable[UsageRecord] = (),
+    ) -> None:
+        """From now on it holds, with its accounts and lines since; one of that id holds no more.
+
+        What is reserved stays reserved when only limits or action have changed.
+        """
+        before = self._in_force.get(budget.budget_id)
+        self._in_force[budget.budget_id] = budget
+        if before is not None and _measures(before) == _measures(budget):
+            for account in self.accounts:
+                if account.budget.budget_id == budget.budget_id:
+                    account.budget = budget
+        else:
+            self._forget(budget.budget_id)
+            self._accounts.update(accounts)
+            for line in lines:
+                self._add(budget, line)
+        self._wake()
+
+    def lift(self, budget_id: str) -> None:
+        """It holds no more."""
+        self._in_force.pop(budget_id, None)
+        self._forget(budget_id)
+        self._wake()
+
+    def _forget(self, budget_id: str) -> None:
+        for known in (self._accounts, *self._of_runs.values()):
+            for key in [key for key in known if key.budget_id == budget_id]:
+                del known[key]
+
+    # --- telling
+
+    def _alert(self, account: BudgetAccount, mark: Mark, at_ms: int) -> None:
+        """A limit is passed: a word to the log and to whoever watches, once in each window."""
+        budget = account.budget
+        limit = budget.soft if mark == "soft" else budget.hard
+        warned = BudgetWarned(
+            budget_id=budget.budget_id,
+            scope=budget.scope,
+            subject=account.subject,
+            metric=budget.metric,
+            window=budget.window,
+            level=mark,
+            spent=account.spent(at_ms),
+            limit=limit or 0,
+            rolls_ms=account.rolls_ms(at_ms),
+        )
+        log.warning("a budget has reached a limit", **msgspec.structs.asdict(warned))
+        self.alerts[budget.scope] += 1
+        whose = account.subject if budget.scope == "principal" else ""
+        self._hub.notify("budget.warned", warned, principal=whose, scope="usage:read")
+
+
+def _measures(budget: BudgetRecord) -> tuple[object, ...]:
+    """What an account is about; with another limit it stays the same account."""
+    return budget.scope, budget.subject, budget.metric, budget.window, budget.window_ms

@@ -1,0 +1,281 @@
+"""The channels: who answers what comes in from outside, and which senders are let in.
+
+Owns: nothing that a restart would miss; bindings and pairings are records of the journal.
+Talks to: the journal, the hub.  Written by: operators; a stranger's message writes a request for pairing.
+Never: starts anything for a sender that is not paired where the channel wants it, or keeps a code.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.channel import (
+    MAX_ATTEMPTS,
+    MAX_CHANNELS,
+    MAX_PENDING,
+    PairingRequested,
+    SetChannel,
+    check_place,
+    choose_agent,
+    is_waiting,
+    request_pairing,
+    revoke_pairing,
+    try_code,
+)
+from palyra.core.ids import NewId
+from palyra.core.journal.changes import Change, PairingFilter
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import ChannelRecord, PairingRecord, Record
+from palyra.core.ports import Journal, JournalStore, Notifier, NowMs
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.session.commands import StartRun
+from palyra.core.text.visible import pluralize
+from palyra.errors import Conflict, InvalidParams, NotFound, TooLarge, Unpaired
+from palyra.services.agents import Agents
+
+MOST_PAIRINGS = 500  # of one channel looked at for those that wait
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """The registry, for clients, and for messages on their way to a session."""
+
+    journal: Journal
+    hub: Notifier
+    agents: Agents
+    redactor: Redactor
+    now_ms: NowMs
+    new_id: NewId
+    new_code: Callable[[], str]
+
+    # --- for messages
+
+    async def route(self, caller: Caller, command: StartRun) -> StartRun:
+        """The message with the agent of its channel; as it is when it comes through none.
+
+        Raises NotFound for a channel nobody has set, Unpaired, InvalidParams.
+        """
+        check_place(command)
+        if command.channel is None:
+            return command
+        for field in ("channel", "conversation_id", "sender"):
+            self._check_text(field, getattr(command, field))
+        principal, channel = caller.principal, command.channel
+        found = await self.journal.find(lambda store: _find_binding(store, principal, command))
+        if found is None:
+            raise NotFound(
+                f"no channel {channel!r} of {principal!r}: an operator sets it with "
+                f"`palyra channels set {channel} --principal {principal}`",
+                field="channel",
+            )
+        agent = choose_agent(command, found)
+        if found.pairing == "required":
+            await self._require_paired(principal, channel, command.sender)
+        return msgspec.structs.replace(command, agent=agent)
+
+    def _check_text(self, field: str, text: str | None) -> None:
+        """These are stored and shown as they are."""
+        if text is not None and self.redactor.redact_text(text)[1]:
+            raise InvalidParams(f"{field} holds a secret: choose another", field=field)
+
+    async def _require_paired(self, principal: str, channel: str, sender: str | None) -> None:
+        if sender is None:
+            raise InvalidParams(f"the channel {channel!r} wants its senders named", field="sender")
+        known = await self.journal.find(lambda s: s.find_sender(principal, channel, sender))
+        if known is not None and known.state == "paired":
+            return
+        now_ms = self.now_ms()
+        if known is not None and is_waiting(known, now_ms):
+            raise _unpaired(known, None)
+        await self._check_crowd(principal, channel, now_ms)
+        blank = PairingRecord(
+            pairing_id=self.new_id("pai"),
+            principal=principal,
+            channel=channel,
+            sender=sender,
+            state="pending",
+            code_sha256="",
+            requested_ms=now_ms,
+            expires_ms=now_ms,
+        )
+        code = self.new_code()
+        request = request_pairing(blank, known, code=code, now_ms=now_ms)
+        try:
+            await self.journal.commit(Change(records=(request,)))
+        except Conflict:  # another message of the sender came in between: its code is the one
+            raise _unpaired(request, None) from None
+        self._tell(request)
+        raise _unpaired(request, code)
+
+    def _tell(self, request: PairingRecord) -> None:
+        news = PairingRequested(
+            pairing_id=request.pairing_id,
+            principal=request.principal,
+            channel=request.channel,
+            sender=request.sender,
+            expires_ms=request.expires_ms,
+        )
+        self.hub.notify(
+            "pairing.requested", news, principal=request.principal, scope="channels:read"
+        )
+
+    async def _check_crowd(self, principal: str, channel: str, now_ms: int) -> None:
+        wanted = PairingFilter(
+            principal=principal, channel=channel, state="pending", limit=MOST_PAIRINGS
+        )
+        found = await self.journal.read(lambda store: store.list_pairings(wanted))
+        waiting = sum(1 for pairing in found if is_waiting(pairing, now_ms))
+        if waiting >= MAX_PENDING or len(found) >= MOST_PAIRINGS:
+            raise Unpaired(
+                f"{waiting} senders of the channel {channel!r} wait to be paired, the most there "
+                "may be: try again later"
+            )
+
+    # --- for operators
+
+    async def list_all(self, caller: Caller, principal: str | None) -> list[ChannelRecord]:
+        """By principal, channel and conversation."""
+        caller.require("channels:read")
+        return await self.journal.read(lambda store: store.list_channels(principal))
+
+    async def set(
+        self, caller: Caller, wanted: SetChannel, receipt: IdempotencyKey | None = None
+    ) -> ChannelRecord:
+        """The channel, or one conversation of it, as wanted; committed.
+
+        Raises InvalidParams (no such agent, a secret), TooLarge, and Conflict when somebody else
+        changed it meanwhile.  Sessions there are stay their agent's.
+        """
+        caller.require("channels:write")
+        for field in ("principal", "channel", "conversation_id"):
+            self._check_text(field, getattr(wanted, field))
+        await self.agents.get_present(wanted.agent)
+        before = await self._find(wanted.principal, wanted.channel, wanted.conversation_id)
+        if before is None or before.deleted_ms is not None:
+            await self._check_count()
+        now_ms = self.now_ms()
+        record = ChannelRecord(
+            principal=wanted.principal,
+            channel=wanted.channel,
+            conversation_id=wanted.conversation_id,
+            agent=wanted.agent,
+            pairing=wanted.pairing,
+            revision=1 if before is None else before.revision + 1,
+            created_ms=now_ms if before is None else before.created_ms,
+            updated_ms=now_ms,
+        )
+        await self._keep(record, receipt)
+        return record
+
+    async def delete(
+        self,
+        caller: Caller,
+        *,
+        principal: str,
+        channel: str,
+        conversation_id: str,
+        receipt: IdempotencyKey | None = None,
+    ) -> ChannelRecord:
+        """Nothing comes in there any more, unless the channel as a whole takes it."""
+        caller.require("channels:write")
+        found = await self._find(principal, channel, conversation_id)
+        if found is None or found.deleted_ms is not None:
+            raise NotFound(f"no channel {channel!r} of {principal!r}", field="channel")
+        gone = msgspec.structs.replace(found, revision=found.revision + 1, deleted_ms=self.now_ms())
+        await self._keep(gone, receipt)
+        return gone
+
+    async def list_pairings(self, caller: Caller, wanted: PairingFilter) -> list[PairingRecord]:
+        """Newest first."""
+        caller.require("channels:read")
+        return await self.journal.read(lambda store: store.list_pairings(wanted))
+
+    async def approve(
+        self, caller: Caller, pairing_id: str, code: str, receipt: IdempotencyKey | None = None
+    ) -> PairingRecord:
+        """The sender is paired, committed.
+
+        Raises InvalidParams for a wrong code, which is counted, NotFound, IllegalState, and
+        Conflict when somebody else tried meanwhile.
+        """
+        caller.require("channels:write")
+        found = await self._get_pairing(pairing_id)
+        tried = try_code(found, code, by=caller.principal, now_ms=self.now_ms())
+        if tried.state != "paired":
+            await self._keep(tried, None)
+            left = MAX_ATTEMPTS - tried.attempts
+            raise InvalidParams(
+                f"that is not the code; {pluralize(left, 'attempt')} left", field="code"
+            )
+        await self._keep(tried, receipt)
+        return tried
+
+    async def revoke(
+        self, caller: Caller, pairing_id: str, receipt: IdempotencyKey | None = None
+    ) -> PairingRecord:
+        """The sender is let in no more; what was started goes on."""
+        caller.require("channels:write")
+        found = await self._get_pairing(pairing_id)
+        revoked = revoke_pairing(found, by=caller.principal, now_ms=self.now_ms())
+        if revoked is not found:
+            await self._keep(revoked, receipt)
+        return revoked
+
+    async def _find(
+        self, principal: str, channel: str, conversation_id: str
+    ) -> ChannelRecord | None:
+        return await self.journal.find(
+            lambda store: store.find_channel(principal, channel, conversation_id)
+        )
+
+    async def _check_count(self) -> None:
+        found = await self.journal.read(lambda store: store.list_channels(None))
+        if len(found) >= MAX_CHANNELS:
+            raise TooLarge(f"{len(found)} channels are set, the most a daemon keeps: delete one")
+
+    async def _get_pairing(self, pairing_id: str) -> PairingRecord:
+        found = await self.journal.find(lambda store: store.find_pairing(pairing_id))
+        if found is None:
+            raise NotFound(f"no pairing {pairing_id!r}", field="pairing_id")
+        return found
+
+    async def _keep(
+        self, record: ChannelRecord | PairingRecord, receipt: IdempotencyKey | None
+    ) -> None:
+        records: list[Record] = [record]
+        if receipt is not None:
+            records.append(receipt_for(receipt, record, self.now_ms()))
+        with trio.CancelScope(shield=True):  # done or refused, never unknown; bounded by the disk
+            await self.journal.commit(Change(records=tuple(records)))
+
+
+def _find_binding(store: JournalStore, principal: str, command: StartRun) -> ChannelRecord | None:
+    """That of the conversation, else that of the channel."""
+    for conversation_id in (command.conversation_id or "", ""):
+        found = store.find_channel(principal, command.channel or "", conversation_id)
+        if found is not None and found.deleted_ms is None:
+            return found
+    return None
+
+
+def _unpaired(pairing: PairingRecord, code: str | None) -> Unpaired:
+    """What the sender is to be told."""
+    who = f"the sender {pairing.sender!r} is not paired with the channel {pairing.channel!r}"
+    if code is None:
+        return Unpaired(
+            f"{who}: an operator must approve the code that was given before, while it is valid",
+            details={"pairing_id": pairing.pairing_id},
+        )
+    shown = f"{code[:4]}-{code[4:]}"
+    return Unpaired(
+        f"{who}: an operator must approve the code {shown} within 10 minutes, with "
+        f"`palyra pairings approve {pairing.pairing_id} {shown}`",
+        details={
+            "pairing_id": pairing.pairing_id,
+            "code": shown,
+            "expires_ms": pairing.expires_ms,
+        },
+    )

@@ -1,0 +1,122 @@
+"""A provider's model of embeddings: let through by budgets, charged to them and to the ledger.
+
+Owns: nothing.  Talks to: the model, `actors.budgets`, the journal (its line of the ledger).
+Never: asks the provider for somebody whose budgets do not allow it.  An embedding has a principal
+and no run, session or agent, so only the budgets of everybody and of principals are about it.
+"""
+
+from collections.abc import Sequence
+
+from palyra.core.ids import NewId
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import CallOutcome, Usage, UsageRecord
+from palyra.core.model.embeddings import Embeddings, check_texts
+from palyra.core.model.messages import ModelFailure
+from palyra.core.ports import EmbeddingModel, Journal
+from palyra.core.text.tokens import estimate_tokens
+from palyra.core.usage.budgets import BudgetRefusal, Payer
+from palyra.errors import Rejected
+from palyra.services.budgets import Budgets, Reservation
+
+
+class EmbeddingsOverBudget(Rejected):
+    """A budget of the principal, or of everybody, is spent."""
+
+    code = "budget_exceeded"
+
+
+class BudgetUnpriced(EmbeddingsOverBudget):
+    """A budget of money refuses what nobody knows the price of."""
+
+    code = "budget_unpriced"
+
+
+class MeteredEmbeddings:
+    """`core.ports.EmbeddingService` of a model that may cost something."""
+
+    def __init__(
+        self, model: EmbeddingModel, budgets: Budgets, journal: Journal, new_id: NewId
+    ) -> None:
+        self.name = model.name
+        self._model = model
+        self._budgets = budgets
+        self._journal = journal
+        self._new_id = new_id
+
+    async def embed(
+        self, principal: str, texts: Sequence[str], *, dimensions: int | None = None
+    ) -> Embeddings:
+        """One vector a text; its line is committed by then.
+
+        A failure that asked nobody has none.  Waits while others hold the rest of a budget.  Raises
+        InvalidParams, BudgetExceeded, ModelFailure, Unavailable.  Cancellation: once the provider is
+        asked, it is charged as an estimate.
+        """
+        check_texts(texts, dimensions)
+        meter = Reservation(self.name, sum(map(estimate_tokens, texts)))
+        payer = Payer(principal, "", "", self._new_id("emb"))
+        refusal = await self._budgets.admit_payer(payer, meter)
+        if refusal is not None:
+            raise _explain(refusal, self.name)
+        outcome: CallOutcome = "abandoned"
+        was_asked, used = True, meter.measure()
+        try:
+            made = await self._model.embed(texts, dimensions=dimensions)
+            outcome, used = "completed", made.usage
+        except ModelFailure as failure:
+            outcome, used, was_asked = "failed", failure.usage, failure.was_asked
+            raise
+        finally:
+            line = self._line(payer, outcome, used) if was_asked else None
+            self._budgets.settle_payer(payer, meter, line)
+            if line is not None:
+                ticket = self._journal.append(Change(records=(line,)))
+        await ticket.wait()
+        return made
+
+    def _line(self, payer: Payer, outcome: CallOutcome, used: Usage) -> UsageRecord:
+        return UsageRecord(
+            run_id=payer.run_id,
+            turn=0,
+            attempt=1,
+            session_id=payer.session_id,
+            principal=payer.principal,
+            agent=payer.agent,
+            provider=self._model.provider,
+            model=self.name,
+            outcome=outcome,
+            input_tokens=used.input_tokens,
+            output_tokens=0,
+            cached_tokens=used.cached_tokens,
+            is_estimate=used.source != "provider",
+            cost_usd_micros=self._budgets.charge(self.name, used).cost_usd_micros,
+            at_ms=self._budgets.now_ms(),
+        )
+
+
+class UnmeteredEmbeddings:
+    """`core.ports.EmbeddingService` of a model that asks nobody: it costs and counts nothing."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        self.name = model.name
+        self._model = model
+
+    async def embed(
+        self, principal: str, texts: Sequence[str], *, dimensions: int | None = None
+    ) -> Embeddings:
+        """See `EmbeddingModel.embed`."""
+        del principal
+        return await self._model.embed(texts, dimensions=dimensions)
+
+
+def _explain(refusal: BudgetRefusal, model: str) -> EmbeddingsOverBudget:
+    budget = refusal.account.budget
+    if refusal.is_unpriced:
+        return BudgetUnpriced(
+            f"the budget {budget.budget_id!r} counts money and {model} has no price: "
+            "give it one (usage.prices)"
+        )
+    return EmbeddingsOverBudget(
+        f"the budget {budget.budget_id!r} is spent: {budget.hard} {budget.metric} in its window "
+        f"({budget.window}); wait, or raise it"
+    )

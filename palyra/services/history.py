@@ -1,0 +1,124 @@
+"""Histories: what was said in a session before a run begins, read from the tapes.
+
+Owns: a few ended runs in memory; an ended run never changes.  Talks to: the journal.
+Never: holds up the loop; tapes are read and folded in a reader's thread.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from palyra.core.context.history import (
+    MAX_RUNS,
+    NO_HISTORY,
+    History,
+    PastRun,
+    belongs,
+    past_run,
+    select,
+)
+from palyra.core.journal.changes import RunFilter
+from palyra.core.journal.records import RunState
+from palyra.core.model.messages import Message
+from palyra.core.ports import Journal, JournalStore
+from palyra.core.run.state import Run
+from palyra.errors import InvariantBroken
+from palyra.services.run_loader import read_run
+
+ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
+MAX_KNOWN_TOKENS = 2_000_000  # of runs in memory, about four bytes each
+
+
+class ConversationHistory:
+    """The histories of runs."""
+
+    def __init__(self, journal: Journal, budget_tokens: int) -> None:
+        self._journal = journal
+        self._budget_tokens = budget_tokens
+        self._known: dict[str, PastRun] = {}
+        self._known_tokens = 0
+
+    async def find(self, run: Run) -> History:
+        """What a run that is about to begin comes after.
+
+        Cancellation: nothing happened.
+        """
+        if not self._budget_tokens:
+            return NO_HISTORY
+        known = dict(self._known)
+        found = await self._journal.read(
+            lambda store: select(_past(store, run, known), self._budget_tokens)
+        )
+        self._remember(found)
+        return found
+
+    async def repeat(self, run_ids: tuple[str, ...]) -> History:
+        """The history of a run that began with these; one that cannot be read is left out.
+
+        Cancellation: nothing happened.
+        """
+        if not run_ids:
+            return NO_HISTORY
+        known = dict(self._known)
+        found = await self._journal.read(
+            lambda store: History(runs=tuple(_named(store, run_ids, known)))
+        )
+        self._remember(found)
+        return found
+
+    async def conversation(self, run_id: str) -> tuple[Message, ...]:
+        """What was said up to the end of that run; nothing when its tape cannot be followed.
+
+        Cancellation: nothing happened.
+        """
+        found = await self._journal.read(lambda store: _read(store, run_id))
+        if found is None:
+            return ()
+        history = await self.repeat(found.history)
+        before = (message for run in history.runs for message in run.messages)
+        return (*before, *past_run(found).messages)
+
+    def _remember(self, history: History) -> None:
+        for run in history.runs:
+            if self._known_tokens > MAX_KNOWN_TOKENS:
+                self._known.clear()
+                self._known_tokens = 0
+            if run.run_id not in self._known:
+                self._known[run.run_id] = run
+                self._known_tokens += run.tokens
+
+
+def _past(store: JournalStore, run: Run, known: Mapping[str, PastRun]) -> Iterator[PastRun]:
+    """The session's runs before this one, the last one to begin first; blocks."""
+    for run_id in _ended(store, run.accepted.session_id):
+        past = known.get(run_id)
+        if past is None:
+            found = _read(store, run_id)
+            past = past_run(found) if found is not None and belongs(found, run) else None
+        if past is not None and past.epoch == run.accepted.epoch:
+            yield past
+
+
+def _ended(store: JournalStore, session_id: str) -> list[str]:
+    """Runs of the session that began and ended, the last one to begin first."""
+    wanted = RunFilter(session_id=session_id, states=ENDED, limit=MAX_RUNS)
+    began = [record for record in store.list_runs(wanted) if record.started_ms is not None]
+    began.sort(key=lambda record: (record.started_ms or 0, record.run_id), reverse=True)
+    return [record.run_id for record in began]
+
+
+def _named(
+    store: JournalStore, run_ids: tuple[str, ...], known: Mapping[str, PastRun]
+) -> Iterator[PastRun]:
+    for run_id in run_ids:
+        past = known.get(run_id)
+        if past is None and (found := _read(store, run_id)) is not None:
+            past = past_run(found)
+        if past is not None:
+            yield past
+
+
+def _read(store: JournalStore, run_id: str) -> Run | None:
+    try:
+        found = read_run(store, run_id)
+    except InvariantBroken:  # stranded: its tape cannot be followed
+        return None
+    return None if found is None else found.run

@@ -1,0 +1,218 @@
+"""The router: which model answers a run, from what is configured and how providers are right now.
+
+Owns: nothing; looks at models, guards and prices when it is asked.
+Never: calls a model, or switches one by itself; `core.run` puts what it says on the tape.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.model.route_plan import Capability, Leaving, RouteChange, RoutePlan
+from palyra.core.model.routing import (
+    MAX_ROUTES,
+    ModelRequirements,
+    ProviderHealth,
+    RouteCandidate,
+    RouteTable,
+    lacking,
+    next_route,
+    plan_route,
+)
+from palyra.core.model.views import ModelList, ModelView
+from palyra.core.ports import LanguageModel
+from palyra.core.run.state import Run
+from palyra.errors import InvalidParams
+
+Look = Callable[[str], ProviderHealth]  # at a provider
+Price = Callable[[str, int, int], int | None]  # model, tokens of input and output: micro-dollars
+Measure = Callable[[Run], ModelRequirements]
+MILLION = 1_000_000
+_SAID = ("vision", "json", "tools", "window", "tier")  # of a model, by its route
+
+
+class ModelRouter:
+    """Which model answers."""
+
+    def __init__(  # noqa: PLR0913 - all by name
+        self,
+        models: Mapping[str, LanguageModel],
+        table: RouteTable | None = None,
+        *,
+        look: Look | None = None,
+        price: Price = lambda _model, _input, _output: None,
+        output_tokens: int = 0,
+        providers: Sequence[str] = (),
+        default: str = "",
+    ) -> None:
+        """`output_tokens` of an answer are expected; `default` is the daemon's own model.
+
+        Raises InvalidParams for a table with models that are not there.
+        """
+        self.table = table or RouteTable()
+        self.output_tokens = output_tokens
+        self._models = models
+        self._look = look
+        self._price = price
+        self._providers = providers
+        self._default = default
+        _check(self.table, models)
+
+    # --- at acceptance
+
+    def check(self, model: str, needs: tuple[Capability, ...]) -> None:
+        """Raise InvalidParams when the model is known to lack something."""
+        lacks = lacking(self.table.find(model), needs)
+        if lacks:
+            words = " and ".join(lacks)
+            raise InvalidParams(
+                f"the model {model!r} lacks {words} (models.routes), which this run needs: name "
+                "another model, or none",
+                field="model",
+            )
+
+    # --- in a run
+
+    def provider(self, model: str) -> str:
+        """Whose the model is."""
+        found = self._models.get(model)
+        return model.partition("/")[0] if found is None else found.provider
+
+    def is_there(self, model: str) -> bool:
+        """Whether it can be asked."""
+        return model in self._models
+
+    def plan(self, run: Run, measure: Measure) -> RoutePlan | None:
+        """The plan of a run that begins; None without anything to choose from."""
+        table = self.table
+        if not table.routes:
+            return None
+        own, demand = run.accepted.model, measure(run)
+        prospects = [self._prospect(name, demand) for name in table.candidates(own)]
+        return plan_route(table.mode, run.accepted.model_choice, own, demand, prospects)
+
+    def change(
+        self, run: Run, leaving: Leaving, measure: Measure, *, may_retry: bool
+    ) -> RouteChange | None:
+        """Who takes over from the model in use; None: nobody, or not yet.
+
+        A model that may be asked again is left early only when its provider is left alone.
+        """
+        if leaving == "gone" and self.is_there(run.model):
+            return None
+        left = self.standing(run.model)
+        accepted = run.accepted
+        names = self.table.alternatives(accepted.model, run.model, accepted.model_choice)
+        if not names or (may_retry and left.admits):
+            return None
+        demand = measure(run)
+        prospects = [self._prospect(name, demand) for name in names]
+        if leaving == "gone":  # there is nothing to fall back to: better one that is unwell
+            prospects = [_well(each) for each in prospects]
+        tried = (*run.left, run.model)
+        found = next_route(prospects, demand, tried=tried, left=left, leaving=leaving)
+        if found is None:
+            return None
+        return RouteChange(
+            turn=run.turn,
+            from_model=run.model,
+            model=found.model,
+            provider=found.standing.provider,
+            reason=leaving,
+            text=_explain(run, leaving, left, may_retry=may_retry),
+        )
+
+    def standing(self, model: str) -> ProviderHealth:
+        """How the model's provider is right now."""
+        provider = self.provider(model)
+        return ProviderHealth(provider=provider) if self._look is None else self._look(provider)
+
+    def _prospect(self, model: str, demand: ModelRequirements) -> RouteCandidate:
+        return RouteCandidate(
+            model=model,
+            standing=self.standing(model),
+            route=self.table.find(model),
+            is_there=self.is_there(model),
+            usd_micros=self._price(model, demand.input_tokens, demand.output_tokens),
+        )
+
+    # --- for people
+
+    def list_all(self, caller: Caller) -> ModelList:
+        """Every model that is named anywhere, the default one first.
+
+        How much is under way is told to those who see everybody.
+        """
+        caller.require("system:read")
+        named = [route.model for route in self.table.routes]
+        names = dict.fromkeys([self._default, *named, *self.table.failover, *self._models])
+        sees_all = caller.principal_filter is None
+        return ModelList(
+            models=[self._view(name, sees_all=sees_all) for name in names if name],
+            routing=self.table.mode,
+            failover=self.table.failover,
+        )
+
+    def _view(self, model: str, *, sees_all: bool) -> ModelView:
+        standing, route = self.standing(model), self.table.find(model)
+        said = {} if route is None else {key: getattr(route, key) for key in _SAID}
+        return ModelView(
+            name=model,
+            provider=standing.provider,
+            api=standing.api,
+            is_default=model == self._default,
+            breaker=standing.breaker,
+            opens_in_ms=standing.opens_in_ms,
+            parallel=standing.parallel,
+            under_way=standing.under_way if sees_all else None,
+            waiting=standing.waiting if sees_all else None,
+            input_usd_micros=self._price(model, MILLION, 0),
+            output_usd_micros=self._price(model, 0, MILLION),
+            **said,
+        )
+
+    def standings(self) -> list[ProviderHealth]:
+        """How each provider of the configuration is right now."""
+        return [] if self._look is None else [self._look(name) for name in self._providers]
+
+
+def needs_of(*, has_pictures: bool, json_mode: bool, has_tools: bool) -> tuple[Capability, ...]:
+    """What a model must be able to do."""
+    wanted: dict[Capability, bool] = {
+        "vision": has_pictures,
+        "json": json_mode,
+        "tools": has_tools,
+    }
+    return tuple(capability for capability, is_wanted in wanted.items() if is_wanted)
+
+
+def _check(table: RouteTable, models: Mapping[str, LanguageModel]) -> None:
+    names = [route.model for route in table.routes]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None or len(names) > MAX_ROUTES:
+        what = f"{twice!r} is there twice" if twice else f"at most {MAX_ROUTES} are taken"
+        raise InvalidParams(f"models.routes: {what}", field="models.routes")
+    alternatives = [*table.failover, *(name for route in table.routes for name in route.failover)]
+    for field, given in (("models.routes", names), ("models.failover", alternatives)):
+        for name in given:
+            if name not in models:
+                raise InvalidParams(
+                    f"{field}: no provider has {name!r}; a model is called PROVIDER/NAME, and its "
+                    "provider stands in models.providers",
+                    field=field,
+                )
+
+
+def _well(prospect: RouteCandidate) -> RouteCandidate:
+    standing = msgspec.structs.replace(prospect.standing, admits=True)
+    return msgspec.structs.replace(prospect, standing=standing)
+
+
+def _explain(run: Run, leaving: Leaving, left: ProviderHealth, *, may_retry: bool) -> str:
+    if leaving == "gone":
+        return f"{run.model} is not there any more"
+    if may_retry:
+        return f"{left.provider} kept failing and is left alone; last: {leaving}"
+    attempts = run.attempt - run.spent_attempts
+    return f"{run.model} failed {attempts} time(s) in this turn; last: {leaving}"

@@ -1,0 +1,56 @@
+"""A run as its tape tells it: read and folded, with the questions that are still open."""
+
+import msgspec
+
+from palyra.core.journal.records import ApprovalRecord
+from palyra.core.ports import JournalStore
+from palyra.core.run.fold import fold
+from palyra.core.run.state import Run
+from palyra.errors import InvariantBroken
+
+PAGE_ROWS = 1_000
+
+
+class LoadedRun(msgspec.Struct, frozen=True):
+    """A run as its tape tells it."""
+
+    run: Run
+    prompts: tuple[ApprovalRecord, ...]  # the approvals that are still open
+    approved: tuple[ApprovalRecord, ...] = ()  # those that calls may still start on
+    last_ms: int = 0  # when its last event happened
+
+
+def read_run(store: JournalStore, run_id: str) -> LoadedRun | None:
+    """Fold the committed tape of a run, None when it has none; blocks.
+
+    Raises InvariantBroken for a tape that cannot be followed.
+    """
+    rows = []
+    after_seq: int | None = -1
+    while after_seq is not None:
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        rows.extend(page.rows)
+        after_seq = page.next_after_seq
+    if not rows:
+        return None
+    if rows[-1].seq != len(rows) - 1:
+        raise InvariantBroken(f"of the {rows[-1].seq + 1} events of {run_id} {len(rows)} are there")
+    try:
+        run = fold(run_id, [(row.kind, row.at_ms, row.data) for row in rows])
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+        raise InvariantBroken(f"the tape of {run_id} cannot be read: {error}") from error
+    return LoadedRun(run, *_read_approvals(store, run), rows[-1].at_ms)
+
+
+_Approvals = tuple[ApprovalRecord, ...]
+
+
+def _read_approvals(store: JournalStore, run: Run) -> tuple[_Approvals, _Approvals]:
+    """The questions of the open turn that wait for an answer, and those that may be used."""
+    if not run.budget_question and not any(call.approval_id for call in run.calls):
+        return (), ()
+    found = store.list_approvals(
+        principal=None, run_id=run.run_id, pending_only=False, limit=PAGE_ROWS
+    )
+    pending = tuple(asked for asked in found if asked.state == "pending")
+    return pending, tuple(asked for asked in found if asked.is_open)

@@ -1,0 +1,45 @@
+"""Artifacts on disk: `artifacts/SESSION/DIGEST`, private, the digest checked at every read."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from palyra.core.ids import is_id
+from palyra.core.tool.artifacts import Artifact
+from palyra.errors import InvariantBroken, Unavailable
+from palyra.store.files.retention import RetainedFiles
+
+
+class FileArtifacts:
+    """`core.ports.Artifacts` in a folder."""
+
+    def __init__(
+        self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._files = RetainedFiles(root, max_bytes=max_bytes, max_age_ms=max_age_ms, now_ms=now_ms)
+
+    def put(self, artifact: Artifact, data: bytes) -> None:
+        """Keep it, durably; the same again changes nothing.  Raises Unavailable."""
+        if not is_id(artifact.session_id, "ses"):
+            raise InvariantBroken(f"an artifact of no session: {artifact.session_id!r}")
+        name = f"{artifact.session_id}/{artifact.artifact}"
+        if self._files.find_head(name) is None:
+            self._files.put(name, msgspec.json.encode(artifact), [data])
+
+    def find(self, session_id: str, name: str) -> tuple[Artifact, bytes] | None:
+        """The session's artifact whose digest begins so, if there is exactly one.
+
+        Raises Unavailable for one that is damaged.
+        """
+        if not is_id(session_id, "ses"):
+            return None
+        names = [each for each in self._files.names(session_id) if each.startswith(name)]
+        found = self._files.find(f"{session_id}/{names[0]}") if len(names) == 1 else None
+        if found is None:
+            return None
+        head, data = found
+        if hashlib.sha256(data).hexdigest() != names[0]:
+            raise Unavailable(f"the artifact {names[0]} is damaged on the disk")
+        return msgspec.json.decode(head, type=Artifact), data

@@ -1,0 +1,71 @@
+"""File checkpoints on disk: one private file each, which holds every content it names.
+
+The contents stand behind the head line in the order of their digests' first mention, before then
+after, file by file; each is checked against its digest when it is read.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from palyra.core.ids import is_id
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, kept_states
+from palyra.errors import InvariantBroken, Unavailable
+from palyra.store.files.retention import RetainedFiles
+
+
+class FileCheckpoints:
+    """`core.ports.CheckpointStore` in a folder."""
+
+    def __init__(
+        self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._files = RetainedFiles(root, max_bytes=max_bytes, max_age_ms=max_age_ms, now_ms=now_ms)
+
+    def put(self, checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> None:
+        """Keep it, durably.  `contents` by digest.  Raises Unavailable."""
+        if not is_id(checkpoint.checkpoint_id, "ckp"):
+            raise InvariantBroken(f"no id of a checkpoint: {checkpoint.checkpoint_id!r}")
+        body = [contents[state.sha256] for state in kept_states(checkpoint)]
+        self._files.put(checkpoint.checkpoint_id, msgspec.json.encode(checkpoint), body)
+
+    def drop(self, checkpoint_id: str) -> None:
+        """Keep it no longer."""
+        self._files.drop(checkpoint_id)
+
+    def find(self, checkpoint_id: str) -> Checkpoint | None:
+        """The checkpoint without its contents."""
+        if not is_id(checkpoint_id, "ckp"):
+            return None
+        head = self._files.find_head(checkpoint_id)
+        return None if head is None else msgspec.json.decode(head, type=Checkpoint)
+
+    def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
+        """Newest first."""
+        listed: list[Checkpoint] = []
+        for name in reversed(self._files.names()):
+            if len(listed) == wanted.limit:
+                break
+            if wanted.before is None or name < wanted.before:
+                found = self.find(name)
+                if found is not None and wanted.means(found):
+                    listed.append(found)
+        return listed
+
+    def contents(self, checkpoint_id: str) -> dict[str, bytes]:
+        """Every content of it, by digest.  Raises Unavailable for one that is gone or damaged."""
+        found = self._files.find(checkpoint_id)
+        if found is None:
+            raise Unavailable(f"the checkpoint {checkpoint_id} is not kept any more")
+        head, body = found
+        contents: dict[str, bytes] = {}
+        at = 0
+        for state in kept_states(msgspec.json.decode(head, type=Checkpoint)):
+            piece = body[at : at + state.size_bytes]
+            at += state.size_bytes
+            if hashlib.sha256(piece).hexdigest() != state.sha256:
+                raise Unavailable(f"the checkpoint {checkpoint_id} is damaged on the disk")
+            contents[state.sha256] = piece
+        return contents

@@ -1,0 +1,146 @@
+"""Files that are kept beside the journal for a while: artifacts and file checkpoints.
+
+Each is private, written whole or not at all, and begins with one line of JSON that says what it
+is.  Bounded in bytes and age: when there are too many, the folder with the most bytes gives up its
+oldest first, so nobody's flood takes what others have.  All methods block; any thread may call.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from palyra.errors import Unavailable
+from palyra.store.files import private_files
+
+SWEEP_MS = 3_600_000  # how often old ones are looked for
+_DRAFT = ".draft"
+_FULL = 0.9  # of the bound is left after a sweep, so that not every put sweeps
+
+
+class _Entry(NamedTuple):
+    modified_ms: int
+    size_bytes: int
+    path: Path
+
+
+class RetainedFiles:
+    """A folder of such files; names may have one folder of their own (`ses_…/digest`)."""
+
+    def __init__(
+        self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
+    ) -> None:
+        self.root = root
+        self._max_bytes = max_bytes
+        self._max_age_ms = max_age_ms
+        self._now_ms = now_ms
+        # Two threads may count at once and lose a little: the next sweep counts anew.
+        self._used_bytes = 0
+        self._swept_ms: int | None = None
+
+    def put(self, name: str, head: bytes, body: Iterable[bytes]) -> None:
+        """Keep it, durably; one of that name is replaced.  Raises Unavailable."""
+        path = self.root / name
+        content = b"".join([head, b"\n", *body])
+        if len(content) > self._max_bytes:
+            raise Unavailable(f"{len(content)} bytes are more than {self.root.name} may keep")
+        try:
+            if self._is_due(len(content)):
+                self._sweep(len(content))
+            for folder in dict.fromkeys((self.root, path.parent)):
+                private_files.make_directory(folder)
+            _write(path, content)
+        except OSError as error:
+            raise Unavailable(f"{path}: cannot be written: {error.strerror}") from error
+        self._used_bytes += len(content)
+
+    def find(self, name: str) -> tuple[bytes, bytes] | None:
+        """Head line and body; None when there is none (any more).  Raises Unavailable."""
+        try:
+            content = (self.root / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Unavailable(f"{self.root / name}: cannot be read: {error.strerror}") from error
+        head, _, body = content.partition(b"\n")
+        return head, body
+
+    def find_head(self, name: str) -> bytes | None:
+        """The head line alone."""
+        try:
+            with (self.root / name).open("rb") as file:
+                return file.readline().removesuffix(b"\n")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Unavailable(f"{self.root / name}: cannot be read: {error.strerror}") from error
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names in a folder, sorted; empty when there is none."""
+        try:
+            found = os.listdir(self.root / folder)  # noqa: PTH208 - names, not paths
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in found if not name.endswith(_DRAFT))
+
+    def drop(self, name: str) -> None:
+        """Keep it no longer."""
+        with suppress(OSError):  # the next sweep takes it
+            (self.root / name).unlink(missing_ok=True)
+
+    # --- bounds
+
+    def _is_due(self, coming_bytes: int) -> bool:
+        if self._swept_ms is None or self._now_ms() - self._swept_ms > SWEEP_MS:
+            return True
+        return self._used_bytes + coming_bytes > self._max_bytes
+
+    def _sweep(self, coming_bytes: int) -> None:
+        """Remove what is too old, then what is too much."""
+        self._swept_ms = self._now_ms()
+        folders: dict[Path, list[_Entry]] = {}
+        for entry in self._entries():
+            if self._swept_ms - entry.modified_ms > self._max_age_ms:
+                entry.path.unlink(missing_ok=True)
+            else:
+                folders.setdefault(entry.path.parent, []).append(entry)
+        for entries in folders.values():
+            entries.sort(reverse=True)  # the oldest is the last
+        used = {folder: sum(each.size_bytes for each in has) for folder, has in folders.items()}
+        room = int(self._max_bytes * _FULL) - coming_bytes
+        while sum(used.values()) > max(0, room):
+            fullest = max(used, key=lambda folder: used[folder])
+            oldest = folders[fullest].pop()
+            oldest.path.unlink(missing_ok=True)
+            used[fullest] -= oldest.size_bytes
+        self._used_bytes = sum(used.values())
+
+    def _entries(self) -> Iterator[_Entry]:
+        for folder, folders, names in os.walk(self.root):
+            for name in names:
+                path = Path(folder) / name
+                with suppress(FileNotFoundError):
+                    found = path.stat()
+                    yield _Entry(found.st_mtime_ns // 1_000_000, found.st_size, path)
+            if not folders and not names and Path(folder) != self.root:
+                with suppress(OSError):  # a session that comes back makes it again
+                    Path(folder).rmdir()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Durably and in one step, beside others that do the same."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_DRAFT}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, private_files.FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    private_files.sync_directory(path.parent)

@@ -1,0 +1,1 @@
+"""The part of a journal that does not depend on the database: append check, verification, signed roots."""

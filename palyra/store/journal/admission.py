@@ -1,0 +1,157 @@
+"""Admission: which rows of a batch are new, and what they hash to.  Pure.
+
+Compare-and-append: the rows of a change must follow the head of their run.  What is refused is
+one change, whole; the changes around it stand.  A row that is already there with the same content
+is passed over, and a change of such rows only is a repeat: its records are there too, perhaps
+replaced by newer ones, so it changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from palyra.core.journal.changes import Change
+from palyra.core.journal.hash_chain import GENESIS, link
+from palyra.core.journal.records import Record, RunRecord
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
+from palyra.errors import InvariantBroken, PalyraError, TooLarge
+
+
+class TapeHead(NamedTuple):
+    """The last row of a run."""
+
+    seq: int
+    hash: bytes
+
+
+class ChainLink(NamedTuple):
+    """A row with its place in the journal."""
+
+    position: int
+    hash: bytes
+    row: TapeRow
+
+
+NO_HEAD = TapeHead(-1, GENESIS)
+
+
+class Tapes(Protocol):
+    """What is committed."""
+
+    def find_head(self, run_id: str) -> TapeHead:
+        """The run's last row, NO_HEAD for an empty tape."""
+
+    def find_row(self, run_id: str, seq: int) -> TapeRow | None: ...
+
+
+class Admission:
+    """The rows that a batch adds; nothing outside changes before the batch is committed."""
+
+    __slots__ = ("_known", "_store", "_trusts", "heads", "links", "position", "records")
+
+    def __init__(
+        self, position: int, known: Mapping[str, TapeHead], store: Tapes, *, trusts: bool = False
+    ) -> None:
+        """`trusts` takes a run that begins for a new one; the table's unique index knows better."""
+        self.position = position  # of the last row
+        self.heads: dict[str, TapeHead] = {}  # moved by this batch
+        self.links: list[ChainLink] = []
+        self.records: list[Record] = []
+        self._known = known
+        self._store = store
+        self._trusts = trusts
+
+    def admit(self, change: Change) -> None:
+        """Take in one change.  Raises TooLarge or InvariantBroken, and then takes nothing."""
+        links = self._link(change.rows) if change.rows else []
+        if change.rows and not links:
+            return
+        for record in change.records:
+            if isinstance(record, RunRecord):
+                self._check_record(record, links)
+        self.records += change.records
+        if links:
+            last = links[-1]
+            self.links += links
+            self.position = last.position
+            self.heads[last.row.run_id] = TapeHead(last.row.seq, last.hash)
+
+    def take_over(self, other: "Admission") -> None:
+        """Add what a smaller batch, begun behind this one, took in."""
+        self.position = other.position
+        self.heads |= other.heads
+        self.links += other.links
+        self.records += other.records
+
+    def _link(self, rows: Sequence[TapeRow]) -> list[ChainLink]:
+        """The rows that are new, linked to the head of their run."""
+        run_id = rows[0].run_id
+        is_new = self._trusts and rows[0].seq == 0
+        seq, prev = self._find_known(run_id) or (
+            NO_HEAD if is_new else self._store.find_head(run_id)
+        )
+        if rows[0].seq <= seq:
+            rows = self._pass_over(rows, seq)
+        position = self.position
+        links = []
+        for row in rows:
+            seq += 1
+            position += 1
+            if row.seq != seq or row.run_id != run_id or len(row.data) > MAX_PAYLOAD_BYTES:
+                raise _describe(row, run_id, seq)
+            prev = link(prev, position, row)
+            links.append(ChainLink(position, prev, row))
+        return links
+
+    def _find_known(self, run_id: str) -> TapeHead | None:
+        """The run's head, with what this batch added to it, if it is in memory."""
+        return self.heads.get(run_id) or self._known.get(run_id)
+
+    def _pass_over(self, rows: Sequence[TapeRow], head_seq: int) -> Sequence[TapeRow]:
+        """The rows behind the head; those up to it must be there already."""
+        for index, row in enumerate(rows):
+            if row.seq > head_seq:
+                return rows[index:]
+            if row != self._store.find_row(row.run_id, row.seq):
+                raise InvariantBroken(
+                    f"event {row.seq} of {row.run_id} is on the tape with other content"
+                )
+        return ()
+
+    def _check_record(self, record: RunRecord, links: Sequence[ChainLink]) -> None:
+        """A record must not be ahead of its tape, or the tape would later look cut off."""
+        if links and links[-1].row.run_id == record.run_id:
+            head_seq = links[-1].row.seq
+        else:
+            head = self._find_known(record.run_id) or self._store.find_head(record.run_id)
+            head_seq = head.seq
+        if record.head_seq > head_seq:
+            raise InvariantBroken(
+                f"{record.run_id}: its record says {record.head_seq}, its tape ends at {head_seq}"
+            )
+
+
+def _describe(row: TapeRow, run_id: str, seq: int) -> PalyraError:
+    """Why the row cannot be event `seq` of the run."""
+    if len(row.data) > MAX_PAYLOAD_BYTES:
+        return TooLarge(
+            f"event {row.seq} of {row.run_id} has {len(row.data)} bytes, "
+            f"limit {MAX_PAYLOAD_BYTES}: keep large content in an artifact"
+        )
+    return InvariantBroken(
+        f"event {row.seq} of {row.run_id} does not follow event {seq - 1} of {run_id}"
+    )
+
+
+class ChainHead(NamedTuple):
+    """Where a row of a run stands in the journal."""
+
+    seq: int
+    position: int
+    hash: bytes
+
+
+class TapeExtent(NamedTuple):
+    """What the database says it holds, and what it holds."""
+
+    claimed_position: int  # written with every commit
+    last_position: int

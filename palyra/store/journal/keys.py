@@ -1,0 +1,111 @@
+"""The daemon's keys: Ed25519 for roots, attestations and exports, and the operator's token.
+
+Owns: the files below `keys/`.  Never: shows a private key or keeps a token anywhere but in the
+operator's own file; the journal knows a token by its SHA-256.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from palyra.errors import Unavailable
+from palyra.store.files import private_files
+from palyra.store.files.free_space import cannot_write
+
+SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
+
+BOND_NAME = "journal.id"
+NO_JOURNAL = "none"  # what the file says of a key that has not signed for any journal
+
+MIN_TOKEN_CHARS = 32
+_TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")
+
+
+class KeyRing:
+    """The signing key of one data directory."""
+
+    __slots__ = ("_private", "bond_path", "key_id", "public_key")
+
+    def __init__(self, seed: bytes, bond_path: Path | None = None) -> None:
+        """`bond_path` names the file that says which journal the key signs for; see `store.sqlite.key_binding`."""
+        self.bond_path = bond_path
+        self._private = Ed25519PrivateKey.from_private_bytes(seed)
+        self.public_key = self._private.public_key().public_bytes_raw()  # 32 bytes
+        self.key_id = hashlib.sha256(self.public_key).hexdigest()[:16]
+
+    @classmethod
+    def open(cls, directory: Path) -> "KeyRing":
+        """The key ring kept in `directory`, made at the first call.
+
+        Raises Unavailable for a directory or key that cannot be read, is damaged, or is open to
+        others.
+        """
+        private_files.make_directory(directory)
+        path = directory / "signing.key"
+        text = private_files.read_secret(path)
+        if text is None:
+            return cls._create(directory, path)
+        try:
+            return cls(bytes.fromhex(text.decode("ascii")), directory / BOND_NAME)
+        except ValueError:
+            raise Unavailable(f"{path}: not a signing key; restore it from a backup") from None
+
+    @classmethod
+    def _create(cls, directory: Path, path: Path) -> "KeyRing":
+        ring = cls(secrets.token_bytes(SEED_BYTES), directory / BOND_NAME)
+        try:
+            private_files.create_file(directory / BOND_NAME, f"{NO_JOURNAL}\n".encode())
+            private_files.create_file(
+                directory / "signing.pub", ring.public_key.hex().encode() + b"\n"
+            )
+            private_files.create_file(path, ring._private.private_bytes_raw().hex().encode())
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        return ring
+
+    def sign(self, message: bytes) -> bytes:
+        """The Ed25519 signature, 64 bytes."""
+        return self._private.sign(message)
+
+
+def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether the signature over `message` was made with the private half of `public_key`."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
+    """The token in `directory/operator.token`, made at the first call with `new_token`.
+
+    The caller commits its record when the journal has none: a crash in between leaves a token
+    that the next start completes.  Raises Unavailable.
+    """
+    private_files.make_directory(directory)
+    path = directory / "operator.token"
+    text = private_files.read_secret(path)
+    if text is not None:
+        return _checked(path, text.decode("ascii", "replace").strip())
+    token = new_token()
+    try:
+        private_files.create_file(path, token.encode() + b"\n")
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return token
+
+
+def _checked(path: Path, token: str) -> str:
+    """A token that can be guessed, or cannot stand in a header, opens no door."""
+    if not _TOKEN.fullmatch(token):
+        raise Unavailable(
+            f"{path} does not hold a token ({MIN_TOKEN_CHARS} or more letters, digits, - and _): "
+            "remove it and start again for a fresh one"
+        )
+    return token

@@ -1,0 +1,238 @@
+"""Signed roots: a file of lines beside the database that says what the database held.
+
+One line per root or segment, appended and synced, never rewritten:
+`{"body":{…},"signature":"hex"}`.  The signature covers the exact bytes of the body; a body names
+the SHA-256 of the body before it, so a line can be neither changed, removed nor reordered.
+A `root` holds the Merkle root of the links at `first_position..through_position`.  A `segment`
+says that a break was found and that trust begins anew behind `through_position`.
+
+A line is synced before anything relies on it, so only the last one can be torn by a power cut.
+A torn line lacks its line end, or has NUL bytes where sectors never arrived; JSON has neither.
+Only such a line is cut off.  A whole line that does not hold is evidence: it is reported and kept.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from palyra.core.journal.changes import ChainViolation
+from palyra.store.files.disk import File
+from palyra.store.files.free_space import cannot_write
+from palyra.store.journal.keys import KeyRing, is_signed
+
+_DOMAIN = b"palyra.root.v1\x00"
+_CHUNK_BYTES = 65_536  # a line has 500 to 1 000 bytes: the tail of a file is in one chunk
+
+
+class SignedRoot(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of one line."""
+
+    kind: Literal["root", "segment"]
+    index: int  # dense from 0 over the file
+    journal_id: str
+    first_position: int
+    through_position: int  # first_position - 1 in a segment
+    merkle_root: str  # hex; empty in a segment
+    prev: str  # hex SHA-256 of the body before, empty in the first line
+    at_ms: int
+    key_id: str
+    found: ChainViolation | None = None  # why a segment began
+
+
+class _Line(msgspec.Struct, frozen=True):
+    body: msgspec.Raw
+    signature: str
+
+
+class _Read(NamedTuple):
+    """A line whose signature holds."""
+
+    root: SignedRoot
+    digest: str
+
+
+@dataclass(slots=True)
+class SignedRootsFile:
+    """The lines of one journal.  Appended by one thread; read by any."""
+
+    file: File
+    keys: KeyRing
+    journal_id: str
+    last: SignedRoot | None = None
+    note: str | None = None  # what opening repaired
+    breaks: tuple[ChainViolation, ...] = ()  # what opening found wrong behind the last segment
+    _next_index: int = 0
+    _size_bytes: int = 0
+    _prev: str = ""
+
+    def open(self, expected: int) -> None:
+        """Read the end of the file, cut off a torn line, and go on behind the last line that holds.
+
+        `expected` is how many lines the database knows of.  Raises OSError, Unavailable.
+        """
+        self._next_index = expected
+        self._size_bytes = self.file.size_bytes()
+        offset = max(0, self._size_bytes - _CHUNK_BYTES)
+        *lines, rest = self.file.read(offset, _CHUNK_BYTES).split(b"\n")
+        where = "the roots file"
+        if offset:
+            del lines[:1]  # a part of a line
+            where = f"the last {len(lines)} lines of the roots file"
+        lines += self._end_line(rest)
+        found = list(self._check(lines, expected, where, is_whole=not offset))
+        holding = [each for each in found if isinstance(each, _Read)]
+        known = holding[-1].root.index + 1 if holding else 0
+        if lines and b"\x00" in lines[-1] and known >= expected:  # the database misses no root
+            self._cut(len(lines[-1]) + 1)
+            del found[-1]
+        if holding:
+            self._adopt(holding[-1])
+        self.breaks = _behind_segment(found)
+
+    def _end_line(self, rest: bytes) -> list[bytes]:
+        """The last line where only its line end is missing, which it gets; anything less is cut."""
+        if not rest:
+            return []
+        if self._parse(rest) is None and len(rest) < _CHUNK_BYTES:
+            self._cut(len(rest))
+            return []
+        self._write(b"\n")
+        return [rest]
+
+    def append(
+        self,
+        *,
+        kind: Literal["root", "segment"],
+        first: int,
+        through: int,
+        merkle_root: bytes,
+        at_ms: int,
+        found: ChainViolation | None = None,
+    ) -> SignedRoot:
+        """Sign and append one line; durable on return.
+
+        Raises Unavailable, and then the file is as before or ends in a torn line that the next
+        append overwrites.
+        """
+        root = SignedRoot(
+            kind=kind,
+            index=self._next_index,
+            journal_id=self.journal_id,
+            first_position=first,
+            through_position=through,
+            merkle_root=merkle_root.hex(),
+            prev=self._prev,
+            at_ms=at_ms,
+            key_id=self.keys.key_id,
+            found=found,
+        )
+        body = msgspec.json.encode(root)
+        signature = self.keys.sign(_DOMAIN + body).hex()
+        line = msgspec.json.encode(_Line(msgspec.Raw(body), signature)) + b"\n"
+        self._write(line)
+        self._adopt(_Read(root, sha256(body).hexdigest()))
+        return root
+
+    def entries(self) -> Iterator[SignedRoot | ChainViolation]:
+        """Every line there is now, in order; a Break where one is damaged or missing."""
+        lines = self._lines(self._size_bytes)
+        for found in self._check(lines, self._next_index, "the roots file", is_whole=True):
+            yield found.root if isinstance(found, _Read) else found
+
+    def _check(
+        self, lines: Iterable[bytes], expected: int, where: str, *, is_whole: bool
+    ) -> Iterator[_Read | ChainViolation]:
+        """The lines that hold, with a Break where one does not; `is_whole`: from the first line."""
+        index, prev, is_lost = 0, "", not is_whole
+        for number, line in enumerate(lines, 1):
+            found = self._parse(line)
+            if found is None or found.root.journal_id != self.journal_id:
+                is_lost = True
+                fault = "is damaged or not ours" if found is None else "belongs to another journal"
+                yield root_break(f"line {number} of {where} {fault}")
+                continue
+            root = found.root
+            if not is_lost and root.index != index:
+                yield root_break(_describe_jump(root.index, index))
+            elif not is_lost and root.prev != prev:
+                yield root_break(f"root {index} does not follow the one before it")
+            is_lost = False
+            yield found
+            index, prev = root.index + 1, found.digest
+        if index < expected and not is_lost:
+            yield root_break(f"roots {index} to {expected - 1} are missing")
+
+    @property
+    def count(self) -> int:
+        """Lines that should be there."""
+        return self._next_index
+
+    def _adopt(self, found: _Read) -> None:
+        """Continue after this line."""
+        self.last, self._prev = found
+        self._next_index = max(self._next_index, found.root.index + 1)
+
+    def _cut(self, count: int) -> None:
+        """Remove the last `count` bytes: a line that nobody relied on yet."""
+        if count:
+            self.note = f"a torn last line of {count} bytes was cut off the roots file"
+            self._size_bytes -= count
+            self.file.truncate(self._size_bytes)
+            self.file.sync()
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self.file.write(self._size_bytes, line)
+            self.file.sync()
+        except OSError as error:
+            with suppress(OSError):
+                self.file.truncate(self._size_bytes)
+            raise cannot_write("the roots file", error) from error
+        self._size_bytes += len(line)
+
+    def _parse(self, line: bytes) -> _Read | None:
+        """The line's root when its signature holds, whichever journal it is of; else None."""
+        try:
+            parsed = msgspec.json.decode(line, type=_Line)
+            root = msgspec.json.decode(parsed.body, type=SignedRoot)
+            signature = bytes.fromhex(parsed.signature)
+        except (msgspec.MsgspecError, ValueError):
+            return None
+        body = bytes(parsed.body)
+        if not is_signed(self.keys.public_key, _DOMAIN + body, signature):
+            return None
+        return _Read(root, sha256(body).hexdigest())
+
+    def _lines(self, end: int) -> Iterator[bytes]:
+        """The lines up to offset `end`, which is the end of one, without their line ends."""
+        offset, rest = 0, b""
+        while offset < end:
+            chunk = self.file.read(offset, min(_CHUNK_BYTES, end - offset))
+            offset += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+
+
+def _behind_segment(found: Sequence[_Read | ChainViolation]) -> tuple[ChainViolation, ...]:
+    """The breaks that no segment has recorded yet."""
+    breaks: list[ChainViolation] = []
+    for each in found:
+        if isinstance(each, ChainViolation):
+            breaks.append(each)
+        elif each.root.kind == "segment":
+            breaks.clear()
+    return tuple(breaks)
+
+
+def _describe_jump(index: int, expected: int) -> str:
+    if index < expected:
+        return f"root {index} is repeated or out of order"
+    return f"roots {expected} to {index - 1} are missing"
+
+
+def root_break(detail: str) -> ChainViolation:
+    return ChainViolation(kind="root", position=None, run_id=None, seq=None, detail=detail)

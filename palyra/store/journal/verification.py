@@ -1,0 +1,325 @@
+"""Verification: does the journal hold what was appended and signed?  Reads, never repairs.
+
+Three walls, each for what the one before cannot see: links (a changed or missing row), positions
+(a row moved, added or removed), signed roots (a chain that somebody computed anew).  The walk goes
+by position and reports where it first fails; it goes on behind a break, so that an old one hides
+no new one.
+
+What a verification looks at, and what it finds.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+import msgspec
+
+from palyra.core.journal.changes import ChainViolation, VerifyReport
+from palyra.core.journal.hash_chain import GENESIS, link, merkle_root
+from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
+from palyra.store.journal.signed_roots import SignedRoot
+
+Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
+
+BEFORE_ALL = -(2**63)  # below every position SQLite can hold
+PAGE_ROWS = 256  # about 2 ms of hashing, which other threads can interrupt
+PAGE_BYTES = 4_194_304
+
+
+class ChainReader(Protocol):
+    """The stored rows, read a page at a time."""
+
+    def read_extent(self) -> TapeExtent: ...
+    def scan(self, *, after: int, through: int) -> list[ChainLink]: ...
+    def find_before(self, run_id: str, seq: int) -> ChainHead | None: ...
+    def find_earlier(self, run_id: str, position: int) -> ChainHead | None: ...
+    def find_cut_tape(self) -> tuple[str, int] | None: ...
+    def read_hashes(self, *, first: int, through: int) -> list[bytes]: ...
+    def read_run(self, run_id: str, *, after_seq: int) -> list[ChainLink]: ...
+
+
+class ChainFindings:
+    """What was checked and what did not hold."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.roots = 0
+        self.breaks = 0
+        self.signed_through = 0
+        self.first: ChainViolation | None = None
+
+    def report(
+        self,
+        kind: Kind,
+        detail: str,
+        *,
+        position: int | None = None,
+        run_id: str | None = None,
+        seq: int | None = None,
+    ) -> None:
+        """Note one break; the first is kept, the others are counted."""
+        self.note(
+            ChainViolation(kind=kind, position=position, run_id=run_id, seq=seq, detail=detail)
+        )
+
+    def note(self, found: ChainViolation) -> None:
+        self.breaks += 1
+        self.first = self.first or found
+
+    @property
+    def unnamed_position(self) -> int | None:
+        """Where the first break is, as long as nobody knows which event stood there."""
+        return None if self.first is None or self.first.run_id else self.first.position
+
+    def name_first(self, run_id: str, seq: int) -> None:
+        """Say which event the first break is about, if that was open."""
+        if self.first is not None and self.unnamed_position is not None:
+            self.first = msgspec.structs.replace(self.first, run_id=run_id, seq=seq)
+
+    def conclude(self, through_position: int) -> VerifyReport:
+        return VerifyReport(
+            checked_events=self.events,
+            checked_roots=self.roots,
+            through_position=through_position,
+            signed_through_position=self.signed_through,
+            first_break=self.first,
+            breaks=self.breaks,
+        )
+
+
+_KNOWN_RUNS = 4_096  # runs whose last link is remembered; others are looked up
+
+
+class ChainVerifier:
+    """One pass over the rows in the order of their positions."""
+
+    def __init__(self, evidence: ChainReader, *, after: int) -> None:
+        """`after` is the position that trust begins behind; 0 is the whole journal."""
+        self.findings = ChainFindings()
+        self._evidence = evidence
+        self._extent = evidence.read_extent()
+        self._after = after or BEFORE_ALL  # of the last row looked at
+        self._next = after + 1  # the position that must come next
+        self._segment_breaks = 0  # found up to the present segment
+        self._unexplained = 0  # absent positions whose events have not been named
+        self._known: dict[str, ChainHead] = {}
+        self._covered: list[bytes] | None = None  # hashes below the root under check
+
+    def cover(self, root: SignedRoot | ChainViolation) -> None:
+        """Check everything up to the end of one root, and the root."""
+        if isinstance(root, ChainViolation):
+            self.findings.note(root)
+            return
+        self._advance(root.first_position - 1)
+        if root.kind == "segment":
+            self._end_segment(root)
+            return
+        self._covered = []
+        breaks = self.findings.breaks
+        self._advance(root.through_position)
+        self._expect(root.through_position + 1)
+        if breaks == self.findings.breaks and merkle_root(self._covered).hex() != root.merkle_root:
+            self._report_root(root)
+        self._covered = None
+        self.findings.roots += 1
+        self.findings.signed_through = root.through_position
+
+    def finish(self) -> VerifyReport:
+        """Check what no root covers yet, and the claim about the end."""
+        self._advance(self._extent.last_position)
+        self._expect(self._extent.claimed_position + 1)
+        if self.findings.unnamed_position is not None:
+            cut = self._evidence.find_cut_tape()
+            if cut is not None:
+                self.findings.name_first(*cut)
+        return self.findings.conclude(self._extent.last_position)
+
+    def _advance(self, through: int) -> None:
+        """Check the rows up to this position."""
+        while self._after < through:
+            page = self._evidence.scan(after=self._after, through=through)
+            if not page:
+                return
+            for found in page:
+                self._check(found)
+            self._after = page[-1].position
+
+    def _check(self, found: ChainLink) -> None:
+        self.findings.events += 1
+        if self._covered is not None:
+            self._covered.append(found.hash)
+        position, digest, row = found
+        if self._is_beyond(found):
+            return
+        self._expect(position)
+        self._next = position + 1
+        prev = self._find_prev(found)
+        if prev is not None and link(prev, position, row) != digest:
+            self._report_misfit(prev, found)
+        if len(self._known) >= _KNOWN_RUNS:
+            self._known.clear()
+        self._known[row.run_id] = ChainHead(row.seq, position, digest)
+
+    def _report_misfit(self, prev: bytes, found: ChainLink) -> None:
+        """Report a row that does not fit its hash, unless it would at the first absent position."""
+        position = self.findings.unnamed_position
+        if position is not None and link(prev, position, found.row) == found.hash:
+            self.findings.name_first(found.row.run_id, found.row.seq)
+        else:
+            self._report("edited", "the event does not fit its hash", found)
+
+    def _is_beyond(self, found: ChainLink) -> bool:
+        """Whether the row stands where no writer ever put one."""
+        if self._next <= found.position <= self._extent.claimed_position:
+            return False
+        if not self._explain(found.row.run_id, found.row.seq):
+            self._report("inserted", "no writer appended the event here", found)
+        return True
+
+    def _expect(self, position: int) -> None:
+        """Report the positions before this one that are not there."""
+        absent = position - self._next
+        if absent <= 0:
+            return
+        is_tail = self._extent.last_position < position
+        self.findings.report(
+            "truncated" if is_tail else "missing",
+            f"positions {self._next} to {position - 1} are not there",
+            position=self._next,
+        )
+        self._unexplained += absent
+        self._next = position
+
+    def _find_prev(self, found: ChainLink) -> bytes | None:
+        """The hash that the row was linked to; None when that is not to be found."""
+        row = found.row
+        if row.seq == 0:
+            return GENESIS
+        before = self._known.get(row.run_id)
+        if before is None or before.seq != row.seq - 1:
+            before = self._evidence.find_before(row.run_id, row.seq)
+        last_seq = -1 if before is None else before.seq
+        if before is not None and last_seq == row.seq - 1:
+            if before.position > found.position and not self._explain(row.run_id, last_seq):
+                self._report("reordered", f"the event stands before event {last_seq}", found)
+                return None
+            return before.hash
+        if not self._explain(row.run_id, last_seq + 1):
+            self._report("edited", f"the event follows {last_seq}, as no writer lets it", found)
+        return None
+
+    def _explain(self, run_id: str, seq: int) -> bool:
+        """Whether an absent position is already reported for this event; then it has a name."""
+        if not self._unexplained:
+            return False
+        self._unexplained -= 1
+        self.findings.name_first(run_id, seq)
+        return True
+
+    def _end_segment(self, root: SignedRoot) -> None:
+        """Trust begins anew; what was found then is reported if it is not to be seen any more."""
+        self._expect(root.first_position)
+        if self._segment_breaks == self.findings.breaks and root.found is not None:
+            self.findings.note(root.found)
+        self._segment_breaks = self.findings.breaks
+        self._unexplained = 0
+        self.findings.signed_through = root.through_position
+
+    def _report_root(self, root: SignedRoot) -> None:
+        first = self._evidence.scan(after=root.first_position - 1, through=root.first_position)
+        self.findings.report(
+            "root",
+            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            position=root.first_position,
+            run_id=first[0].row.run_id if first else None,
+            seq=first[0].row.seq if first else None,
+        )
+
+    def _report(self, kind: Kind, detail: str, found: ChainLink) -> None:
+        """Report a row; the first bad seq is the one its run should have had here."""
+        run_id = found.row.run_id
+        before = self._known.get(run_id) or self._evidence.find_earlier(run_id, found.position)
+        seq = found.row.seq if before is None else min(found.row.seq, before.seq + 1)
+        self.findings.report(kind, detail, position=found.position, run_id=run_id, seq=seq)
+
+
+def verify_journal(
+    evidence: ChainReader, roots: Iterable[SignedRoot | ChainViolation], *, after: int = 0
+) -> VerifyReport:
+    """Check all rows behind position `after` against their links and these roots."""
+    walk = ChainVerifier(evidence, after=after)
+    for root in roots:
+        walk.cover(root)
+    return walk.finish()
+
+
+def verify_run(
+    evidence: ChainReader,
+    roots: Iterable[SignedRoot | ChainViolation],
+    run_id: str,
+    claimed_seq: int | None,
+) -> VerifyReport:
+    """Check the rows of one run against their links, and the roots that cover them.
+
+    `claimed_seq` is the last event that the run's record knows of.
+    """
+    findings = ChainFindings()
+    positions = _check_run(evidence, findings, run_id)
+    seq = len(positions) - 1
+    if claimed_seq is not None and claimed_seq > seq and not findings.breaks:
+        detail = f"events {seq + 1} to {claimed_seq} are not there"
+        findings.report("truncated", detail, run_id=run_id, seq=seq + 1)
+    for root in roots:
+        if isinstance(root, ChainViolation):
+            findings.note(root)
+            continue
+        findings.signed_through = root.through_position
+        covered = bisect_left(positions, root.first_position)
+        if covered < len(positions) and positions[covered] <= root.through_position:
+            _check_root(evidence, findings, root, run_id, covered)
+    return findings.conclude(evidence.read_extent().last_position)
+
+
+def _check_run(evidence: ChainReader, findings: ChainFindings, run_id: str) -> list[int]:
+    """Check every link of the run; the positions of its rows."""
+    positions: list[int] = []
+    before, after = ChainHead(-1, BEFORE_ALL, GENESIS), BEFORE_ALL
+    while page := evidence.read_run(run_id, after_seq=after):
+        for found in page:
+            wrong = _find_wrong(before, found)
+            if wrong is not None:
+                seq = min(found.row.seq, before.seq + 1)
+                kind, detail = wrong
+                findings.report(kind, detail, position=found.position, run_id=run_id, seq=seq)
+            before = ChainHead(found.row.seq, found.position, found.hash)
+            positions.append(found.position)
+        after = before.seq
+    findings.events = len(positions)
+    return sorted(positions)
+
+
+def _find_wrong(before: ChainHead, found: ChainLink) -> tuple[Kind, str] | None:
+    """What keeps the row from following the one before it."""
+    if found.row.seq != before.seq + 1:
+        return "missing", f"event {found.row.seq} follows event {before.seq}"
+    if link(before.hash, found.position, found.row) != found.hash:
+        return "edited", "the event does not fit its hash"
+    if found.position < before.position:
+        return "reordered", f"the event stands before event {before.seq}"
+    return None
+
+
+def _check_root(
+    evidence: ChainReader, findings: ChainFindings, root: SignedRoot, run_id: str, seq: int
+) -> None:
+    """Check that the stored hashes below one root are those that were signed."""
+    hashes = evidence.read_hashes(first=root.first_position, through=root.through_position)
+    if merkle_root(hashes).hex() != root.merkle_root:
+        findings.report(
+            "root",
+            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            position=root.first_position,
+            run_id=run_id,
+            seq=seq,
+        )
+    findings.roots += 1

@@ -1,0 +1,1 @@
+"""The journal on SQLite: connection, writer, tables, queries."""

@@ -1,0 +1,190 @@
+"""One SQLite file, opened the way the journal needs it, or not at all.
+
+Every setting is read back: a pragma that silently did not take (a read-only directory, a file
+system without locks) must stop the daemon, not weaken it.
+Source of the settings: https://www.sqlite.org/wal.html and /pragma.html.
+
+Many rows in few statements.
+
+Every step of SQLite gives the interpreter lock away and must win it back from a busy main
+thread; `executemany` steps once per row.  One statement with many rows steps once.
+"""
+
+import os
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import msgspec
+
+from palyra.errors import DiskFull, Unavailable
+from palyra.store.files.disk import Disk
+from palyra.store.files.free_space import NO_ROOM, is_full
+
+Synchronous = Literal["full", "normal"]
+
+# What says that storage is at fault.  So does SQLError, as every statement here has a test: the
+# schema it meets is not ours any more.
+STORAGE_ERRORS = (
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.CorruptError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.LockedError,
+    apsw.NoMemError,
+    apsw.NotADBError,
+    apsw.PermissionsError,
+    apsw.ProtocolError,
+    apsw.ReadOnlyError,
+    apsw.SQLError,
+)
+_UNEXPLAINED = (apsw.IOError, apsw.CantOpenError)  # a sync, a quota, a log that cannot be made
+# Two writers meet only for a moment, when an actor restarts while its last call still runs.
+BUSY_TIMEOUT_MS = 5_000
+_LEVELS = {"normal": 1, "full": 2}
+_CACHED_STATEMENTS = 256  # one per table and chunk size, and the reads; far below this
+
+
+@contextmanager
+def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None, None]:
+    """Raise storage trouble as Unavailable, saying what was being done.
+
+    With the `path` of the database, an error of which SQLite does not say the cause is DiskFull when
+    its file system takes nothing more.
+    """
+    try:
+        yield
+    except apsw.BusyError as error:
+        raise Unavailable(f"journal: {doing}: it is in use elsewhere") from error
+    except apsw.FullError as error:
+        raise DiskFull(f"journal: {doing}: {error}: make room on its disk") from error
+    except STORAGE_ERRORS as error:
+        has_no_room = isinstance(error, _UNEXPLAINED) and path is not None and is_full(path.parent)
+        kind = DiskFull if has_no_room else Unavailable
+        raise kind(f"journal: {doing}: {error}") from error
+    except msgspec.MsgspecError as error:
+        raise Unavailable(f"journal: {doing}: a record is damaged: {error}") from error
+    except OSError as error:
+        kind = DiskFull if error.errno in NO_ROOM else Unavailable
+        raise kind(f"journal: {doing}: {os.strerror(error.errno or 0)}") from error
+
+
+def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connection:
+    """The writing connection, with everything set and read back.  Raises Unavailable."""
+    disk.touch_file(path)  # SQLite gives the write-ahead log the mode of the database
+    connection = _connect(path, disk, apsw.SQLITE_OPEN_READWRITE)
+    wanted: list[tuple[str, str | int, str | int]] = [
+        ("locking_mode", "normal", "normal"),
+        ("journal_mode", "wal", "wal"),
+        ("synchronous", synchronous, _LEVELS[synchronous]),
+        ("foreign_keys", "on", 1),
+        ("recursive_triggers", "on", 1),  # or REPLACE would delete a row behind the trigger's back
+        ("trusted_schema", "off", 0),
+        ("cell_size_check", "on", 1),
+        ("temp_store", "memory", 2),
+        ("wal_autocheckpoint", 0, 0),  # checkpoints are made between commits, not inside one
+        ("journal_size_limit", 67_108_864, 67_108_864),  # a log that grew once shrinks again
+    ]
+    for name, value, expected in wanted:
+        _set_pragma(connection, name, value, expected)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    return connection
+
+
+def open_reader(path: Path, disk: Disk) -> apsw.Connection:
+    """A connection that cannot write."""
+    connection = _connect(path, disk, apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    _set_pragma(connection, "trusted_schema", "off", 0)
+    return connection
+
+
+def _connect(path: Path, disk: Disk, flags: int) -> apsw.Connection:
+    connection = apsw.Connection(
+        str(path), flags=flags, vfs=disk.vfs, statementcachesize=_CACHED_STATEMENTS
+    )
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    return connection
+
+
+def _set_pragma(
+    connection: apsw.Connection, name: str, value: str | int, expected: str | int
+) -> None:
+    connection.execute(f"PRAGMA {name} = {value}").get  # noqa: B018 - runs it to its end
+    found = connection.pragma(name)
+    if found != expected:
+        raise Unavailable(f"journal: PRAGMA {name} is {found!r}, must be {expected!r}")
+
+
+class Readers:
+    """Connections for any number of threads; each is used by one thread at a time."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+        self._idle: deque[apsw.Connection] = deque()  # its append and pop are atomic
+        self._is_open = True
+
+    @contextmanager
+    def borrow(self) -> Generator[apsw.Connection, None, None]:
+        """A connection for the length of the block.  Raises Unavailable once closed."""
+        if not self._is_open:
+            raise Unavailable("journal: it is closed")
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = open_reader(self._path, self._disk)
+        try:
+            yield connection
+        finally:
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """Close what is idle; what is borrowed follows when it is given back."""
+        self._is_open = False
+        self._close_idle()
+
+    def _give_back(self, connection: apsw.Connection) -> None:
+        self._idle.append(connection)
+        if not self._is_open:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+SQLValue = None | int | float | str | bytes
+Row = tuple[SQLValue, ...]
+
+# Each size is one cached statement.  256 rows of ten columns stay below SQLite's limit of 32 766
+# parameters and below the statement length that apsw still caches.
+CHUNKS = (256, 64, 16, 4, 1)
+
+
+class BulkInsert:
+    """`INSERT INTO table (columns) VALUES …` for any number of rows; `suffix` is its ON CONFLICT."""
+
+    __slots__ = ("_statements",)
+
+    def __init__(self, table: str, columns: Sequence[str], suffix: str = "") -> None:
+        places = f"({', '.join('?' * len(columns))})"
+        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - names of our own tables
+        self._statements = tuple(
+            (size, head + ", ".join([places] * size) + f" {suffix}") for size in CHUNKS
+        )
+
+    def append(self, connection: apsw.Connection, rows: Sequence[Row]) -> None:
+        """Write the rows in order.  Raises what the constraints of the table say."""
+        start = 0
+        for size, statement in self._statements:
+            while len(rows) - start >= size:
+                values = tuple(chain.from_iterable(rows[start : start + size]))
+                connection.execute(statement, values)
+                start += size

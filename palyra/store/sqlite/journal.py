@@ -1,0 +1,313 @@
+"""The journal on SQLite: what is remembered, durable on return.
+
+Owns: the database file, its log and the roots file beside it.  One writer, any number of readers
+beside it (see `core.ports.JournalStore` for who may call what, and when).  Never: repairs a tape.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from palyra.core.journal.changes import (
+    ChainedRow,
+    ChainViolation,
+    Change,
+    OpenReport,
+    RunFilter,
+    TapePage,
+    VerifyReport,
+)
+from palyra.core.journal.records import (
+    ApprovalRecord,
+    IdempotencyRecord,
+    RunRecord,
+    SessionRecord,
+    TokenRecord,
+)
+from palyra.core.ports import NowMs
+from palyra.errors import PalyraError, Unavailable
+from palyra.store.files.disk import REAL_DISK, Disk
+from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
+from palyra.store.journal.keys import KeyRing
+from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
+from palyra.store.journal.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
+from palyra.store.sqlite import key_binding, ownership, queries, tapes
+from palyra.store.sqlite.connection import (
+    Readers,
+    Synchronous,
+    open_reader,
+    open_writer,
+    storage_errors,
+)
+from palyra.store.sqlite.integrity import PageCheck
+from palyra.store.sqlite.queries import (
+    SqliteIncidents,
+    SqliteLedger,
+    SqliteRegistry,
+    list_unresolved,
+)
+from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
+from palyra.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
+    """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
+
+    def __init__(
+        self,
+        path: Path,
+        keys: KeyRing,
+        *,
+        now_ms: NowMs,
+        disk: Disk = REAL_DISK,
+        synchronous: Synchronous = "full",
+    ) -> None:
+        self.path = path
+        self.roots_path = path.with_name(f"{path.stem}.roots.ndjson")
+        self._keys = keys
+        self._now_ms = now_ms
+        self._disk = disk
+        self._synchronous = synchronous
+        self._pages = PageCheck(path)
+        self._opened: _Opened | None = None
+
+    # --- the write half --------------------------------------------------------------------------
+
+    def open(self) -> OpenReport:
+        """See `JournalStore.open`."""
+        if self._opened is not None:  # a life that ended without `close`
+            self._opened.held.close()
+            self._opened = None
+        with storage_errors(f"open {self.path}", self.path), ExitStack() as held:
+            connection = open_writer(self.path, self._disk, self._synchronous)
+            held.callback(connection.close)
+            self._pages.require_sound(connection)
+            migrated_from = migrate(connection)
+            found = ownership.take(connection)
+            roots = self._open_roots(held, found)
+            mismatch = key_binding.find_mismatch(self._keys, found)
+            verification = _verify_end(connection, roots, found, mismatch)
+            writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
+            _resume(writer, roots, verification, found)
+            key_binding.bind(self._keys, found.journal_id)  # not before a mismatch is on record
+            incidents = tuple(list_unresolved(connection))
+            readers = Readers(self.path, self._disk)
+            held.callback(readers.close)
+            held.callback(self._pages.stop)
+            self._opened = _Opened(writer, roots, readers, held.pop_all())
+            self._pages.is_walk_due = not found.is_clean
+        return OpenReport(
+            schema_version=SCHEMA_VERSION,
+            migrated_from=migrated_from,
+            owner_epoch=found.epoch,
+            was_clean=found.is_clean,
+            head_position=writer.position,
+            verification=verification,
+            notes=tuple(_notes(roots, found, mismatch)),
+            incidents=incidents,
+        )
+
+    def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
+        """See `JournalStore.commit`; a commit of nothing proves that writing works."""
+        return self._get_opened().writer.commit(changes)
+
+    def seal(self) -> bool:
+        """See `JournalStore.seal`."""
+        return self._get_opened().writer.seal()
+
+    def close(self) -> None:
+        """See `JournalStore.close`; whatever happens, nothing is left open."""
+        opened = self._get_opened()
+        self._opened = None
+        self._pages.stop()  # its transaction would keep the log from being folded in
+        with storage_errors("close"), opened.held:
+            opened.writer.close(is_clean=not self._pages.is_walk_due)
+
+    # --- the read half ---------------------------------------------------------------------------
+
+    def read_tape(
+        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = tapes.PAGE_BYTES
+    ) -> TapePage:
+        """See `JournalStore.read_tape`."""
+        return self._read(
+            lambda c: tapes.read_page(
+                c, run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
+            )
+        )
+
+    def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
+        """See `JournalStore.read_chain`."""
+        return self._read(lambda c: tapes.read_chain(c, run_id, after_seq=after_seq, limit=limit))
+
+    def verify(self, run_id: str | None = None) -> VerifyReport:
+        """See `JournalStore.verify`; some milliseconds for a thousand events, page by page."""
+        entries = (
+            self._get_opened().roots.entries()
+        )  # before the rows: no root may be newer than they are
+        if run_id is None:
+            return self._read(lambda c: verify_journal(_SqliteEvidence(c), entries))
+        found = self.find_run(run_id)
+        claimed_seq = None if found is None else found.head_seq
+        return self._read(lambda c: verify_run(_SqliteEvidence(c), entries, run_id, claimed_seq))
+
+    def check(self, is_stopped: Callable[[], bool]) -> str | None:
+        """See `JournalStore.check`."""
+        self._get_opened()
+        if self._pages.finding is not None or not self._pages.is_walk_due:
+            return self._pages.finding
+        with storage_errors("check"):
+            return self._pages.walk(open_reader(self.path, self._disk), is_stopped)
+
+    def find_run(self, run_id: str) -> RunRecord | None:
+        return self._read(lambda c: queries.find_run(c, run_id))
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Newest first."""
+        return self._read(lambda c: queries.list_runs(c, wanted))
+
+    def list_open_runs(self) -> list[RunRecord]:
+        """Oldest first."""
+        return self._read(queries.list_open_runs)
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        return self._read(lambda c: queries.find_session(c, session_id))
+
+    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
+        return self._read(lambda c: queries.find_session_by_key(c, principal, key))
+
+    def list_sessions(
+        self, principal: str | None, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """Newest first."""
+        return self._read(lambda c: queries.list_sessions(c, principal, before=before, limit=limit))
+
+    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
+        return self._read(lambda c: queries.find_approval(c, approval_id))
+
+    def list_approvals(
+        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        """Pending first, then the newest first."""
+        return self._read(
+            lambda c: queries.list_approvals(
+                c, principal=principal, run_id=run_id, pending_only=pending_only, limit=limit
+            )
+        )
+
+    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
+        return self._read(lambda c: queries.find_receipt(c, principal, key, now_ms=now_ms))
+
+    def find_token(self, sha256: str) -> TokenRecord | None:
+        return self._read(lambda c: queries.find_token(c, sha256))
+
+    def list_tokens(self) -> list[TokenRecord]:
+        return self._read(queries.list_tokens)
+
+    def _open_roots(self, held: ExitStack, found: ownership.JournalOwner) -> SignedRootsFile:
+        file = self._disk.open_file(self.roots_path)
+        held.callback(file.close)
+        roots = SignedRootsFile(file, self._keys, found.journal_id)
+        roots.open(found.roots)
+        return roots
+
+    def _get_opened(self) -> "_Opened":
+        if self._opened is None:
+            raise Unavailable("journal: it is closed")
+        return self._opened
+
+    def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        """What the query says, on a connection of this thread's own for its length."""
+        readers = self._get_opened().readers
+        with storage_errors("read"), readers.borrow() as connection:
+            return query(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What there is between `open` and `close`; `held` closes it all."""
+
+    writer: Writer
+    roots: SignedRootsFile
+    readers: Readers
+    held: ExitStack
+
+
+class _SqliteEvidence:
+    """Evidence from one reading connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def read_extent(self) -> TapeExtent:
+        return tapes.read_extent(self._connection)
+
+    def scan(self, *, after: int, through: int) -> list[ChainLink]:
+        return tapes.scan(
+            self._connection, after=after, through=through, limit=PAGE_ROWS, max_bytes=PAGE_BYTES
+        )
+
+    def find_before(self, run_id: str, seq: int) -> ChainHead | None:
+        return tapes.find_before(self._connection, run_id, seq)
+
+    def find_earlier(self, run_id: str, position: int) -> ChainHead | None:
+        return tapes.find_earlier(self._connection, run_id, position)
+
+    def find_cut_tape(self) -> tuple[str, int] | None:
+        return tapes.find_cut_tape(self._connection)
+
+    def read_hashes(self, *, first: int, through: int) -> list[bytes]:
+        return tapes.read_hashes(self._connection, first=first, through=through)
+
+    def read_run(self, run_id: str, *, after_seq: int) -> list[ChainLink]:
+        return tapes.read_links(self._connection, run_id, after_seq=after_seq, limit=PAGE_ROWS)
+
+
+def _verify_end(
+    connection: apsw.Connection,
+    roots: SignedRootsFile,
+    found: ownership.JournalOwner,
+    mismatch: ChainViolation | None,
+) -> VerifyReport:
+    """Check what came after the last root but one: what is older was checked when it was new."""
+    entries: list[SignedRoot | ChainViolation] = [*roots.breaks]
+    last = roots.last
+    if last is None:
+        after = found.head_position if entries else 0
+    else:
+        after = last.first_position - 1
+        if last.kind == "root":
+            entries.append(last)
+        elif found.head_position < last.through_position:
+            entries.append(root_break("the database is older than the roots file"))
+    if mismatch is not None:
+        entries.insert(0, mismatch)
+    return verify_journal(_SqliteEvidence(connection), entries, after=after)
+
+
+def _notes(
+    roots: SignedRootsFile, found: ownership.JournalOwner, mismatch: ChainViolation | None
+) -> Iterator[str]:
+    """What opening repaired, and a journal made where there had been one."""
+    if roots.note is not None:
+        yield roots.note
+    if found.is_new and (mismatch is not None or roots.breaks):
+        yield "a new journal was made next to keys or roots of an older one: restore it from a backup"
+
+
+def _resume(
+    writer: Writer, roots: SignedRootsFile, report: VerifyReport, found: ownership.JournalOwner
+) -> None:
+    """Let the writer go on: where the journal ends, or behind everything that broke."""
+    signed = 0 if roots.last is None else roots.last.through_position
+    if report.first_break is None:  # a segment may end behind the last row: see `begin_segment`
+        position = max(report.through_position, signed)
+        writer.resume(position=position, signed_position=signed)
+        return
+    through = max(report.through_position, found.head_position, signed)
+    writer.begin_segment(report.first_break, through=through)

@@ -1,0 +1,275 @@
+"""The tables, and how a file of an older version becomes one of this version.
+
+A migration is one transaction: it holds as a whole or the file stays as it was.  A published
+migration is never changed; what follows is a new one.  Rules that must hold whoever writes (a tape
+only grows, an answer stands, an end is final) are triggers: the database itself refuses.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import apsw
+
+from palyra.core.journal.records import RECEIPT_TTL_MS
+from palyra.errors import Unavailable
+
+APPLICATION_ID = 0x50414C59  # "PALY", shown by file(1)
+
+_TAPES_AND_RECORDS = """
+CREATE TABLE owner (               -- one row: who may write, and what was there last
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    journal_id TEXT NOT NULL,      -- binds the signed roots to this journal
+    epoch INTEGER NOT NULL,        -- raised by every opening; a writer of an older one is refused
+    head_position INTEGER NOT NULL,
+    roots INTEGER NOT NULL,        -- lines of the roots file known to be durable
+    is_clean INTEGER NOT NULL
+) STRICT;
+CREATE TABLE tape (
+    position INTEGER PRIMARY KEY,  -- dense from 1 over all runs
+    run_id TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,          -- dense from 0 within the run
+    at_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    redacted INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX tape_by_run ON tape (run_id, seq);
+CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
+    BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
+CREATE TRIGGER tape_is_never_deleted BEFORE DELETE ON tape
+    BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
+
+CREATE TABLE runs (
+    run_id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    state TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX runs_by_principal ON runs (principal, run_id);
+CREATE INDEX runs_by_session ON runs (session_id, run_id);
+CREATE INDEX runs_open ON runs (run_id) WHERE state IN ('accepted', 'in_progress');
+
+CREATE TABLE sessions (
+    session_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    key TEXT,
+    record TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX sessions_by_key ON sessions (principal, key) WHERE key IS NOT NULL;
+CREATE INDEX sessions_by_principal ON sessions (principal, session_id);
+
+CREATE TABLE approvals (
+    approval_id TEXT PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    state TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX approvals_by_run ON approvals (run_id, approval_id);
+CREATE INDEX approvals_pending ON approvals (approval_id) WHERE state = 'pending';
+
+CREATE TABLE receipts (
+    principal TEXT NOT NULL,
+    key TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (principal, key)
+) STRICT;
+
+CREATE TABLE tokens (
+    token_id TEXT PRIMARY KEY,
+    sha256 TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL
+) STRICT;
+"""
+
+_RULES = f"""
+CREATE INDEX receipts_by_age ON receipts (created_ms);
+CREATE TRIGGER run_ends_once BEFORE UPDATE OF state ON runs
+    WHEN old.state IN ('done', 'failed', 'cancelled') AND new.state <> old.state
+    BEGIN SELECT RAISE(ABORT, 'the run has ended; a terminal state never changes'); END;
+CREATE TRIGGER approval_is_answered_once BEFORE UPDATE ON approvals
+    WHEN old.state <> 'pending' AND new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the approval is answered; the first answer stands'); END;
+CREATE TRIGGER receipt_is_given_once BEFORE UPDATE ON receipts
+    WHEN new.created_ms - old.created_ms < {RECEIPT_TTL_MS} AND new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the idempotency key was used; its first receipt stands'); END;
+"""
+
+_AGENTS_AND_CHANNELS = """
+CREATE TABLE agents (              -- every version there was: runs name theirs
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    is_deleted INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (name, version)
+) STRICT;
+CREATE TRIGGER agent_version_stands BEFORE UPDATE ON agents
+    WHEN new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the agent was changed meanwhile; the first change stands'); END;
+
+CREATE TABLE channels (
+    principal TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    conversation_id TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    is_deleted INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (principal, channel, conversation_id)
+) STRICT;
+CREATE TRIGGER channel_changes_in_turn BEFORE UPDATE ON channels
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the channel was changed meanwhile; the first change stands'); END;
+
+CREATE TABLE pairings (
+    pairing_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    state TEXT NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX pairings_by_sender ON pairings (principal, channel, sender);
+CREATE INDEX pairings_pending ON pairings (expires_ms) WHERE state = 'pending';
+CREATE TRIGGER pairing_changes_in_turn BEFORE UPDATE ON pairings
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the pairing was changed meanwhile; the first change stands'); END;
+
+ALTER TABLE sessions ADD COLUMN agent TEXT;
+ALTER TABLE sessions ADD COLUMN channel TEXT;
+ALTER TABLE sessions ADD COLUMN conversation_id TEXT;
+CREATE UNIQUE INDEX sessions_by_conversation
+    ON sessions (principal, agent, channel, conversation_id) WHERE channel IS NOT NULL;
+"""
+
+_GRANTS = """
+CREATE TABLE grants (
+    grant_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    expires_ms INTEGER,
+    ended_ms INTEGER,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX grants_live ON grants (grant_id) WHERE ended_ms IS NULL;
+CREATE TRIGGER grant_only_ends BEFORE UPDATE ON grants
+    WHEN new.record <> old.record AND (old.ended_ms IS NOT NULL
+        OR json_remove(new.record, '$.ended_ms', '$.ended_by')
+            <> json_remove(old.record, '$.ended_ms', '$.ended_by'))
+    BEGIN SELECT RAISE(ABORT, 'a grant can only end, and its end stands'); END;
+
+ALTER TABLE approvals ADD COLUMN covers INTEGER NOT NULL DEFAULT 1; -- calls it is for
+ALTER TABLE approvals ADD COLUMN uses INTEGER NOT NULL DEFAULT 0;   -- calls started on it
+DROP TRIGGER approval_is_answered_once;
+CREATE TRIGGER approval_is_answered_once BEFORE UPDATE ON approvals
+    WHEN old.state <> 'pending' AND new.record <> old.record
+        AND (old.state <> 'allowed' OR new.uses <= old.uses OR new.uses > old.covers
+            OR json_remove(new.record, '$.uses') <> json_remove(old.record, '$.uses'))
+    BEGIN SELECT RAISE(ABORT, 'the approval is answered; the first answer stands'); END;
+"""
+
+_LEDGER_AND_BUDGETS = """
+CREATE TABLE usage (               -- one row for each model call that came to an end
+    run_id TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    principal TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    model TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    is_estimate INTEGER NOT NULL,
+    cost_usd_micros INTEGER,       -- NULL: nobody knows
+    record TEXT NOT NULL,
+    PRIMARY KEY (run_id, turn, attempt)
+) STRICT;
+CREATE INDEX usage_by_time ON usage (at_ms);
+CREATE TRIGGER usage_is_written_once BEFORE UPDATE ON usage
+    WHEN new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the call is in the ledger; its first line stands'); END;
+
+CREATE TABLE budgets (
+    budget_id TEXT PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    is_deleted INTEGER NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER budget_changes_in_turn BEFORE UPDATE ON budgets
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the budget was changed meanwhile; the first change stands'); END;
+"""
+
+_INCIDENTS = """
+CREATE TABLE incidents (
+    incident_id TEXT PRIMARY KEY,
+    domain TEXT NOT NULL,
+    state TEXT NOT NULL,
+    resolved_ms INTEGER,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX incidents_open ON incidents (incident_id) WHERE state <> 'resolved';
+CREATE INDEX incidents_by_end ON incidents (resolved_ms) WHERE state = 'resolved';
+CREATE TRIGGER incident_is_resolved_once BEFORE UPDATE ON incidents
+    WHEN old.state = 'resolved' AND new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the incident is resolved; its end stands'); END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
+    _TAPES_AND_RECORDS,
+    _RULES,
+    _AGENTS_AND_CHANNELS,
+    _GRANTS,
+    _LEDGER_AND_BUDGETS,
+    _INCIDENTS,
+)
+SCHEMA_VERSION = len(MIGRATIONS)
+
+
+@contextmanager
+def transaction(connection: apsw.Connection) -> Generator[None, None, None]:
+    """All writes of the block or none; waits for the write lock at its start."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def migrate(connection: apsw.Connection, migrations: Sequence[str] = MIGRATIONS) -> int | None:
+    """Bring the file to the last version; the older one it had, None for a new or current file.
+
+    Raises Unavailable for a file that is not ours or from a newer version, and leaves it alone.
+    """
+    found = _read_version(connection, len(migrations))
+    for version in range(found, len(migrations)):
+        with transaction(connection):
+            connection.execute(migrations[version])
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", version + 1)
+    return found if 0 < found < len(migrations) else None
+
+
+def _read_version(connection: apsw.Connection, known: int) -> int:
+    version: int = connection.pragma("user_version")
+    application: int = connection.pragma("application_id")
+    is_empty = not connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if application != APPLICATION_ID and not is_empty:
+        raise Unavailable(f"journal: {connection.filename}: not a journal of Palyra")
+    if version > known:
+        raise Unavailable(
+            f"journal: the file has schema version {version}, this program knows {known}: "
+            "use the newer version of Palyra"
+        )
+    return version

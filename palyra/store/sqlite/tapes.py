@@ -1,0 +1,195 @@
+"""The tape table: rows in, pages out.
+
+A page is read in one step, as one JSON text of the small columns and one blob of all payloads
+(see `bulk`): 1 000 rows cost the reader one fight for the interpreter lock instead of 1 000.
+Types are cast on the way out, so that a tampered row reads as something and is found by its hash.
+"""
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+from msgspec.structs import astuple
+
+from palyra.core.journal.changes import ChainedRow, TapePage
+from palyra.core.journal.tape_row import TapeRow
+from palyra.store.journal.admission import NO_HEAD, ChainHead, ChainLink, TapeExtent, TapeHead
+from palyra.store.sqlite.connection import BulkInsert
+
+_INSERT = BulkInsert(
+    "tape",
+    ("position", "run_id", "session_id", "seq", "at_ms", "kind", "principal", "redacted", "data",
+     "hash"),
+)  # fmt: skip
+
+# ?1 and ?2 bound the range, ?3 is its limit in rows, ?4 in bytes: it ends before the payloads
+# pass that, but not before its first row.  Payload lengths are known without reading payloads.
+_PAGE = """
+SELECT CAST(json_group_array(json_array(position, CAST(run_id AS TEXT), CAST(session_id AS TEXT),
+           CAST(seq AS INTEGER), CAST(at_ms AS INTEGER), CAST(kind AS TEXT),
+           CAST(principal AS TEXT), CAST(redacted AS INTEGER), length(data), hex(hash))) AS BLOB),
+       CAST(group_concat(data, '') AS BLOB){more}
+FROM (SELECT * FROM tape WHERE {range} AND {key} <= coalesce(
+          (SELECT max({key}) FROM (
+               SELECT {key}, sum(length(data)) OVER (ORDER BY {key}) AS through FROM tape
+               WHERE {range} ORDER BY {key} LIMIT ?3) WHERE through <= ?4),
+          (SELECT min({key}) FROM tape WHERE {range}))
+      ORDER BY {key})
+"""
+_RUN_PAGE = _PAGE.format(
+    key="seq",
+    range="run_id = ?1 AND seq > ?2",
+    more=""",
+       (SELECT max(seq) FROM tape WHERE run_id = ?1),
+       (SELECT min(seq) FROM tape WHERE run_id = ?1)""",
+)
+_SCAN_PAGE = _PAGE.format(key="position", range="position > ?1 AND position <= ?2", more="")
+_DECODER = msgspec.json.Decoder(list[tuple[int, str, str, int, int, str, str, int, int, str]])
+_NO_HASH = b""  # of a row that no writer could have written: it fits nothing
+
+
+PAGE_BYTES = 2_097_152  # payload of one page, as the protocol says
+
+
+def append(connection: apsw.Connection, links: Sequence[ChainLink]) -> None:
+    """Write the rows.  Raises apsw.ConstraintError when a place is taken."""
+    _INSERT.append(
+        connection, [(position, *astuple(row), digest) for position, digest, row in links]
+    )
+
+
+def find_head(connection: apsw.Connection, run_id: str) -> TapeHead:
+    """The run's last row, NO_HEAD for an empty tape."""
+    found = connection.execute(
+        "SELECT seq, hash FROM tape WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
+    ).get
+    return NO_HEAD if found is None else TapeHead(*found)
+
+
+def find_row(connection: apsw.Connection, run_id: str, seq: int) -> TapeRow | None:
+    """One row, None when it is not there."""
+    links = read_links(connection, run_id, after_seq=seq - 1, limit=1)
+    return links[0].row if links and links[0].row.seq == seq else None
+
+
+def find_before(connection: apsw.Connection, run_id: str, seq: int) -> ChainHead | None:
+    """The run's last row below `seq`."""
+    found = connection.execute(
+        "SELECT seq, position, hash FROM tape WHERE run_id = ? AND seq < ?"
+        " ORDER BY seq DESC LIMIT 1",
+        (run_id, seq),
+    ).get
+    return None if found is None else ChainHead(*found)
+
+
+def find_earlier(connection: apsw.Connection, run_id: str, position: int) -> ChainHead | None:
+    """The run's last row below `position`; reads the whole run."""
+    found = connection.execute(
+        "SELECT seq, max(position), hash FROM tape WHERE run_id = ? AND position < ?",
+        (run_id, position),
+    ).get
+    return None if found[0] is None else ChainHead(*found)
+
+
+def find_cut_tape(connection: apsw.Connection) -> tuple[str, int] | None:
+    """A run whose record knows of events that its tape lacks, and the first of them."""
+    found: tuple[str, int] | None = connection.execute(
+        """SELECT run_id, last + 1 FROM (
+               SELECT run_id, iif(json_valid(record), record ->> 'head_seq', -1) AS head_seq,
+                      coalesce((SELECT max(seq) FROM tape t WHERE t.run_id = r.run_id), -1) AS last
+               FROM runs r)
+           WHERE head_seq > last LIMIT 1"""
+    ).get
+    return found
+
+
+def read_extent(connection: apsw.Connection) -> TapeExtent:
+    """Claim and truth at one moment."""
+    return TapeExtent(
+        *connection.execute(
+            "SELECT head_position, coalesce((SELECT max(position) FROM tape), 0) FROM owner"
+        ).get
+    )
+
+
+def read_page(
+    connection: apsw.Connection, run_id: str, *, after_seq: int, limit: int, max_bytes: int
+) -> TapePage:
+    """Rows of one run with seq > after_seq; at least one when there is any."""
+    text, payloads, head_seq, floor_seq = connection.execute(
+        _RUN_PAGE, (run_id, after_seq, limit, max_bytes)
+    ).get
+    rows = [link.row for link in _parse_links(text, payloads or b"")]
+    head = -1 if head_seq is None else head_seq
+    return TapePage(
+        rows=rows,
+        head_seq=head,
+        floor_seq=floor_seq or 0,
+        next_after_seq=rows[-1].seq if rows and rows[-1].seq < head else None,
+        size_bytes=len(payloads or b""),
+    )
+
+
+def read_links(
+    connection: apsw.Connection,
+    run_id: str,
+    *,
+    after_seq: int,
+    limit: int,
+    max_bytes: int = PAGE_BYTES,
+) -> list[ChainLink]:
+    """The same rows with their place and hash."""
+    text, payloads, _, _ = connection.execute(_RUN_PAGE, (run_id, after_seq, limit, max_bytes)).get
+    return _parse_links(text, payloads or b"")
+
+
+def read_chain(
+    connection: apsw.Connection, run_id: str, *, after_seq: int, limit: int
+) -> list[ChainedRow]:
+    """The same for export."""
+    links = read_links(connection, run_id, after_seq=after_seq, limit=limit)
+    return [ChainedRow(position=place, hash=digest, row=row) for place, digest, row in links]
+
+
+def scan(
+    connection: apsw.Connection, *, after: int, through: int, limit: int, max_bytes: int
+) -> list[ChainLink]:
+    """Rows of all runs in the order of their positions."""
+    text, payloads = connection.execute(_SCAN_PAGE, (after, through, limit, max_bytes)).get
+    return _parse_links(text, payloads or b"")
+
+
+def read_hashes(connection: apsw.Connection, *, first: int, through: int) -> list[bytes]:
+    """The hashes at these positions, in order; fewer when rows are missing."""
+    text: str = connection.execute(
+        "SELECT coalesce(group_concat(hex(hash), ','), '') FROM"
+        " (SELECT hash FROM tape WHERE position BETWEEN ? AND ? ORDER BY position)",
+        (first, through),
+    ).get
+    return [bytes.fromhex(part) for part in text.split(",")] if text else []
+
+
+def _parse_links(text: bytes, payloads: bytes) -> list[ChainLink]:
+    """The rows behind one page; text that is no longer UTF-8 reads as U+FFFD."""
+    links = []
+    start = 0
+    for (
+        position,
+        run_id,
+        session_id,
+        seq,
+        at_ms,
+        kind,
+        principal,
+        redacted,
+        size,
+        digest,
+    ) in _DECODER.decode(text.decode("utf-8", "replace")):
+        end = start + size
+        row = TapeRow(
+            run_id, session_id, seq, at_ms, kind, principal, redacted == 1, payloads[start:end]
+        )
+        is_possible = redacted in (0, 1)  # noqa: PLR6201 - a tuple is as fast and reads as said
+        links.append(ChainLink(position, bytes.fromhex(digest) if is_possible else _NO_HASH, row))
+        start = end
+    return links

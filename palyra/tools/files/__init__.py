@@ -1,0 +1,1 @@
+"""The workspace: confined access, reading, searching, changing, checkpoints."""

@@ -1,0 +1,151 @@
+"""File checkpoints of a workspace: made before every change, listed, and put back."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from palyra.core.ids import NewId
+from palyra.core.ports import CheckpointStore, NowMs
+from palyra.core.text.visible import visible
+from palyra.core.tool.checkpoints import (
+    RESTORE,
+    Checkpoint,
+    CheckpointFilter,
+    Content,
+    FileChange,
+    FileState,
+    Restored,
+    Side,
+    file_changes,
+    same_bytes,
+    state_of,
+)
+from palyra.core.tool.spec import ToolCall, ToolFailure
+from palyra.errors import Conflict, IllegalState, Unavailable
+from palyra.tools.files.changes import Changes, Contents, Keep
+from palyra.tools.files.workspace import Workspace, usable
+
+_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The checkpoints of one workspace.  All methods block."""
+
+    workspace: Workspace
+    store: CheckpointStore
+    now_ms: NowMs
+    new_id: NewId
+
+    def keep_for(self, call: ToolCall) -> Keep:
+        """How the change of a call is kept, before it is made."""
+        return self._keep(
+            Checkpoint(
+                checkpoint_id="",
+                principal=call.principal,
+                session_id=call.session_id,
+                run_id=call.run_id,
+                call_id=call.call_id,
+                tool=call.tool,
+                workspace=str(self.workspace.root),
+                created_ms=0,
+                files=(),
+            ),
+            [],
+        )
+
+    def _keep(self, blank: Checkpoint, made: list[Checkpoint]) -> Keep:
+        """Fills in the blank, and notes in `made` what was kept."""
+
+        def keep(before: Contents, after: Contents) -> Callable[[], None]:
+            checkpoint = msgspec.structs.replace(
+                blank,
+                checkpoint_id=self.new_id("ckp"),
+                created_ms=self.now_ms(),
+                files=file_changes(before, after),
+            )
+            data = [each.data for side in (before, after) for each in side.values() if each]
+            contents = {hashlib.sha256(each).hexdigest(): each for each in data}
+            try:
+                self.store.put(checkpoint, contents)
+            except Unavailable as error:
+                raise ToolFailure(
+                    f"nothing was changed: no checkpoint could be kept: {error}"
+                ) from None
+            made.append(checkpoint)
+            return lambda: self.store.drop(checkpoint.checkpoint_id)
+
+        return keep
+
+    def restore(self, kept: Checkpoint, side: Side, *, is_forced: bool) -> Restored:
+        """Every file of the checkpoint as it was on that side; itself a change with a checkpoint.
+
+        A file that is neither as before nor as after was changed by somebody else since: it is
+        left alone, and so are all, unless forced.  Raises Conflict, IllegalState for another
+        workspace, Unavailable; then nothing is changed.
+        """
+        if kept.workspace != str(self.workspace.root):
+            raise IllegalState(
+                f"the checkpoint is of the workspace {kept.workspace}, this daemon works in "
+                f"{self.workspace.root}"
+            )
+        made: list[Checkpoint] = []
+        try:
+            self._restore(kept, side, made, is_forced=is_forced)
+        except ToolFailure as failure:
+            raise Conflict(f"nothing was restored: {failure.message}") from None
+        return Restored(
+            restored=kept.checkpoint_id,
+            side=side,
+            files=tuple(file.path for each in made for file in each.files),
+            checkpoint_id=made[0].checkpoint_id if made else None,
+        )
+
+    def _restore(
+        self, kept: Checkpoint, side: Side, made: list[Checkpoint], *, is_forced: bool
+    ) -> None:
+        changes = Changes(self.workspace)
+        found = {file.path: changes.look(usable(file.path)) for file in kept.files}
+        foreign = [file.path for file in kept.files if not _is_known(file, found[file.path])]
+        if foreign and not is_forced:
+            raise Conflict(_foreign_text(foreign))
+        contents = self.store.contents(kept.checkpoint_id)
+        wanted = {
+            file.path: _wanted(file.side(side), found[file.path], contents) for file in kept.files
+        }
+        changes.make(wanted, self._keep(msgspec.structs.replace(kept, tool=RESTORE), made))
+
+    def find(self, checkpoint_id: str) -> Checkpoint | None:
+        """The checkpoint without its contents."""
+        return self.store.find(checkpoint_id)
+
+    def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
+        """Newest first."""
+        return self.store.list(wanted)
+
+
+def _wanted(
+    state: FileState | None, found: Content | None, contents: Mapping[str, bytes]
+) -> Content | None:
+    """The file as it was; what is so already stays the very same."""
+    if state is None:
+        return None
+    if found is not None and same_bytes(state_of(found), state):
+        return found if state.mode is None else replace(found, mode=state.mode)
+    return Content(contents[state.sha256], state.mode, state.is_executable)
+
+
+def _is_known(file: FileChange, found: Content | None) -> bool:
+    now = state_of(found)
+    return same_bytes(now, file.before) or same_bytes(now, file.after)
+
+
+def _foreign_text(paths: list[str]) -> str:
+    shown = ", ".join(visible(path) for path in paths[:_NAMES_SHOWN])
+    more = f" and {len(paths) - _NAMES_SHOWN} more" if len(paths) > _NAMES_SHOWN else ""
+    return (
+        f"{shown}{more}: changed by somebody else since; restoring would lose that; "
+        "`palyra checkpoints restore --force` (force: true) overwrites it"
+    )

@@ -1,0 +1,113 @@
+"""Which lines of a file a query finds, and how they are shown: as `grep -n` does, in linear time.
+
+The engine is RE2 on UTF-8: no pattern can make it backtrack, and none matches across a line end.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import re2
+
+from palyra.core.redaction.scanner import Expression
+
+MAX_QUERY_CHARS = 1_000
+LINE_BYTES = 400  # of a line that is shown; a longer one round what was found
+MAX_PROGRAM_BYTES = 8_388_608  # of a compiled pattern, and of what the engine remembers
+
+Find = Callable[[bytes, int], int]  # (content, from) -> where the query is found, -1 for nowhere
+
+
+class BadQuery(ValueError):
+    """A query that cannot be searched for; the text says why."""
+
+
+class Hit(NamedTuple):
+    """A line in which the query was found: its number from 1, and offsets into the content."""
+
+    number: int
+    start: int
+    end: int  # without its line end
+    at: int  # of what was found
+
+
+def compile_text(pattern: str, *, ignores_case: bool = False) -> Expression:
+    """The expression over UTF-8 bytes, line by line.  Raises BadQuery."""
+    options = re2.Options()
+    options.never_nl = options.never_capture = True
+    options.log_errors = False  # nothing of a model's goes to stderr
+    options.case_sensitive = not ignores_case
+    options.max_mem = MAX_PROGRAM_BYTES
+    try:
+        expression: Expression = re2.compile(f"(?m){pattern}".encode(), options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise BadQuery(f"not a regular expression: {_reason(error)}") from None
+    return expression
+
+
+def _reason(error: Exception) -> str:
+    said = error.args[0]
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else "it is no UTF-8"
+
+
+def compile_query(query: str, *, is_regex: bool, ignores_case: bool) -> Find:
+    """Where a query is found in a content.  Raises BadQuery."""
+    if not query or len(query) > MAX_QUERY_CHARS:
+        raise BadQuery(f"a query has 1 to {MAX_QUERY_CHARS} characters")
+    if "\n" in query:
+        raise BadQuery("a query is found inside one line, so it cannot hold a line end")
+    expression = compile_text(query if is_regex else re2.escape(query), ignores_case=ignores_case)
+
+    def find(content: bytes, start: int) -> int:
+        match = expression.search(content, start)
+        return -1 if match is None else match.span()[0]
+
+    return find
+
+
+def find_hits(content: bytes, find: Find) -> Iterator[Hit]:
+    """Each line the query is found in, once, in order.  Lines end with a line feed."""
+    number, counted, start = 1, 0, 0
+    while start < len(content) and (at := find(content, start)) >= 0:
+        start = content.rfind(b"\n", 0, at) + 1
+        if start == len(content):  # behind the last line end there is no line
+            return
+        end = content.find(b"\n", at)
+        end = len(content) if end < 0 else end
+        number += content.count(b"\n", counted, start)
+        yield Hit(number, start, end, at)
+        counted, start = start, end + 1
+
+
+def render_hits(path: str, content: bytes, hits: Sequence[Hit], context: int) -> list[str]:
+    """`path:line:text` for each hit, `path-line-text` for lines round it, `--` between gaps."""
+    if not context:
+        return [f"{path}:{hit.number}:{_shown(content, hit)}" for hit in hits]
+    lines = content.removesuffix(b"\n").split(b"\n")
+    found = {hit.number: hit for hit in hits}
+    shown: list[str] = []
+    last = 0
+    for hit in hits:
+        first = max(last + 1, hit.number - context)
+        if shown and first > last + 1:
+            shown.append("--")
+        last = min(len(lines), hit.number + context)
+        for number in range(first, last + 1):
+            other = found.get(number)
+            if other is None:
+                shown.append(f"{path}-{number}-{_text(lines[number - 1], 0)}")
+            else:
+                shown.append(f"{path}:{number}:{_shown(content, other)}")
+    return shown
+
+
+def _shown(content: bytes, hit: Hit) -> str:
+    return _text(content[hit.start : hit.end], hit.at - hit.start)
+
+
+def _text(line: bytes, at: int) -> str:
+    """The line, or what of it stands round `at`."""
+    if len(line) <= LINE_BYTES:
+        return line.decode("utf-8", "replace")
+    first = max(0, min(at - LINE_BYTES // 4, len(line) - LINE_BYTES))
+    piece = line[first : first + LINE_BYTES].decode("utf-8", "ignore")
+    return f"{'…' * (first > 0)}{piece}{'…' * (first + LINE_BYTES < len(line))}"

@@ -1,0 +1,1 @@
+"""Patches: two formats, one plan."""

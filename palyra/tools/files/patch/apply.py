@@ -1,0 +1,263 @@
+"""Carrying out a patch on contents: text in, every file's content after it out; no I/O.
+
+Tolerance is small and always said.  Lines are looked for exactly, at the place the patch names,
+else at the only place they are found; if they are nowhere, blanks at line ends do not count.  A
+file whose every line ends with CR LF takes a patch written with LF, and a file without a last line
+feed stays without, unless the patch says otherwise.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from palyra.core.text.excerpt import truncate_safely
+from palyra.core.text.visible import visible
+from palyra.core.tool.checkpoints import Content
+from palyra.core.tool.paths import normal_path
+from palyra.tools.files.patch.lines import TextLines
+from palyra.tools.files.patch.model import (
+    MAX_FILES,
+    MAX_HUNKS,
+    MAX_LINES,
+    MAX_PATCH_BYTES,
+    FilePatch,
+    Hunk,
+    Lines,
+    PatchError,
+)
+from palyra.tools.files.patch.sections import BEGIN, parse_sections
+from palyra.tools.files.patch.unified import is_header, parse_unified
+
+MAX_FILE_BYTES = 2_097_152  # of one file, before and after
+_CHARS_SHOWN = 200  # of a line, in an error
+
+
+Read = Callable[[str], Content | None]  # of a normal path; None: there is no such file
+
+
+@dataclass(slots=True)
+class PatchPlan:
+    """What the files are to be: normal path -> content, None for none; in the patch's order."""
+
+    before: dict[str, Content | None] = field(default_factory=dict)
+    after: dict[str, Content | None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # where tolerance was needed
+
+
+def parse_patch(text: str) -> list[FilePatch]:
+    """The files of a patch in either format.  Raises PatchError."""
+    lines = _lines(text)
+    first = lines.peek() or ""
+    if first.rstrip() == BEGIN:
+        files = parse_sections(lines)
+    elif is_header(first):
+        files = parse_unified(lines)
+    else:
+        number = min(lines.number, len(lines.texts))
+        raise PatchError(number, f"expected `{BEGIN}`, `diff --git …` or `--- …`")
+    if not files:
+        raise PatchError(lines.number, "the patch names no file")
+    if len(files) > MAX_FILES:
+        raise PatchError(files[MAX_FILES].line, f"a patch has at most {MAX_FILES} files")
+    hunks = [hunk for file in files for hunk in file.hunks]
+    if len(hunks) > MAX_HUNKS:
+        raise PatchError(hunks[MAX_HUNKS].line, f"a patch has at most {MAX_HUNKS} hunks")
+    return files
+
+
+def _lines(text: str) -> Lines:
+    """The lines of a patch that is not too large, at the first that says something."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_PATCH_BYTES:
+        raise PatchError(1, f"a patch has at most {MAX_PATCH_BYTES} bytes: use several")
+    texts = text.removesuffix("\n").split("\n")
+    if len(texts) > MAX_LINES:
+        raise PatchError(MAX_LINES + 1, f"a patch has at most {MAX_LINES} lines: use several")
+    if all(line.endswith("\r") for line in texts):  # sent with CR LF as a whole
+        texts = [line.removesuffix("\r") for line in texts]
+    lines = Lines(texts)
+    lines.skip_blank()
+    return lines
+
+
+def plan_patch(files: Sequence[FilePatch], read: Read) -> PatchPlan:
+    """What every file is to be; later sections see what earlier ones did.
+
+    Raises PatchError for what does not fit the files, at the line of the patch that does not.
+    """
+    plan = PatchPlan()
+    for file in files:
+        _plan_file(plan, file, read)
+    return plan
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def _plan_file(plan: PatchPlan, file: FilePatch, read: Read) -> None:
+    found = _look(plan, file.path, file, read)
+    if file.kind == "create":
+        if found is not None:
+            raise PatchError(file.line, f"{visible(file.path)} exists already: update it instead")
+        data = b"".join(line.text for hunk in file.hunks for line in hunk.lines)
+        _put(plan, file.path, Content(data, is_executable=bool(file.is_executable)), file)
+        return
+    if found is None:
+        raise PatchError(file.line, f"{visible(file.path)}: there is no such file")
+    data = _apply(found.data, file, plan.notes)
+    if file.kind == "delete":
+        if file.hunks and data:
+            raise PatchError(file.line, f"{visible(file.path)} has more than the patch takes away")
+        _put(plan, file.path, None, file)
+        return
+    target = file.path if file.new_path is None else file.new_path
+    if _key(target, file) != _key(file.path, file):
+        if _look(plan, target, file, read) is not None:
+            raise PatchError(
+                file.line, f"{visible(target)} exists already: nothing is renamed to it"
+            )
+        _put(plan, file.path, None, file)
+    _put(plan, target, _amended(found, data, file), file)
+
+
+def _amended(found: Content, data: bytes, file: FilePatch) -> Content:
+    """The content with its permissions, executable or not by whoever may read it."""
+    if file.is_executable is None:
+        return replace(found, data=data)
+    if found.mode is None:
+        return replace(found, data=data, is_executable=file.is_executable)
+    plain = found.mode & ~0o111
+    return Content(data, plain | (found.mode & 0o444) >> 2 if file.is_executable else plain)
+
+
+def _key(path: str, file: FilePatch) -> str:
+    normal = normal_path(path)
+    if not normal:
+        raise PatchError(
+            file.line,
+            f"{visible(truncate_safely(path, 200))!r} is no path in the workspace: relative, without `..`",
+        )
+    return normal
+
+
+def _look(plan: PatchPlan, path: str, file: FilePatch, read: Read) -> Content | None:
+    key = _key(path, file)
+    if key not in plan.after:
+        plan.before[key] = plan.after[key] = read(key)
+    return plan.after[key]
+
+
+def _put(plan: PatchPlan, path: str, content: Content | None, file: FilePatch) -> None:
+    if content is not None and len(content.data) > MAX_FILE_BYTES:
+        raise PatchError(
+            file.line,
+            f"{visible(path)} would have {len(content.data)} bytes, at most {MAX_FILE_BYTES}",
+        )
+    plan.after[_key(path, file)] = content
+
+
+# --- hunks ---------------------------------------------------------------------------------------
+
+
+def _apply(data: bytes, file: FilePatch, notes: list[str]) -> bytes:
+    """The content after all hunks, with the line ends it had."""
+    patched = (line.text for hunk in file.hunks for line in hunk.lines)
+    is_crlf = _is_crlf(data) and not any(b"\r" in text for text in patched)
+    lacks_end = bool(data) and not data.endswith(b"\n") and not file.has_eof_marks
+    if is_crlf:
+        data = data.replace(b"\r\n", b"\n")
+    if lacks_end:
+        data += b"\n"
+    lines = TextLines(data)
+    result = b"".join(_patched_lines(lines, file, notes))
+    if lacks_end:
+        result = result.removesuffix(b"\n")
+    return result.replace(b"\n", b"\r\n") if is_crlf else result
+
+
+def _is_crlf(data: bytes) -> bool:
+    ends = data.count(b"\n")
+    return ends > 0 and ends == data.count(b"\r\n") == data.count(b"\r")
+
+
+def _patched_lines(lines: TextLines, file: FilePatch, notes: list[str]) -> list[bytes]:
+    result: list[bytes] = []
+    done, drift = 0, 0  # old lines that are passed; how far off the named places are
+    for hunk in file.hunks:
+        at = _place(lines, hunk, done, drift, file)
+        if hunk.start is not None and at != hunk.start + drift:
+            notes.append(f"{visible(file.path)}: line {hunk.start + 1} is at {at + 1}")
+            drift = at - hunk.start
+        old = [line.text for line in hunk.old]
+        if lines.texts[at : at + len(old)] != old:
+            notes.append(f"{visible(file.path)}: blanks at line ends differ from line {at + 1} on")
+        result += lines.texts[done:at]
+        done = at
+        for line in hunk.lines:
+            if line.op != "remove":
+                result.append(line.text if line.op == "add" else lines.texts[done])
+            done += line.op != "add"
+    return result + lines.texts[done:]
+
+
+def _place(lines: TextLines, hunk: Hunk, done: int, drift: int, file: FilePatch) -> int:
+    """The index where the hunk's old lines begin.  Raises PatchError."""
+    old = [line.text for line in hunk.old]
+    first = _below_anchors(lines, hunk, done, file)
+    wanted = None if hunk.start is None else hunk.start + drift
+    if not old:
+        return _insertion(lines, hunk, first, wanted, file)
+    for blanks_count in (True, False):
+        places = lines.find(old, first, at_end=hunk.is_at_end, blanks_count=blanks_count, at=wanted)
+        if len(places) == 1 or (places and hunk.anchors):
+            return places[0]
+        if places:
+            raise PatchError(hunk.line, _ambiguous(places, file))
+    raise _not_found(lines, hunk, file)
+
+
+def _insertion(
+    lines: TextLines, hunk: Hunk, first: int, wanted: int | None, file: FilePatch
+) -> int:
+    """A hunk that only adds: at its line, below its anchors, else at the end."""
+    if wanted is None:
+        return first if hunk.anchors and not hunk.is_at_end else len(lines.texts)
+    if not first <= wanted <= len(lines.texts):
+        raise PatchError(
+            hunk.line, f"{visible(file.path)}: nothing can be inserted after line {wanted}"
+        )
+    return wanted
+
+
+def _below_anchors(lines: TextLines, hunk: Hunk, done: int, file: FilePatch) -> int:
+    at = done
+    for anchor in hunk.anchors:
+        found = lines.find_stripped(anchor, at)
+        if found is None:
+            shown = visible(truncate_safely(anchor.decode("utf-8", "replace"), _CHARS_SHOWN))
+            raise PatchError(hunk.line, f"{visible(file.path)}: no line `{shown}` to begin below")
+        at = found + 1
+    return at
+
+
+def _ambiguous(places: list[int], file: FilePatch) -> str:
+    shown = ", ".join(str(at + 1) for at in places)
+    return (
+        f"{visible(file.path)}: the lines of the hunk stand in several places (lines {shown}…): "
+        "add lines round them, or a line `@@ …` that stands above"
+    )
+
+
+def _not_found(lines: TextLines, hunk: Hunk, file: FilePatch) -> PatchError:
+    """Which line of the hunk is nowhere in the file, if there is one."""
+    for line in hunk.old:
+        if lines.find_stripped(line.text.strip(), 0) is None:
+            shown = visible(
+                truncate_safely(line.text.decode("utf-8", "replace").rstrip(), _CHARS_SHOWN)
+            )
+            return PatchError(
+                line.line, f"{visible(file.path)} has no line `{shown}`: read the file again"
+            )
+    return PatchError(
+        hunk.line,
+        f"{visible(file.path)} has the lines of the hunk, but not like this below what is done: "
+        "read the file again",
+    )

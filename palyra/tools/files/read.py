@@ -1,0 +1,202 @@
+"""read_file and list_dir: the workspace as the model sees it.
+
+Every page fits what the model is shown of one output, so nothing is cut on the way: what does not
+fit is read with the next call, and the text says how.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, Any
+
+from palyra.core.text.visible import pluralize, visible
+from palyra.core.tool.paths import MAX_PATH_BYTES, is_private, normal_path
+from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.toolbox import Arguments, ThreadTool, Tool
+
+EXCERPT_BYTES = 16_384  # how much of an output the model is shown
+PAGE_BYTES = EXCERPT_BYTES - 384  # leaves room for the closing note
+MAX_LINES = 2_000  # of one page
+MAX_READ_BYTES = 16_777_216  # a larger file is not read at all
+MAX_ENTRIES = 10_000  # of a folder that is listed
+_PROBE_BYTES = 8_192  # looked at to tell a text from a binary file
+
+PATH: dict[str, Any] = {
+    "type": "string",
+    "maxLength": MAX_PATH_BYTES,
+    "description": "Relative to the workspace, without `..`.",
+}
+
+
+def reading_spec(
+    name: str,
+    description: str,
+    properties: dict[str, Any],
+    enforcement: str,
+    required: Sequence[str] = (),
+) -> ToolSpec:
+    """A tool that only reads in the workspace; no text of its arguments is ever coerced."""
+    texts = (key for key, schema in properties.items() if schema["type"] == "string")
+    parameters = {"type": "object", "properties": properties}
+    return ToolSpec(
+        name=name,
+        version="1",
+        description=description,
+        parameters={**parameters, "required": list(required)} if required else parameters,
+        tool_class="read_only_safe",
+        risk="low",
+        capabilities=("fs.read",),
+        deadline_s=10.0,
+        path_argument="path",
+        never_coerced=tuple(texts),
+        excerpt_bytes=EXCERPT_BYTES,
+        executor="thread",
+        enforcement=enforcement,
+    )
+
+
+def read_file_spec(enforcement: str) -> ToolSpec:
+    """A page of a text file."""
+    return reading_spec(
+        "read_file",
+        "Read a text file of the workspace, a page of lines at a time.",
+        {
+            "path": {**PATH, "minLength": 1},
+            "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES,
+                      "description": "Most lines to read."},
+        },
+        enforcement,
+        ["path"],
+    )  # fmt: skip
+
+
+def list_dir_spec(enforcement: str) -> ToolSpec:
+    """The entries of a folder."""
+    description = "List a folder of the workspace: names, kinds and sizes."
+    return reading_spec("list_dir", description, {"path": PATH}, enforcement)
+
+
+def file_tools(workspace: Workspace) -> list[Tool]:
+    """Both, over one workspace."""
+    walls = workspace.enforcement
+    return [
+        ThreadTool(read_file_spec(walls), lambda call: read_file(workspace, call.arguments)),
+        ThreadTool(list_dir_spec(walls), lambda call: list_dir(workspace, call.arguments)),
+    ]
+
+
+# --- read_file -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    lines: list[str]
+    is_cut: bool  # the only line is longer than a page
+    left: int  # lines after it, to the end of the file
+
+
+def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+    """Lines from `offset` on, as many as fit.  Blocks.  Raises ToolFailure."""
+    first = arguments.get("offset", 1)
+    with workspace.open_file(arguments["path"]) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+        _check_text(file, os.fstat(fd).st_size)
+        skipped = sum(1 for _ in islice(file, first - 1))
+        page = _read_page(file, arguments.get("limit", MAX_LINES))
+    if not page.lines and first > 1:
+        lines = pluralize(skipped, "line")
+        raise ToolFailure(f"offset {first} is past the end: the file has {lines}")
+    return _page_output(page, first)
+
+
+def _check_text(file: IO[bytes], size_bytes: int) -> None:
+    if size_bytes > MAX_READ_BYTES:
+        raise ToolFailure(f"the file has {size_bytes} bytes; at most {MAX_READ_BYTES} are read")
+    if b"\0" in file.read(_PROBE_BYTES):
+        raise ToolFailure(f"a binary file of {pluralize(size_bytes, 'byte')}; only text is read")
+    file.seek(0)
+
+
+def _read_page(file: IO[bytes], limit: int) -> _Page:
+    lines: list[str] = []
+    room = PAGE_BYTES
+    for line in islice(file, limit):
+        text = line.decode("utf-8", "replace")  # may grow: every broken byte becomes three
+        room -= len(text.encode())
+        if room >= 0:
+            lines.append(text)
+        elif lines:
+            return _Page(lines, is_cut=False, left=1 + _count_lines(file))
+        else:
+            start = text.encode()[:PAGE_BYTES].decode("utf-8", "ignore")
+            return _Page([start], is_cut=True, left=_count_lines(file))
+    return _Page(lines, is_cut=False, left=_count_lines(file))
+
+
+def _count_lines(file: IO[bytes]) -> int:
+    rest = file.read()
+    return rest.count(b"\n") + bool(rest and not rest.endswith(b"\n"))
+
+
+def _page_output(page: _Page, first: int) -> ToolOutput:
+    text = "".join(page.lines)
+    last = first + len(page.lines) - 1
+    notes = []
+    if not page.lines:
+        notes.append("the file is empty")
+    if page.is_cut:
+        notes.append(f"line {first} is longer than {PAGE_BYTES} bytes and was cut")
+    if page.left:
+        total = last + page.left
+        notes.append(f"lines {first} to {last} of {total}; go on with offset {last + 1}")
+    if notes:
+        text = f"{text}\n" if text and not text.endswith("\n") else text
+        text += f"[{'; '.join(notes)}]"
+    return ToolOutput(text=text, is_truncated=page.is_cut or page.left > 0)
+
+
+# --- list_dir ------------------------------------------------------------------------------------
+
+
+def list_dir(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+    """One line an entry, sorted by name; as many as fit.  Blocks.  Raises ToolFailure."""
+    path = arguments.get("path", "")
+    with workspace.open_folder(path) as fd, os.scandir(fd) as found:
+        entries = sorted(islice(found, MAX_ENTRIES + 1), key=lambda entry: entry.name)
+        folder = normal_path(path) or ""
+        shown = list(_fitting(_entry_text(folder, entry) for entry in entries))
+    left = len(entries) - len(shown)
+    text = "\n".join(shown) or "[the folder is empty]"
+    if left:
+        more = "at least " if len(entries) > MAX_ENTRIES else ""
+        text += f"\n[{more}{left} more entries are not shown]"
+    return ToolOutput(text=text, is_truncated=left > 0)
+
+
+def _fitting(lines: Iterator[str]) -> Iterator[str]:
+    size_bytes = 0
+    for line in lines:
+        size_bytes += len(line.encode()) + 1
+        if size_bytes > PAGE_BYTES:
+            return
+        yield line
+
+
+def _entry_text(folder: str, entry: os.DirEntry[str]) -> str:
+    name = visible(entry.name)
+    if is_private(f"{folder}/{entry.name}"):
+        return f"{name}  private"
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:  # gone since the folder was read
+        return f"{name}  gone"
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFREG:
+        return f"{name}  {pluralize(found.st_size, 'byte')}"
+    return f"{name}/" if kind == stat.S_IFDIR else f"{name}  {_KINDS.get(kind, 'device')}"
+
+
+_KINDS = {stat.S_IFLNK: "link", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}

@@ -1,0 +1,227 @@
+"""glob and search_text: finding files by name and lines by content.
+
+Both are bounded in time, entries, bytes and answers, and say what a bound kept back.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from palyra.core.text.visible import pluralize, visible
+from palyra.core.tool.paths import MAX_PATH_BYTES
+from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
+from palyra.tools.files.globs import MAX_PATTERN_CHARS, compile_glob, fixed_folder
+from palyra.tools.files.line_search import (
+    MAX_QUERY_CHARS,
+    BadQuery,
+    Find,
+    compile_query,
+    find_hits,
+    render_hits,
+)
+from palyra.tools.files.read import PAGE_BYTES, reading_spec
+from palyra.tools.files.walk import Found, WorkspaceWalk, read_plain
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.toolbox import Arguments, ThreadTool, Tool
+
+MAX_FILES_SHOWN = 1_000
+MAX_HITS = 1_000
+DEFAULT_HITS = 200
+MAX_CONTEXT = 10
+MAX_FILE_BYTES = 4_194_304  # a larger one is not searched
+MAX_TOTAL_BYTES = 536_870_912  # of all that is searched
+_PROBE_BYTES = 8_192  # looked at to tell a text from a binary file
+
+_GLOB_HELP = (
+    "`*` and `?` stay inside one name, `**` means any folders, `{a,b}` alternatives; without a "
+    "slash it means the name in every folder."
+)
+_PATH: dict[str, Any] = {
+    "type": "string",
+    "maxLength": MAX_PATH_BYTES,
+    "description": "Folder or file, relative to the workspace; left out, all of it.",
+}
+
+
+def glob_spec(enforcement: str) -> ToolSpec:
+    """Files by name."""
+    return reading_spec(
+        "glob",
+        "Find files of the workspace by their names; sorted, folders left out.",
+        {
+            "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
+                        "description": f"Glob, relative to `path`. {_GLOB_HELP}"},
+            "path": _PATH,
+        },
+        enforcement,
+        ["pattern"],
+    )  # fmt: skip
+
+
+def search_text_spec(enforcement: str) -> ToolSpec:
+    """Lines by content."""
+    return reading_spec(
+        "search_text",
+        "Find lines in text files of the workspace: path:line:text, sorted by path.",
+        {
+            "query": {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS,
+                      "description": "What to find inside one line."},
+            "regex": {"type": "boolean",
+                      "description": "The query is an RE2 expression; else it is literal."},
+            "ignore_case": {"type": "boolean"},
+            "path": _PATH,
+            "glob": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
+                     "description": f"Only in files it means. {_GLOB_HELP}"},
+            "context": {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT,
+                        "description": "Lines shown before and after each."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_HITS,
+                      "description": f"Most lines to find; {DEFAULT_HITS} if left out."},
+        },
+        enforcement,
+        ["query"],
+    )  # fmt: skip
+
+
+def search_tools(workspace: Workspace) -> list[Tool]:
+    """Both, over one workspace."""
+    walls = workspace.enforcement
+    return [
+        ThreadTool(glob_spec(walls), lambda call: glob(workspace, call.arguments)),
+        ThreadTool(search_text_spec(walls), lambda call: search_text(workspace, call.arguments)),
+    ]
+
+
+# --- glob ----------------------------------------------------------------------------------------
+
+
+def glob(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+    """One path a line, as many as fit.  Blocks.  Raises ToolFailure."""
+    pattern = arguments["pattern"]
+    means = _compiled(pattern)
+    above = arguments.get("path", "")
+    walk = WorkspaceWalk(
+        workspace, "/".join(part for part in (above, fixed_folder(pattern)) if part)
+    )
+    inside = WorkspaceWalk(workspace, above).prefix
+    found = (each.path for each in walk.files() if means(each.path.removeprefix(inside)))
+    shown, room, left = list[str](), PAGE_BYTES, 0
+    for path in islice(found, MAX_FILES_SHOWN + 1):
+        room -= len(path.encode()) + 1
+        if room < 0 or len(shown) == MAX_FILES_SHOWN:
+            left = 1 + sum(1 for _ in found)
+            break
+        shown.append(visible(path))
+    notes = [f"{left} more files are not shown: use a narrower pattern"] if left else []
+    if not shown:
+        notes.append("no file is meant by it")
+    return _output(shown, [*notes, *_stop_notes(walk)], is_cut=left > 0 or walk.is_cut)
+
+
+def _compiled(pattern: str) -> Callable[[str], bool]:
+    try:
+        expression = compile_glob(pattern)
+    except BadQuery as error:
+        raise ToolFailure(f"the glob {visible(pattern)!r}: {error}") from None
+    return lambda path: expression.search(path.encode()) is not None
+
+
+# --- search_text ---------------------------------------------------------------------------------
+
+
+def search_text(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+    """Lines found, with their places, as many as fit.  Blocks.  Raises ToolFailure."""
+    search = _Search(WorkspaceWalk(workspace, arguments.get("path", "")), arguments)
+    shown = list(search.lines())
+    notes = [*search.notes, *_stop_notes(search.walk)]
+    if not shown:
+        notes.insert(0, "nothing was found")
+    return _output(shown, notes, is_cut=search.is_cut or search.walk.is_cut)
+
+
+class _Search:
+    """One search, with what it left out and why."""
+
+    def __init__(self, walk: WorkspaceWalk, arguments: Arguments) -> None:
+        self.walk = walk
+        self._find = _query(arguments)
+        means = _compiled(arguments["glob"]) if "glob" in arguments else None
+        self._means = means
+        self._limit = arguments.get("limit", DEFAULT_HITS)
+        self._context = arguments.get("context", 0)
+        self._room = PAGE_BYTES
+        self._total_bytes = 0
+        self._skipped = 0  # files too large, with a second name, or gone
+        self.is_cut = False
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What the reader must know besides the lines."""
+        if self.is_cut:
+            yield "there is more: narrow the search with path, glob or a longer query"
+        if self._skipped:
+            files = pluralize(self._skipped, "file")
+            yield f"{files} not searched (too large, or with a second name)"
+
+    def lines(self) -> Iterator[str]:
+        """Everything that is shown, up to the bounds."""
+        for found in self.walk.files():
+            if self._means is not None and not self._means(
+                found.path.removeprefix(self.walk.prefix)
+            ):
+                continue
+            content = self._read(found)
+            if content is None:
+                continue
+            for line in self._in_file(found.path, content):
+                self._room -= len(line.encode()) + 1
+                if self._room < 0:
+                    self.is_cut = True
+                    return
+                yield line
+            if self.is_cut:
+                return
+
+    def _read(self, found: Found) -> bytes | None:
+        content = read_plain(found, MAX_FILE_BYTES)
+        if content is None:
+            self._skipped += 1
+            return None
+        self._total_bytes += len(content)
+        if self._total_bytes > MAX_TOTAL_BYTES:
+            self.is_cut = True
+        if content.find(b"\0", 0, _PROBE_BYTES) >= 0:
+            return None
+        return content.replace(b"\r\n", b"\n") if b"\r" in content else content
+
+    def _in_file(self, path: str, content: bytes) -> list[str]:
+        hits = list(islice(find_hits(content, self._find), self._limit + 1))
+        if not hits:
+            return []
+        if len(hits) > self._limit:
+            self.is_cut = True
+            hits.pop()
+        self._limit -= len(hits)
+        return render_hits(visible(path), content, hits, self._context)
+
+
+def _query(arguments: Arguments) -> Find:
+    try:
+        return compile_query(
+            arguments["query"],
+            is_regex=arguments.get("regex", False),
+            ignores_case=arguments.get("ignore_case", False),
+        )
+    except BadQuery as error:
+        raise ToolFailure(f"the query: {error}") from None
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+def _stop_notes(walk: WorkspaceWalk) -> list[str]:
+    return [f"the search ended early {walk.stopped}: name a folder"] if walk.stopped else []
+
+
+def _output(lines: list[str], notes: list[str], *, is_cut: bool) -> ToolOutput:
+    text = "\n".join([*lines, *([f"[{'; '.join(notes)}]"] if notes else [])])
+    return ToolOutput(text=text, is_truncated=is_cut)

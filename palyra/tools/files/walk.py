@@ -1,0 +1,151 @@
+"""The files below a folder of the workspace, each opened from its own folder's descriptor.
+
+No link is followed and no path is opened twice: a step is one name below a descriptor that is
+held, so nothing that is renamed meanwhile leads outside.  Places for secrets and the stores of
+version control are left out, names that are no UTF-8 too.
+"""
+
+import os
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import NamedTuple
+
+from palyra.core.tool.paths import is_private, normal_path
+from palyra.tools.files.workspace import READ_FLAGS, Workspace, usable
+
+MAX_ENTRIES = 200_000
+MAX_DEPTH = 64
+TIME_S = 5.0  # half of the tool's deadline: what a thread has begun nobody can stop
+_STORES = frozenset({".git", ".hg", ".svn"})
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Found(NamedTuple):
+    """A regular file: its path in the workspace, and how to open it."""
+
+    path: str
+    folder_fd: int  # good until the walk goes on
+    name: str
+
+
+@dataclass(slots=True)
+class WorkspaceWalk:
+    """One descent; afterwards it tells whether it saw everything."""
+
+    workspace: Workspace
+    top: str = ""  # where it begins
+    ends_s: float = field(default_factory=lambda: monotonic() + TIME_S)
+    entries: int = 0
+    stopped: str | None = None  # why it ended early
+
+    @property
+    def prefix(self) -> str:
+        """What the paths begin with that lie in the top."""
+        normal = normal_path(self.top)
+        return f"{normal}/" if normal else ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended before it saw everything."""
+        return self.stopped is not None
+
+    def files(self) -> Iterator[Found]:
+        """Every file, sorted by its path; the top may be one.  Blocks.
+
+        Raises ToolFailure for the top alone.
+        """
+        normal = usable(self.top)
+        folder, _, name = normal.rpartition("/")
+        if name:
+            with self.workspace.open_folder(folder) as fd:
+                if _is_file(fd, name):
+                    yield Found(normal, fd, name)
+                    return
+        with self.workspace.open_folder(self.top) as fd:
+            yield from self._below(fd, normal, 0)
+
+    def is_over(self) -> bool:
+        """Whether the time or the number of entries is used up."""
+        if self.entries > MAX_ENTRIES:
+            self.stopped = f"after {MAX_ENTRIES} entries"
+        elif monotonic() > self.ends_s:
+            self.stopped = f"after {TIME_S:g} s"
+        return self.stopped is not None
+
+    def _below(self, fd: int, folder: str, depth: int) -> Iterator[Found]:
+        for name, is_folder in self._entries(fd):
+            if self.is_over():
+                return
+            path = f"{folder}/{name}" if folder else name
+            if is_private(path):
+                continue
+            if not is_folder:
+                yield Found(path, fd, name)
+            elif name not in _STORES and depth < MAX_DEPTH:
+                yield from self._inside(fd, name, path, depth + 1)
+
+    def _inside(self, fd: int, name: str, path: str, depth: int) -> Iterator[Found]:
+        with _opened(fd, name) as inner:
+            if inner is not None:
+                yield from self._below(inner, path, depth)
+
+    def _entries(self, fd: int) -> list[tuple[str, bool]]:
+        """Names of files and folders in the order of the paths they make."""
+        found: list[tuple[str, bool]] = []
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                self.entries += 1
+                if self.entries > MAX_ENTRIES:
+                    break
+                if not _is_utf8(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    found.append((entry.name, True))
+                elif entry.is_file(follow_symlinks=False):
+                    found.append((entry.name, False))
+        return sorted(found, key=lambda each: f"{each[0]}/" if each[1] else each[0])
+
+
+def read_plain(found: Found, most_bytes: int) -> bytes | None:
+    """The content; None for what is no plain file of at most so many bytes, or is gone."""
+    try:
+        fd = os.open(found.name, READ_FLAGS, dir_fd=found.folder_fd)
+    except OSError:
+        return None
+    try:
+        seen = os.fstat(fd)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1 or seen.st_size > most_bytes:
+            return None
+        return os.read(fd, seen.st_size) if seen.st_size else b""
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _is_file(folder_fd: int, name: str) -> bool:
+    try:
+        found = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode)
+
+
+@contextmanager
+def _opened(folder_fd: int, name: str) -> Generator[int | None]:
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=folder_fd)
+    except OSError:  # gone, a link by now, or not ours to look into
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)

@@ -1,0 +1,265 @@
+"""Files of a workspace, confined by how they are opened, never by comparing paths.
+
+Every open starts at a descriptor of the root and follows no link: by openat2 where the kernel has
+it, else name by name with O_NOFOLLOW.  What was opened is then looked at: only regular files with
+a single name (a second hard link may lie outside).  Whatever is refused is refused in the same
+words, so a caller cannot tell what exists outside.  Source: openat2(2), path_resolution(7).
+
+The workspace is the folder that lies at its path now: programs find it by that path, so files do
+too.  A root that was taken away is no empty folder but a failure; one that is there again is opened
+anew, with the checks of a start and without following any link.
+
+All functions block; they are called from a thread.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from palyra.core.text.visible import visible
+from palyra.core.tool.paths import is_private, normal_path
+from palyra.core.tool.spec import ToolFailure
+from palyra.errors import InvalidParams
+from palyra.tools.files import syscalls
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+_PLACE = os.O_PATH | os.O_DIRECTORY  # a folder whose entries need not be listed
+# O_NONBLOCK: a FIFO without a writer, or a device, must not hold the thread.
+_ENTERED = stat.S_IRUSR | stat.S_IXUSR  # a root that its owner can list and enter
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+READ_FLAGS = _READ | os.O_NOFOLLOW | os.O_CLOEXEC  # of one name below a descriptor that is held
+_RETRIES = 8  # of an open that a concurrent rename made uncertain
+_REFUSED = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO, errno.EAGAIN})
+_PATH_CHARS = 200  # of a path, in a failure
+
+
+class Workspace:
+    """A folder whose files tools may touch."""
+
+    def __init__(
+        self, root: Path, *, keep_out: Sequence[Path] = (), use_openat2: bool | None = None
+    ) -> None:
+        """Hold the root open.  `keep_out`: folders of the daemon's own that must lie elsewhere.
+
+        Raises InvalidParams for a root that would give away too much, or cannot be opened.
+        """
+        self._keep_out = keep_out
+        try:
+            self.root = root.resolve(strict=True)
+            self._fd = self._open_root()
+        except OSError as error:
+            raise InvalidParams(
+                f"the workspace {str(root)!r} cannot be opened ({error.strerror}): "
+                "choose another one with --workspace",
+                field="tools.workspace",
+            ) from None
+        supported = syscalls.is_supported(self._fd)
+        self._has_openat2 = supported if use_openat2 is None else use_openat2
+
+    @property
+    def enforcement(self) -> str:
+        """How opens are confined, as attestations name it."""
+        return "openat2" if self._has_openat2 else "nofollow"
+
+    def close(self) -> None:
+        """Give up the root's descriptor."""
+        os.close(self._fd)
+
+    @contextmanager
+    def open_file(self, path: str) -> Generator[int]:
+        """A descriptor to read a regular file.  Raises ToolFailure."""
+        with as_failure(path), _closing(self._open(usable(path), _READ)) as fd:
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
+                raise ToolFailure(f"{_shown(path)} is a folder: list it instead")
+            if not _is_plain_file(found):
+                raise refusal(path)
+            yield fd
+
+    @contextmanager
+    def open_folder(self, path: str) -> Generator[int]:
+        """A descriptor to list a folder.  Raises ToolFailure."""
+        with as_failure(path), _closing(self._open(usable(path), _FOLDER)) as fd:
+            yield fd
+
+    @contextmanager
+    def find_file(self, path: str) -> Generator[int | None]:
+        """As `open_file`, but None for a path where nothing is.  Raises ToolFailure."""
+        with ExitStack() as stack:
+            try:
+                fd = stack.enter_context(self.open_file(path))
+            except ToolFailure as failure:
+                if not isinstance(failure.__cause__, FileNotFoundError):
+                    raise
+                fd = None
+            yield fd
+
+    def look(self, path: str) -> os.stat_result | None:
+        """What is there, not opened and no link followed; None for what cannot be looked at."""
+        folder, _, name = path.rpartition("/")
+        if normal_path(path) != path or is_private(path):
+            return None
+        with suppress(OSError), _closing(self._open(folder, _PLACE)) as fd:
+            return os.stat(name or ".", dir_fd=fd, follow_symlinks=False)
+        return None
+
+    def read_link(self, path: str) -> str | None:
+        """What a link says, wherever it leads; None for what is none, or cannot be looked at."""
+        folder, _, name = path.rpartition("/")
+        with suppress(OSError), _closing(self._open(folder, _PLACE)) as fd:
+            return os.readlink(name, dir_fd=fd)
+        return None
+
+    def find_problem(self) -> str:
+        """Why neither files nor programs can use it, with the remedy; "" when they can.  Blocks."""
+        try:
+            self._find_again()
+        except ToolFailure as failure:
+            return failure.message
+        mode = stat.S_IMODE(os.fstat(self._fd).st_mode)
+        if mode & _ENTERED == _ENTERED:
+            return ""
+        return (
+            f"the workspace {self.root} is closed to its owner (mode {mode:04o}): chmod u+rwx opens "
+            "it again"
+        )
+
+    def _open_root(self) -> int:
+        """The folder at the root's path, no link on the way.  Raises OSError, InvalidParams."""
+        _check_root(self.root, self._keep_out)
+        top = os.open(self.root.anchor, _PLACE | os.O_CLOEXEC)
+        try:
+            return walk(top, str(self.root).lstrip("/"), _FOLDER | os.O_CLOEXEC)
+        finally:
+            os.close(top)
+
+    def _find_again(self) -> None:
+        """Hold the folder that lies at the root's path now.  Raises ToolFailure if there is none.
+
+        A held folder keeps its number, so another one can never be mistaken for it.
+        """
+        try:
+            if os.path.samestat(self.root.lstat(), os.fstat(self._fd)):
+                return
+            fd = self._open_root()
+        except OSError as error:
+            raise _unusable(self.root, _why(error)) from None
+        except InvalidParams as error:
+            raise _unusable(self.root, error.message) from None
+        with _closing(fd):
+            os.dup2(fd, self._fd, inheritable=False)  # at once: other threads open below it
+
+    def _open(self, normal: str, flags: int) -> int:
+        self._find_again()
+        if not self._has_openat2:
+            return walk(self._fd, normal, flags)
+        for _ in range(_RETRIES):
+            with suppress(BlockingIOError, InterruptedError):
+                return syscalls.open_beneath(self._fd, normal or ".", flags)
+        raise OSError(errno.EAGAIN, "renamed while it was opened")
+
+
+def refusal(path: str) -> ToolFailure:
+    """The one answer for every path that may not be used, whether it exists or not."""
+    return ToolFailure(
+        f"{_shown(path)} may not be used: a path must be relative to the workspace, stay inside "
+        "it, name a regular file or folder without links, and not be a place for secrets or "
+        "configuration"
+    )
+
+
+# --- paths ---------------------------------------------------------------------------------------
+
+
+def _check_root(root: Path, keep_out: Sequence[Path]) -> None:
+    if root == Path(root.anchor) or root == Path("~").expanduser().resolve():
+        raise InvalidParams(f"workspace {root}: the root and home folders are not workspaces")
+    for folder in (path.resolve() for path in keep_out):
+        if folder.is_relative_to(root) or root.is_relative_to(folder):
+            raise InvalidParams(
+                f"workspace {root} overlaps {folder}, which the daemon keeps for itself; "
+                "choose a workspace beside it"
+            )
+
+
+def _unusable(root: Path, why: str) -> ToolFailure:
+    return ToolFailure(
+        f"the workspace {root} cannot be used: {why}; make the folder again, or start the daemon "
+        "with another --workspace"
+    )
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        return "it is not there any more"
+    if error.errno == errno.ELOOP:
+        return "a link or another thing lies there, or on the way"
+    return os.strerror(error.errno or 0).lower()
+
+
+def usable(path: str) -> str:
+    """The path's one spelling.  Raises ToolFailure for one that may not be used at all."""
+    normal = normal_path(path)
+    if normal is None or is_private(normal):
+        raise refusal(path)
+    return normal
+
+
+def walk(root_fd: int, normal: str, flags: int) -> int:
+    """Opened name by name, following no link; no name is `..`, so no step leads up.
+
+    Raises OSError: ELOOP for a link on the way.
+    """
+    names = normal.split("/") if normal else ["."]
+    fd = os.dup(root_fd)
+    try:
+        for name in names[:-1]:
+            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        return os.open(names[-1], flags | os.O_NOFOLLOW, dir_fd=fd)
+    except NotADirectoryError:  # here a link and a file cannot be told apart
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+    finally:
+        os.close(fd)
+
+
+# --- what was opened -----------------------------------------------------------------------------
+
+
+def _is_plain_file(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
+
+
+# --- descriptors and failures --------------------------------------------------------------------
+
+
+@contextmanager
+def _closing(fd: int) -> Generator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def as_failure(path: str) -> Generator[None]:
+    """What the operating system refuses, as a failure that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise _failure(path, error) from error
+
+
+def _failure(path: str, error: OSError) -> ToolFailure:
+    if error.errno in _REFUSED:
+        return refusal(path)
+    text = os.strerror(error.errno) if error.errno is not None else str(error)
+    return ToolFailure(f"{_shown(path)}: {text.lower()}")
+
+
+def _shown(path: str) -> str:
+    return visible(path[:_PATH_CHARS]) or "the workspace itself"

@@ -1,0 +1,211 @@
+"""write_file and apply_patch: changes of the workspace, each with a checkpoint before it.
+
+Both look at the files before anybody is asked: what cannot be done is refused then, and what is
+approved is approved for exactly the files that were there (`inspect`).
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from palyra.core.text.visible import pluralize, visible
+from palyra.core.tool.checkpoints import Content
+from palyra.core.tool.paths import normal_path
+from palyra.core.tool.spec import CallFacts, Preflight, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.tools.files.changes import Changes, Keep
+from palyra.tools.files.patch.apply import MAX_FILE_BYTES as MAX_PATCHED_BYTES
+from palyra.tools.files.patch.apply import PatchPlan, parse_patch, plan_patch
+from palyra.tools.files.patch.model import MAX_FILES, PatchError
+from palyra.tools.files.read import PATH
+from palyra.tools.files.workspace import Workspace, usable
+from palyra.tools.toolbox import Arguments, ThreadTool, Tool
+
+MAX_WRITE_BYTES = 2_097_152
+_INPUT_BYTES = 196_608  # a proposal must fit one event of the tape
+_PROBE_BYTES = 8_192  # looked at to tell a text from a binary file
+_MISSING = "missing"  # in the place of a digest
+KeepFor = Callable[[ToolCall], Keep]  # the checkpoint of that call
+
+
+def write_file_spec(enforcement: str) -> ToolSpec:
+    """A whole file, new or replaced."""
+    return ToolSpec(
+        name="write_file",
+        version="1",
+        description="Create a file of the workspace or replace it whole; folders are made.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {**PATH, "minLength": 1},
+                "content": {"type": "string", "description": "The complete new content."},
+            },
+            "required": ["path", "content"],
+        },
+        tool_class="path_scoped",
+        risk="medium",
+        capabilities=("fs.write",),
+        deadline_s=10.0,
+        path_argument="path",
+        never_coerced=("path", "content"),
+        input_cap_bytes=_INPUT_BYTES,
+        executor="thread",
+        enforcement=enforcement,
+    )
+
+
+def apply_patch_spec(enforcement: str) -> ToolSpec:
+    """Several files, changed at once."""
+    return ToolSpec(
+        name="apply_patch",
+        version="1",
+        description=(
+            "Change, create, delete and rename text files of the workspace, all of them or none. "
+            "Either a unified diff, or sections: `*** Begin Patch`, then `*** Update File: PATH` "
+            "(with an optional `*** Move to: PATH`) and hunks of lines that begin with ` `, `-` or "
+            "`+`, each hunk after `@@` or `@@ LINE ABOVE`; `*** Add File: PATH` and lines with "
+            "`+`; `*** Delete File: PATH`; then `*** End Patch`. Lines must be as in the file; "
+            "give enough of them that they stand in one place only."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "patch": {"type": "string", "minLength": 1, "description": "The whole patch."},
+                "dry_run": {"type": "boolean", "description": "Only say what it would do."},
+            },
+            "required": ["patch"],
+        },
+        tool_class="path_scoped",
+        risk="medium",
+        capabilities=("fs.write",),
+        deadline_s=10.0,
+        never_coerced=("patch",),
+        input_cap_bytes=_INPUT_BYTES,
+        executor="thread",
+        enforcement=enforcement,
+    )
+
+
+def write_tools(workspace: Workspace, keep_for: KeepFor) -> list[Tool]:
+    """Both, over one workspace."""
+    writer = _Writer(workspace, keep_for)
+    walls = workspace.enforcement
+    return [
+        ThreadTool(write_file_spec(walls), writer.write_file, write_facets, writer.look_at_file),
+        ThreadTool(apply_patch_spec(walls), writer.apply_patch, patch_facets, writer.look_at_patch),
+    ]
+
+
+# --- what the rules see --------------------------------------------------------------------------
+
+
+def write_facets(arguments: Arguments) -> CallFacts:
+    """The path; a grant is for its folder."""
+    return _facets((arguments["path"],))
+
+
+def patch_facets(arguments: Arguments) -> CallFacts:
+    """Every path of the patch; a grant is for the one folder they all lie in.
+
+    None for a patch that is none: it is refused when it is looked at.
+    """
+    try:
+        files = parse_patch(arguments["patch"])
+    except PatchError:
+        return CallFacts()
+    facets = _facets(tuple(dict.fromkeys(path for file in files for path in file.paths)))
+    if not arguments.get("dry_run", False):
+        return facets
+    return msgspec.structs.replace(facets, only_reads=True, grant_key="")
+
+
+def _facets(paths: tuple[str, ...]) -> CallFacts:
+    normal = [normal_path(path) for path in paths]
+    folders = {None if path is None else f"{path.rpartition('/')[0]}/" for path in normal}
+    key = folders.pop() if len(folders) == 1 else None
+    return CallFacts(paths=paths, grant_key=key or "")
+
+
+# --- what is done --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """The workspace, and how a call's checkpoint is kept."""
+
+    workspace: Workspace
+    keep_for: KeepFor
+
+    def look_at_file(self, call: ToolCall) -> Preflight:
+        """The file that will be replaced.  Blocks.  Raises ToolFailure."""
+        changes = Changes(self.workspace)
+        changes.look(usable(call.arguments["path"]))
+        return _inspection(changes.before)
+
+    def write_file(self, call: ToolCall) -> ToolOutput:
+        """What was written.  Blocks; durable on return.  Raises ToolFailure."""
+        path, data = call.arguments["path"], call.arguments["content"].encode()
+        if len(data) > MAX_WRITE_BYTES:
+            raise ToolFailure(
+                f"the content has {len(data)} bytes; a file written at once has at most "
+                f"{MAX_WRITE_BYTES}"
+            )
+        changes, key = Changes(self.workspace), usable(path)
+        found = changes.look(key)
+        to = Content(data) if found is None else replace(found, data=data)
+        changes.make({key: to}, self.keep_for(call))
+        before = (
+            "a new file" if found is None else f"replacing {pluralize(len(found.data), 'byte')}"
+        )
+        return ToolOutput(text=f"wrote {pluralize(len(data), 'byte')} to {visible(path)}, {before}")
+
+    def look_at_patch(self, call: ToolCall) -> Preflight:
+        """The files the patch fits.  Blocks.  Raises ToolFailure for one that does not fit."""
+        _, plan = self._plan(call.arguments)
+        return _inspection(plan.before)
+
+    def apply_patch(self, call: ToolCall) -> ToolOutput:
+        """What became of each file.  Blocks; durable on return.  Raises ToolFailure."""
+        changes, plan = self._plan(call.arguments)
+        is_dry = call.arguments.get("dry_run", False)
+        if not is_dry:
+            changes.make(plan.after, self.keep_for(call))
+        lines = [_outcome(path, plan.before[path], to) for path, to in plan.after.items()]
+        head = "this would be done:" if is_dry else "done:"
+        return ToolOutput(text="\n".join([head, *lines, *(f"note: {note}" for note in plan.notes)]))
+
+    def _plan(self, arguments: Arguments) -> tuple[Changes, PatchPlan]:
+        changes = Changes(self.workspace, MAX_PATCHED_BYTES)
+
+        def read(path: str) -> Content | None:
+            found = changes.look(usable(path))
+            if found is not None and b"\0" in found.data[:_PROBE_BYTES]:
+                raise ToolFailure(f"{visible(path)} is a binary file; only text is patched")
+            return found
+
+        try:
+            plan = plan_patch(parse_patch(arguments["patch"]), read)
+        except PatchError as error:
+            raise ToolFailure(f"the patch, {error}") from None
+        if len(plan.after) > MAX_FILES:
+            raise ToolFailure(f"the patch touches {len(plan.after)} files, at most {MAX_FILES}")
+        return changes, plan
+
+
+def _inspection(before: Mapping[str, Content | None]) -> Preflight:
+    operands: dict[str, str] = {}
+    for path, found in before.items():
+        operands[path] = _MISSING if found is None else hashlib.sha256(found.data).hexdigest()
+    return Preflight(operands=operands)
+
+
+def _outcome(path: str, before: Content | None, after: Content | None) -> str:
+    name = visible(path)
+    if after is None:
+        return f"deleted {name}"
+    if before is None:
+        return f"created {name}, {pluralize(len(after.data), 'byte')}"
+    if after == before:
+        return f"unchanged {name}"
+    return f"updated {name}, {len(before.data)} to {pluralize(len(after.data), 'byte')}"

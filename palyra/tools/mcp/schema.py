@@ -1,0 +1,87 @@
+"""A stranger's JSON Schema, brought into the subset that intake checks (`core.schema`).
+
+What only describes is dropped; what can be said more narrowly is; a rule that intake cannot keep
+makes the schema unusable, so that no argument passes that the rule would have refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from palyra.core.text.argument_schema import check_schema
+from palyra.errors import InvariantBroken, PalyraError
+
+MAX_DEPTH = 8
+# Words that no value is refused for (JSON Schema 2020-12, sections 8 and 9, and `format` of 7).
+_DESCRIBES = frozenset(
+    {
+        "$schema", "$id", "$comment", "title", "examples", "default", "deprecated", "readOnly",
+        "writeOnly", "format", "contentEncoding", "contentMediaType",
+    }
+)  # fmt: skip
+_NULL = {"type": "null"}
+
+
+class Unusable(PalyraError):
+    """The schema has a rule that intake cannot keep."""
+
+    code = "unusable_schema"
+
+
+def narrowed(schema: object, where: str = "arguments", depth: int = 0) -> dict[str, Any]:
+    """The schema of an object or value in intake's subset; it takes nothing that the other refuses.
+
+    Raises Unusable.
+    """
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        raise Unusable(f"{where}: not a schema, or deeper than {MAX_DEPTH}")
+    plain = {key: value for key, value in schema.items() if key not in _DESCRIBES}
+    plain = _without_null(plain, where)
+    for word, bound, step in (
+        ("exclusiveMinimum", "minimum", 1),
+        ("exclusiveMaximum", "maximum", -1),
+    ):
+        if word in plain:
+            plain[bound] = _whole(plain.pop(word), f"{where}.{word}", plain) + step
+    if isinstance(plain.get("properties"), Mapping):
+        plain["properties"] = {
+            str(name): narrowed(inner, f"{where}.{name}", depth + 1)
+            for name, inner in plain["properties"].items()
+        }
+    if "items" in plain:
+        plain["items"] = narrowed(plain["items"], f"{where}[]", depth + 1)
+    if plain.get("additionalProperties") in ({}, True):
+        del plain["additionalProperties"]  # narrower: only what is described
+    _check(plain, where)
+    return plain
+
+
+def _without_null(schema: dict[str, Any], where: str) -> dict[str, Any]:
+    """`X or null` is X: what may be null may as well be left out."""
+    options = schema.get("anyOf")
+    if isinstance(options, list):
+        kept = [option for option in options if option != _NULL]
+        if len(kept) != 1 or not isinstance(kept[0], Mapping):
+            raise Unusable(f"{where}: intake does not check anyOf")
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        inner = {key: value for key, value in kept[0].items() if key not in _DESCRIBES}
+        return {**inner, **rest}
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        some = [kind for kind in kinds if kind != "null"]
+        if len(some) != 1:
+            raise Unusable(f"{where}: type must be one, not {len(kinds)}")
+        return {**schema, "type": some[0]}
+    return schema
+
+
+def _whole(bound: object, where: str, schema: Mapping[str, Any]) -> int:
+    if not isinstance(bound, int) or schema.get("type") != "integer":
+        raise Unusable(f"{where}: intake checks it for whole numbers only")
+    return bound
+
+
+def _check(schema: Mapping[str, Any], where: str) -> None:
+    try:
+        check_schema(schema, where)
+    except (InvariantBroken, TypeError, AttributeError) as error:
+        raise Unusable(f"{where}: {error}") from None

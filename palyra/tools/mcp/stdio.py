@@ -1,0 +1,115 @@
+"""JSON-RPC over a process: one message a line, as streams for a session (MCP, transport stdio)."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import trio
+
+from palyra.tools.mcp.transport import ServerGone
+
+MAX_LINE_BYTES = 4_194_304
+MAX_BAD_LINES = 100  # that are no message: what a program prints by mistake, up to a point
+_PIECE_BYTES = 65_536
+
+
+class _Closable:
+    """The part of both streams that a session expects and that means nothing here."""
+
+    async def aclose(self) -> None:  # noqa: PLR6301 - the session's idea of a stream
+        """Nothing: the process is ended by whoever started it."""
+        await trio.lowlevel.checkpoint()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class LineReader(_Closable):
+    """Messages out of a process's output."""
+
+    def __init__(
+        self,
+        output: trio.abc.ReceiveStream,
+        parse: Callable[[bytes], Any],
+        on_end: Callable[[], None],
+    ) -> None:
+        """`parse` makes a message of a line and raises ValueError for what is none."""
+        self._output = output
+        self._parse = parse
+        self._on_end = on_end
+        self._buffer = bytearray()
+        self._bad_lines = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:  # noqa: ANN401 - a message of the package `mcp`
+        """The next message; StopAsyncIteration when the process has closed its output."""
+        while True:
+            line = await self._next_line()
+            if line is None:
+                self._on_end()
+                raise StopAsyncIteration
+            try:
+                return self._parse(line)
+            except ValueError:
+                self._bad_lines += 1
+                if self._bad_lines > MAX_BAD_LINES:
+                    self._on_end()
+                    raise StopAsyncIteration from None
+
+    async def receive(self) -> Any:  # noqa: ANN401 - likewise
+        """The same for who asks for one.  Raises ServerGone at the end."""
+        try:
+            return await anext(self)
+        except StopAsyncIteration:
+            raise ServerGone("the server closed its output") from None
+
+    async def _next_line(self) -> bytes | None:
+        """One line that is not blank; None at the end, and for a line without end."""
+        while True:
+            line, mark, rest = self._buffer.partition(b"\n")
+            if mark:
+                self._buffer = rest
+                if line.strip():
+                    return bytes(line)
+                continue
+            if len(self._buffer) > MAX_LINE_BYTES:
+                return None
+            try:
+                piece = await self._output.receive_some(_PIECE_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return None
+            if not piece:
+                return None
+            self._buffer += piece
+
+
+class LineWriter(_Closable):
+    """Messages into a process's input."""
+
+    def __init__(
+        self,
+        stdin: trio.abc.SendStream,
+        render: Callable[[Any], bytes],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._stdin = stdin
+        self._render = render
+        self._on_end = on_end
+        self._turn = trio.Lock()
+
+    async def send(self, message: Any) -> None:  # noqa: ANN401 - a message of the package `mcp`
+        """Write one line.  Cancellation: it may be half written, and the server is given up."""
+        async with self._turn:
+            is_whole = False
+            try:
+                await self._stdin.send_all(self._render(message) + b"\n")
+                is_whole = True
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # the reader meets the end as well, and says so
+            finally:
+                if not is_whole:
+                    self._on_end()

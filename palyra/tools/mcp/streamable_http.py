@@ -1,0 +1,63 @@
+"""A server behind an address: the streamable HTTP transport, with bounds of our own.
+
+No proxy of the environment is used, nothing is compressed, and one answer has a largest size; a
+stream of events that reaches it is cut and begun anew by the transport.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from palyra.tools.mcp.transport import McpTransport, OpenLink
+
+MAX_ANSWER_BYTES = 16_777_216
+_CONNECT_S = 10.0
+_ANSWER_S = 600.0  # the longest a call may take; the caller's own deadline is shorter
+
+
+def addressed(url: str, headers: Callable[[], dict[str, str]]) -> OpenLink:
+    """The server at that address; `headers` are asked for at each start."""
+
+    @asynccontextmanager
+    async def open_link(
+        _on_end: Callable[[], None], _on_error: Callable[[bytes], None]
+    ) -> AsyncGenerator[McpTransport]:
+        import httpx2  # noqa: PLC0415 - comes with the package `mcp`, see there
+        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - likewise
+
+        counted = _counted(httpx2)
+
+        async def bound(answer: Any) -> None:  # noqa: ANN401, RUF029 - httpx2 awaits its hooks
+            answer.stream = counted(answer.stream)
+
+        client = httpx2.AsyncClient(
+            event_hooks={"response": [bound]},
+            headers={"Accept-Encoding": "identity", **headers()},
+            timeout=httpx2.Timeout(_ANSWER_S, connect=_CONNECT_S),
+            trust_env=False,
+        )
+        async with client, streamable_http_client(url, http_client=client) as (incoming, outgoing):
+            yield McpTransport(incoming, outgoing)
+
+    return open_link
+
+
+def _counted(httpx2: Any) -> type[Any]:  # noqa: ANN401 - a module that is imported late
+    """A stream of bytes that ends with an error at MAX_ANSWER_BYTES."""
+
+    class Counted(httpx2.AsyncByteStream):  # type: ignore[misc]  # a class of a module that is a value
+        def __init__(self, inner: Any) -> None:  # noqa: ANN401 - httpx2's
+            self._inner = inner
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900 - as httpx2 wants it
+            left = MAX_ANSWER_BYTES
+            async for piece in self._inner:
+                left -= len(piece)
+                if left < 0:
+                    raise httpx2.ReadError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    return Counted

@@ -1,0 +1,238 @@
+"""The rules, in Cedar (https://docs.cedarpolicy.com): allow, ask or deny, with the reason.
+
+Fails closed: a rule that errors, a request the schema does not know, an answer the engine cannot
+give, all deny.  (Cedar itself skips a rule that errors, so an erroring forbid would permit.)
+A reload swaps the whole rule set at once; a user file that is broken leaves the last good set in
+force, and where there is none yet, only calls without any capability go through.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cedarpy
+
+from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
+from palyra.core.text.canonical_json import sha256_hex
+from palyra.core.tool.call_facts import PathFacts
+from palyra.tools.policy.mentions import Mentions, mentions_paths, values_of
+from palyra.tools.policy.request_mapping import Context, Facts, build_entities, facts, question
+from palyra.tools.policy.rules import (
+    Fingerprint,
+    PolicyFile,
+    PolicyRule,
+    RuleSet,
+    build_rules,
+    folder_fingerprint,
+    read_policy_files,
+    shipped_files,
+)
+from palyra.tools.policy.text import BrokenPolicy
+
+_ENTITY_SETS = 512  # (principal, agent, tool) kept parsed
+_ERROR_CHARS = 300
+_KNOWN = 4_096  # decisions kept
+# Of the list that the engine is handed, if a rule asks for it: some four microseconds a path, in
+# which nothing else in the process goes on.
+MAX_PATHS = 512
+MAX_PATH_CHARS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class _Force:
+    """The rules in force; replaced as a whole."""
+
+    rules: RuleSet
+    version: str
+    is_degraded: bool  # the user policies could not be read even once
+    problems: tuple[str, ...]
+    # What was decided under them already: a decision is a function of what is in the key.
+    known: dict[tuple[object, ...], PolicyDecision] = field(default_factory=dict)
+
+
+class CedarPolicy:
+    """`core.ports.Policy` over the shipped rules and a folder of user policies.
+
+    `decide` is for one thread; `reload` may be called from another one meanwhile.
+    """
+
+    def __init__(self, user_folder: Path | None = None, state: Iterable[Path] = ()) -> None:
+        """`state` are the daemon's own places, which no call may name."""
+        self._user_folder = user_folder
+        self._had_folder = False
+        self._seen: Fingerprint = None
+        self._state = tuple(str(place) for place in state)
+        self._shipped = shipped_files()
+        self._entities = lru_cache(maxsize=_ENTITY_SETS)(build_entities)
+        self._force = self._first_force()
+
+    @property
+    def version(self) -> str:
+        """SHA-256 of every rule and the schema, hex."""
+        return self._force.version
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the user policies now; empty when they are in force."""
+        return self._force.problems
+
+    def refresh(self) -> None:
+        """Read the user policies again if their files changed since they were read (blocks)."""
+        if self._user_folder is not None and folder_fingerprint(self._user_folder) != self._seen:
+            self.reload()
+
+    def reload(self) -> bool:
+        """Read the user policies again (blocking); False, with `problems`, when they are broken."""
+        try:
+            self._force = _force(self._read())
+        except BrokenPolicy as broken:
+            self._force = _keep(self._force, broken)
+            return False
+        return True
+
+    def decide(self, request: PolicyRequest) -> PolicyDecision:
+        """Allow, ask or deny; every error inside is a deny with the reason."""
+        force = self._force
+        if force.is_degraded and _is_sensitive(request):
+            reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
+            return _decision("deny", "policy_broken", reason, (), force.version)
+        about = facts(request)
+        shows_paths = mentions_paths(force.rules.mentions)
+        if shows_paths and (excess := _excess(request.paths)):
+            return _decision("deny", "too_many_paths", excess, (), force.version)
+        try:
+            asked, context = question(request, self._state, shows_paths=shows_paths)
+        except ValueError as error:  # a facet that the schema does not know
+            return _error(str(error), force.version)
+        key = _key(request, about, context, force.rules.mentions)
+        known = None if key is None else force.known.get(key)
+        if known is not None:
+            return known
+        decision = self._ask_engine(force, request, asked)
+        if key is not None:
+            if len(force.known) >= _KNOWN:
+                force.known.clear()
+            force.known[key] = decision
+        return decision
+
+    def _ask_engine(
+        self, force: _Force, request: PolicyRequest, asked: dict[str, Any]
+    ) -> PolicyDecision:
+        try:
+            entities = self._entities(*facts(request))
+            result = cedarpy.is_authorized(asked, force.rules.policies, entities)
+        except ValueError as error:  # an id or a facet that the engine cannot take
+            return _error(str(error), force.version)
+        if result.diagnostics.errors:
+            return _error(result.diagnostics.errors[0], force.version)
+        return _answer(force, request, result)
+
+    def _read(self) -> list[PolicyFile]:
+        """All files; the fingerprint is from before, so that no later change is missed."""
+        folder = self._user_folder
+        if folder is None:
+            return self._shipped
+        self._seen = folder_fingerprint(folder)
+        if self._had_folder and self._seen is None:
+            raise BrokenPolicy(f"{folder} is gone; what it last held stays in force")
+        self._had_folder = self._had_folder or self._seen is not None
+        return self._shipped + read_policy_files(folder, "user")
+
+    def _first_force(self) -> _Force:
+        try:
+            return _force(self._read())
+        except BrokenPolicy as broken:
+            rules = build_rules(self._shipped)
+            version = sha256_hex(b"degraded " + rules.version.encode())
+            return _Force(rules, version, is_degraded=True, problems=(broken.message,))
+
+
+def _force(files: list[PolicyFile]) -> _Force:
+    rules = build_rules(files)
+    return _Force(rules, rules.version, is_degraded=False, problems=())
+
+
+def _keep(force: _Force, broken: BrokenPolicy) -> _Force:
+    return _Force(force.rules, force.version, force.is_degraded, (broken.message,))
+
+
+def _key(
+    request: PolicyRequest, about: Facts, context: Context, mentions: Mentions
+) -> tuple[object, ...] | None:
+    """What the decision follows from; None when that is everything."""
+    if mentions is None:
+        return None
+    return (request.action, about, *values_of(context, mentions))
+
+
+def _excess(paths: PathFacts) -> str:
+    """Why the engine is not asked about so many paths; "" when it is."""
+    if len(paths.inside) <= MAX_PATHS and sum(map(len, paths.inside)) <= MAX_PATH_CHARS:
+        return ""
+    return (
+        f"a rule looks at context.paths, and the call names {len(paths.inside)} of them; it may have "
+        f"{MAX_PATHS}, of {MAX_PATH_CHARS} characters together: put the words into a script file"
+    )
+
+
+def _is_sensitive(request: PolicyRequest) -> bool:
+    """Whether a broken rule of the user could have been about it."""
+    return bool(request.capabilities) or request.tool_class != "read_only_safe"
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def _answer(force: _Force, request: PolicyRequest, result: cedarpy.AuthzResult) -> PolicyDecision:
+    found = {key: force.rules.rules[key] for key in result.diagnostics.reasons}
+    labels = result.diagnostics.id_annotations_by_reason
+    if any(labels.get(key) != rule.label for key, rule in found.items()):
+        return _error("the engine numbers the rules in another order", force.version)
+    rules = sorted(found.values(), key=_by_id)
+    if not rules:
+        reason = f"no rule permits {request.tool}; a permit among the user policies would"
+        return _decision("deny", "no_rule", reason, (), force.version)
+    if not result.allowed:
+        names = _names(rules)
+        why = next((f": {rule.reason}" for rule in rules if rule.reason), "")
+        return _decision(
+            "deny", "denied", f"forbidden by {', '.join(names)}{why}", names, force.version
+        )
+    return _permitted(request, rules, force.version)
+
+
+def _permitted(request: PolicyRequest, permits: list[PolicyRule], version: str) -> PolicyDecision:
+    """Among the permits those of the highest layer speak; one that wants an approval asks."""
+    top = max(rule.rank for rule in permits)
+    speaking = [rule for rule in permits if rule.rank == top]
+    names = _names(speaking)
+    if request.action != "approval.decide" and any(rule.asks for rule in speaking):
+        reason = (
+            f"{', '.join(names)} wants a person's approval; a permit for {request.tool} "
+            "among the user policies would change that"
+        )
+        return _decision("ask", "asks", reason, names, version)
+    return _decision("allow", "allowed", f"permitted by {', '.join(names)}", names, version)
+
+
+def _by_id(rule: PolicyRule) -> str:
+    return rule.id
+
+
+def _names(rules: list[PolicyRule]) -> tuple[str, ...]:
+    return tuple(rule.id for rule in rules)
+
+
+def _error(detail: str, version: str) -> PolicyDecision:
+    reason = f"the rules could not be applied, so the answer is no: {detail[:_ERROR_CHARS]}"
+    return _decision("deny", "policy_error", reason, (), version)
+
+
+def _decision(
+    answer: Answer, code: str, reason: str, policies: tuple[str, ...], version: str
+) -> PolicyDecision:
+    return PolicyDecision(
+        answer=answer, reason_code=code, reason=reason, policies=policies, version=version
+    )

@@ -1,0 +1,176 @@
+"""The question in Cedar's terms: request, context, entities.
+
+Cedar would check each request against the schema, at the price of the decision itself.  The same
+check is made here on the encoded context, by a decoder whose types are those of the schema: equal
+strictness is held by a property test that asks both (`tests/tools/test_policy_question.py`).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, get_args
+
+import cedarpy
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from palyra.core.policy.request import Action, PolicyRequest
+from palyra.core.tool.call_facts import call_path_marks, host_marks
+
+ACTIONS: frozenset[str] = frozenset(get_args(Action))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Facts = tuple[str, str, str, tuple[str, ...], str, str, str, tuple[str, ...]]
+_Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    pass
+
+
+class _Principal(_Part, frozen=True, kw_only=True, gc=False):
+    type: Literal["Principal"]
+    id: str
+
+
+class _Agent(_Part, frozen=True, kw_only=True, gc=False):
+    type: Literal["Agent"]
+    id: str
+
+
+class _ToPrincipal(_Part, frozen=True, kw_only=True, rename={"entity": "__entity"}, gc=False):
+    entity: _Principal
+
+
+class _ToAgent(_Part, frozen=True, kw_only=True, rename={"entity": "__entity"}, gc=False):
+    entity: _Agent
+
+
+class _Extension(_Part, frozen=True, kw_only=True, gc=False):
+    fn: Literal["datetime"]
+    arg: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z$")]
+
+
+class _Instant(_Part, frozen=True, kw_only=True, rename={"extension": "__extn"}, gc=False):
+    extension: _Extension
+
+
+class _Run(_Part, frozen=True, kw_only=True, gc=False):
+    id: str
+    owner: _ToPrincipal
+    origin: str
+    taint: bool
+    depth: _Long
+
+
+class Context(_Part, frozen=True, kw_only=True, gc=False):
+    """`type Call` of the schema."""
+
+    agent: _ToAgent
+    session: str
+    run: _Run
+    in_scope: bool
+    paths: list[str]
+    path_marks: list[str]
+    host_marks: list[str]
+    secrets: list[str]
+    size_bytes: _Long
+    approval: str
+    now: _Instant
+    path: str | UnsetType = UNSET
+    executable: str | UnsetType = UNSET
+    subcommand: str | UnsetType = UNSET
+    host: str | UnsetType = UNSET
+    decision: str | UnsetType = UNSET
+    scope: str | UnsetType = UNSET
+
+
+_ENCODER = msgspec.json.Encoder()
+_CHECK = msgspec.json.Decoder(Context)
+
+
+def question(
+    request: PolicyRequest, state: Sequence[str], *, shows_paths: bool = True
+) -> tuple[dict[str, Any], Context]:
+    """The request in Cedar's terms, and its context; ids are objects, never text to be parsed.
+
+    `shows_paths`: whether a rule asks for the list of paths; of thousands it is what costs most.
+    Raises ValueError for what the schema does not allow.
+    """
+    if request.action not in ACTIONS:
+        raise ValueError(f"there is no action {request.action!r}")
+    context = _context(request, state, shows_paths=shows_paths)
+    text = _ENCODER.encode(context)
+    _CHECK.decode(text)
+    asked = {
+        "principal": {"type": "Principal", "id": request.principal},
+        "action": {"type": "Action", "id": request.action},
+        "resource": {"type": "Tool", "id": request.tool},
+        "context": text.decode(),
+    }
+    return asked, context
+
+
+def _context(request: PolicyRequest, state: Sequence[str], *, shows_paths: bool) -> Context:
+    facets, paths = request.facets, request.paths
+    return Context(
+        agent=_ToAgent(entity=_Agent(type="Agent", id=request.agent)),
+        session=request.session_id,
+        run=_Run(
+            id=request.run_id,
+            owner=_ToPrincipal(entity=_Principal(type="Principal", id=request.owner)),
+            origin=request.origin,
+            taint=request.is_tainted,
+            depth=request.depth,
+        ),
+        in_scope=request.in_scope,
+        path=UNSET if paths.single is None else paths.single,
+        paths=list(paths.inside) if shows_paths else [],
+        path_marks=sorted(call_path_marks(paths, state)),
+        executable=facets.executable or UNSET,
+        subcommand=facets.subcommand or UNSET,
+        host=facets.host or UNSET,
+        host_marks=sorted(host_marks(facets.host)),
+        secrets=sorted(facets.secrets),
+        size_bytes=request.size_bytes,
+        approval=request.approval,
+        now=_Instant(extension=_Extension(fn="datetime", arg=_instant(request.now_ms))),
+        decision=request.decision or UNSET,
+        scope=request.scope or UNSET,
+    )
+
+
+def _instant(at_ms: int) -> str:
+    """Unix milliseconds as Cedar reads them.  Raises ValueError beyond the year 9999."""
+    try:
+        at = _EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        raise ValueError(f"{at_ms} ms is no time") from None
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+# --- entities ------------------------------------------------------------------------------------
+
+
+def facts(request: PolicyRequest) -> Facts:
+    """What the entities of the question follow from: equal facts, equal entities."""
+    return (
+        request.principal, request.role,
+        request.agent, request.agent_labels,
+        request.tool, request.tool_class, request.risk, request.capabilities,
+    )  # fmt: skip
+
+
+def build_entities(*known: *Facts) -> cedarpy.Entities:
+    """Everything with attributes that a question mentions, parsed."""
+    principal, role, agent, labels, tool, tool_class, risk, capabilities = known
+    attributes = {"name": tool, "class": tool_class, "risk": risk, "capabilities": capabilities}
+    entities = [
+        _entity("Principal", principal, {"role": role}),
+        _entity("Agent", agent, {"name": agent, "labels": labels}),
+        _entity("Tool", tool, attributes),
+    ]
+    return cedarpy.Entities.from_json_str(_ENCODER.encode(entities).decode())
+
+
+def _entity(kind: str, name: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    return {"uid": {"type": kind, "id": name}, "attrs": attributes, "parents": []}

@@ -1,0 +1,1 @@
+"""Programs for a model: shell, background programs, their output."""

@@ -1,0 +1,223 @@
+"""What a shell call asks for, read from its arguments alone: program, words, what it may be.
+
+Pure.  A call is a list of words (`argv`), run as it is, or a line for `/bin/sh` (`command`).
+"""
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from palyra.core.tool.spec import CallFacts, ToolFailure
+
+SHELL = "/bin/sh"
+MAX_LINE_CHARS = 16_384  # of all lines for a shell in one call
+# Words, and their characters, counted once for each folder: bounds the time of every look.
+MAX_LOOKED_AT = 8_192
+MAX_CHARS_LOOKED_AT = 262_144
+_SHELLS = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh"})
+# A grant for these would be one for any program at all: they run what they are told.
+_RUNNERS = _SHELLS | {
+    "fish", "busybox", "env", "nice", "ionice", "nohup", "setsid", "timeout", "time", "xargs", "find",
+    "parallel", "watch", "script", "expect", "unbuffer", "stdbuf", "chroot", "unshare", "nsenter",
+    "setarch", "linux32", "linux64", "i386", "x86_64", "flock", "taskset", "chrt", "prlimit", "choom",
+    "setpriv", "capsh", "runuser", "runcon", "run-parts", "start-stop-daemon", "ld.so",
+    "npx", "bunx", "uv", "uvx", "pipx",
+    "python", "pypy", "node", "nodejs", "deno", "bun", "perl", "ruby", "php", "lua", "awk", "gawk",
+    "mawk", "nawk", "sed", "ed", "vi", "vim", "emacs", "gdb", "strace", "tclsh", "java", "ssh", "sudo",
+    "su", "doas",
+}  # fmt: skip
+# Programs of many purposes: a grant is for one of them.
+_WITH_SUBCOMMAND = frozenset({"git", "npm", "pip", "cargo", "docker"})
+# The word after these is a program text: it is run as it was approved.
+_INTERPRETERS = _SHELLS | {"python", "node", "nodejs", "perl", "ruby", "php", "lua"}
+_FOLDERS = frozenset({
+    "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
+})  # fmt: skip
+_DOUBLE = r'"((?:[^"\\]|\\.)*)"'
+_SINGLE = r"'([^']*)'"
+_QUOTED = re.compile(rf"\\(.)|{_SINGLE}|{_DOUBLE}", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_WORD = re.compile(
+    r"""(?:[^\s();<>|&`"'\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|["'\\])+|[();<>|&]+""", re.DOTALL
+)
+_GOES_TO = frozenset({"cd", "pushd", "-C"})
+_TAKES_LINE = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_VERSION = re.compile(r"[0-9.]+$")  # python3.11 is python
+_FIRST_WORD = re.compile(r"[A-Za-z]*")  # and so are python3-dbg and perl5.36-x86_64-linux-gnu
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """One call."""
+
+    argv: tuple[str, ...]  # what is executed
+    words: tuple[str, ...]  # all it names; of a line for a shell, as far as it can be told
+    is_line: bool
+    cwd: str  # relative to the workspace
+
+    @property
+    def name(self) -> str:
+        """The program's name, without its folder."""
+        return posixpath.basename(self.argv[0])
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where it works: its own folder, and those that its words change to."""
+        found = [self.cwd]
+        here = self.cwd
+        for word, folder in pairwise(self.words):
+            if word in _GOES_TO:
+                found.append(posixpath.join(here, folder))
+                here = here if word == "-C" else found[-1]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every word that may name a file, also behind an equals sign."""
+        parts = (part for word in self.words for part in (word, word.partition("=")[2]))
+        return tuple(part for part in parts if part)
+
+
+def read_command(arguments: Mapping[str, Any]) -> CommandLine:
+    """The call.  Raises ToolFailure unless it has exactly one of `argv` and `command`."""
+    cwd: str = arguments.get("cwd", "")
+    argv, line = arguments.get("argv"), arguments.get("command")
+    if (argv is None) is (line is None):
+        raise ToolFailure("give either argv (a list of words) or command (a line for /bin/sh)")
+    if argv is not None:
+        if not argv[0] or not all(map(_is_word, argv)):
+            raise ToolFailure("argv: the first word names a program; words are text without NUL")
+        return _bounded(CommandLine(tuple(argv), _all_words(argv), is_line=False, cwd=cwd))
+    line = str(line)
+    if not _is_word(line) or not line.strip():
+        raise ToolFailure(
+            'command: give a line for /bin/sh, such as "ls -l", not empty, without NUL'
+        )
+    words = _all_words(split_line(line))
+    return _bounded(CommandLine((SHELL, "-c", line), words, is_line=True, cwd=cwd))
+
+
+def _bounded(call: CommandLine) -> CommandLine:
+    """The call, unless it names too much.  No folder is longer than all words together."""
+    most_folders = 1 + sum(word in _GOES_TO for word in call.words)
+    chars = len(call.cwd) + sum(map(len, call.words))
+    if most_folders * chars > MAX_CHARS_LOOKED_AT:
+        raise ToolFailure(
+            f"words of more than {MAX_CHARS_LOOKED_AT} characters, counted from each folder: write a "
+            "script file"
+        )
+    if len(call.words) * len(call.folders) > MAX_LOOKED_AT:
+        raise ToolFailure(
+            f"more than {MAX_LOOKED_AT} words, counted from each folder: write a script file"
+        )
+    return call
+
+
+def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
+    """What the rules may look at; a call that says nothing usable has none."""
+    try:
+        call = read_command(arguments)
+    except ToolFailure:
+        return CallFacts()
+    subcommand = _find_subcommand(call)
+    return CallFacts(
+        paths=tuple(dict.fromkeys([call.cwd, *_paths(call)])),
+        executable=call.name,
+        subcommand=subcommand,
+        grant_key=_grant_key(call, subcommand),
+    )
+
+
+def find_scripts(call: CommandLine) -> tuple[str, ...]:
+    """The words that name a program text, if there is such a file: run it as it was approved."""
+    words = call.words
+    found = [words[0]] if words and "/" in words[0] else []
+    is_next = False
+    for word in words:
+        if is_next and not word.startswith("-"):
+            found.append(word)
+            is_next = False
+        if word in {".", "source"} or _plain_name(word) in _INTERPRETERS:
+            is_next = True
+    return tuple(dict.fromkeys(found))
+
+
+def _grant_key(call: CommandLine, subcommand: str) -> str:
+    """By program; none for what anybody may have changed by then, or what runs anything."""
+    if call.is_line or _is_runner(call.name) or not _is_of_system(call.argv[0]):
+        return ""
+    if _plain_name(call.name) in _WITH_SUBCOMMAND:
+        return f"{call.argv[0]} {subcommand}" if subcommand else ""
+    return call.argv[0]
+
+
+def _is_runner(name: str) -> bool:
+    return not _RUNNERS.isdisjoint({name, _plain_name(name), _FIRST_WORD.match(name)[0]})  # type: ignore[index]  # it matches anything
+
+
+def _plain_name(program: str) -> str:
+    """Its name without folder and version."""
+    return _VERSION.sub("", posixpath.basename(program))
+
+
+def _is_of_system(program: str) -> bool:
+    """Whether it lies where only the system puts programs; `/usr/../x` may lie anywhere."""
+    folder, _, name = program.rpartition("/")
+    return program == name or folder in _FOLDERS
+
+
+def _find_subcommand(call: CommandLine) -> str:
+    """The first word that is no option; none after an option that may change what is run."""
+    has_one = not call.is_line and _plain_name(call.name) in _WITH_SUBCOMMAND
+    if not has_one or len(call.argv) < 2:  # noqa: PLR2004 - program and subcommand
+        return ""
+    return "" if call.argv[1].startswith("-") else call.argv[1]
+
+
+def _paths(call: CommandLine) -> list[str]:
+    """Every word that may be a path, as it is written and from each folder; options are none."""
+    words = [word for word in dict.fromkeys(call.names) if not word.startswith("-")]
+    inner = [word for word in words if not word.startswith("/")]
+    reached = (posixpath.join(folder, word) for folder in call.folders if folder for word in inner)
+    return [*words, *map(posixpath.normpath, reached)]
+
+
+def _all_words(words: Sequence[str]) -> tuple[str, ...]:
+    """These, and those of a line that a shell among them is given: `bash -c "cat x"`."""
+    if _SHELLS.isdisjoint(map(_plain_name, set(words))):
+        return tuple(words)
+    lines = [line for option, line in pairwise(words) if _TAKES_LINE.fullmatch(option)]
+    if sum(map(len, lines)) > MAX_LINE_CHARS:
+        raise ToolFailure(
+            f"argv: lines for a shell of more than {MAX_LINE_CHARS} characters: write a script file"
+        )
+    return (*words, *(word for line in lines for word in split_line(line)))
+
+
+def _is_word(text: str) -> bool:
+    """Whether a program can be given it: half a surrogate pair has no bytes."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def split_line(line: str) -> list[str]:
+    """The words of a shell's line, without quotes; operators are words, and so is every comment's."""
+    return [_unquoted(word) for word in _WORD.findall(line)]
+
+
+def _unquoted(word: str) -> str:
+    if word.isalnum():
+        return word
+    return _QUOTED.sub(_bare, word)
+
+
+def _bare(match: re.Match[str]) -> str:
+    escaped, single, double = match.group(1, 2, 3)
+    if escaped is not None:
+        return escaped.replace("\n", "")  # a line that goes on in the next
+    return _ESCAPED.sub(r"\1", double) if single is None else single

@@ -1,0 +1,262 @@
+"""From a shell call to a command: the program found, its operands looked at, its text sealed.
+
+All functions block; they are called from a thread.
+"""
+
+import hashlib
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from palyra.core.text.visible import visible
+from palyra.core.tool.paths import MAX_PATH_BYTES, normal_path
+from palyra.core.tool.spec import SHARED_HOST, Preflight, ToolCall, ToolFailure
+from palyra.tools.files.workspace import Workspace, refusal
+from palyra.tools.programs.command_line import CommandLine, find_scripts, read_command
+from palyra.tools.sandbox.bubblewrap import PATH, environment_of
+from palyra.tools.sandbox.command import Command, CommandEgress, CommandLimits, Level
+
+MAX_OPERANDS = 256  # files that one call names; more than a prompt shows
+MAX_SCRIPT_BYTES = 4_194_304
+MAX_SEALED_BYTES = 8_388_608  # of all scripts of a call: the copies lie in memory
+MAX_HASHED_BYTES = 16_777_216  # a larger operand is known by its size and time
+MAX_READ_BYTES = 268_435_456  # of all operands of a call that are hashed: about a second
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+MAX_STEPS = MAX_PATH_BYTES  # names on the way of one word; only a maze of links needs more
+_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/nix/store/")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnvironment:
+    """What every command of a daemon finds."""
+
+    workspace: Workspace
+    limits: CommandLimits
+    environment: Mapping[str, str]  # beside PATH, HOME, LANG and TERM
+    profile: str  # of the sandbox, as approvals name it
+    open_egress: Callable[[], CommandEgress] | None = (
+        None  # the way out of one command; None: no network
+    )
+    level: Level = "A"  # of the sandbox
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What a command can do, as rules and risk see it."""
+        network = () if self.open_egress is None else ("network",)
+        return ("process", *network, *([SHARED_HOST] if self.level == "B" else []))
+
+
+def inspect_program(around: CommandEnvironment, call: ToolCall) -> Preflight:
+    """What a person approves beside the arguments.  Raises ToolFailure for what cannot run."""
+    line = read_command(call.arguments)
+    binary = find_binary(around.workspace, line)
+    command = _command(around, line, binary, {})
+    return Preflight(
+        binary=_real(around.workspace, binary),
+        cwd=command.cwd,
+        environment=environment_of(command),
+        operands=_operands(around.workspace, line),
+        profile=around.profile,
+    )
+
+
+def build_command(around: CommandEnvironment, call: ToolCall) -> Command:
+    """The command as it was inspected; scripts are sealed with the content that was approved.
+
+    Raises ToolFailure when a script is not what it was.
+    """
+    line = read_command(call.arguments)
+    seen = call.inspection
+    approved = _operands(around.workspace, line) if seen is None else seen.operands
+    sealed: dict[str, bytes] = {}
+    for word in _from_folders(line, find_scripts(line)):
+        path = _below(around.workspace, _reach(around.workspace, "", word))
+        place = f"{around.workspace.root}/{path}"
+        if path is None or place in sealed or not _SHA256.fullmatch(approved.get(path, "")):
+            continue
+        content = _read(around.workspace, path)
+        if sum(map(len, sealed.values())) + len(content) > MAX_SEALED_BYTES:
+            raise ToolFailure(
+                f"the scripts of the call have more than {MAX_SEALED_BYTES} bytes together: make it "
+                "several calls"
+            )
+        if hashlib.sha256(content).hexdigest() != approved[path]:
+            raise ToolFailure(f"{visible(path)} was changed meanwhile: propose the call again")
+        sealed[place] = content
+    return _command(around, line, find_binary(around.workspace, line), sealed)
+
+
+def find_binary(workspace: Workspace, line: CommandLine) -> str:
+    """The program's path, resolved.  Raises ToolFailure for one that cannot be found."""
+    name = line.argv[0]
+    if "/" not in name:
+        for folder in PATH.split(":"):
+            if os.access(found := f"{folder}/{name}", os.X_OK) and _is_file(found):
+                return found
+        raise ToolFailure(f"{visible(name)}: there is no such program in {PATH}")
+    if name.startswith(_SYSTEM) and os.path.normpath(name) == name:
+        if not _is_file(name):
+            raise ToolFailure(f"{visible(name)}: there is no such program")
+        return name
+    reached = _reach(workspace, line.cwd, name)
+    path = _below(workspace, reached)
+    if path is not None:
+        with workspace.open_file(path):
+            pass
+    elif not (reached.startswith(_SYSTEM) and _is_file(reached)):
+        raise ToolFailure(f"{visible(name)}: a program lies in a system folder or the workspace")
+    # A link's own name: the interpreter of a virtual environment goes by it.
+    return _absolute(workspace, line.cwd, name)
+
+
+def _is_file(path: str) -> bool:
+    """Whether a file is there; what cannot be looked at is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - a Path raises where nobody may look
+
+
+def _real(workspace: Workspace, binary: str) -> str:
+    """The program behind its links.  Raises ToolFailure if they lead elsewhere by now."""
+    reached = _reach(workspace, "", binary)
+    if _below(workspace, reached) is not None:
+        return reached
+    if not reached.startswith(_SYSTEM):
+        raise ToolFailure(f"{visible(binary)} was changed meanwhile: propose the call again")
+    return os.path.realpath(reached)
+
+
+def _command(
+    around: CommandEnvironment, line: CommandLine, binary: str, sealed: Mapping[str, bytes]
+) -> Command:
+    cwd = normal_path(line.cwd)
+    if cwd is None:
+        raise refusal(line.cwd)
+    with around.workspace.open_folder(cwd):
+        pass
+    network = None if around.open_egress is None else around.open_egress()
+    proxies = {} if network is None else network.environment
+    return Command(
+        argv=(binary, *line.argv[1:]),
+        cwd=f"{around.workspace.root}/{cwd}".rstrip("/"),
+        environment={**around.environment, **proxies},
+        network=network,
+        workspace=around.workspace.root,
+        is_writable=True,
+        files=sealed,
+        limits=around.limits,
+        least=around.level,
+        merges_errors=True,
+    )
+
+
+def _operands(workspace: Workspace, line: CommandLine) -> dict[str, str]:
+    """Every file of the workspace that a word names, with what it holds.
+
+    Raises ToolFailure for more than may be looked at: what was not is not approved.
+    """
+    found: dict[str, str] = {}
+    read_bytes = 0
+    for word in _from_folders(line, line.names):
+        path = _below(workspace, _reach(workspace, "", word))
+        seen = None if path is None or path in found else _file(workspace, path)
+        if path is None or seen is None:
+            continue
+        read_bytes += seen.st_size if seen.st_size <= MAX_HASHED_BYTES else 0
+        if len(found) == MAX_OPERANDS or read_bytes > MAX_READ_BYTES:
+            raise ToolFailure(
+                f"the call names more than {MAX_OPERANDS} files, or files of more than "
+                f"{MAX_READ_BYTES} bytes together: make it several"
+            )
+        found[path] = _content(workspace, path, seen)
+    return found
+
+
+def _from_folders(line: CommandLine, words: Iterable[str]) -> Iterator[str]:
+    """The words as paths, from each folder that the command works in."""
+    return (posixpath.join(folder, word) for folder in line.folders for word in words)
+
+
+def _file(workspace: Workspace, path: str) -> os.stat_result | None:
+    found = workspace.look(path)
+    return found if found is not None and stat.S_ISREG(found.st_mode) else None
+
+
+def _content(workspace: Workspace, path: str, found: os.stat_result) -> str:
+    """What tells one content of a file from any other.
+
+    Its SHA-256, hex; of one that is too large, or has a second name and may not be opened, size
+    and change time, which no program can set back.
+    """
+    if found.st_size <= MAX_HASHED_BYTES:
+        with (
+            suppress(ToolFailure),
+            workspace.open_file(path) as fd,
+            open(fd, "rb", closefd=False) as file,
+        ):
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    return f"{found.st_size} bytes of {found.st_ino}, changed at {found.st_ctime_ns} ns"
+
+
+def _read(workspace: Workspace, path: str) -> bytes:
+    with workspace.open_file(path) as fd, open(fd, "rb", closefd=False) as file:
+        content = file.read(MAX_SCRIPT_BYTES + 1)
+    if len(content) > MAX_SCRIPT_BYTES:
+        raise ToolFailure(f"{visible(path)}: a script of more than {MAX_SCRIPT_BYTES} bytes")
+    return content
+
+
+# --- where a word leads --------------------------------------------------------------------------
+
+
+def _absolute(workspace: Workspace, cwd: str, word: str) -> str:
+    return os.path.join(workspace.root, cwd, word)  # noqa: PTH118 - as the program will see it
+
+
+def _below(workspace: Workspace, path: str) -> str | None:
+    """The path within the workspace; None for one outside of it."""
+    root = f"{workspace.root}/"
+    return path.removeprefix(root) if path.startswith(root) else None
+
+
+def _reach(workspace: Workspace, cwd: str, word: str) -> str:
+    """Where a word leads, absolute: links within the workspace are followed, as text.
+
+    Nothing outside of it is looked at, with the daemon's rights or at all: there the words of a
+    model are only words.  Raises ToolFailure for a maze of links.
+    """
+    path = _absolute(workspace, cwd, word)
+    if not _is_path(path):
+        return ""
+    at: list[str] = []
+    left = _names(path)
+    for _ in range(MAX_STEPS):
+        if not left:
+            return "/" + "/".join(at)
+        name = left.pop()
+        if name == "..":
+            del at[-1:]
+            continue
+        below = _below(workspace, "/" + "/".join([*at, name]))
+        link = None if below is None else workspace.read_link(below)
+        if link is None:
+            at.append(name)
+        else:
+            left += _names(link)
+            at = [] if link.startswith("/") else at
+    raise ToolFailure(f"{visible(word)}: too many links")
+
+
+def _is_path(text: str) -> bool:
+    """Whether the kernel would take it for one at all."""
+    try:
+        return len(os.fsencode(text)) < MAX_PATH_BYTES
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+
+
+def _names(path: str) -> list[str]:
+    """The names of a path, the first one last."""
+    return [name for name in reversed(path.split("/")) if name not in {"", "."}]

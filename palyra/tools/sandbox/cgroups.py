@@ -1,0 +1,200 @@
+"""Limits on all processes of a jail together: memory and number, by the kernel's control groups.
+
+Version 2 where this process may divide its own group, else version 1 below its own groups, else
+none; resource limits then hold for each process alone, and the enforcement says so.  Groups are
+reached through descriptors, so they are there whatever the thread has mounted.
+
+All functions block, for well below a millisecond as a rule.  Source: cgroups(7), the kernel's
+admin-guide/cgroup-v1/memory and cgroup-v2.
+"""
+
+import errno
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from palyra.tools.sandbox.command import CommandLimits
+
+_MOUNT = Path("/sys/fs/cgroup")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CONTROLLERS = ("memory", "pids")
+REMOVE_TRIES, REMOVE_PAUSE_S = 10, 0.005
+_PREFIXED = re.compile(r"palyra-([0-9]+)-[0-9a-f]+")  # with the number of the daemon's process
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Where a version of the interface keeps what; by controller."""
+
+    memory: str
+    swap: str
+    memory_events: str  # a file of `name count` lines
+    oom: str  # the name there that counts processes killed for memory
+
+
+_V1 = _Files(
+    "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control", "oom_kill"
+)
+_V2 = _Files("memory.max", "memory.swap.max", "memory.events", "oom_kill")
+
+
+class ControlGroups:
+    """The place where groups can be made."""
+
+    def __init__(self, kind: str, files: _Files, folders: Mapping[str, int]) -> None:
+        """`folders`: descriptor of the folder each controller's groups go into."""
+        self.kind = kind  # v1, v2
+        self._files = files
+        self._folders = folders
+
+    def make(self, limits: CommandLimits) -> "Group":
+        """A group with these limits.  Raises OSError."""
+        name = f"palyra-{os.getpid()}-{secrets.token_hex(4)}"
+        group = Group(name, self._folders, self._files)
+        try:
+            group.set_up(limits)
+        except OSError:
+            group.remove()
+            raise
+        return group
+
+    def sweep(self) -> None:
+        """Remove the groups of daemons that are not there any more; one in use stays."""
+        for folder in set(self._folders.values()):
+            for name in os.listdir(folder):  # noqa: PTH208 - a descriptor
+                owner = _PREFIXED.fullmatch(name)
+                if owner is not None and not Path(f"/proc/{owner[1]}").exists():
+                    Group(name, self._folders, self._files).remove()
+
+    def find(self, name: str) -> "Group":
+        """The group of that name, whoever made it."""
+        return Group(name, self._folders, self._files)
+
+
+class Group:
+    """One group, for one jail."""
+
+    def __init__(self, name: str, folders: Mapping[str, int], files: _Files) -> None:
+        self.name = name
+        self._folders = folders
+        self._files = files
+
+    def set_up(self, limits: CommandLimits) -> None:
+        """Make it, with its limits.  Raises OSError."""
+        for folder in set(self._folders.values()):
+            os.mkdir(self.name, dir_fd=folder)
+        self._write("pids", "pids.max", limits.processes)
+        if limits.memory_bytes is not None:
+            self._write("memory", self._files.memory, limits.memory_bytes)
+            with suppress(OSError):  # without accounting of swap there is no such file
+                swap = limits.memory_bytes if self._files is _V1 else 0  # v1 counts both together
+                self._write("memory", self._files.swap, swap)
+
+    def add(self, pids: Iterable[int]) -> None:
+        """Put processes in; what they start later comes along.  Raises OSError."""
+        for folder in set(self._folders.values()):
+            for pid in pids:
+                _write_at(folder, f"{self.name}/cgroup.procs", str(pid))
+
+    def find_limit(self) -> str:
+        """Which limit its processes have run into; "" for none."""
+        if self._count("memory", self._files.memory_events, self._files.oom):
+            return "memory"
+        return "processes" if self._count("pids", "pids.events", "max") else ""
+
+    def remove(self) -> None:
+        """Remove it, once its processes are gone; what cannot be removed is left.
+
+        Processes that are on their way out are waited for, at most REMOVE_TRIES pauses.
+        """
+        for folder in set(self._folders.values()):
+            for _ in range(REMOVE_TRIES):
+                if _removed(folder, self.name):
+                    break
+                time.sleep(REMOVE_PAUSE_S)
+
+    def _write(self, controller: str, file: str, value: int) -> None:
+        _write_at(self._folders[controller], f"{self.name}/{file}", str(value))
+
+    def _count(self, controller: str, file: str, name: str) -> int:
+        with suppress(OSError):
+            for line in _read_at(self._folders[controller], f"{self.name}/{file}").splitlines():
+                if line.split()[0] == name:
+                    return int(line.split()[1])
+        return 0
+
+
+def find_control_groups() -> ControlGroups | None:
+    """Where this process may make groups; None where it may not."""
+    own = _read_own()
+    with suppress(OSError):
+        folders = {
+            each: os.open(_MOUNT / each / own[each], _FOLDER)
+            for each in _CONTROLLERS
+            if each in own
+        }
+        if len(folders) == len(_CONTROLLERS):
+            return _tried(ControlGroups("v1", _V1, folders))
+    with suppress(OSError):
+        if "" in own:
+            return _tried(_divide(_MOUNT / own[""]))
+    return None
+
+
+def _read_own() -> dict[str, str]:
+    """Controller to path of this process's group, relative; "" is version 2."""
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            found |= dict.fromkeys(controllers.split(","), path.lstrip("/"))
+    return found
+
+
+def _divide(own: Path) -> ControlGroups:
+    """Version 2: a group with processes has no limited groups below it, so this process moves down.
+
+    Only out of a group that is its own alone, as a service with `Delegate=yes` has.  Raises OSError.
+    """
+    if own == _MOUNT or (own / "cgroup.procs").read_text("ascii").split() != [str(os.getpid())]:
+        raise PermissionError("the group is shared")
+    (own / "daemon").mkdir(exist_ok=True)
+    (own / "daemon" / "cgroup.procs").write_text(str(os.getpid()), "ascii")
+    (own / "cgroup.subtree_control").write_text("+memory +pids", "ascii")
+    return ControlGroups("v2", _V2, dict.fromkeys(_CONTROLLERS, os.open(own, _FOLDER)))
+
+
+def _tried(groups: ControlGroups) -> ControlGroups:
+    """The same, having made a group.  Raises OSError."""
+    groups.make(CommandLimits()).remove()
+    return groups
+
+
+def _removed(folder: int, name: str) -> bool:
+    """Whether nothing more is to be done about it."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        return error.errno != errno.EBUSY
+    return True
+
+
+def _write_at(folder: int, path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _read_at(folder: int, path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.read(fd, 4096).decode()
+    finally:
+        os.close(fd)

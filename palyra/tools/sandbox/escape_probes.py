@@ -1,0 +1,206 @@
+"""The self-test: somebody inside tries to get out, and must not succeed with anything.
+
+A daemon that trusts its walls because they were asked for would not notice a kernel that grants
+the words and not the wall.  Each probe is an attempt of one or two system calls against something
+that really is there: a file anybody may read, listening sockets, a living process.  Outside of the
+jail the same program gets through (a test shows it).
+"""
+
+import os
+import platform
+import shutil
+import socket
+import struct
+import tempfile
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from palyra.core.ports import RunBlocking
+from palyra.tools.sandbox.command import Command, Level, SandboxFailure
+from palyra.tools.sandbox.launcher import SystemCall, build_launcher
+from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.sandbox.spawner import JAIL_UID
+
+TEST_S = 30.0  # for one self-test, on a machine that is drowning
+_FIRST_CODE = 10  # exit code of the first probe
+_PROGRAM = "/run/probe"
+_HERE = -100  # AT_FDCWD
+_OPENED = 3  # the descriptor that the first call of a probe gets
+_HIGH_PID = 100  # a number that no process of the jail has itself
+_NEW_USER = 0x10000000  # CLONE_NEWUSER
+_SEIZE = 0x4206  # PTRACE_SEIZE: attaches without stopping anybody
+_ONE_MAP = struct.pack("=IIII112x", 2, 4, 4, 1)  # BPF_MAP_TYPE_ARRAY of one word
+_REMOUNT = 0x1020  # MS_REMOUNT | MS_BIND
+_SESSION_KEYRING = -3
+_CREATE = os.O_WRONLY | os.O_CREAT
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTargets:
+    """What stands outside, ready to be reached."""
+
+    folder: Path  # the workspace of the test
+    canary: Path
+    port: int  # on the loopback
+    abstract_name: bytes
+
+
+def probes(bait: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[SystemCall, ...]]:
+    """What is tried, by name; it was reached when all of its calls succeed."""
+    in_workspace = str(bait.folder / "listener").encode()
+    pid = os.getpid()
+    inet = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", bait.port, b"\x7f\0\0\1")
+    tried = {
+        "a file outside": (_open(str(bait.canary), os.O_RDONLY),),
+        "the accounts' passwords": (_open("/etc/shadow", os.O_RDONLY),),
+        "a folder of the system": (_open("/usr/palyra-probe", _CREATE),),
+        "a configuration file": (_open(f"{bait.folder}/.envrc", _CREATE),),
+        "a configuration folder": (_open(f"{bait.folder}/.vscode/probe", _CREATE),),
+        "a listener on the loopback": _connect(socket.AF_INET, inet),
+        "an abstract socket": _connect(socket.AF_UNIX, _unix(b"\0" + bait.abstract_name)),
+        "a socket in the workspace": _connect(socket.AF_UNIX, _unix(in_workspace + b"\0")),
+        "a packet socket": (SystemCall("socket", (socket.AF_PACKET, socket.SOCK_RAW, 0)),),
+        "a remount": (SystemCall("mount", (b"none\0", b"/\0", 0, _REMOUNT, 0)),),
+        "a user namespace": (SystemCall("unshare", (_NEW_USER,)),),
+        "a keyring": (SystemCall("keyctl", (0, _SESSION_KEYRING, 1)),),
+        "bpf": (SystemCall("bpf", (0, _ONE_MAP, len(_ONE_MAP))),),
+        "io_uring": (SystemCall("io_uring_setup", (1, b"\0" * 120)),),
+    }
+    if pid > _HIGH_PID:
+        tried["the daemon's process"] = (SystemCall("kill", (pid, 0)),)
+        tried["the daemon's memory"] = (SystemCall("ptrace", (_SEIZE, pid, 0, 0)),)
+    return tried if level == "A" else {**tried, **_shared_probes(bait, pid)}
+
+
+def _shared_probes(bait: ProbeTargets, pid: int) -> Mapping[str, tuple[SystemCall, ...]]:
+    """What only the filter keeps where no namespace does."""
+    canary = str(bait.canary).encode() + b"\0"
+    return {
+        "the mode of a file outside": (SystemCall("fchmodat", (_HERE, canary, 0o600)),),
+        "the times of a file outside": (SystemCall("utimensat", (_HERE, canary, 0, 0)),),
+        "a process group of its own": (SystemCall("setpgid", (0, 0)),),
+        "news of files outside": (SystemCall("inotify_init1", (0,)),),
+        "the limits of the daemon": (SystemCall("prlimit64", (pid, 0, 0, 0)),),
+        "a new file at the top": (_open(f"{bait.folder}/new", _CREATE),),
+    }
+
+
+def build_probe(tried: Mapping[str, tuple[SystemCall, ...]], machine: str) -> bytes:
+    """A program that ends with the code of the first attempt that succeeds, or runs its argument."""
+    return build_launcher(list(_calls(tried)), machine)
+
+
+def _calls(tried: Mapping[str, tuple[SystemCall, ...]]) -> Iterator[SystemCall]:
+    for code, calls in enumerate(tried.values(), _FIRST_CODE):
+        for at, call in enumerate(calls):
+            yield SystemCall(call.name, call.arguments, skips=len(calls) - at)
+        yield SystemCall("exit_group", (code,))
+        yield SystemCall("close_range", (_OPENED, 0xFFFFFFFF, 0))
+
+
+def name_leak(tried: Mapping[str, tuple[SystemCall, ...]], exit_code: int | None) -> str:
+    """The attempt that a code stands for; "" for none."""
+    names = dict(enumerate(tried, _FIRST_CODE))
+    return "" if exit_code is None else names.get(exit_code, "")
+
+
+async def prove_walls(sandbox: Sandbox, run_blocking: RunBlocking, level: Level = "A") -> str:
+    """What could be reached out of a jail of that level; "" when nothing could.
+
+    Raises SandboxFailure when that cannot be told.  Cancellation: the jail is gone.
+    """
+    with ExitStack() as stack:
+        bait = await run_blocking(stack.enter_context, lay_bait())
+        tried = probes(bait, level)
+        program = build_probe(tried, platform.machine())
+        if level == "A":
+            command = Command(
+                argv=(_PROGRAM, "/bin/true"),
+                workspace=bait.folder,
+                is_writable=True,
+                files={_PROGRAM: program},
+            )
+        else:
+            command = await run_blocking(_shared_command, bait, program)
+        with trio.move_on_after(TEST_S) as scope:
+            async with sandbox.open(command, tried=level) as child:
+                ending = await child.wait()
+        if scope.cancelled_caught:
+            raise SandboxFailure(f"the self-test did not end within {TEST_S:g} s")
+        leak = name_leak(tried, ending.exit_code)
+        if ending.exit_code != 0 and not leak:
+            how = ending.signal or f"exit code {ending.exit_code}"
+            raise SandboxFailure(f"the self-test ended with {how}")
+        return leak
+
+
+def _shared_command(bait: ProbeTargets, program: bytes) -> Command:
+    """The test at level B: the program lies in the workspace, and whose that is, is run as.
+
+    A daemon that is root needs somebody to give both to; the canary, too, so that only the walls
+    keep it.
+    """
+    folder = bait.folder / "part"
+    folder.mkdir()
+    probe = folder / "probe"
+    probe.write_bytes(program)
+    probe.chmod(0o755)
+    if os.geteuid() == 0:
+        for path in (bait.folder, folder, probe, bait.canary):
+            os.chown(path, JAIL_UID, JAIL_UID)
+    return Command(
+        argv=(str(probe), "/bin/true"),
+        cwd=str(bait.folder),
+        workspace=bait.folder,
+        is_writable=True,
+        least="B",
+    )
+
+
+@contextmanager
+def lay_bait() -> Generator[ProbeTargets]:
+    """Files and listeners for the time of a test; blocks, for a millisecond."""
+    folder = Path(tempfile.mkdtemp(prefix="palyra-walls-"))
+    outside = Path(tempfile.mkdtemp(prefix="palyra-canary-"))
+    name = f"palyra-{outside.name}".encode()
+    try:
+        outside.chmod(0o755)
+        (folder / ".vscode").mkdir()
+        canary = outside / "canary"
+        canary.write_text("anybody may read this", "ascii")
+        with (
+            socket.create_server(("127.0.0.1", 0)) as loopback,
+            _listening(str(folder / "listener").encode()),
+            _listening(b"\0" + name),
+        ):
+            yield ProbeTargets(folder, canary, loopback.getsockname()[1], name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(outside, ignore_errors=True)
+
+
+@contextmanager
+def _listening(address: bytes) -> Generator[None]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        yield
+
+
+def _open(path: str, flags: int) -> SystemCall:
+    return SystemCall("openat", (_HERE, path.encode() + b"\0", flags, 0o600))
+
+
+def _connect(family: int, address: bytes) -> tuple[SystemCall, ...]:
+    return (
+        SystemCall("socket", (family, socket.SOCK_STREAM, 0)),
+        SystemCall("connect", (_OPENED, address, len(address))),
+    )
+
+
+def _unix(path: bytes) -> bytes:
+    return struct.pack("=H", socket.AF_UNIX) + path

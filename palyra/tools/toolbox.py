@@ -1,0 +1,168 @@
+"""The toolbox: every tool of the daemon, the catalogue they make, and how each is run.
+
+A tool is a ToolSpec and a runner: `inline` for what is pure and fast, `thread` for blocking file
+work, `async` for what waits in trio.  Tools open no nursery and keep no deadline: the caller does.
+Tools come from sources (the built-in ones, the sandbox, skills, servers); each source may replace
+its own while the daemon runs.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import msgspec
+
+from palyra.core.ports import RunBlocking
+from palyra.core.text.argument_schema import check_schema
+from palyra.core.tool.spec import (
+    CallFacts,
+    Catalogue,
+    Preflight,
+    ToolCall,
+    ToolFailure,
+    ToolOutput,
+    ToolSpec,
+    build_catalogue,
+    path_facets,
+)
+from palyra.errors import InvariantBroken
+
+Arguments = Mapping[str, Any]
+OnOutput = Callable[[str], None]
+Run = Callable[[ToolCall], ToolOutput]
+RunAsync = Callable[[ToolCall, OnOutput], Awaitable[ToolOutput]]
+FindFacets = Callable[[Arguments], CallFacts]  # pure, of checked arguments
+Inspect = Callable[[ToolCall], Preflight]  # blocks; raises ToolFailure for what cannot run
+
+BUILTIN = "builtin"
+_WORD = "[a-z][a-z0-9_]{0,63}"
+_NAME = re.compile(
+    rf"{_WORD}|wasm:[a-z][a-z0-9_-]{{0,63}}\.{_WORD}|mcp:[a-z][a-z0-9_-]{{0,63}}\.{_WORD}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InlineTool:
+    """Runs where it is called: pure, well below a millisecond."""
+
+    spec: ToolSpec
+    run: Run
+    facets: FindFacets | None = None  # None: the path argument, if there is one
+    inspect: Inspect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTool:
+    """Blocks, so it runs in a thread; once begun it runs to its end."""
+
+    spec: ToolSpec
+    run: Run
+    facets: FindFacets | None = None
+    inspect: Inspect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncTool:
+    """Waits in trio; may report output while it runs."""
+
+    spec: ToolSpec
+    run: RunAsync
+    facets: FindFacets | None = None
+    inspect: Inspect | None = None
+
+
+Tool = InlineTool | ThreadTool | AsyncTool
+
+
+class Toolbox:
+    """`core.ports.ToolRunner` over the tools of all sources."""
+
+    def __init__(self, tools: Iterable[Tool], run_blocking: RunBlocking) -> None:
+        """`tools` are the built-in ones.  Raises InvariantBroken as `put` does."""
+        self._run_blocking = run_blocking
+        self._sources: dict[str, tuple[Tool, ...]] = {}
+        self._tools: dict[str, Tool] = {}
+        self._catalogue = build_catalogue(())
+        self.put(BUILTIN, tools)
+
+    def put(self, source: str, tools: Iterable[Tool]) -> None:
+        """From now on the source has exactly these tools.
+
+        Runs see them from their next turn on; a call of a tool that went away fails.  Raises
+        InvariantBroken, and changes nothing, for two tools of one name or a schema that intake
+        cannot keep.
+        """
+        sources = {**self._sources, source: tuple(tools)}
+        known: dict[str, Tool] = {}
+        for tool in (tool for each in sources.values() for tool in each):
+            _check_tool(tool, known)
+            known[tool.spec.name] = tool
+        self._sources, self._tools = sources, known
+        self._catalogue = build_catalogue(tool.spec for tool in known.values())
+
+    def catalogue(self) -> Catalogue:
+        """The tools that can be called now, sorted by name, with the hash of that list."""
+        return self._catalogue
+
+    def facets(self, spec: ToolSpec, arguments: Arguments) -> CallFacts | None:
+        """What the rules may look at in these checked arguments; None when the tool is not there."""
+        found = self._tools.get(spec.name)
+        if found is None or found.spec.version != spec.version:
+            return None
+        return path_facets(spec, arguments) if found.facets is None else found.facets(arguments)
+
+    def inspects(self, tool: str) -> bool:
+        """Whether calls of that tool are inspected before they are gated."""
+        found = self._tools.get(tool)
+        return found is not None and found.inspect is not None
+
+    async def inspect(self, call: ToolCall) -> Preflight | None:
+        """What the world says about the call now; None when its tool does not look.
+
+        Raises ToolFailure for a call that could not run.  Cancellation: the look runs to its end.
+        """
+        found = self._tools.get(call.tool)
+        if found is None or found.inspect is None:
+            return None
+        return await self._run_blocking(found.inspect, call)
+
+    async def execute(self, call: ToolCall, on_output: OnOutput) -> ToolOutput:
+        """Run one allowed call to its end.  Raises ToolFailure with a text for the model.
+
+        Cancellation: an async tool stops at once; one in a thread ends first, and its effect, if
+        it has one, has happened.
+        """
+        tool = self._tools.get(call.tool)
+        if tool is None or tool.spec.version != call.tool_version:
+            raise ToolFailure(f"{call.tool} {call.tool_version} is not available any more")
+        output = await self._run(tool, call, on_output)
+        return msgspec.structs.replace(
+            output,
+            executor=output.executor or tool.spec.executor,
+            enforcement=output.enforcement or tool.spec.enforcement,
+        )
+
+    async def _run(self, tool: Tool, call: ToolCall, on_output: OnOutput) -> ToolOutput:
+        match tool:
+            case InlineTool():
+                return tool.run(call)
+            case ThreadTool():
+                return await self._run_blocking(tool.run, call)
+            case AsyncTool():
+                return await tool.run(call, on_output)
+            case _:
+                assert_never(tool)
+
+
+def _check_tool(tool: Tool, known: Mapping[str, Tool]) -> None:
+    spec = tool.spec
+    if spec.name in known or not _NAME.fullmatch(spec.name):
+        raise InvariantBroken(f"tool name {spec.name!r} is taken or not of the form read_file")
+    if spec.parameters.get("type") != "object":
+        raise InvariantBroken(f"{spec.name}: parameters must describe an object")
+    check_schema(spec.parameters, spec.name)
+    named = {*spec.never_coerced, *([spec.path_argument] if spec.path_argument else [])}
+    missing = named - spec.parameters.get("properties", {}).keys()
+    if missing:
+        raise InvariantBroken(f"{spec.name}: no such parameters: {', '.join(sorted(missing))}")

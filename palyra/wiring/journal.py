@@ -1,0 +1,57 @@
+"""The journal and the stores of files, as the configuration asks for them."""
+
+from functools import partial
+
+from palyra.actors.hub.hub import Hub
+from palyra.actors.journal.actor import JournalHandle, child_spec
+from palyra.actors.kernel.child import ChildSpec
+from palyra.config.load import Config
+from palyra.core.ports import Artifacts, CheckpointStore
+from palyra.services.incidents import Incidents, report_opened, report_writing
+from palyra.store.files.artifacts import FileArtifacts
+from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite.journal import SqliteJournal
+from palyra.wiring.host import DAY_MS, MIB, Host, now_ms
+
+
+def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
+    """The journal in the data directory."""
+    return SqliteJournal(
+        config.paths.data_dir / "journal.sqlite3",
+        keys,
+        now_ms=now_ms,
+        synchronous=config.journal.synchronous,
+    )
+
+
+def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]:
+    """Where whole outputs and file checkpoints are kept: in the data directory."""
+    if host.file_stores is not None:
+        return host.file_stores
+    data_dir, bounds = config.paths.data_dir, config.files
+    return (
+        FileArtifacts(
+            data_dir / "artifacts",
+            max_bytes=bounds.artifacts_mib * MIB,
+            max_age_ms=bounds.artifacts_days * DAY_MS,
+            now_ms=host.now_ms,
+        ),
+        FileCheckpoints(
+            data_dir / "checkpoints",
+            max_bytes=bounds.checkpoints_mib * MIB,
+            max_age_ms=bounds.checkpoints_days * DAY_MS,
+            now_ms=host.now_ms,
+        ),
+    )
+
+
+def journal_spec(journal: JournalHandle, hub: Hub, incidents: Incidents, host: Host) -> ChildSpec:
+    """The journal as the first child of the daemon."""
+    return child_spec(
+        journal,
+        on_committed=hub.committed,
+        on_opened=partial(report_opened, incidents),
+        on_writing=partial(report_writing, incidents),
+        new_thread=host.new_thread,
+    )

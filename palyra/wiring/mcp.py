@@ -1,0 +1,214 @@
+"""The MCP servers of the configuration, each an actor among the services."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import structlog
+
+from palyra.actors.kernel.child import ChildSpec
+from palyra.config.load import Config
+from palyra.config.sections import McpServerConfig as Configured
+from palyra.config.sections import SandboxConfig
+from palyra.core.redaction.references import is_reference, parse_reference
+from palyra.core.trust.external_descriptions import RedactText
+from palyra.errors import InvalidParams
+from palyra.secrets.service import SecretService
+from palyra.tools.mcp.adopt import AdoptionTerms
+from palyra.tools.mcp.server import McpServer
+from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
+from palyra.tools.mcp.streamable_http import addressed
+from palyra.tools.mcp.transport import OpenLink, StdioServer
+from palyra.tools.sandbox.command import MIB, CommandEgress, CommandLimits
+from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.toolbox import Toolbox
+from palyra.wiring.host import Host
+from palyra.wiring.sandbox import OpenEgress, read_hosts, read_limits
+
+log = structlog.get_logger("palyra.mcp")
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
+_OF_WORKSPACE = {"none": (), "read": ("fs.read",), "write": ("fs.read", "fs.write")}
+_EVERYTHING = ("process", "fs.read", "fs.write", "network")  # with the daemon's own rights
+
+
+class Mcpset(NamedTuple):
+    """The servers' actors, and what somebody has to mend."""
+
+    services: Sequence[ChildSpec]
+    problems: Callable[[], tuple[str, ...]]
+
+
+def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
+    config: Config,
+    host: Host,
+    toolbox: Toolbox,
+    *,
+    sandbox: Sandbox,
+    secrets: SecretService,
+    open_egress: OpenEgress,
+    redact: RedactText,
+) -> Mcpset:
+    """One actor for each server.  Raises InvalidParams for a server that cannot be one.
+
+    `open_egress` makes the way out of a program in the jail to the hosts it is granted.
+    """
+    check_servers(config.mcp.servers)
+    servers = [
+        McpServer(
+            _terms(each),
+            _preparation(each, config, sandbox, secrets, _way_out(each, open_egress)),
+            toolbox,
+            host.random,
+            redact=redact,
+            host=urlsplit(each.url).hostname or "",
+        )
+        for each in config.mcp.servers
+    ]
+    return Mcpset(
+        [
+            ChildSpec(server.source.replace(":", "-"), server.serve, grace_s=15.0)
+            for server in servers
+        ],
+        lambda: tuple(problem for server in servers for problem in server.problems()),
+    )
+
+
+def _terms(server: Configured) -> AdoptionTerms:
+    return AdoptionTerms(
+        server=server.name,
+        capabilities=tuple(dict.fromkeys((*_capabilities(server), *server.capabilities))),
+        risk=server.risk,
+        read_only=server.read_only,
+        left_out=server.left_out,
+        deadline_s=float(server.deadline_s),
+    )
+
+
+def _capabilities(server: Configured) -> tuple[str, ...]:
+    """What its tools can do, from where it runs."""
+    if server.url:
+        return ("network",)
+    if server.sandbox == "none":
+        return _EVERYTHING
+    network = ("network",) if server.hosts else ()
+    return ("process", *_OF_WORKSPACE[server.workspace], *network)
+
+
+def _way_out(server: Configured, open_egress: OpenEgress) -> Callable[[], CommandEgress] | None:
+    granted = read_hosts(server.hosts, f"mcp.servers: {server.name!r}")
+    if not granted:
+        return None
+
+    def report(key: str) -> None:
+        log.warning("an MCP server was refused a host", server=server.name, host=key)
+
+    return partial(open_egress, granted, report)
+
+
+def _preparation(
+    server: Configured,
+    config: Config,
+    sandbox: Sandbox,
+    secrets: SecretService,
+    open_egress: Callable[[], CommandEgress] | None,
+) -> Callable[[], Awaitable[OpenLink]]:
+    """What finds the secrets of one start and gives the way to the server."""
+
+    async def prepare() -> OpenLink:
+        if server.url:
+            token = await secrets.find(server.token) if server.token else ""
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            return addressed(server.url, lambda: headers)
+        program = StdioServer(server.command, await _environment(server, secrets))
+        if server.sandbox == "none":
+            return unjailed(program)
+        workspace = None if server.workspace == "none" else config.workspace
+        around = ServerEnvironment(
+            workspace,
+            writes=server.workspace == "write",
+            folders=tuple(map(Path, server.folders)),
+            limits=server_limits(server, config.sandbox),
+            open_egress=open_egress,
+        )
+        return jailed(sandbox, program, around)
+
+    return prepare
+
+
+def server_limits(server: Configured, section: SandboxConfig) -> CommandLimits:
+    """The limits of one server in the jail: its own, the others those of all programs."""
+    shared = read_limits(section)
+    own = shared.memory_bytes if server.memory_mib is None else server.memory_mib * MIB
+    return replace(
+        shared,
+        files=server.open_files,
+        address_space_bytes=server.address_space_mib * MIB or None,
+        memory_bytes=own,
+    )
+
+
+async def _environment(server: Configured, secrets: SecretService) -> Mapping[str, str]:
+    found = {}
+    for each in server.environment:
+        name, text = _variable(each)
+        found[name] = await secrets.find(text) if is_reference(text) else text
+    return found
+
+
+def _variable(text: str) -> tuple[str, str]:
+    match = _VARIABLE.fullmatch(text)
+    if match is None:
+        raise InvalidParams("mcp.servers: a variable is NAME=TEXT", field="mcp.servers")
+    return match[1], match[2]
+
+
+# --- what can be a server ------------------------------------------------------------------------
+
+
+def check_servers(servers: Sequence[Configured]) -> None:
+    """Raise InvalidParams for a server that cannot be one."""
+    names = [server.name for server in servers]
+    for server in servers:
+        if not _NAME.fullmatch(server.name) or names.count(server.name) > 1:
+            raise _wrong(server, "needs a name of its own: small letters, digits, - and _")
+        if bool(server.command) == bool(server.url):
+            raise _wrong(server, "needs a command or a url, and not both")
+        _check_address(server) if server.url else _check_program(server)
+
+
+def _check_address(server: Configured) -> None:
+    parts = urlsplit(server.url)
+    is_near = parts.hostname in {"127.0.0.1", "::1", "localhost"}
+    if parts.scheme not in {"https", *(["http"] if is_near else [])} or not parts.hostname:
+        raise _wrong(server, "needs an https address (http on loopback only)")
+    if parts.username is not None or parts.password is not None:
+        raise _wrong(server, "holds a credential in its address: use `token`")
+    if server.hosts:
+        raise _wrong(server, "is an address: `hosts` is for programs in the jail")
+    if server.token:
+        parse_reference(server.token)
+
+
+def _check_program(server: Configured) -> None:
+    if server.token:
+        raise _wrong(server, "is a program and has no use for a token: use `environment`")
+    for folder in server.folders:
+        if not Path(folder).is_absolute():
+            raise _wrong(server, f"names the folder {folder!r}, which is no whole path")
+    if server.hosts and server.sandbox == "none":
+        raise _wrong(server, "runs without the jail, where `hosts` would hold nobody")
+    if server.sandbox == "jail" and not Path(server.command[0]).is_absolute():
+        raise _wrong(
+            server, f"names {server.command[0]!r}: the jail needs the program's whole path"
+        )
+    for each in server.environment:
+        _variable(each)
+
+
+def _wrong(server: Configured, what: str) -> InvalidParams:
+    return InvalidParams(f"mcp.servers: {server.name!r} {what}", field="mcp.servers")

@@ -1,0 +1,119 @@
+"""The daemon's models: the embedded one, and those of the providers that are configured."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import asdict
+
+from palyra.actors.kernel.child import ChildSpec
+from palyra.config.load import Config
+from palyra.core.journal.records import Usage
+from palyra.core.model.routing import Route, RouteTable
+from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel
+from palyra.errors import InvalidParams
+from palyra.models.lexical_embeddings import EmbeddedEmbeddings
+from palyra.models.scripted.model import Scripted
+from palyra.models.scripted.scripts import parse_scripts
+from palyra.secrets.service import SecretService
+from palyra.services.budgets import Budgets
+from palyra.services.model_router import Look, ModelRouter
+from palyra.wiring.host import Host, new_id
+
+
+def scripted_model(config: Config) -> Scripted:
+    """The model that needs no provider.  Raises InvalidParams for scripts it cannot play."""
+    if not config.models.scripts:
+        return Scripted(new_id)
+    path = Path(config.models.scripts)
+    try:
+        return Scripted(new_id, parse_scripts(path.read_bytes()))
+    except OSError as error:
+        raise InvalidParams(f"models.scripts = {str(path)!r}: {error.strerror}") from None
+
+
+def default_model(config: Config, models: Mapping[str, LanguageModel]) -> str:
+    """The model of runs that name none.  Raises InvalidParams for one that is not there."""
+    name = config.models.default
+    if name not in models:
+        raise InvalidParams(
+            f"models.default = {name!r}: there is no such model, only {', '.join(sorted(models))}",
+            field="models.default",
+        )
+    return name
+
+
+EMBEDDED = "embedded"
+
+
+class Modelset(NamedTuple):
+    """Models by name, the one that embeds, and the services they need."""
+
+    models: Mapping[str, LanguageModel]
+    embeddings: EmbeddingModel
+    services: Sequence[ChildSpec] = ()
+    look: Look | None = None  # at a provider
+    names: tuple[str, ...] = ()  # of the providers
+
+
+def build_modelset(
+    config: Config, host: Host, secrets: SecretService, alarms: IncidentReporter
+) -> Modelset:
+    """As the configuration has them.  Raises InvalidParams for one that cannot be kept."""
+    fixed = {"scripted": scripted_model(config)}
+    embedded = EmbeddedEmbeddings(host.run_blocking)
+    wanted = config.models.embeddings
+    if not config.models.providers:
+        if wanted != EMBEDDED:
+            raise InvalidParams(
+                f"models.embeddings = {wanted!r}: there is no such provider; "
+                "name one in models.providers, or say embedded",
+                field="models.embeddings",
+            )
+        return Modelset(fixed, embedded)
+    # An HTTP client takes a tenth of a second to import: who has no provider does not pay.
+    from palyra.models.providers import Providers  # noqa: PLC0415 - see above
+
+    providers = Providers(
+        config.models.providers,
+        secrets.find,
+        new_id=host.new_id,
+        now_ms=host.now_ms,
+        alarms=alarms,
+    )
+    return Modelset(
+        providers.catalogue(fixed),
+        embedded if wanted == EMBEDDED else providers.embeddings(wanted, host.run_blocking),
+        [ChildSpec("models", providers.keep_open)],
+        providers.look,
+        tuple(each.name for each in config.models.providers),
+    )
+
+
+def build_router(
+    config: Config, models: Mapping[str, LanguageModel], modelset: Modelset, budgets: Budgets
+) -> ModelRouter:
+    """Who chooses among them, by the prices in force.
+
+    Raises InvalidParams for a model that no provider has.
+    """
+    given = config.models
+    table = RouteTable(
+        mode=given.routing,
+        routes=tuple(Route(**asdict(route)) for route in given.routes),
+        failover=given.failover,
+    )
+
+    def price(model: str, input_tokens: int, output_tokens: int) -> int | None:
+        used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+        return budgets.prices.cost(model, used, budgets.now_ms())
+
+    return ModelRouter(
+        models,
+        table,
+        look=modelset.look,
+        price=price,
+        output_tokens=config.usage.reserve_tokens,
+        providers=modelset.names,
+        default=given.default,
+    )

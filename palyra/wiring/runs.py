@@ -1,0 +1,42 @@
+from palyra.actors.journal.actor import JournalHandle
+from palyra.config.load import Config
+from palyra.core.ports import Notifier
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.run.inputs import RunLimits
+from palyra.services.agents import Agents
+from palyra.services.channels import Channels
+from palyra.services.incidents import Incidents
+from palyra.wiring.host import Host
+
+
+def run_limits(config: Config) -> RunLimits:
+    """The bounds of runs."""
+    runs = config.runs
+    return RunLimits(
+        wall_ms=runs.wall_ms,
+        wall_counts_approvals=runs.wall_counts_approvals,
+        approval_ms=runs.approval_ms,
+        max_turns=runs.max_turns,
+    )
+
+
+def build_incidents(
+    journal: JournalHandle, hub: Notifier, redactor: Redactor, host: Host
+) -> Incidents:
+    """The book of what is wrong."""
+    return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
+
+
+def build_channels(
+    journal: JournalHandle, hub: Notifier, agents: Agents, redactor: Redactor, host: Host
+) -> Channels:
+    """Where messages of others come in."""
+    return Channels(
+        journal,
+        hub,
+        agents,
+        redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        new_code=host.new_code,
+    )

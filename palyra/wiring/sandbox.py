@@ -1,0 +1,161 @@
+"""The daemon's programs: the sandbox they run in, who proves its walls, and the tools they make."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.session.registry import ActorRegistry
+from palyra.config.load import Config
+from palyra.config.sections import SandboxConfig
+from palyra.core.ports import IncidentReporter
+from palyra.errors import InvalidParams
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.programs.background_tools import Processes
+from palyra.tools.programs.program import CommandEnvironment
+from palyra.tools.programs.shell import Shell
+from palyra.tools.sandbox.command import MIB, CommandEgress, CommandLimits, Level
+from palyra.tools.sandbox.health_check import SandboxHealthCheck
+from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.toolbox import Tool, Toolbox
+from palyra.tools.web.request import grant_key
+from palyra.tools.web.urls import parse_url
+from palyra.wiring.host import Host
+
+MAX_BACKGROUND = 256  # programs of all runs
+# What a command may write, as approvals name it; see docs/security.md.
+_WRITABLE: Mapping[Level, str] = {
+    "A": "workspace writable",
+    "B": "workspace writable but at its top; HOME and TMPDIR in a folder of the call's own",
+}
+OpenEgress = Callable[[Sequence[str], Callable[[str], None]], CommandEgress]
+log = structlog.get_logger("palyra.sandbox")
+
+
+class Processset(NamedTuple):
+    """The sandbox, what is wrong with it, and the services that programs need."""
+
+    sandbox: Sandbox | None  # None: the host is closed
+    services: Sequence[ChildSpec]
+    problems: Callable[[], tuple[str, ...]]
+    absent: Callable[[], tuple[str, ...]]  # optional programs that are not there
+    settled: Callable[[], Awaitable[None]] | None  # returns when it is known whether programs run
+
+
+def build_processset(  # noqa: PLR0913 - the last ones by name
+    config: Config,
+    host: Host,
+    toolbox: Toolbox,
+    workspace: Workspace,
+    *,
+    directory: ActorRegistry,
+    open_egress: OpenEgress,
+    alarms: IncidentReporter,
+) -> Processset:
+    """Programs in that workspace; their tools are there once the walls are proved.
+
+    `open_egress` makes the way out of one command to the hosts of the configuration.  Raises
+    InvalidParams for one that is none.
+    """
+    granted = read_hosts(config.sandbox.hosts)
+    if host.is_closed:
+        return Processset(None, (), tuple, tuple, None)
+    sandbox = Sandbox(
+        host.new_thread("sandbox"), records=config.paths.data_dir / "jails", is_proved=False
+    )
+    programs = DynamicSupervisor("processes", max_children=MAX_BACKGROUND)
+
+    async def spawn(name: str, start: Callable[..., Awaitable[None]]) -> object:
+        return await programs.start_child(ChildSpec(f"process:{name}", start, "temporary"))
+
+    processes = Processes(
+        sandbox,
+        host.run_blocking,
+        spawn=spawn,
+        is_open=lambda run_id: run_id in directory.runs,
+        new_id=host.new_id,
+    )
+
+    def tools_at(_level: Level) -> Sequence[Tool]:
+        around = surroundings_at(
+            config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted
+        )
+        shell = Shell(sandbox, around, host.run_blocking, config.sandbox.deadline_s)
+        return [shell.tool(), *processes.tools(around)]
+
+    keeper = SandboxHealthCheck(
+        sandbox,
+        host.run_blocking,
+        toolbox.put,
+        tools_at,
+        workspace=workspace.root,
+        min_level=config.sandbox.min_level,
+        alarms=alarms,
+    )
+    services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
+    return Processset(sandbox, services, keeper.problems, keeper.absent, keeper.settled)
+
+
+def surroundings_at(
+    section: SandboxConfig,
+    workspace: Workspace,
+    sandbox: Sandbox,
+    *,
+    open_egress: OpenEgress,
+    granted: Sequence[str],
+) -> CommandEnvironment:
+    """What every command finds at the sandbox's level; without namespaces none has a network."""
+    hosts = granted if sandbox.level == "A" else ()
+    return CommandEnvironment(
+        workspace=workspace,
+        limits=read_limits(section),
+        environment=read_environment(section.environment),
+        profile=f"{sandbox.enforcement}; {_WRITABLE[sandbox.level]}; {_network(hosts)}",
+        open_egress=partial(open_egress, hosts, _report_refused) if hosts else None,
+        level=sandbox.level,
+    )
+
+
+def read_limits(section: SandboxConfig) -> CommandLimits:
+    """The limits of one command."""
+    return CommandLimits(
+        address_space_bytes=section.address_space_mib * MIB or None,
+        memory_bytes=section.memory_mib * MIB,
+        processes=section.processes,
+        files=section.open_files,
+        file_bytes=section.file_mib * MIB,
+        cpu_s=section.cpu_s,
+        temporary_bytes=section.temporary_mib * MIB,
+    )
+
+
+def read_hosts(entries: Sequence[str], setting: str = "sandbox.hosts") -> tuple[str, ...]:
+    """Hosts as grants name them; `setting` holds them.  Raises InvalidParams."""
+    return tuple(sorted({_host(entry, setting) for entry in entries}))
+
+
+def _host(entry: str, setting: str) -> str:
+    try:
+        url = parse_url(f"http://{entry}/")
+    except InvalidParams as error:
+        raise InvalidParams(f"{setting}: {error.message}", field=setting) from None
+    if url.target != "/":
+        raise InvalidParams(f"{setting} holds {entry!r}: expected host or host:port", field=setting)
+    return grant_key(url)
+
+
+def _network(granted: Sequence[str]) -> str:
+    return f"network to {', '.join(granted)}" if granted else "no network"
+
+
+def _report_refused(key: str) -> None:
+    log.warning("a program was refused a host", host=key)
+
+
+def read_environment(names: Sequence[str]) -> dict[str, str]:
+    """The daemon's own variables of these names, as far as they are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}

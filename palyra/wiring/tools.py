@@ -1,0 +1,147 @@
+"""The daemon's tools: which there are, what they work on, and the services some of them need.
+
+`Toolset.toolbox` has the built-in tools at once.  What must prove itself first (a sandbox, servers,
+skills) is a service: a supervised actor that puts its tools into the toolbox when they can be
+called and takes them out when they cannot.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.supervisor import Supervisor
+from palyra.actors.session.registry import ActorRegistry
+from palyra.config.load import Config, refuse_secrets
+from palyra.core.ports import Artifacts, IncidentReporter
+from palyra.core.redaction.redactor import Redactor
+from palyra.errors import InvalidParams
+from palyra.secrets.service import SecretService
+from palyra.tools.artifacts import artifact_tool
+from palyra.tools.demo_tools import basic_tools
+from palyra.tools.files.checkpoints import Checkpoints
+from palyra.tools.files.cleanup import keep_swept
+from palyra.tools.files.read import file_tools
+from palyra.tools.files.search import search_tools
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.files.workspace_watch import WorkspaceWatch
+from palyra.tools.files.write import write_tools
+from palyra.tools.policy.cedar import CedarPolicy
+from palyra.tools.skills.installed import Skills
+from palyra.tools.toolbox import Tool, Toolbox
+from palyra.tools.web.fetch import web_tools
+from palyra.wiring.host import Host
+from palyra.wiring.journal import file_stores
+from palyra.wiring.mcp import build_mcpset
+from palyra.wiring.sandbox import build_processset
+from palyra.wiring.skills import build_skillset
+from palyra.wiring.web import build_webset
+
+
+def cedar_policy(config: Config) -> CedarPolicy:
+    """Shipped and user rules; what is broken in the user's is said, and denied for.
+
+    Raises InvalidParams for a directory that was named and is not there: its rules would be lost.
+    """
+    if config.policy.dir and not config.policy_dir.is_dir():
+        raise InvalidParams(
+            f"policy.dir = {config.policy.dir!r} is no directory: create it, or mend the setting",
+            field="policy.dir",
+        )
+    return CedarPolicy(config.policy_dir, state=[config.paths.data_dir, config.policy_dir])
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """What a daemon's calls are run by."""
+
+    toolbox: Toolbox
+    workspace: Workspace
+    artifacts: Artifacts
+    checkpoints: Checkpoints
+    skills: Skills
+    secrets: SecretService
+    services: list[ChildSpec] = field(default_factory=list)
+    problems: Callable[[], tuple[str, ...]] = tuple  # what somebody has to mend
+    absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not there
+    settled: Callable[[], Awaitable[None]] | None = None  # returns when programs can run, or cannot
+
+    def branch(self) -> ChildSpec:
+        """All services, each restarted on its own.
+
+        A service that keeps failing must give up its tools and wait, not crash: what escalates
+        from here stops the daemon.
+        """
+        return Supervisor("services", self.services, strategy="one_for_one").child_spec()
+
+
+def build_toolset(
+    config: Config,
+    host: Host,
+    redactor: Redactor,
+    directory: ActorRegistry,
+    *,
+    alarms: IncidentReporter,
+    more: Iterable[Tool] = (),
+) -> Toolset:
+    """The tools of the configuration; `more` come beside the built-in ones.
+
+    Secrets that they use are taught to the redactor.  Raises InvalidParams for a workspace or
+    another setting that cannot be kept.  Nothing that needs processes, sockets or a real clock is
+    made for a host that is closed.
+    """
+    redact = redactor.redact_text
+    refuse_secrets(config, redact)
+    workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
+    artifacts, kept = file_stores(config, host)
+    checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
+    webset = build_webset(config, host, redactor.learn)
+    own = [*basic_tools(), *_file_tools(workspace, checkpoints, artifacts)]
+    own += [] if host.is_closed else web_tools(webset.web)
+    toolbox = Toolbox([*own, *more], host.run_blocking)
+    programs = build_processset(
+        config, host, toolbox, workspace, directory=directory, open_egress=webset.open_egress,
+        alarms=alarms,
+    )  # fmt: skip
+    sandbox = programs.sandbox
+    skillset = build_skillset(config, host, toolbox, sandbox, webset.doors(), redact=redact)
+    watch = WorkspaceWatch(workspace, host.run_blocking, alarms)
+    services = [*programs.services, *skillset.services, *_upkeep(workspace, watch, host)]
+    problems = [watch.problems, programs.problems, skillset.problems, webset.problems]
+    if sandbox is not None:
+        servers = build_mcpset(
+            config, host, toolbox, sandbox=sandbox, redact=redact, secrets=webset.secrets,
+            open_egress=webset.open_egress,
+        )  # fmt: skip
+        services = [*webset.services, *services, *servers.services]
+        problems.append(servers.problems)
+    return Toolset(
+        toolbox=toolbox,
+        workspace=workspace,
+        artifacts=artifacts,
+        checkpoints=checkpoints,
+        skills=skillset.skills,
+        secrets=webset.secrets,
+        services=[*services],
+        problems=lambda: tuple(problem for find in problems for problem in find()),
+        absent=programs.absent,
+        settled=programs.settled,
+    )
+
+
+def _file_tools(workspace: Workspace, checkpoints: Checkpoints, artifacts: Artifacts) -> list[Tool]:
+    """What works on files, and on what is kept of outputs."""
+    return [
+        *file_tools(workspace),
+        *search_tools(workspace),
+        *write_tools(workspace, checkpoints.keep_for),
+        artifact_tool(artifacts),
+    ]
+
+
+def _upkeep(workspace: Workspace, watch: WorkspaceWatch, host: Host) -> list[ChildSpec]:
+    """What looks after the workspace."""
+    if host.is_closed:
+        return []
+    sweep = ChildSpec("sweep", partial(keep_swept, workspace, host.run_blocking))
+    return [sweep, ChildSpec("workspace", watch.serve)]

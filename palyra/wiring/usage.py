@@ -1,0 +1,100 @@
+"""The daemon's prices and budgets, as its configuration has them."""
+
+import msgspec
+
+from palyra.actors.config_watch import UsageConfiguration
+from palyra.config.load import Config, load
+from palyra.core.journal.records import BudgetRecord
+from palyra.core.ports import Notifier
+from palyra.core.usage.budgets import check_budget
+from palyra.core.usage.prices import Price, Prices
+from palyra.errors import InvalidParams
+from palyra.services.budgets import Budgets
+from palyra.wiring.host import Host
+
+
+def build_budgets(config: Config, hub: Notifier, host: Host) -> Budgets:
+    """As the configuration has them.  Raises InvalidParams for one that makes no sense."""
+    return Budgets(
+        hub,
+        host.now_ms,
+        prices=read_prices(config),
+        configured=read_budgets(config),
+        reserve_tokens=config.usage.reserve_tokens,
+    )
+
+
+class UsageFile:
+    """The configuration file, looked at again for its prices and budgets."""
+
+    def __init__(self, config: Config) -> None:
+        self.problems: tuple[str, ...] = ()
+        self._path = config.paths.config_file
+        self._in_force = config.usage
+        self._is_confirmed = True
+        self._stamp = self._look()
+        self._read = (config.usage, self._stamp)
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def refresh(self) -> UsageConfiguration | None:
+        """See `UsageSource.refresh`; a file that nobody can read changes nothing."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return None
+        try:
+            config = load(self._path)
+            found = UsageConfiguration(read_prices(config), tuple(read_budgets(config)))
+        except InvalidParams as error:
+            self.problems = (f"configuration: {error.message}",)
+            self._stamp = stamp
+            return None
+        self.problems = ()
+        if self._is_confirmed and config.usage == self._in_force:
+            self._stamp = stamp
+            return None
+        self._is_confirmed = False
+        self._read = (config.usage, stamp)
+        return found
+
+    def confirm(self) -> None:
+        """What `refresh` said last is in force."""
+        self._in_force, self._stamp = self._read
+        self._is_confirmed = True
+
+
+def read_prices(config: Config) -> Prices:
+    """The price table."""
+    return Prices(Price(**msgspec.structs.asdict(entry)) for entry in config.usage.prices)
+
+
+def read_budgets(config: Config) -> list[BudgetRecord]:
+    """The budgets of the configuration.  Raises InvalidParams."""
+    found: dict[str, BudgetRecord] = {}
+    for given in config.usage.budgets:
+        budget = BudgetRecord(
+            budget_id=given.id,
+            scope=given.scope,
+            subject=given.subject,
+            metric=given.metric,
+            window=given.window,
+            window_ms=given.window_s * 1_000 if given.window_s else None,
+            soft=given.soft or None,
+            hard=given.hard or None,
+            action=given.action,
+        )
+        if given.id in found:
+            raise InvalidParams(
+                f"usage.budgets: two are called {given.id!r}", field="usage.budgets"
+            )
+        try:
+            check_budget(budget)
+        except InvalidParams as error:
+            raise InvalidParams(f"usage.budgets: {error.message}", field="usage.budgets") from None
+        found[given.id] = budget
+    return list(found.values())

@@ -1,0 +1,62 @@
+"""The page check: it looks once, lets itself be stopped, and falls for what it finds."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+
+from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.journal.integrity_check import page_check
+from palyra.errors import Unavailable
+from tests.store.memory.journal import MemoryJournal
+
+
+class Damaged(MemoryJournal):
+    """Something is wrong with it."""
+
+    def check(self, is_stopped: Callable[[], bool]) -> str | None:
+        assert not is_stopped()
+        return "journal: the database is damaged"
+
+
+class Endless(MemoryJournal):
+    """A walk without an end of its own; it tells when it has begun."""
+
+    def __init__(self, begun: trio.Event) -> None:
+        super().__init__()
+        self.begun = begun
+        self.token = trio.lowlevel.current_trio_token()
+        self.was_stopped = False
+
+    def check(self, is_stopped: Callable[[], bool]) -> str | None:
+        self.token.run_sync_soon(self.begun.set)
+        while not is_stopped():
+            pass
+        self.was_stopped = True
+        return None
+
+
+async def test_nothing_found_is_the_end_of_it() -> None:
+    """It returns, and the supervisor leaves it at that."""
+    store = MemoryJournal()
+    store.open()
+    with trio.fail_after(5):
+        await page_check(JournalHandle(store))
+
+
+async def test_damage_is_a_crash() -> None:
+    """The daemon must not go on writing."""
+    with pytest.raises(Unavailable, match="damaged"):
+        await page_check(JournalHandle(Damaged()))
+
+
+async def test_a_stop_ends_the_walk() -> None:
+    """A walk of minutes does not hold up a stop."""
+    begun = trio.Event()
+    store = Endless(begun)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(page_check, JournalHandle(store))
+            await begun.wait()
+            nursery.cancel_scope.cancel()
+    assert store.was_stopped

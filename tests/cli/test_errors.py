@@ -1,0 +1,139 @@
+"""What is told of an error, and the code that the program ends with."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from palyra import errors
+from palyra.cli.command import load_config, verdict
+from palyra.cli.errors import CommandFailed, find_exit_code, stop_for
+from palyra.cli.main import cli
+from palyra.client.frames import ErrorBody, WireFault, to_exception
+from palyra.net.protocol.discovery import get_discovery
+
+
+def failing(error: BaseException) -> Callable[[], object]:
+    def command() -> object:
+        raise error
+
+    return command
+
+
+def abort(cause: BaseException) -> click.Abort:
+    error = click.Abort()
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (
+            CommandFailed("no", "do that"),
+            1,
+            {"kind": "failed", "message": "no", "remedy": "do that"},
+        ),
+        (
+            CommandFailed("no", code=2, field="x"),
+            2,
+            {"kind": "usage", "message": "no", "field": "x"},
+        ),
+        (
+            stop_for(errors.InvalidParams("bad `palyra x`", field="text")),
+            2,
+            {"kind": "invalid_params", "message": "bad `palyra x`", "field": "text"},
+        ),
+        (stop_for(errors.IllegalState("no")), 1, {"kind": "illegal_state", "message": "no"}),
+        (abort(EOFError()), 1, {"kind": "failed", "message": "the input has ended"}),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            1,
+            {"kind": "io_error", "message": "the output: No space left on device"},
+        ),
+        (
+            OSError(errno.EACCES, "Permission denied", "a.txt"),
+            1,
+            {"kind": "io_error", "message": "a.txt: Permission denied"},
+        ),
+    ],
+)
+def test_errors_for_programs(
+    error: Exception, code: int, told: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --json an error is one JSON object on standard error, and nothing else anywhere."""
+    assert code == find_exit_code(failing(error), as_json=True)
+    out, err = capsys.readouterr()
+    assert ("", {"error": told}) == (out, msgspec.json.decode(err))
+
+
+def test_no_daemon_is_not_a_daemon_in_trouble(tmp_path: Path) -> None:
+    """Where nobody answers the code is 69; a daemon that says its disk is full failed."""
+    full = to_exception(ErrorBody(code=-32000, data=WireFault(code="unavailable", message="full")))
+    stop = stop_for(full)
+    assert (1, True) == (stop.exit_code, "palyra doctor" in (stop.remedy or ""))
+    with pytest.raises(errors.Unreachable) as caught:
+        get_discovery(tmp_path)
+    assert 69 == stop_for(caught.value).exit_code
+
+
+def test_a_file_that_is_not_there_is_no_matter_of_keys(tmp_path: Path) -> None:
+    """What is wrong with the file itself is mended with --config, a key with the schema."""
+    with pytest.raises(CommandFailed) as missing:
+        load_config(tmp_path, tmp_path / "nope.toml")
+    assert "--config" in (missing.value.remedy or "")
+    with pytest.raises(CommandFailed) as unknown:
+        load_config(tmp_path, None, {"server.prot": 1})
+    assert "config schema" in (unknown.value.remedy or "")
+
+
+def test_interrupts_of_both_kinds_exit_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever Ctrl-C finds the program, it ends with 130, and later ones change nothing."""
+    ignored: list[object] = []
+    monkeypatch.setattr("signal.signal", lambda number, handler: ignored.append((number, handler)))
+    stopped = CommandFailed("interrupted", code=130)
+    for error in (KeyboardInterrupt(), abort(KeyboardInterrupt()), stopped):
+        assert 130 == find_exit_code(failing(error), as_json=False)
+    assert 3 == len(ignored)
+
+
+def test_an_interrupt_while_an_error_is_told_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one like any other."""
+    monkeypatch.setattr("signal.signal", lambda _number, _handler: None)
+    stop = CommandFailed("no")
+    monkeypatch.setattr(stop, "show", failing(KeyboardInterrupt()))
+    assert 130 == find_exit_code(failing(stop), as_json=False)
+
+
+def test_an_interrupt_counts_before_other_errors() -> None:
+    """Of a group with several errors one is told."""
+    both = BaseExceptionGroup("", [errors.Unavailable("gone"), KeyboardInterrupt()])
+    found = verdict(both)
+    assert isinstance(found, CommandFailed)
+    assert 130 == found.exit_code
+    nested = BaseExceptionGroup("", [ExceptionGroup("", [OSError(28, "full")])])
+    assert isinstance(verdict(nested), OSError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("runs", "list", "--json", "--limit", "0"), "limit"),
+        (("--json", "bench", "run", "README.md", "--out", "x", "--deadline", "nan"), "deadline_s"),
+    ],
+)
+def test_wrong_usage_for_programs(arguments: tuple[str, ...], field: str) -> None:
+    """Wrong usage is told alike, with the option's name."""
+    ended = CliRunner().invoke(cli, arguments)
+    error = msgspec.json.decode(ended.stderr)["error"]
+    assert (2, "usage", field) == (ended.exit_code, error["kind"], error["field"])
+
+
+def test_a_text_may_look_like_the_option() -> None:
+    """What stands behind -- is no option."""
+    ended = CliRunner().invoke(cli, ["runs", "list", "--limit", "0", "--", "--json"])
+    assert (2, True) == (ended.exit_code, ended.stderr.startswith("Usage:"))

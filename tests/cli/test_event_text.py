@@ -1,0 +1,51 @@
+"""Tape events as sentences."""
+
+import msgspec
+import pytest
+
+from palyra.cli.event_text import narrate
+from palyra.client import TapeEvent
+from palyra.core.tape import events as ev
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ("expected a text", "rejected: path: got nothing; expected a text"),
+        ("", "rejected: path: got nothing"),
+    ],
+)
+def test_a_refusal_without_a_hint_ends_with_its_reason(hint: str, told: str) -> None:
+    """What a tool's own look refuses has no hint: nothing stands for it."""
+    event = ev.ToolRejected(call_id="call_1", reason="path: got nothing", repair_hint=hint)
+    assert told == told_of(event)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("permitted by a/b", "allowed: permitted by a/b"),
+        ("as before", "allowed: as before (by a/b)"),
+    ],
+)
+def test_a_rule_is_named_once(reason: str, told: str) -> None:
+    """By the reason, or behind it."""
+    assert told == told_of(
+        ev.ToolDecided(
+            call_id="call_1",
+            verdict="allow",
+            reason_code="allowed",
+            reason=reason,
+            policies=("a/b",),
+            policy_version="1",
+        )
+    )
+
+
+def told_of(event: ev.Event) -> str:
+    """What is told of it."""
+    item = TapeEvent(
+        run_id="run_1", session_id="ses_1", seq=1, at_ms=0, kind=event.KIND,
+        data=msgspec.Raw(b"{}"), event=event,
+    )  # fmt: skip
+    return narrate(item).text

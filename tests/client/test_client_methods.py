@@ -1,0 +1,171 @@
+"""Every typed method of the client against the daemon's own table of methods."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.client import Client
+from palyra.client.frames import render_request
+from palyra.errors import PalyraError
+from palyra.net.api.methods.table import METHODS
+from palyra.net.protocol.params import convert_params
+from tests.client.fake_daemon import RUN, SESSION
+
+Call = Callable[[Client], Awaitable[object]]
+
+
+class Asked(PalyraError):
+    """Instead of a reply: what was asked."""
+
+    def __init__(self, method: str, params: dict[str, Any]) -> None:
+        super().__init__(method)
+        self.method = method
+        self.params = params
+
+
+class DeafLine:
+    """A line that keeps the question."""
+
+    async def request(self, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        raise Asked(method, params)
+
+
+CALLS: dict[str, Call] = {
+    "ping": lambda client: client.ping(),
+    "run.start": lambda client: client.start_run(
+        "hi", session_key="k", agent="a", model="m", queue_mode="steer", approval_mode="deny",
+        json_mode=True, origin="background", attachments=[{"name": "x"}], session_id=None,
+        channel="chat", conversation_id="1", sender="sam",
+    ),
+    "run.fork": lambda client: client.fork_run(RUN, 7, "again", idempotency_key="k"),
+    "run.replay": lambda client: client.replay_run(RUN, strict=True),
+    "run.steer": lambda client: client.steer(RUN, "left"),
+    "run.cancel": lambda client: client.cancel(RUN, "enough"),
+    "run.get": lambda client: client.get_run(RUN),
+    "run.list": lambda client: client.list_runs(
+        session_id=SESSION, principal="p", states=["done"], cursor=RUN, limit=3
+    ),
+    "run.wait": lambda client: client.wait_run(RUN, until="attention"),
+    "tape.read": lambda client: client.read_tape(RUN, 3, limit=7),
+    "tape.verify": lambda client: client.verify_tape(RUN),
+    "tape.export": lambda client: client.export_tape(RUN, 3, limit=7),
+    "approval.list": lambda client: client.list_approvals(run_id=RUN, pending_only=True, limit=3),
+    "approval.get": lambda client: client.get_approval("apr_1"),
+    "approval.resolve": lambda client: client.resolve_approval(
+        "apr_1", "allow", "d", scope="timeboxed", ttl_ms=5, reason="ok"
+    ),
+    "artifact.read": lambda client: client.read_artifact("ses_1", "a" * 64, 4, limit_bytes=9),
+    "checkpoint.list": lambda client: client.list_checkpoints(
+        session_id="ses_1", run_id="run_1", cursor="ckp_1", limit=3
+    ),
+    "checkpoint.restore": lambda client: client.restore_checkpoint("ckp_1", "after", force=True),
+    "approval.grants": lambda client: client.list_grants(live_only=False, limit=3),
+    "approval.revoke": lambda client: client.revoke_grant("grt_1"),
+    "usage.summary": lambda client: client.sum_usage(
+        by="model", principal="p", agent="a", session_id=SESSION, run_id=RUN, model="m",
+        since_ms=1, until_ms=2, limit=3,
+    ),
+    "model.list": lambda client: client.list_models(),
+    "budget.list": lambda client: client.list_budgets(),
+    "budget.status": lambda client: client.budget_status("day", limit=3),
+    "budget.set": lambda client: client.set_budget(
+        "day", scope="agent", subject="a", metric="usd_micros", window="sliding",
+        window_ms=60_000, soft=1, hard=2, action="ask",
+    ),
+    "budget.delete": lambda client: client.delete_budget("day"),
+    "incident.list": lambda client: client.list_incidents(
+        states=["open"], domain="store", cursor="inc_1", limit=3
+    ),
+    "incident.get": lambda client: client.get_incident("inc_1"),
+    "incident.resolve": lambda client: client.resolve_incident("inc_1", "made room"),
+    "session.resolve": lambda client: client.resolve_session(session_key="k"),
+    "session.get": lambda client: client.get_session(SESSION),
+    "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),
+    "session.archive": lambda client: client.archive_session(SESSION),
+    "session.reset": lambda client: client.reset_session(SESSION),
+    "session.queue": lambda client: client.queue(
+        SESSION, mode="steer", paused=True, drop=[RUN], order=[RUN]
+    ),
+    "tool.list": lambda client: client.list_tools("scout"),
+    "agent.list": lambda client: client.list_agents(),
+    "agent.get": lambda client: client.get_agent("scout"),
+    "agent.create": lambda client: client.create_agent(
+        "scout", "Look.", model="m", tools=["echo"], labels=["a"], memory_scope="none"
+    ),
+    "agent.update": lambda client: client.update_agent(
+        "scout", instructions="Look.", model="", tools=["*"], labels=[]
+    ),
+    "agent.delete": lambda client: client.delete_agent("scout"),
+    "channel.list": lambda client: client.list_channels("p"),
+    "channel.set": lambda client: client.set_channel(
+        "chat", principal="p", conversation_id="1", agent="scout", pairing="open"
+    ),
+    "channel.delete": lambda client: client.delete_channel(
+        "chat", principal="p", conversation_id="1"
+    ),
+    "pairing.list": lambda client: client.list_pairings(
+        principal="p", channel="chat", state="pending", cursor="pai_1", limit=3
+    ),
+    "skill.list": lambda client: client.list_skills(),
+    "skill.get": lambda client: client.get_skill("counter"),
+    "skill.upload": lambda client: client.upload_skill(b"zip"),
+    "skill.install": lambda client: client.install_skill(
+        "a" * 64, grant=["clock"], trust_key="a" * 64
+    ),
+    "skill.audit": lambda client: client.audit_skill("counter"),
+    "skill.quarantine": lambda client: client.quarantine_skill("counter", "odd"),
+    "skill.enable": lambda client: client.enable_skill("counter"),
+    "skill.remove": lambda client: client.remove_skill("counter"),
+    "pairing.approve": lambda client: client.approve_pairing("pai_1", "CODE"),
+    "pairing.revoke": lambda client: client.revoke_pairing("pai_1"),
+    "policy.explain": lambda client: client.explain_policy(
+        "echo", {"text": "x"}, agent="scout"
+    ),
+    "token.create": lambda client: client.create_token(
+        principal="p", role="client", name="n", ttl_ms=5
+    ),
+    "token.list": lambda client: client.list_tokens(),
+    "token.revoke": lambda client: client.revoke_token("tok_1"),
+    "system.status": lambda client: client.status(),
+    "system.tree": lambda client: client.tree(),
+    "system.describe": lambda client: client.describe(),
+}  # fmt: skip
+UNTYPED = {"connect", "tape.subscribe", "tape.unsubscribe"}  # the line's own
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_params_are_what_the_daemon_takes(name: str) -> None:
+    """The daemon's own decoder accepts the params of every typed method, and nothing is lost."""
+    asked = await ask(CALLS[name])
+    method = METHODS[name]
+    sent = msgspec.json.decode(render_request(1, asked.method, asked.params))
+    assert name == sent["method"]
+    taken = msgspec.json.encode(convert_params(method.params, sent["params"]))
+    kept = {key: msgspec.json.decode(taken)[key] for key in sent["params"]}
+    assert sent["params"] == kept
+    assert method.is_mutating is ("idempotency_key" in sent["params"])
+
+
+def test_every_method_is_typed() -> None:
+    """No method of the daemon is missing in the client."""
+    assert set(METHODS) - UNTYPED == set(CALLS)
+
+
+def test_every_typed_method_is_tried() -> None:
+    """No method of the client is missing above."""
+    public = {
+        name
+        for name, member in inspect.getmembers(Client, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name not in {"call", "wait_connected"}
+    }
+    assert len(public) == len(CALLS)
+
+
+async def ask(call: Call) -> Asked:
+    """What the client asks for."""
+    with pytest.raises(Asked) as caught:
+        await call(Client(DeafLine()))  # type: ignore[arg-type]  # it is asked, nothing more
+    return caught.value

@@ -1,0 +1,32 @@
+"""A link that ends while a request is on its way in."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from palyra.client.connection import ClientConnection, LinkLost
+
+NO_SOCKET: Any = None
+
+
+async def test_a_request_that_waited_for_its_turn_when_the_link_ended() -> None:
+    """It is told at once that the link is lost, and waits for no reply."""
+    ended: list[bool] = []
+    async with trio.open_nursery() as nursery:
+        link = ClientConnection(NO_SOCKET, nursery, lambda *_: None)
+        link._slots = trio.Semaphore(0)
+
+        async def ask() -> None:
+            with pytest.raises(LinkLost):
+                await link.request("ping", {})
+            ended.append(True)
+
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        link._end(None, "the daemon was killed")
+        link._slots.release()
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert [True] == ended

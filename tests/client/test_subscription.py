@@ -1,0 +1,152 @@
+"""The client's buffers: what a consumer that is slow, late or cut off gets, without a connection."""
+
+from typing import Any
+
+import pytest
+import trio.testing
+
+from palyra.client import subscription as module
+from palyra.client.feed import CaughtUp, FeedReader, Item, Opened, ProgressItem, TapeEvent
+from palyra.client.subscription import Inbox, Notice, Subscription
+from palyra.errors import Forbidden, Unreachable
+from tests.client.test_feed import RUN, make_done, make_frame
+
+Clock = trio.testing.MockClock
+
+
+class Consumer:
+    """A subscription that was opened, and how often it asked to begin again."""
+
+    def __init__(self, *, through: int = -1) -> None:
+        self.restarts = 0
+        self.subscription = Subscription(FeedReader(RUN, -1), progress=True, restart=self.restart)
+        self.open(through)
+
+    def restart(self, _subscription: Subscription) -> None:
+        self.restarts += 1
+
+    def open(self, through: int = -1) -> None:
+        self.subscription.open(Opened(subscription="sub_1", through=through), "one")
+
+    def delta(self) -> ProgressItem:
+        return ProgressItem(run_id=RUN, item="t1", order=0, kind="text", delta="x")
+
+    def lag(self) -> None:
+        """Let one event too many come; it is not kept."""
+        kept = self.subscription._items
+        self.subscription._items = type(kept)([self.delta()] * module.MAX_ITEMS)
+        self.subscription.take_event(make_frame(self.subscription.feed.delivered + 1))
+        self.subscription._items = kept
+
+    async def take_all(self) -> list[Item]:
+        """What waits."""
+        return [await anext(self.subscription) for _ in range(len(self.subscription._items))]
+
+
+async def test_an_item_that_waits_is_taken_at_a_checkpoint(autojump_clock: Clock) -> None:
+    """A consumer that never waits lets others live, and can be cancelled."""
+    consumer = Consumer()
+    consumer.subscription.take_event(make_frame(0))
+    with trio.testing.assert_checkpoints():
+        await consumer.subscription.wait_item()
+
+
+async def test_a_buffer_is_bounded_in_bytes(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was taken is room again; over the bound it begins again from its cursor, once."""
+    monkeypatch.setattr(module, "MAX_BUFFER_BYTES", 150)
+    consumer = Consumer()
+    frames = [make_frame(seq, text="x" * 80) for seq in range(8)]
+    for frame in frames[:4]:
+        consumer.subscription.take_event(frame)
+        (event,) = await consumer.take_all()
+        assert isinstance(event, TapeEvent)
+        assert frame.seq == event.seq
+    for frame in frames[4:]:
+        consumer.subscription.take_event(frame)
+    assert [4, 5] == [item.seq for item in await consumer.take_all() if isinstance(item, TapeEvent)]
+    for _ in range(2):
+        with trio.move_on_after(1):
+            await consumer.subscription.wait_item()
+    assert 1 == consumer.restarts
+
+
+async def test_who_lags_hears_nothing_until_it_is_opened_again(autojump_clock: Clock) -> None:
+    """Neither that it has caught up nor what is committed: rows are missing in between."""
+    consumer = Consumer()
+    consumer.lag()
+    consumer.subscription.take_committed(0)
+    consumer.subscription.take_caught_up(0)
+    assert ([], -1) == (await consumer.take_all(), consumer.subscription.feed.committed)
+    consumer.open()
+    consumer.subscription.take_event(make_frame(0, committed=0))
+    consumer.subscription.take_caught_up(0)
+    event, caught_up = await consumer.take_all()
+    assert isinstance(event, TapeEvent)
+    assert CaughtUp(through=0) == caught_up
+
+
+async def test_what_comes_for_an_earlier_opening_is_not_taken(autojump_clock: Clock) -> None:
+    """It is on its way when the subscription begins again, and comes again behind the reply."""
+    consumer = Consumer()
+    consumer.subscription.is_opening = True
+    consumer.subscription.take_event(make_frame(0))
+    consumer.subscription.take_committed(5)
+    assert ([], -1) == (await consumer.take_all(), consumer.subscription.feed.committed)
+    consumer.subscription.feed.has_gap = True
+    consumer.subscription.take_reset("truncated", 0)
+    assert 0 == consumer.restarts  # it is under way
+
+
+async def test_progress_leaves_room_for_events(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would be over is left out; the tape has it all."""
+    monkeypatch.setattr(module, "PROGRESS_ITEMS", 2)
+    consumer = Consumer()
+    for _ in range(5):
+        consumer.subscription.take_progress(consumer.delta())
+    consumer.subscription.take_event(make_frame(0))
+    assert [ProgressItem, ProgressItem, TapeEvent] == [*map(type, await consumer.take_all())]
+
+
+async def test_the_commit_of_the_end_ends_it(autojump_clock: Clock) -> None:
+    """Whoever waits for the next item is told that there is none."""
+    consumer = Consumer()
+    consumer.subscription.take_caught_up(-1)
+    consumer.subscription.take_event(make_done())
+    await consumer.take_all()
+    seen = list[Any]()
+
+    async def consume() -> None:
+        seen.append([item async for item in consumer.subscription])
+
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consume)
+            await trio.testing.wait_all_tasks_blocked()
+            consumer.subscription.take_committed(0)
+    assert [[]] == seen
+
+
+async def test_the_first_failure_is_the_one_that_is_told(autojump_clock: Clock) -> None:
+    """Behind what is buffered."""
+    consumer = Consumer()
+    consumer.subscription.take_event(make_frame(0))
+    consumer.subscription.fail(Forbidden("no"))
+    consumer.subscription.fail(Unreachable("gone"))
+    assert 1 == len(await consumer.take_all())
+    with pytest.raises(Forbidden):
+        await anext(consumer.subscription)
+
+
+async def test_the_oldest_news_go_first(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer of notifications that does not keep up misses some and takes no memory."""
+    monkeypatch.setattr(module, "MAX_NOTICES", 2)
+    inbox = Inbox()
+    for number in range(3):
+        inbox.take(Notice(method="m", params={"n": number}))
+    assert [1, 2] == [(await anext(inbox)).params["n"] for _ in range(2)]

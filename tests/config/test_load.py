@@ -1,0 +1,339 @@
+"""The configuration: where values come from, and what is said about those that cannot be."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import platformdirs
+import pytest
+
+from palyra.config.load import (
+    Config,
+    allowed_values,
+    find_paths,
+    first_file,
+    load,
+    refuse_secrets,
+    schema,
+)
+from palyra.config.sections import SECTIONS
+from palyra.core.redaction.redactor import Redactor
+from palyra.errors import InvalidParams
+
+
+def write(home: Path, text: str) -> Path:
+    path = home / "palyra.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def complaint(
+    home: Path,
+    environ: Mapping[str, str] = MappingProxyType({}),
+    overrides: Mapping[str, object] = MappingProxyType({}),
+) -> str:
+    """What loading says; the directory is cut off."""
+    with pytest.raises(InvalidParams) as caught:
+        load(home=home, environ=environ, overrides=overrides)
+    assert caught.value.field is not None
+    return caught.value.message.removeprefix(f"{home}/")
+
+
+# --- Where values come from ----------------------------------------------------------------------
+
+
+def test_without_anything_there_are_defaults(tmp_path: Path) -> None:
+    """No file, no environment, no option: every key has its default."""
+    assert Config(paths=find_paths(tmp_path)) == load(home=tmp_path, environ={})
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    """The command line beats the environment, which beats the file; keys are independent."""
+    write(tmp_path, "[server]\nport = 1\nmax_inflight = 1\nrequests_per_s = 1\n[runs]\n")
+    environ = {"PALYRA_SERVER__MAX_INFLIGHT": "2", "PALYRA_SERVER__REQUESTS_PER_S": "2"}
+    server = load(home=tmp_path, environ=environ, overrides={"server.requests_per_s": 3}).server
+    assert (1, 2, 3, 256) == (
+        server.port,
+        server.max_inflight,
+        server.requests_per_s,
+        server.max_subscriptions,
+    )
+
+
+def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
+    """Numbers, texts, choices and lists are read from file, environment and command line alike."""
+    expected = ((0, "::1"), "normal", ("a.example", "b.example"))
+
+    def found(config: Config) -> object:
+        server, journal = config.server, config.journal
+        return (server.port, server.host), journal.synchronous, server.allowed_hosts
+
+    texts = {
+        "server.port": "0",
+        "server.host": "::1",
+        "journal.synchronous": "normal",
+        "server.allowed_hosts": " a.example,b.example,",
+    }
+    environ = {f"PALYRA_{k.replace('.', '__').upper()}": value for k, value in texts.items()}
+    assert expected == found(load(home=tmp_path, environ=environ))
+    assert expected == found(load(home=tmp_path, environ={}, overrides=texts))
+    write(
+        tmp_path,
+        '[server]\nport = 0\nhost = "::1"\nallowed_hosts = ["a.example", "b.example"]\n'
+        '[journal]\nsynchronous = "normal"\n',
+    )
+    assert expected == found(load(home=tmp_path, environ={}))
+
+
+def test_other_variables_are_not_ours(tmp_path: Path) -> None:
+    """Variables without a section in their name say nothing about keys."""
+    environ = {"PALYRA_TOKEN": "x", "OTHER__KEY": "x", "PALYRA_HOME": str(tmp_path)}
+    assert Config(paths=find_paths(tmp_path)) == load(environ=environ)
+
+
+# --- Where things lie ----------------------------------------------------------------------------
+
+
+def test_home_moves_everything(tmp_path: Path) -> None:
+    """`home`, else $PALYRA_HOME, holds configuration and data together."""
+    environ = {"PALYRA_HOME": str(tmp_path / "variable")}
+    for home, expected in ((tmp_path / "option", "option"), (None, "variable")):
+        paths = load(home=home, environ=environ).paths
+        directory = tmp_path / expected
+        assert (directory / "palyra.toml", directory) == (paths.config_file, paths.data_dir)
+        assert (directory, directory / "policies") == (paths.config_dir, paths.policies)
+
+
+def test_without_home_the_platform_decides() -> None:
+    """Configuration and data lie where the platform keeps such things."""
+    paths = find_paths(None, {"PALYRA_HOME": ""})
+    assert platformdirs.user_config_path("palyra") / "palyra.toml" == paths.config_file
+    assert platformdirs.user_data_path("palyra") == paths.data_dir
+
+
+def test_another_file_moves_the_configuration_alone(tmp_path: Path) -> None:
+    """A file given by name is read instead; the data stay where they are."""
+    other = tmp_path / "other"
+    other.mkdir()
+    path = write(other, "[server]\nport = 9\n")
+    config = load(path, home=tmp_path, environ={})
+    assert (9, path, tmp_path) == (
+        config.server.port,
+        config.paths.config_file,
+        config.paths.data_dir,
+    )
+
+
+def test_directories_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workspace and policies are found from where the daemon starts, with ~ for the home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/somebody")
+    config = load(home=tmp_path / "home", environ={})
+    assert (tmp_path, tmp_path / "home" / "policies") == (config.workspace, config.policy_dir)
+    overrides = {"tools.workspace": "~/work", "policy.dir": "rules"}
+    config = load(home=tmp_path / "home", environ={}, overrides=overrides)
+    assert (Path("/somebody/work"), tmp_path / "rules") == (config.workspace, config.policy_dir)
+
+
+# --- What is said --------------------------------------------------------------------------------
+
+
+BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("palyra.toml: there is no section [sever]; did you mean server?", "[sever]\nport = 1"),
+        ("palyra.toml: there is no section [sever]; did you mean server?", "[sever]"),
+        ("palyra.toml: there is no key server.prot; did you mean port?", "[server]\nprot = 1"),
+        ("palyra.toml: there is no key journal.x; there are synchronous", "[journal]\nx = 1"),
+        ("palyra.toml: port stands outside of a section", "port = 1"),
+        (
+            "palyra.toml: server.port = 70000: expected a whole number from 0 to 65535",
+            "[server]\nport = 70000",
+        ),
+        (
+            "palyra.toml: server.port = '80': expected a whole number from 0 to 65535",
+            '[server]\nport = "80"',
+        ),
+        (
+            "palyra.toml: logging.level = 'loud': expected one of debug, error, info, warning",
+            '[logging]\nlevel = "loud"',
+        ),
+        (
+            "palyra.toml: server.allowed_hosts = 'a': expected a list of texts",
+            '[server]\nallowed_hosts = "a"',
+        ),
+        ("palyra.toml: server.host = 1: expected a text", "[server]\nhost = 1"),
+        (
+            (
+                'palyra.toml: usage.budgets[1].scope: expected "agent", "global", "principal", '
+                '"run" or "session"'
+            ),
+            f'{BUDGET}{BUDGET}scope = "princpal"',
+        ),
+        (
+            "palyra.toml: usage.budgets[0].scop: there is no such key; did you mean scope?",
+            f'{BUDGET}scop = "principal"',
+        ),
+        (
+            "palyra.toml: usage.prices[0].input: expected a whole number from 0 to 1000000000000",
+            '[[usage.prices]]\nmodel = "x/*"\ninput = "sk-secret"\noutput = 1',
+        ),
+        (
+            'palyra.toml: usage.prices[0].output: missing field "[0].output"',
+            '[[usage.prices]]\nmodel = "x/*"\ninput = 1',
+        ),
+        ("palyra.toml: usage.budgets[0]: expected an object", "[usage]\nbudgets = [7]"),
+    ],
+)
+def test_bad_file_is_explained(expected: str, text: str, tmp_path: Path) -> None:
+    """File, key, value and what is allowed are named; a near miss gets a suggestion."""
+    write(tmp_path, text)
+    assert expected == complaint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("expected", "environ"),
+    [
+        (
+            "PALYRA_SERVER__PORT: server.port = 'x': expected a whole number from 0 to 65535",
+            {"PALYRA_SERVER__PORT": "x"},
+        ),
+        (
+            "PALYRA_SERVER__PROT: there is no key server.prot; did you mean port?",
+            {"PALYRA_SERVER__PROT": "1"},
+        ),
+        (
+            "PALYRA_RUN__WALL_MS: there is no section [run]; did you mean runs?",
+            {"PALYRA_RUN__WALL_MS": "1"},
+        ),
+    ],
+)
+def test_bad_variable_is_explained(expected: str, environ: dict[str, str], tmp_path: Path) -> None:
+    """The variable is named as it was set."""
+    assert expected == complaint(tmp_path, environ)
+
+
+def test_bad_option_is_explained(tmp_path: Path) -> None:
+    """What came from the command line is said to be from there."""
+    expected = "the command line: runs.wall_ms = 1: expected a whole number from 100 to 604800000"
+    assert expected == complaint(tmp_path, overrides={"runs.wall_ms": 1})
+
+
+def test_bad_value_is_shown_short_and_redacted(tmp_path: Path) -> None:
+    """A secret in the wrong place is not repeated, nor is a long text."""
+    key = "sk-" + "ant-" + "a1" * 30
+    message = complaint(tmp_path, overrides={"server.port": key})
+    assert "server.port = '[redacted:anthropic]': expected" in message
+    assert len(complaint(tmp_path, overrides={"server.port": "x" * 1000})) < 200
+
+
+@pytest.mark.parametrize("content", [b"[server", b"a = '\xff'"])
+def test_unreadable_file_is_explained(content: bytes, tmp_path: Path) -> None:
+    """What is no TOML in UTF-8 is refused with the file's name."""
+    (tmp_path / "palyra.toml").write_bytes(content)
+    with pytest.raises(InvalidParams, match=r"palyra\.toml: cannot be read"):
+        load(home=tmp_path, environ={})
+
+
+def test_missing_file_matters_only_when_named(tmp_path: Path) -> None:
+    """The default file may be missing, one given by name may not."""
+    with pytest.raises(InvalidParams, match=r"mine\.toml: there is no such file"):
+        load(tmp_path / "mine.toml", home=tmp_path, environ={})
+
+
+# --- What describes it ---------------------------------------------------------------------------
+
+
+def test_first_file_holds_the_defaults(tmp_path: Path) -> None:
+    """As written it changes nothing; with its keys uncommented it says what holds anyway."""
+    write(tmp_path, first_file())
+    assert Config(paths=find_paths(tmp_path)) == load(home=tmp_path, environ={})
+    lines = first_file().splitlines()
+    uncommented = "\n".join(
+        line.removeprefix("# ") for line in lines if " = " in line or "[" in line
+    )
+    write(tmp_path, uncommented)
+    assert Config(paths=find_paths(tmp_path)) == load(home=tmp_path, environ={})
+    written = {name: set(keys) for name, keys in tomllib.loads(uncommented).items()}
+    assert {name: set(kind.__struct_fields__) for name, kind in SECTIONS.items()} == written
+
+
+def test_schema_covers_the_file() -> None:
+    """Sections refer to definitions of the same document, and nothing unknown is allowed."""
+    found = schema()
+    references = {name: f"#/$defs/{kind.__name__}" for name, kind in SECTIONS.items()}
+    assert {name: {"$ref": target} for name, target in references.items()} == found["properties"]
+    for kind in SECTIONS.values():
+        definition = found["$defs"][kind.__name__]
+        assert set(kind.__struct_fields__) == set(definition["properties"])
+        assert (False, []) == (definition["additionalProperties"], definition["required"])
+    assert False is found["additionalProperties"]
+
+
+def test_every_key_is_explained() -> None:
+    """No section is without a doc line, no key without one, a default and a range in words."""
+    for name, kind in SECTIONS.items():
+        assert kind.__doc__, name
+        for key, described in schema()["$defs"][kind.__name__]["properties"].items():
+            assert described["description"].endswith("."), f"{name}.{key}"
+            assert "default" in described, f"{name}.{key}"
+
+
+def test_range_in_words() -> None:
+    """What is allowed is said for people."""
+    assert "a text" == allowed_values(str)
+    assert "a list of texts" == allowed_values(tuple[str, ...])
+
+
+def test_a_table_is_not_shown(tmp_path: Path) -> None:
+    """Somebody may have written the secret where its reference belongs."""
+    path = tmp_path / "palyra.toml"
+    path.write_text('[[fetch.credentials]]\nname = "a"\nsekret = "hunter2"\n', encoding="utf-8")
+    with pytest.raises(
+        InvalidParams, match=r"fetch\.credentials\[0\]\.sekret: there is no such key"
+    ) as caught:
+        load(path)
+    assert "hunter2" not in caught.value.message
+
+
+def test_lists_of_numbers_and_tables(tmp_path: Path) -> None:
+    """From the file as they are, from the environment divided by commas."""
+    path = tmp_path / "palyra.toml"
+    path.write_text(
+        '[[fetch.credentials]]\nname = "a"\nsecret = "env:A"\nhost = "e.example"\n',
+        encoding="utf-8",
+    )
+    found = load(path, environ={"PALYRA_FETCH__PORTS": "80, 8080"}).fetch
+    assert (80, 8080) == found.ports
+    assert ("a", "env:A", "e.example") == (
+        found.credentials[0].name, found.credentials[0].secret, found.credentials[0].host,
+    )  # fmt: skip
+    with pytest.raises(InvalidParams, match="a list of numbers"):
+        load(path, environ={"PALYRA_FETCH__PORTS": "http"})
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ('[mcp]\nservers = [{ name = "a", command = ["x"], environment = ["A=SECRET"] }]', "mcp.servers"),
+        ('[mcp]\nservers = [{ name = "a", command = ["x", "--key", "SECRET"] }]', "mcp.servers"),
+        ('[models]\nproviders = [{ name = "a", base_url = "https://u:h4nter22@h/v1" }]', "models.providers"),
+        ('[fetch]\ncredentials = [{ name = "g", host = "h", secret = "SECRET" }]', "fetch.credentials"),
+    ],
+)  # fmt: skip
+def test_a_secret_in_a_setting_is_refused_unrepeated(tmp_path: Path, given: str, key: str) -> None:
+    """The key and the remedy are named; a reference in its place is fine."""
+    secret, redact = "ghp_" + "Canary0123456789abcdefghijABCDEFGHIJ", Redactor([]).redact_text
+    for text in (secret, "vault:GITHUB_TOKEN"):
+        (tmp_path / "palyra.toml").write_text(given.replace("SECRET", text), encoding="utf-8")
+        found = load(home=tmp_path, environ={})
+        if text == secret or "h4nter22" in given:
+            with pytest.raises(InvalidParams, match=f"{key} holds .*vault:NAME") as refused:
+                refuse_secrets(found, redact)
+            assert not any(part in refused.value.message for part in (secret[4:], "h4nter22"))
+        else:
+            refuse_secrets(found, redact)

@@ -1,0 +1,144 @@
+"""Pictures: what may be attached, what the tape holds, how many a request carries."""
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.core.model.images import (
+    MAX_PICTURE_BYTES,
+    MAX_PICTURES,
+    MAX_SHOWN,
+    MAX_SHOWN_BYTES,
+    PICTURE_TOKENS,
+    Picture,
+    describe,
+    media_type_of,
+    newest,
+    read_given,
+    recorded_pictures,
+)
+from palyra.core.model.messages import UserMessage, message_tokens
+from palyra.errors import InvalidParams, PalyraError, TooLarge
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+JPEG = b"\xff\xd8\xff\xe0 jpeg"
+GIF = b"GIF89a gif"
+WEBP = b"RIFF\x10\0\0\0WEBPVP8 "
+
+
+def attached(data: bytes = PNG, **more: Any) -> dict[str, Any]:
+    """A picture as a client sends it."""
+    return {"type": "image", "data": base64.b64encode(data).decode(), **more}
+
+
+def recorded(attachment: dict[str, Any]) -> dict[str, Any]:
+    """As the tape has it, of the session `ses_1`."""
+    found = read_given([attachment])[0]
+    assert found.data is not None
+    return describe(found, found.data, "ses_1", 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [(PNG, "image/png"), (JPEG, "image/jpeg"), (GIF, "image/gif"), (b"GIF87a", "image/gif"),
+     (WEBP, "image/webp")],
+)  # fmt: skip
+def test_what_a_picture_is_its_bytes_tell(data: bytes, media_type: str) -> None:
+    """Said or not said; the tape has no byte of it."""
+    for more in ({}, {"media_type": media_type}, {"media_type": media_type.upper()}):
+        found = recorded(attached(data, name="a.x", **more))
+        assert ("image", media_type, len(data), "ses_1", "a.x") == (
+            found["type"], found["media_type"], found["size_bytes"], found["session_id"],
+            found["name"],
+        )  # fmt: skip
+        assert "data" not in found
+        (picture,) = recorded_pictures([found])
+        assert (found["artifact"], media_type) == (picture.artifact, picture.media_type)
+    assert "image/jpeg" == recorded(attached(JPEG, media_type="image/jpg"))["media_type"]
+
+
+@pytest.mark.parametrize(
+    ("attachment", "error", "said"),
+    [
+        (attached(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), InvalidParams, "no PNG"),
+        (attached(b"BM bitmap"), InvalidParams, "no PNG"),
+        (attached(b"RIFF\x10\0\0\0WAVE"), InvalidParams, "no PNG"),
+        (attached(PNG, media_type="image/jpeg"), InvalidParams, "'image/jpeg' and is image/png"),
+        (attached(PNG, media_type="text/html"), InvalidParams, "and is image/png"),
+        (attached(PNG, url="http://x/"), InvalidParams, "'url' is no key"),
+        (attached(PNG, session_id="ses_2"), InvalidParams, "'session_id' is no key"),
+        (attached(PNG, artifact="ab"), InvalidParams, "not both"),
+        ({"type": "image"}, InvalidParams, "not both"),
+        ({"type": "image", "data": 7}, InvalidParams, "must be texts"),
+        ({"type": "image", "data": "a b="}, InvalidParams, "no base64"),
+        ({"type": "image", "data": "é"}, InvalidParams, "no base64"),
+        ({"type": "image", "data": "data:image/png;base64,AAAA"}, InvalidParams, "no base64"),
+        (attached(PNG + b"\0" * MAX_PICTURE_BYTES), TooLarge, f"{MAX_PICTURE_BYTES}"),
+    ],
+)
+def test_what_is_no_picture_is_refused(
+    attachment: dict[str, Any], error: type[PalyraError], said: str
+) -> None:
+    """With its place, what is wrong and the bound."""
+    with pytest.raises(error, match="attachment 0") as caught:
+        recorded(attachment)
+    assert said in caught.value.message
+    assert "attachments" == caught.value.field
+
+
+def test_bounds_are_exact() -> None:
+    """Eight of a message, five mebibytes each; other attachments do not count."""
+    assert MAX_PICTURE_BYTES == recorded(attached(PNG.ljust(MAX_PICTURE_BYTES)))["size_bytes"]
+    other = {"type": "file", "data": 7}
+    assert [1] * MAX_PICTURES == [
+        1 for _ in read_given([other, *[attached()] * MAX_PICTURES, other]).values()
+    ]
+    with pytest.raises(InvalidParams, match=f"may have {MAX_PICTURES}"):
+        read_given([attached()] * (MAX_PICTURES + 1))
+    assert {} == read_given([other])
+
+
+@pytest.mark.parametrize(
+    "attachment",
+    [
+        {"type": "image", "data": "AAAA"},  # before pictures were understood
+        {"type": "image", "artifact": 7, "session_id": "s", "media_type": "x", "size_bytes": 1},
+        {"type": "file", "artifact": "a", "session_id": "s", "media_type": "x", "size_bytes": 1},
+        {},
+    ],
+)
+def test_an_old_tape_stays_readable(attachment: dict[str, Any]) -> None:
+    """What it holds in another form is no picture."""
+    assert () == recorded_pictures([attachment])
+
+
+def test_a_picture_counts() -> None:
+    """As a number of tokens, so that a history's budget bounds pictures, too."""
+    picture = Picture(artifact="a", session_id="s", media_type="image/png", size_bytes=1)
+    plain = message_tokens(UserMessage("hello"))
+    assert plain + 2 * PICTURE_TOKENS == message_tokens(UserMessage("hello", (picture, picture)))
+
+
+def a_picture(number: int, size_bytes: int = 1) -> Picture:
+    """One of its own."""
+    return Picture(
+        artifact=str(number), session_id="s", media_type="image/png", size_bytes=size_bytes
+    )
+
+
+def test_a_request_carries_the_newest() -> None:
+    """Each once, within both bounds."""
+    many = [a_picture(number) for number in range(MAX_SHOWN + 5)]
+    assert many[:4:-1] == newest(many)
+    assert [a_picture(1), a_picture(0)] == newest([a_picture(0), a_picture(1), a_picture(1)])
+    assert [a_picture(1, MAX_SHOWN_BYTES)] == newest([a_picture(0), a_picture(1, MAX_SHOWN_BYTES)])
+    assert [] == newest([a_picture(0, MAX_SHOWN_BYTES + 1)])
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_have_a_type_or_none(data: bytes) -> None:
+    """And none that a browser would run."""
+    assert media_type_of(data) in {None, "image/png", "image/jpeg", "image/gif", "image/webp"}

@@ -1,0 +1,347 @@
+"""The gate: intake, rules and the run's own facts make one verdict."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.policy.gate import (
+    MAX_PENDING_PER_PRINCIPAL,
+    PROMPT_CAP_BYTES,
+    Allow,
+    Deny,
+    GateContext,
+    NeedsApproval,
+    judge,
+    policy_request,
+)
+from palyra.core.policy.validation import CheckedCall, admit
+from palyra.core.text.canonical_json import canonical_json, sha256_hex
+from palyra.core.tool.arguments import Refused
+from palyra.core.tool.call_facts import NO_PATHS, read_paths
+from palyra.core.tool.spec import CallFacts, Preflight
+from tests.core.policy.tool_samples import (
+    FACTS,
+    a_call,
+    a_catalogue,
+    a_decision,
+    a_spec,
+    an_admitted,
+)
+
+
+def facts(**changes: object) -> GateContext:
+    """Facts of an ordinary run, but for the changes."""
+    return msgspec.structs.replace(FACTS, **changes)
+
+
+# --- admit ---------------------------------------------------------------------------------------
+
+
+def test_a_sound_proposal_is_admitted() -> None:
+    """Checked arguments come with their digest, size and coercions."""
+    admitted = admit(a_call("probe", {"count": "25"}), a_catalogue(a_spec("probe")))
+    canonical = canonical_json({"count": 25})
+    assert admitted == CheckedCall(
+        call_id="call_1", spec=a_spec("probe"), arguments={"count": 25},
+        digest=sha256_hex(canonical), size_bytes=len(canonical),
+        coercions=('count: "25" -> 25',), paths=NO_PATHS,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [("network",), ("network", "secret")])
+def test_a_call_that_takes_a_secret_has_that_capability(own: tuple[str, ...]) -> None:
+    """For rules and risk; the same tool without one has not."""
+    spec = a_spec("probe", capabilities=own)
+    taking = CallFacts(secrets=("key",))
+    call = a_call("probe", {"count": 1})
+    admitted = admit(call, a_catalogue(spec), lambda *_: taking)
+    assert isinstance(admitted, CheckedCall)
+    assert ("network", "secret") == admitted.spec.capabilities
+    assert "high" == policy_request(admitted, FACTS).risk
+    plain = admit(call, a_catalogue(spec), lambda *_: CallFacts())
+    assert isinstance(plain, CheckedCall)
+    assert own == plain.spec.capabilities
+
+
+def test_a_call_that_only_looks_is_judged_as_one() -> None:
+    """Though its tool writes: this call changes nothing."""
+    spec = a_spec(tool_class="path_scoped", risk="high", capabilities=("fs.write",))
+    looking = CallFacts(only_reads=True)
+    checked = admit(a_call(), a_catalogue(spec), lambda _spec, _arguments: looking)
+    assert isinstance(checked, CheckedCall)
+    found = checked.spec
+    expected = ("read_only_safe", "low", ("fs.read",))
+    assert expected == (found.tool_class, found.risk, found.capabilities)
+
+
+def test_a_malformed_proposal_is_refused() -> None:
+    """What intake refuses is refused, with a hint."""
+    refused = admit(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert refused.repair_hint == "expected an integer of 0 to 100"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("prob", "'probe'"), ("Probe", "'probe'"), ("probe ", "'probe'"), ("probes", "'probe'"),
+        ("", "one of probe"), ("something_else", "one of probe"),
+    ],
+)  # fmt: skip
+def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> None:
+    """Only the exact name is in the catalogue; a near miss is told what there is."""
+    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert refused.repair_hint == f"expected {expected}"
+    assert "catalogue" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("shell", "`palyra doctor`"),
+        ("process_start", "`palyra doctor`"),
+        ("wasm:a.b", "`palyra skills list`"),
+        ("mcp:a.b", "`palyra status`"),
+    ],
+)
+def test_a_tool_that_is_off_says_where_to_look(name: str, where: str) -> None:
+    """What decides beside the agent's list whether it is there: sandbox, skill, server."""
+    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert where in refused.reason
+    other = admit(a_call("wasmtime"), a_catalogue(a_spec("probe")))
+    assert isinstance(other, Refused)
+    assert "`" not in other.reason
+
+
+def test_a_mark_of_redaction_is_not_run() -> None:
+    """What the model was shown instead of a secret is refused where it could do something."""
+    marked = {"text": "curl -H 'Authorization: [redacted:bearer]'"}
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    for capabilities, refused in (
+        (("process",), True),
+        (("fs.write",), True),
+        (("fs.read",), False),
+    ):
+        spec = a_spec("probe", parameters=schema, capabilities=capabilities,
+                      tool_class="effect" if refused else "read_only_safe")  # fmt: skip
+        found = admit(a_call("probe", marked), a_catalogue(spec))
+        assert refused == isinstance(found, Refused)
+        if isinstance(found, Refused):
+            assert "[redacted:bearer]" in found.reason
+        harmless = {"text": "see [redacted:<class>]"}
+        assert isinstance(admit(a_call("probe", harmless), a_catalogue(spec)), CheckedCall)
+
+
+def test_an_unknown_name_is_shown_safely() -> None:
+    """A name with hidden characters is escaped and cut in the refusal."""
+    refused = admit(a_call("\u202e" + "x" * 99), a_catalogue(a_spec("probe")))
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith(f"'\\\\u202e{'x' * 7}' is not")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [({"path": "./a//b"}, "a/b"), ({"path": "../x"}, ""), ({}, ""), ({"path": "a"}, "a")],
+)
+def test_path_key(arguments: dict[str, Any], expected: str) -> None:
+    """The conflict key is the path's one spelling; none that can be told is the whole root."""
+    assert expected == an_admitted(arguments, path_argument="path").path_key
+
+
+def test_a_call_on_several_paths_has_the_whole_root() -> None:
+    """What works on two files disturbs whatever works on either, or above."""
+    facets = CallFacts(paths=("a", "b"))
+    assert {""} == {msgspec.structs.replace(an_admitted(), facets=facets).path_key}
+
+
+def test_a_tool_without_path_has_no_key() -> None:
+    """Without a path argument there is nothing to conflict over."""
+    admitted = an_admitted({"path": "a"})
+    assert (None, ()) == (admitted.path_key, admitted.facets.paths)
+
+
+# --- the question to the rules -------------------------------------------------------------------
+
+
+def test_the_rules_hear_of_run_tool_and_paths() -> None:
+    """The request carries everything the rules decide by."""
+    admitted = an_admitted(
+        {"path": "a"}, path_argument="path", capabilities=("fs.write",), tool_class="path_scoped"
+    )
+    request = policy_request(admitted, facts(is_tainted=True, depth=2, origin="delegated"))
+    assert msgspec.structs.asdict(request) == {
+        "action": "tool.execute", "principal": "alice", "role": "client", "agent": "default",
+        "agent_labels": (), "session_id": "ses_1", "run_id": "run_1", "origin": "delegated", "tool": "probe",
+        "tool_class": "path_scoped", "risk": "high", "capabilities": ("fs.write",),
+        "owner": "alice", "is_tainted": True, "depth": 2,
+        "facets": CallFacts(paths=("a",), grant_key="./"), "known_paths": read_paths(("a",)),
+        "size_bytes": 12, "in_scope": True, "approval": "none", "now_ms": 0, "decision": None,
+        "scope": None,
+    }  # fmt: skip
+
+
+# --- judge ---------------------------------------------------------------------------------------
+
+
+def test_yes_is_yes() -> None:
+    """What the rules allow runs, with the rules' own words."""
+    assert judge(an_admitted(), FACTS, a_decision("allow")) == Allow(
+        reason_code="allow_code", reason="rules say allow", policies=("default/x",), version="v1"
+    )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [facts(), facts(is_tainted=True), facts(approval_mode="deny"), facts(origin="background")],
+)
+def test_no_is_no(run: GateContext) -> None:
+    """A denial denies, whatever else is true, and nobody is asked."""
+    assert judge(an_admitted(), run, a_decision("deny")) == Deny(
+        reason_code="deny_code", reason="rules say deny", policies=("default/x",), version="v1"
+    )
+
+
+def test_ask_asks() -> None:
+    """A person sees risk, one line and the complete arguments."""
+    admitted = an_admitted({"text": "a\u202eb", "count": 1}, capabilities=("process",))
+    assert judge(admitted, FACTS, a_decision("ask")) == NeedsApproval(
+        reason_code="ask_code", reason="rules say ask", policies=("default/x",), version="v1",
+        risk="high", summary=r'probe(text="a\u202eb", count=1)',
+        rendered='{\n  "count": 1,\n  "text": "a\\u202eb"\n}',
+        once_because="this call of probe has no one program, host or folder that a wider answer "
+        "could hold for; a call that works on one of them, or a rule in user policies, would do",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"approval_mode": "deny"}, "no_approver"),
+        ({"origin": "background"}, "no_approver"),
+        ({"end": "the budget 'b' is spent"}, "budget_spent"),
+        ({"denied": frozenset({an_admitted().proposal})}, "denied_before"),
+        ({"pending_approvals": MAX_PENDING_PER_PRINCIPAL}, "too_many_prompts"),
+    ],
+)
+def test_nobody_is_asked_in_vain(changes: dict[str, object], code: str) -> None:
+    """Where no answer can come, or one came already, the question is a denial."""
+    verdict = judge(an_admitted(), facts(**changes), a_decision("ask"))
+    assert isinstance(verdict, Deny)
+    assert (code, ("default/x",), "v1") == (verdict.reason_code, verdict.policies, verdict.version)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"origin": "delegated"},
+        {"denied": frozenset({("probe", "other"), ("other", an_admitted().digest)})},
+        {"pending_approvals": MAX_PENDING_PER_PRINCIPAL - 1},
+    ],
+)
+def test_somebody_is_asked_as_long_as_it_makes_sense(changes: dict[str, object]) -> None:
+    """One below each bound, the question is put."""
+    assert isinstance(judge(an_admitted(), facts(**changes), a_decision("ask")), NeedsApproval)
+
+
+def a_text_of(rendered_bytes: int) -> dict[str, str]:
+    """Arguments that render to exactly that many bytes."""
+    return {"text": "x" * (rendered_bytes - len('{\n  "text": ""\n}'))}
+
+
+def test_what_just_fits_is_shown() -> None:
+    """Arguments that render to the cap are shown whole."""
+    verdict = judge(an_admitted(a_text_of(PROMPT_CAP_BYTES)), FACTS, a_decision("ask"))
+    assert isinstance(verdict, NeedsApproval)
+    assert PROMPT_CAP_BYTES == len(verdict.rendered)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        a_text_of(PROMPT_CAP_BYTES + 1),
+        {"text": "x" * PROMPT_CAP_BYTES},
+        {"text": "\u202e" * (PROMPT_CAP_BYTES // 6 + 1)},
+    ],
+    ids=["rendered", "canonical", "escaped"],
+)
+def test_what_cannot_be_shown_in_full_is_denied(arguments: dict[str, str]) -> None:
+    """Nothing is approved that was not shown: one byte too much denies, however it arises."""
+    verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
+    assert isinstance(verdict, Deny)
+    assert (verdict.reason_code, str(PROMPT_CAP_BYTES) in verdict.reason) == ("unshowable", True)
+
+
+def test_what_cannot_fit_is_not_even_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look may find a megabyte of names: rendering each of them would take a second."""
+    monkeypatch.setattr(
+        "palyra.core.policy.gate.render_json", lambda _: pytest.fail("it was rendered")
+    )
+    seen = Preflight(operands={f"{number}/{'é' * 1_000}": "0" * 64 for number in range(20)})
+    verdict = judge(an_admitted(), FACTS, a_decision("ask"), seen)
+    assert isinstance(verdict, Deny)
+    assert "unshowable" == verdict.reason_code
+
+
+def test_what_is_long_may_run_when_nobody_is_asked() -> None:
+    """The cap is one of prompts, not of calls."""
+    assert isinstance(judge(an_admitted({"text": "x" * 20_000}), FACTS, a_decision("allow")), Allow)
+
+
+def test_shown_arguments_are_the_arguments() -> None:
+    """What is rendered reads back as exactly what would run."""
+    arguments = {"text": 'quo"te\\ \u0430pp \x1b', "count": 0}
+    verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
+    assert isinstance(verdict, NeedsApproval)
+    assert arguments == json.loads(verdict.rendered)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"capabilities": ("fs.read",)}, Allow),
+        ({}, Allow),
+        ({"capabilities": ("fs.write",)}, NeedsApproval),
+        ({"capabilities": ("fs.read", "network")}, NeedsApproval),
+        ({"tool_class": "effect"}, NeedsApproval),
+    ],
+)
+def test_taint_turns_yes_into_a_question(changes: dict[str, object], expected: type) -> None:
+    """After untrusted text with findings a person decides on anything beyond reading."""
+    verdict = judge(an_admitted(None, **changes), facts(is_tainted=True), a_decision("allow"))
+    assert expected is type(verdict)
+    assert (expected is NeedsApproval) == (verdict.reason_code == "tainted")
+
+
+@pytest.mark.parametrize(
+    ("key", "is_tainted", "capabilities", "reason"),
+    [
+        ("git status", False, ("fs.write",), ""),
+        ("", False, ("fs.write",), "has no one program, host or folder"),
+        ("git status", True, ("fs.write",), "untrusted text with findings"),
+        ("", True, ("fs.write",), "untrusted text with findings"),
+        ("git status", False, ("process", "shared_host"), "sandbox level B"),
+    ],
+)
+def test_an_answer_for_once_says_why(
+    key: str, capabilities: tuple[str, ...], reason: str, *, is_tainted: bool
+) -> None:
+    """A wider scope is offered, or the question holds the reason why not; never neither."""
+    admitted = an_admitted(capabilities=capabilities)
+    admitted = msgspec.structs.replace(admitted, facets=CallFacts(grant_key=key))
+    verdict = judge(admitted, facts(is_tainted=is_tainted), a_decision("ask"))
+    assert isinstance(verdict, NeedsApproval)
+    assert (("once",) if reason else ("once", "session", "timeboxed")) == verdict.scopes
+    assert bool(reason) == bool(verdict.once_because)
+    assert reason in verdict.once_because
+
+
+def test_taint_without_anybody_to_ask_is_a_denial() -> None:
+    """A tainted run that nobody attends stays within reading."""
+    run = facts(is_tainted=True, approval_mode="deny")
+    verdict = judge(an_admitted(capabilities=("network",)), run, a_decision("allow"))
+    assert isinstance(verdict, Deny)
+    assert verdict.reason_code == "no_approver"

@@ -1,0 +1,179 @@
+"""Grants as data: what an answer makes, what it holds for, and which of several speaks."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.approval import grant_record, used
+from palyra.core.journal.records import GrantRecord
+from palyra.core.policy.gate import Allow, Deny, GateContext, NeedsApproval, judge
+from palyra.core.policy.grants import ONCE, describe_key, find_grant, holds_for
+from palyra.core.run.fold import begin
+from palyra.core.tape import events as ev
+from palyra.core.tool.spec import SHARED_HOST
+from tests.core.policy.tool_samples import FACTS, a_decision, an_admitted
+from tests.core.test_approval import PENDING
+
+ASKED = msgspec.structs.replace(
+    PENDING, agent="default", grant_key="git", scopes=("once", "session", "timeboxed")
+)
+RUN = begin(
+    "run_1",
+    ev.RunAccepted(principal="ann", session_id="ses_1", agent="default", model="m", epoch=3),
+    0,
+)
+ANSWER = ev.ApprovalResolved(
+    approval_id="apr_1", call_id="c1", decision="allow", scope="session", by="bob", reason="ok",
+    grant_id="grt_1",
+)  # fmt: skip
+
+
+def a_grant(**changes: Any) -> GrantRecord:
+    """The grant of that answer, but for the changes."""
+    grant = grant_record(RUN, ASKED, ANSWER, 5)
+    assert grant is not None
+    return msgspec.structs.replace(grant, **changes)
+
+
+def test_a_grant_says_who_for_what_and_since_when() -> None:
+    """Everything it is keyed by comes from the question, the rest from the answer."""
+    assert a_grant() == GrantRecord(
+        grant_id="grt_1", principal="ann", agent="default", tool="write_file", key="git",
+        decision="allow", scope="session", session_id="ses_1", epoch=3, approval_id="apr_1",
+        by="bob", granted_ms=5, reason="ok",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{"grant_id": None}, {"scope": "once"}, {"decision": "abort"}])
+def test_other_answers_make_none(changes: dict[str, Any]) -> None:
+    """Once is once, and a question taken back is no answer."""
+    assert grant_record(RUN, ASKED, msgspec.structs.replace(ANSWER, **changes), 5) is None
+
+
+@pytest.mark.parametrize(
+    ("grant", "asked", "holds"),
+    [
+        ({}, {}, True),
+        ({"key": "npm"}, {}, False),
+        ({"tool": "shell"}, {}, False),
+        ({"agent": "scout"}, {}, False),
+        ({"principal": "bob"}, {}, False),
+        ({"session_id": "ses_2"}, {}, False),
+        ({"session_id": "ses_2", "scope": "timeboxed"}, {}, True),
+        ({"epoch": 2}, {}, False),
+        ({"epoch": 2, "scope": "timeboxed"}, {}, True),
+        ({"expires_ms": 10}, {}, False),
+        ({"expires_ms": 11}, {}, True),
+        ({"ended_ms": 9}, {}, False),
+        ({}, {"scopes": ("once",)}, False),
+    ],
+)
+def test_what_a_grant_holds_for(
+    grant: dict[str, Any],
+    asked: dict[str, Any],
+    holds: bool,  # noqa: FBT001 - a case
+) -> None:
+    """An open question is answered by what fits in every point, and by nothing else."""
+    assert holds is holds_for(a_grant(**grant), msgspec.structs.replace(ASKED, **asked), 3, 10)
+
+
+def test_of_several_a_denial_speaks() -> None:
+    """Of those that hold now: another epoch, another session or an end does not count."""
+    deny, allow = a_grant(decision="deny"), a_grant()
+    where: dict[str, Any] = {"session_id": "ses_1", "epoch": 3, "at_ms": 10}
+    assert find_grant([allow, deny], **where) == deny
+    assert find_grant([allow, a_grant(decision="deny", ended_ms=1)], **where) == allow
+    assert find_grant([allow], **(where | {"epoch": 4})) is None
+    assert find_grant([allow], **(where | {"session_id": "ses_2"})) is None
+    timeboxed = a_grant(scope="timeboxed", expires_ms=11)
+    assert find_grant([timeboxed], **(where | {"session_id": "ses_2", "epoch": 9})) == timeboxed
+    assert find_grant([], **where) is None
+
+
+def test_an_approval_is_open_until_each_of_its_calls_has_started() -> None:
+    """Twins use it twice, and nobody a third time."""
+    allowed = msgspec.structs.replace(ASKED, state="allowed", covers=("c2",))
+    assert [ASKED.is_open, allowed.is_open] == [False, True]
+    assert used(allowed).is_open
+    assert not used(used(allowed)).is_open
+
+
+# --- in the gate ---------------------------------------------------------------------------------
+
+
+def facts(**changes: Any) -> GateContext:
+    """Facts of an ordinary run, but for the changes."""
+    return msgspec.structs.replace(FACTS, **changes)
+
+
+def keyed(**changes: Any) -> Any:
+    """A sensitive call that has a key."""
+    admitted = an_admitted(None, tool_class="effect", capabilities=("process",), **changes)
+    return msgspec.structs.replace(
+        admitted, facets=msgspec.structs.replace(admitted.facets, grant_key="git")
+    )
+
+
+def test_a_grant_stands_in_for_a_question() -> None:
+    """The verdict names it; without it somebody is asked, and is shown the key."""
+    asked = judge(keyed(), facts(), a_decision("ask"))
+    assert isinstance(asked, NeedsApproval)
+    assert (asked.grant_key, asked.scopes) == ("git", ("once", "session", "timeboxed"))
+    granted = judge(keyed(), facts(grant=a_grant()), a_decision("ask"))
+    assert isinstance(granted, Allow)
+    assert (granted.reason_code, granted.grant_id) == ("granted", "grt_1")
+    assert granted.reason == "bob allowed write_file for git (session)"
+
+
+def test_a_grant_permits_nothing_that_the_rules_deny() -> None:
+    """A denial always denies."""
+    assert isinstance(judge(keyed(), facts(grant=a_grant()), a_decision("deny")), Deny)
+
+
+def test_a_remembered_denial_denies_what_would_be_asked_or_allowed() -> None:
+    """Until it ends; the reason says which it is."""
+    for answer in ("ask", "allow"):
+        verdict = judge(keyed(), facts(grant=a_grant(decision="deny")), a_decision(answer))
+        assert isinstance(verdict, Deny)
+        assert (verdict.reason_code, "grt_1" in verdict.reason) == ("denied_by_grant", True)
+    silent = judge(keyed(), facts(grant=a_grant(decision="deny", reason="")), a_decision("ask"))
+    assert "bob denied write_file for git (session); ending" in silent.reason
+
+
+@pytest.mark.parametrize("answer", ["ask", "allow"])
+def test_in_a_tainted_run_no_grant_stands_in(answer: Any) -> None:
+    """A person is asked about this very call, and can answer for no other."""
+    verdict = judge(keyed(), facts(grant=a_grant(), is_tainted=True), a_decision(answer))
+    assert isinstance(verdict, NeedsApproval)
+    assert (verdict.scopes, verdict.grant_key) == (("once",), "")
+
+
+def test_what_was_not_handed_down_is_denied_before_anything_else() -> None:
+    """Even where the rules allow; what was is judged as ever."""
+    outside = judge(keyed(), facts(handed_down=frozenset({"other"})), a_decision("allow"))
+    assert isinstance(outside, Deny)
+    assert outside.reason_code == "outside_delegation"
+    inside = judge(keyed(), facts(handed_down=frozenset({"probe"})), a_decision("allow"))
+    assert isinstance(inside, Allow)
+
+
+def test_without_namespaces_a_person_decides_on_each_call() -> None:
+    """A program of sandbox level B asks whatever rules and grants say, for this once; no stays no."""
+    shared = an_admitted(None, capabilities=("process", SHARED_HOST))
+    verdict = judge(shared, FACTS, a_decision("allow"))
+    assert isinstance(verdict, NeedsApproval)
+    assert ("sandbox_level_b", ONCE) == (verdict.reason_code, verdict.scopes)
+    plain = an_admitted(None, capabilities=("process",))
+    assert isinstance(judge(plain, FACTS, a_decision("allow")), Allow)
+    assert isinstance(judge(shared, FACTS, a_decision("deny")), Deny)
+    granted = msgspec.structs.replace(FACTS, grant=a_grant())
+    assert isinstance(judge(plain, granted, a_decision("ask")), Allow)
+    assert isinstance(judge(shared, granted, a_decision("ask")), NeedsApproval)
+
+
+def test_what_a_grant_is_for_is_said_in_words() -> None:
+    """The top folder has no name of its own; others are shown safely."""
+    assert "the workspace's top folder" == describe_key("/") == describe_key("./")
+    assert "src/" == describe_key("src/")
+    assert r"a\u202eb" == describe_key("a\u202eb")

@@ -1,0 +1,265 @@
+"""The final-answer contract: what is refused, and that good answers never are."""
+
+import msgspec
+import pytest
+
+from palyra.core.model.messages import (
+    AssistantMessage,
+    FinishReason,
+    GuidanceMessage,
+    Message,
+    ProposedCall,
+    ToolMessage,
+    UserMessage,
+)
+from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
+from palyra.core.run.answer import find_flaw, is_tool_markup
+from palyra.core.run.loop_guard import LoopGuard
+from palyra.core.run.state import Run
+from palyra.core.tape import events as ev
+from tests.core.run.good_answers import GOOD_ANSWERS
+
+TOOLS = frozenset({"read_file", "write_file", "run"})
+SHA = "3b5d5c3712955042212316173ccf37be8001f1e1f3b1a8d7f8a0c7e6b1d0e4f2"
+OTHER_SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+MISSED = LoopGuard(missed=frozenset({("write_file", "d")}))
+
+
+def answered(
+    text: str,
+    *before: Message,
+    finish: FinishReason = "stop",
+    json_mode: bool = False,
+    progress: LoopGuard = LoopGuard(),  # noqa: B008 - frozen
+) -> Run:
+    """A run whose last turn said `text`."""
+    accepted = ev.RunAccepted(
+        principal="ann", session_id="s", agent="a", model="m", json_mode=json_mode
+    )
+    return Run(
+        run_id="r",
+        state="in_progress",
+        accepted=accepted,
+        created_ms=0,
+        next_seq=5,
+        turn=1,
+        transcript=(UserMessage("go"), *before, AssistantMessage(text)),
+        finish_reason=finish,
+        progress=progress,
+    )
+
+
+def code(run: Run) -> str | None:
+    """The flaw's code."""
+    flaw = find_flaw(run, TOOLS, "Be useful.")
+    return flaw.code if flaw is not None else None
+
+
+@pytest.mark.parametrize("text", ["", "a word", '{"name": "look", "arguments": {}}'])
+def test_words_are_no_call(text: str) -> None:
+    """Where the caller asked for a call; the model is told of which."""
+    look = ClientTool(name="look", parameters={"type": "object"})
+    other = msgspec.structs.replace(look, name="other")
+    for must_call, named in (("look", "look"), (ANY_TOOL, "look, other")):
+        run = answered(text)
+        brief = RequestOptions(tools=(look, other), must_call=must_call)
+        accepted = msgspec.structs.replace(run.accepted, brief=brief)
+        flaw = find_flaw(msgspec.structs.replace(run, accepted=accepted), TOOLS)
+        assert flaw is not None
+        assert ("not_called", True) == (flaw.code, flaw.guidance.endswith(f": {named}."))
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t \n"])
+def test_nothing_is_no_answer(text: str) -> None:
+    """Blanks are nothing."""
+    assert code(answered(text)) == "empty"
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter", "tool_calls"])
+def test_a_turn_that_did_not_end_by_itself_is_cut_off(finish: FinishReason) -> None:
+    """The provider says so."""
+    assert code(answered("All is well, and", finish=finish)) == "cut_off"
+
+
+def test_a_run_without_a_word_of_the_model_has_no_answer() -> None:
+    """A transcript that ends otherwise, or not at all, is empty."""
+    run = answered("x")
+    for transcript in ((), (UserMessage("go"),)):
+        assert code(msgspec.structs.replace(run, transcript=transcript)) == "empty"
+
+
+MARKUP = [
+    '{"name": "read_file", "arguments": {"path": "a"}}',
+    ' {"name": "read_file", "arguments": "{\\"path\\": \\"a\\"}"}\n',
+    '{"tool": "run", "input": {"command": "ls"}}',
+    '{"type": "function", "function": {"name": "run", "parameters": {}}}',
+    '{"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}',
+    '[{"name": "read_file", "arguments": {}}, {"name": "run", "arguments": {}}]',
+    '{"tool_calls": [{"function": {"name": "run", "arguments": "{}"}}]}',
+    '{"role": "assistant", "content": null, "tool_calls": [{"name": "run", "args": {}}]}',
+    '<tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>',
+    "<tool_call>run</tool_call>\n<tool_call>read_file</tool_call>",
+    '<function_calls>\n<invoke name="read_file"></invoke>\n</function_calls>',
+    '<invoke name="run"></invoke>',
+    "<function=read_file>{}</function>",
+    '[TOOL_CALLS] [{"name": "run", "arguments": {}}]',
+    '<|python_tag|>{"name": "run", "parameters": {}}',
+    "<|tool_calls_section_begin|>run<|tool_calls_section_end|>",
+    "<\uff5ctool\u2581calls\u2581begin\uff5c>run<\uff5ctool\u2581calls\u2581end\uff5c>",
+    "<tool_response>42 files</tool_response>",
+    "<function_results>\nok\n</function_results>",
+]
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_a_tool_call_written_out_is_no_answer(text: str) -> None:
+    """The whole text is the call of a known tool, or a result that no tool gave."""
+    assert is_tool_markup(text, TOOLS)
+    assert code(answered(text)) == "tool_markup"
+
+
+@pytest.mark.parametrize(
+    "text", [text for text in MARKUP if "esul" not in text and "resp" not in text]
+)
+def test_markup_of_an_unknown_tool_may_be_an_answer(text: str) -> None:
+    """Who has no such tool cannot have meant to call it."""
+    assert not is_tool_markup(text, {"something_else"})
+
+
+@pytest.mark.parametrize("text", MARKUP)
+@pytest.mark.parametrize("frame", ["To do it: {}", "{} is what I would call.", "```\n{}\n```"])
+def test_markup_in_prose_or_a_code_block_is_an_answer(text: str, frame: str) -> None:
+    """An answer may be about a call."""
+    assert code(answered(frame.format(text) if "{}" in frame else text)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        "[1, 2]",
+        "[" * 5_000 + "]" * 5_000,
+        '{"name": "read_file"}',
+        '{"name": ["read_file"], "arguments": {}}',
+        '{"name": "read_file", "arguments": {}, "comment": "no call has this"}',
+        '{"function": {"name": "run", "arguments": {}}, "why": "because"}',
+        '{"tool_calls": [], "count": 0}',
+        '{"tool_calls": []}',
+        "<p>run</p>",
+        "<tool_call>run",
+        "[TOOL_CALLS] is a token; run is a tool",
+        "<|python_tag|> run",
+        '{"name": "run", "tool": "run", "arguments": {}}',
+    ],
+)
+def test_what_only_looks_like_markup_is_an_answer(text: str) -> None:
+    """JSON, lists and elements of other shapes."""
+    assert not is_tool_markup(text, TOOLS)
+
+
+@pytest.mark.parametrize("text", ["{}", " [1]\n", '"x"', "1", "null", MARKUP[0], '{"a": 1.5e3}'])
+def test_json_is_an_answer_in_json_mode(text: str) -> None:
+    """Any one value; even one that looks like a call, for that may be what was asked for."""
+    assert code(answered(text, json_mode=True)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Here it is: {}", "```json\n{}\n```", "{} {}", "{'a': 1}", "NaN", "[" * 5_000 + "]" * 5_000],
+)
+def test_everything_else_is_no_answer_in_json_mode(text: str) -> None:
+    """No words, no code block, no second value, no extensions."""
+    assert code(answered(text, json_mode=True)) == "not_json"
+
+
+# --- contradicted claims -------------------------------------------------------------------------
+
+
+def test_a_digest_from_nowhere_contradicts_effects_that_all_failed() -> None:
+    """Nothing was written, so nothing can have that digest."""
+    run = answered(f"Written, SHA-256 {SHA}.", progress=MISSED)
+    flaw = find_flaw(run, TOOLS, "")
+    assert flaw is not None
+    assert flaw.code == "contradicted"
+    assert SHA in flaw.guidance
+
+
+SHOWN: list[tuple[str, tuple[Message, ...]]] = [
+    ("the user", (UserMessage(f"is it {SHA}?"),)),
+    ("a tool", (ToolMessage("c1", "read_file", "succeeded", f"sum {SHA.upper()}"),)),
+    ("a failure", (ToolMessage("c1", "run", "failed", f"expected {SHA}"),)),
+    (
+        "its own arguments",
+        (AssistantMessage("", (ProposedCall(call_id="c", tool="run", arguments=[SHA]),)),),
+    ),
+]
+
+
+@pytest.mark.parametrize("before", [s[1] for s in SHOWN], ids=[s[0] for s in SHOWN])
+def test_a_digest_that_was_shown_may_be_named(before: tuple[Message, ...]) -> None:
+    """Whoever said it first, it is not invented."""
+    assert code(answered(f"It is {SHA}.", *before, progress=MISSED)) is None
+
+
+def test_a_digest_of_the_instructions_may_be_named() -> None:
+    """They are shown as well."""
+    assert find_flaw(answered(f"It is {SHA}.", progress=MISSED), TOOLS, f"know {SHA}") is None
+
+
+def test_what_the_model_said_itself_proves_nothing() -> None:
+    """A digest is not true because it stood in a refused answer, and in what was said of that."""
+    before = (AssistantMessage(f"It is {SHA}."), GuidanceMessage(f"Your last turn names {SHA}."))
+    again = answered(f"It is {SHA}.", *before, progress=MISSED)
+    assert code(again) == "contradicted"
+
+
+def test_one_of_several_is_enough() -> None:
+    """The one that was never shown is named, as it was written."""
+    run = answered(f"{OTHER_SHA} and {SHA.upper()}", UserMessage(OTHER_SHA), progress=MISSED)
+    flaw = find_flaw(run)
+    assert flaw is not None
+    assert SHA.upper() in flaw.sentence
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        LoopGuard(),
+        LoopGuard(
+            missed=frozenset({("write_file", "d")}), succeeded=frozenset({("write_file", "e")})
+        ),
+    ],
+    ids=["no effect", "one succeeded"],
+)
+def test_a_digest_contradicts_nothing_when_an_effect_may_have_made_it(progress: LoopGuard) -> None:
+    """Without effects, or with one that succeeded, nothing is known against it."""
+    assert code(answered(f"It is {SHA}.", progress=progress)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1" * 64,
+        "a" * 64,
+        SHA[:63],
+        SHA + "0",
+        f"x{SHA}",
+        SHA[:12],
+        "I could not write out/report.txt: it was denied. The exit status would have been 0.",
+    ],
+)
+def test_what_is_no_digest_is_not_judged(text: str) -> None:
+    """Numbers, words, short forms, paths and exit statuses: prose about them can be true."""
+    assert code(answered(f"So: {text}", progress=MISSED)) is None
+
+
+# --- good answers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", GOOD_ANSWERS)
+@pytest.mark.parametrize("progress", [LoopGuard(), MISSED], ids=["plain", "effects failed"])
+def test_good_answers_are_never_refused(text: str, progress: LoopGuard) -> None:
+    """Whatever its wording, language, form and mood: an answer."""
+    assert code(answered(text, progress=progress)) is None

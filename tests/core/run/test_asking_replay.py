@@ -1,0 +1,181 @@
+"""Replays of runs that asked: what people, looks and rules did is taken, the rest follows."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.replay.replay import Replay
+from palyra.core.replay.report import ReplayReport
+from palyra.core.run.inputs import CallInspected, Cancel, Resume, RulesChanged
+from palyra.core.tape import events as ev
+from tests.core.run.fates import rows
+from tests.core.run.test_asking import Desk, ended
+
+
+def looked() -> Desk:
+    """A call that is looked at, asked about and run; the daemon fell in between."""
+    desk = Desk()
+    desk.looks = True
+    desk.propose("a")
+    desk.hear(Resume())
+    desk.seen["c1"] = "git"
+    desk.hear(CallInspected(call_id="c1"))
+    desk.answer(scope="timeboxed", ttl_ms=500)
+    desk.hear(ended("c1"))
+    return desk
+
+
+def could_not_run() -> Desk:
+    """A look that failed."""
+    desk = Desk()
+    desk.looks = True
+    desk.propose("a", "b")
+    desk.hear(CallInspected(call_id="c1", failure="no such program"))
+    return desk
+
+
+def allowed_after_all() -> Desk:
+    """Rules that allow, by the time the call was looked at."""
+    desk = Desk()
+    desk.looks = True
+    desk.propose("a")
+    desk.verdict = "allow"
+    desk.hear(CallInspected(call_id="c1"))
+    desk.hear(ended("c1"))
+    return desk
+
+
+def twins(decision: str) -> Desk:
+    """Two calls, one question."""
+    desk = Desk()
+    desk.same["c1"] = ("c2",)
+    desk.propose("a", "a")
+    desk.answer(decision)
+    if decision == "allow":
+        desk.hear(ended("c1"))
+        desk.hear(ended("c2"))
+    return desk
+
+
+def other_rules(verdict: str) -> Desk:
+    """A question that other rules took back."""
+    desk = Desk()
+    desk.propose("a")
+    desk.version, desk.verdict = "v2", verdict
+    desk.hear(RulesChanged())
+    if verdict == "ask":
+        desk.answer()
+        desk.hear(ended("c1"))
+    return desk
+
+
+def too_late() -> Desk:
+    """Calls that were allowed and did not start."""
+    desk = Desk()
+    desk.propose("a", "b")
+    desk.answer()
+    desk.version = "v2"
+    desk.answer()
+    return desk
+
+
+def overtaken() -> Desk:
+    """Calls that were allowed, of which the first one started before the rules changed."""
+    desk = Desk()
+    desk.propose("a", "b")
+    desk.answer()
+    desk.answer()
+    desk.version = "v2"
+    desk.hear(ended("c1"))
+    return desk
+
+
+def lapsed() -> Desk:
+    """A call that a grant allowed, which ended before it could start."""
+    desk = Desk()
+    desk.granted = "a"
+    desk.propose("a", "b")
+    desk.grant_holds = False
+    desk.answer()
+    return desk
+
+
+def cancelled() -> Desk:
+    """A run that ended while a call was looked at."""
+    desk = Desk()
+    desk.looks = True
+    desk.propose("a")
+    desk.hear(Cancel(reason="enough", by="ann"))
+    return desk
+
+
+STORIES: dict[str, Callable[[], Desk]] = {
+    "looked": looked,
+    "could not run": could_not_run,
+    "allowed after all": allowed_after_all,
+    "twins allowed": lambda: twins("allow"),
+    "twins denied": lambda: twins("deny"),
+    "other rules ask": lambda: other_rules("ask"),
+    "other rules allow": lambda: other_rules("allow"),
+    "other rules deny": lambda: other_rules("deny"),
+    "too late": too_late,
+    "overtaken": overtaken,
+    "lapsed": lapsed,
+    "cancelled": cancelled,
+}
+
+
+def replay(desk: Desk, tape: list[TapeRow], *, strict: bool = False) -> ReplayReport:
+    """The whole replay; a strict one has a world in which nothing was looked at yet."""
+    desk.seen = {}
+    under_way = Replay(tape, desk.setting, strict=strict)
+    while under_way.advance(10):
+        pass
+    return under_way.report()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_replay_matches(name: str) -> None:
+    """Taken from the tape, every story is its own consequence."""
+    desk = STORIES[name]()
+    report = replay(desk, rows(desk))
+    assert (report.matched, report.first_divergence) == (True, None)
+
+
+@pytest.mark.parametrize("name", ["looked", "twins allowed", "twins denied"])
+def test_a_strict_replay_matches_too(name: str) -> None:
+    """What a look found then is not for now to say: the verdict that rests on it is unjudged."""
+    desk = STORIES[name]()
+    report = replay(desk, rows(desk), strict=True)
+    assert (report.matched, report.first_divergence) == (True, None)
+    assert bool(report.unjudged) == (name == "looked")
+
+
+def test_rules_of_now_that_look_no_more_diverge() -> None:
+    """A tool that looked then and does not now is another tool."""
+    desk = looked()
+    desk.looks = False
+    report = replay(desk, rows(desk), strict=True)
+    assert report.first_divergence is not None
+    assert report.first_divergence.field == "inspects"
+
+
+@pytest.mark.parametrize("code", ["granted", "denied_by_grant"])
+def test_what_rested_on_a_grant_is_not_judged_again(code: str) -> None:
+    """Nobody knows which grants held then: the verdict is taken, and the report says so."""
+    desk = Desk()
+    desk.verdict = "allow" if code == "granted" else "deny"
+    desk.propose("a")
+    tape = rows(desk)
+    at = next(row.seq for row in tape if row.kind == "tool.decided")
+    event = msgspec.json.decode(tape[at].data, type=ev.ToolDecided)
+    told = msgspec.structs.replace(
+        event, reason_code=code, grant_id="grt_1" if code == "granted" else None
+    )
+    tape[at] = msgspec.structs.replace(tape[at], data=ev.encode_event(told))
+    desk.verdict = "ask"
+    report = replay(desk, tape[: at + 1], strict=True)
+    assert report.unjudged == (at - 1,)
+    assert report.first_divergence is None or report.first_divergence.seq > at

@@ -1,0 +1,60 @@
+"""Agents as data: versions, what they may call, and what is refused."""
+
+import pytest
+
+from palyra.core.agent import (
+    DEFAULT_AGENT,
+    AgentChange,
+    allowed_tools,
+    check_agent,
+    next_version,
+    placeholder_agent,
+)
+from palyra.core.journal.records import AgentRecord
+from palyra.core.tool.spec import build_catalogue
+from palyra.errors import InvalidParams
+from tests.core.policy.tool_samples import a_spec
+
+CATALOGUE = build_catalogue([a_spec("read"), a_spec("write")])
+SCOUT = AgentRecord(
+    name="scout", version=3, instructions="Look.", model="scripted", tools=("read",), labels=("a",)
+)
+
+
+def test_what_a_change_leaves_out_stays() -> None:
+    """The next version differs in what was named, and None is a value like any other."""
+    changed = next_version(SCOUT, AgentChange(tools=None, model=None), now_ms=7)
+    expected = AgentRecord(
+        name="scout", version=4, instructions="Look.", labels=("a",), updated_ms=7
+    )
+    assert expected == changed
+
+
+def test_an_agents_catalogue_is_its_list() -> None:
+    """Tools outside the list are not in it, and the hash is that of the part."""
+    part = allowed_tools(SCOUT, CATALOGUE)
+    assert ["read"] == list(part.tools)
+    assert build_catalogue([a_spec("read")]).hash == part.hash
+    assert CATALOGUE is allowed_tools(DEFAULT_AGENT, CATALOGUE)
+
+
+def test_an_agent_without_tools_may_call_none() -> None:
+    """An empty list is not the same as no list."""
+    assert {} == allowed_tools(next_version(SCOUT, AgentChange(tools=()), 0), CATALOGUE).tools
+    assert {} == allowed_tools(placeholder_agent("scout", 9), CATALOGUE).tools
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "text"),
+    [
+        (AgentChange(model="gpt"), "model", "no model 'gpt'; known: scripted"),
+        (AgentChange(tools=("raed",)), "tools", "did you mean 'read'"),
+        (AgentChange(tools=("zzzz",)), "tools", "known: read, write"),
+    ],
+)
+def test_what_is_not_there_is_named(change: AgentChange, field: str, text: str) -> None:
+    """An unknown model or tool is refused with what there is."""
+    with pytest.raises(InvalidParams, match=text) as caught:
+        check_agent(next_version(SCOUT, change, 0), ["scripted"], CATALOGUE.tools)
+    assert field == caught.value.field
+    check_agent(SCOUT, ["scripted"], CATALOGUE.tools)

@@ -1,0 +1,13 @@
+"""Numbers in words."""
+
+import pytest
+
+from palyra.core.text.visible import pluralize
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 rules"), (1, "1 rule"), (2, "2 rules"), (1_000, "1000 rules")]
+)
+def test_one_is_singular(number: int, text: str) -> None:
+    """Everything else takes an s."""
+    assert text == pluralize(number, "rule")

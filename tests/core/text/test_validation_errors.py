@@ -1,0 +1,70 @@
+"""What an error says about a value that does not fit."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from palyra.core.text.validation_errors import WORDS, explain, show
+
+Window = Literal["run"]
+Short = Annotated[str, msgspec.Meta(max_length=3, pattern="^[a-z]+$", extra={WORDS: "a to z"})]
+
+
+class Inner(msgspec.Struct, forbid_unknown_fields=True):
+    size: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class Outer(msgspec.Struct, forbid_unknown_fields=True):
+    mode: Literal["ask", "deny"] = "ask"
+    by: Window | Literal["day"] | None = None
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    name: Short = "abc"
+    key: Annotated[str, msgspec.Meta(min_length=1)] = "k"
+    states: tuple[Literal["done", "failed"], ...] = ()
+    few: Annotated[tuple[int, ...], msgspec.Meta(max_length=1)] = ()
+    inner: Inner | None = None
+    limits: dict[str, Annotated[int, msgspec.Meta(le=9)]] = {}
+    is_on: bool = False
+    wrapped: Annotated[Inner, msgspec.Meta(description="said about it")] | None = None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "auto"}, 'mode: expected "ask" or "deny", got "auto"'),
+        ({"by": "week"}, 'by: expected "run" or "day", got "week"'),
+        ({"share": 2}, "share: expected a number from 0 to 1, got 2"),
+        ({"name": "A"}, 'name: expected a text of at most 3 characters: a to z, got "A"'),
+        ({"key": ""}, 'key: expected a text of at least 1 character, got ""'),
+        ({"states": ["done", "x"]}, 'states[1]: expected "done" or "failed", got "x"'),
+        ({"few": [1, 2]}, "few: expected a list of at most 1 member, got 2 members"),
+        ({"inner": {"size": 0}}, "inner.size: expected a whole number of at least 1, got 0"),
+        ({"inner": 3}, "inner: expected an object, got 3"),
+        ({"limits": {"a": 10}}, "limits[...]: expected a whole number of at most 9"),
+        ({"is_on": "yes"}, 'is_on: expected true or false, got "yes"'),
+        ({"key": "é" * 97, "mode": 5}, 'mode: expected "ask" or "deny", got 5'),
+        ({"mode": {}}, 'mode: expected "ask" or "deny", got an object'),
+        ({"wrapped": {"size": 0}}, "wrapped.size: expected a whole number of at least 1, got 0"),
+        ([], "expected an object, got 0 members"),
+    ],
+)
+def test_where_what_and_what_came(given: Any, message: str) -> None:
+    """The path, what is allowed there in words, and the value that came."""
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Outer)
+    assert message == explain(caught.value, Outer, given).message
+
+
+def test_what_is_shown_of_a_list() -> None:
+    """Its kind; what is in it may be anything."""
+    assert "an array" == show(["s3cret"])
+
+
+def test_secrets_are_not_repeated() -> None:
+    """Of a field that holds a secret only what it takes is told."""
+    given = {"mode": "s3cret"}
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Outer)
+    fault = explain(caught.value, Outer, given, frozenset({"mode"}))
+    assert 'mode: expected "ask" or "deny"' == fault.message

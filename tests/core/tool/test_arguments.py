@@ -1,0 +1,298 @@
+"""Intake: every rule of a schema, every coercion, every bound."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palyra.core.text.argument_schema import TYPES
+from palyra.core.text.canonical_json import canonical_json
+from palyra.core.tool.arguments import MAX_DEPTH, MAX_NODES, Accepted, Refused, check_arguments
+from tests.core.policy.tool_samples import a_spec
+
+
+def take(
+    properties: dict[str, Any], arguments: object, *, required: tuple[str, ...] = (), **spec: object
+) -> Accepted | Refused:
+    """What intake says to arguments of a tool with those properties."""
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return check_arguments(a_spec("probe", parameters=parameters, **spec), arguments)
+
+
+def accepted(
+    properties: dict[str, Any], arguments: object, **spec: object
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Arguments and coercions of an accepted call."""
+    taken = take(properties, arguments, **spec)  # type: ignore[arg-type]  # the specs here are right
+    assert isinstance(taken, Accepted), taken
+    return taken.arguments, taken.coercions
+
+
+def refused(properties: dict[str, Any], arguments: object, **spec: object) -> Refused:
+    """The refusal of a refused call."""
+    taken = take(properties, arguments, **spec)  # type: ignore[arg-type]  # the specs here are right
+    assert isinstance(taken, Refused), taken
+    return taken
+
+
+WITHIN = [
+    ({"type": "string"}, ""),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, "éé"),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, "abc"),
+    ({"type": "string", "enum": ["a", "b"]}, "b"),
+    ({"type": "integer"}, -5),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, 1),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, 3),
+    ({"type": "integer", "enum": [1, 2]}, 1),
+    ({"type": "number"}, 1.5),
+    ({"type": "number"}, 2),
+    ({"type": "number", "minimum": 0.5}, 0.5),
+    ({"type": "boolean"}, True),
+    ({"type": "null"}, None),
+    ({"type": "array"}, [1, "a", None]),
+    ({"type": "array", "items": {"type": "integer"}}, [1, 2]),
+    ({"type": "array", "minItems": 1, "maxItems": 2}, [1]),
+    ({"type": "object"}, {}),
+    ({"type": "object", "additionalProperties": True}, {"any": {"thing": [1]}}),
+    ({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"a": 1}),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), WITHIN)
+def test_a_value_within_its_schema_stays_as_it_is(schema: dict[str, Any], value: object) -> None:
+    """What the schema allows is passed on unchanged, without a coercion."""
+    assert accepted({"x": schema}, {"x": value}) == ({"x": value}, ())
+
+
+OUTSIDE = [
+    ({"type": "string"}, True, "a string", "a boolean"),
+    ({"type": "string"}, None, "a string", "null"),
+    ({"type": "string"}, 1.5, "a string", "the number 1.5"),
+    ({"type": "string"}, ["a"], "a string", "an array of 1 item"),
+    ({"type": "string"}, {"a": 1}, "a string", "an object"),
+    ({"type": "string", "minLength": 2}, "a", "a string of at least 2 characters",
+     "a string of 1 character"),
+    ({"type": "string", "maxLength": 2}, "abc", "a string of at most 2 characters",
+     "a string of 3 characters"),
+    ({"type": "string", "enum": ["a", "b"]}, "c", "one of 'a', 'b'", "a string of 1 character"),
+    ({"type": "integer"}, True, "an integer", "a boolean"),
+    ({"type": "integer"}, 1.5, "an integer", "the number 1.5"),
+    ({"type": "integer"}, "x", "an integer", "a string of 1 character"),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, 0, "an integer of 1 to 3", "the number 0"),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, 4, "an integer of 1 to 3", "the number 4"),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, "4", "an integer of 1 to 3", "the number 4"),
+    ({"type": "integer", "enum": [1]}, True, "one of 1", "a boolean"),
+    ({"type": "number", "maximum": 1}, 1.1, "a number of at most 1", "the number 1.1"),
+    ({"type": "number"}, False, "a number", "a boolean"),
+    ({"type": "boolean"}, 1, "a boolean", "the number 1"),
+    ({"type": "boolean"}, "yes", "a boolean", "a string of 3 characters"),
+    ({"type": "null"}, 0, "null", "the number 0"),
+    ({"type": "array"}, "a", "an array", "a string of 1 character"),
+    ({"type": "array", "minItems": 1}, [], "an array of at least 1 item", "an array of 0 items"),
+    ({"type": "array", "maxItems": 1}, [1, 2], "an array of at most 1 item",
+     "an array of 2 items"),
+    ({"type": "object"}, [], "an object", "an array of 0 items"),
+    ({"type": "object"}, "{}", "an object", "a string of 2 characters"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "value", "expected", "got"), OUTSIDE)
+def test_a_value_outside_its_schema_is_refused(
+    schema: dict[str, Any], value: object, expected: str, got: str
+) -> None:
+    """The refusal names position, what was expected and the kind of what came."""
+    found = refused({"x": schema}, {"x": value})
+    assert found == Refused(reason=f"x: got {got}", repair_hint=f"expected {expected}")
+
+
+COERCED = [
+    ({"type": "integer"}, "25", 25, 'x: "25" -> 25'),
+    ({"type": "integer"}, "-3", -3, 'x: "-3" -> -3'),
+    ({"type": "integer"}, 5.0, 5, "x: 5.0 -> 5"),
+    ({"type": "number"}, "25", 25, 'x: "25" -> 25'),
+    ({"type": "number"}, "2.5", 2.5, 'x: "2.5" -> 2.5'),
+    ({"type": "boolean"}, "true", True, 'x: "true" -> true'),
+    ({"type": "boolean"}, "false", False, 'x: "false" -> false'),
+    ({"type": "string"}, 25, "25", 'x: 25 -> "25"'),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "expected", "text"), COERCED)
+def test_a_scalar_in_the_wrong_dress_is_put_right(
+    schema: dict[str, Any], value: object, expected: object, text: str
+) -> None:
+    """A safe coercion is made and recorded."""
+    arguments, coercions = accepted({"x": schema}, {"x": value})
+    assert (expected, type(expected), (text,)) == (arguments["x"], type(arguments["x"]), coercions)
+
+
+@pytest.mark.parametrize(("schema", "value", "expected", "text"), COERCED)
+def test_nothing_is_coerced_where_the_text_is_the_point(
+    schema: dict[str, Any], value: object, expected: object, text: str
+) -> None:
+    """A path, command, URL, body or secret is taken as written or refused, at any depth."""
+    del expected, text
+    assert refused({"x": schema}, {"x": value}, never_coerced=("x",)).reason.startswith("x: ")
+    inner = {"type": "array", "items": schema}
+    assert refused({"x": inner}, {"x": [value]}, never_coerced=("x",)).reason.startswith("x[0]: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("integer", " 25"), ("integer", "25 "), ("integer", "+25"), ("integer", "025"),
+        ("integer", "2_5"), ("integer", "0x19"), ("integer", "٢٥"), ("integer", "1e3"),
+        ("integer", "25.0"), ("integer", "9" * 16), ("integer", ""), ("integer", 1e300),
+        ("number", "nan"), ("number", "inf"), ("number", "1e3"), ("number", ".5"),
+        ("number", "5."), ("boolean", "True"), ("boolean", "1"), ("string", 1.0),
+        ("null", "null"),
+    ],
+)  # fmt: skip
+def test_no_coercion_has_two_readings(kind: str, value: object) -> None:
+    """What is not plainly the wanted scalar is refused, not guessed."""
+    assert refused({"x": {"type": kind}}, {"x": value}).reason.startswith("x: ")
+
+
+def test_missing_field() -> None:
+    """A required field that is missing is named with what it should be."""
+    found = refused({"x": {"type": "integer", "maximum": 3}}, {}, required=("x",))
+    assert found.reason == "x: got nothing"
+    assert found.repair_hint == "expected an integer of at most 3"
+
+
+def test_missing_and_unknown_field() -> None:
+    """Who took one name for another sees both: what is missing, and what was there instead."""
+    found = refused({"path": {"type": "string"}}, {"file": "a"}, required=("path",))
+    assert found.reason == 'path: got nothing, but the field "file"'
+
+
+def test_a_number_out_of_range_is_shown() -> None:
+    """As it came; what is longer than any number anybody means is not."""
+    schema = {"x": {"type": "integer", "minimum": 0}}
+    assert "x: got the number -1" == refused(schema, {"x": -1}).reason
+    assert "x: got the number beyond all bounds" == refused(schema, {"x": -(10**40)}).reason
+
+
+def test_unknown_field() -> None:
+    """An unknown field is refused, with the nearest known one."""
+    found = refused({"offset": {"type": "integer"}}, {"ofset": 1})
+    assert found.reason == 'arguments: got the field "ofset"'
+    assert "only the fields offset (did you mean offset?)" in found.repair_hint
+
+
+def test_unknown_field_of_a_tool_without_any() -> None:
+    """A tool without parameters takes none."""
+    found = refused({}, {"\u202ex": 1})
+    assert found.reason == 'arguments: got the field "\\u202ex"'
+    assert found.repair_hint == "expected only the fields none"
+
+
+def test_positions_inside() -> None:
+    """The position leads through objects and arrays."""
+    edit = {"type": "object", "properties": {"line": {"type": "integer"}}}
+    found = refused({"edits": {"type": "array", "items": edit}}, {"edits": [{}, {"line": "?"}]})
+    assert found.reason.startswith("edits[1].line: got ")
+
+
+def test_coercions_inside() -> None:
+    """A coercion inside an array is recorded with its place."""
+    listed = {"type": "array", "items": {"type": "integer"}}
+    assert accepted({"x": listed}, {"x": ["1", 2]}) == ({"x": [1, 2]}, ('x[0]: "1" -> 1',))
+
+
+@pytest.mark.parametrize("arguments", [None, "{}", [], 1, "not json"])
+def test_arguments_must_be_an_object(arguments: object) -> None:
+    """Anything but an object is refused as a whole."""
+    found = refused({}, arguments)
+    assert found.repair_hint == "expected a JSON object"
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """An object of that many levels."""
+    value: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
+OPEN = {"type": "object", "additionalProperties": True}
+
+
+def test_depth_is_bounded() -> None:
+    """The deepest allowed nesting passes, one more level does not, and neither do thousands."""
+    assert accepted({"x": OPEN}, {"x": nested(MAX_DEPTH - 1)})
+    assert "levels" in refused({"x": OPEN}, {"x": nested(MAX_DEPTH)}).repair_hint
+    assert "levels" in refused({"x": OPEN}, {"x": nested(5000)}).repair_hint
+
+
+def test_number_of_values_is_bounded() -> None:
+    """As many values as allowed pass, one more does not."""
+    array = {"type": "array"}
+    assert accepted({"x": array}, {"x": [0] * (MAX_NODES - 2)})
+    assert "values" in refused({"x": array}, {"x": [0] * (MAX_NODES - 1)}).repair_hint
+
+
+def test_size_is_bounded_by_the_tool() -> None:
+    """Canonical arguments of exactly the cap pass, one byte more does not."""
+    assert accepted({"x": {"type": "string"}}, {"x": "a" * 92}, input_cap_bytes=100)
+    found = refused({"x": {"type": "string"}}, {"x": "a" * 93}, input_cap_bytes=100)
+    assert found.reason == "arguments: got 101 bytes"
+    assert found.repair_hint == "expected at most 100 bytes"
+
+
+@pytest.mark.parametrize("arguments", [{"x": "a" * 101}, {"x": {"a" * 101: 1}}])
+def test_size_is_bounded_before_anything_is_built(arguments: object) -> None:
+    """Long texts and long names are refused by their length alone."""
+    found = refused({"x": OPEN}, arguments, input_cap_bytes=100)
+    assert found.reason == "arguments: got more"
+    assert found.repair_hint == "expected at most 100 bytes"
+
+
+@pytest.mark.parametrize("value", [2**53, float("nan"), "\ud800", {"a": [1e400]}])
+def test_what_cannot_be_said_exactly_is_refused(value: object) -> None:
+    """Unsafe numbers and broken Unicode never reach a tool."""
+    schema = {"type": "array"}
+    assert "Unicode" in refused({"x": schema}, {"x": [value]}).repair_hint
+
+
+def test_values_are_never_repeated() -> None:
+    """A refusal holds nothing of the value that was refused."""
+    found = refused({"x": {"type": "string", "maxLength": 1}}, {"x": "hunter2"})
+    assert "hunter2" not in found.reason + found.repair_hint
+
+
+SCALARS = st.sampled_from(["string", "integer", "number", "boolean"])
+VALUES = (
+    st.text(max_size=5)
+    | st.integers()
+    | st.floats()
+    | st.booleans()
+    | st.none()
+    | st.sampled_from(["25", "-1", "2.5", "true", "false", "01", ""])
+)
+
+
+@settings(derandomize=True, max_examples=400)
+@given(
+    st.dictionaries(st.sampled_from("abc"), SCALARS),
+    st.dictionaries(st.sampled_from("abcd"), VALUES),
+)
+def test_what_is_accepted_fits_the_schema(types: dict[str, str], values: dict[str, object]) -> None:
+    """Accepted arguments have the declared types, and taking them again changes nothing."""
+    properties = {name: {"type": kind} for name, kind in types.items()}
+    taken = take(properties, values)
+    if isinstance(taken, Accepted):
+        assert all(TYPES[types[name]](value) for name, value in taken.arguments.items())
+        assert canonical_json(taken.arguments) == taken.canonical
+        again = take(properties, msgspec.json.decode(msgspec.json.encode(taken.arguments)))
+        assert isinstance(again, Accepted)
+        assert (again.canonical, ()) == (taken.canonical, tuple(again.coercions))
+
+
+def test_arguments_are_not_changed_in_place() -> None:
+    """The proposal keeps what the model wrote."""
+    proposed = {"x": ["1"]}
+    accepted({"x": {"type": "array", "items": {"type": "integer"}}}, proposed)
+    assert proposed == {"x": ["1"]}

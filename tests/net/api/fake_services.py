@@ -1,0 +1,453 @@
+"""The daemon as connections see it, in memory: publishing and committing is up to the test."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+import trio
+
+from palyra.actors.hub.hub import Hub, hub
+from palyra.actors.kernel.child import ChildSnapshot
+from palyra.core.access import Caller
+from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.ids import Prefix
+from palyra.core.journal.changes import Change, RunFilter
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.journal.records import (
+    ApprovalRecord,
+    GrantRecord,
+    IdempotencyRecord,
+    Role,
+    SessionRecord,
+    TokenRecord,
+)
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.messages import Message
+from palyra.core.policy.request import Explanation
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.replay.report import ReplayReport
+from palyra.core.session.commands import (
+    Cancelled,
+    ChangeQueue,
+    Forked,
+    Queue,
+    RunView,
+    Started,
+    StartRun,
+    Steered,
+)
+from palyra.core.tool.spec import Catalogue, ToolSpec
+from palyra.errors import NotFound
+from palyra.models.scripted.model import Scripted
+from palyra.net.api.backend import Backend
+from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.api.rate_limit import ConnectionLimits
+from palyra.net.api.tokens import authenticate, digest_token
+from palyra.net.connection.connection import serve_connection
+from palyra.net.delivery import encoding
+from palyra.net.delivery.pacer import Pacer
+from palyra.net.protocol import notifications
+from palyra.net.server.transport import Peer as PeerFacts
+from palyra.services.model_router import ModelRouter
+from tests.actors.run.office_kit import inline_blocking
+from tests.net.api.fake_budgets import FakeBudgets
+from tests.net.api.fake_files import FakeFiles
+from tests.net.api.fake_incidents import FakeIncidents
+from tests.net.api.fake_registry import FakeAgents, FakeChannels
+from tests.net.api.fake_skills import FakeSkills
+from tests.net.api.fake_store import FakeJournal, FakeStore, run_record
+from tests.net.server.memory_peer import MemoryTransport, Peer
+
+T = TypeVar("T")
+
+ROLES: dict[str, tuple[str, Role]] = {
+    "tok-operator": ("root", "operator"),
+    "tok-ann": ("ann", "client"),
+    "tok-bob": ("bob", "client"),
+    "tok-approver": ("eve", "approver"),
+    "tok-observer": ("oscar", "observer"),
+}
+RUN = "run_1"
+
+
+def row(seq: int, run_id: str = RUN, *, kind: str = "turn.started", text: str = "") -> TapeRow:
+    """A row of ann's whose payload names its seq."""
+    data = msgspec.json.encode({"n": seq, "text": text})
+    return TapeRow(run_id, "ses_1", seq, 1_000 + seq, kind, "ann", False, data)  # noqa: FBT003
+
+
+class FakeGateway:  # noqa: PLR0904 - as many as the real one has
+    """Counts effects; runs exist when the store has a record of them."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self.store = store
+        self.effects: list[str] = []
+        self.gate = trio.Event()  # effects wait for it
+        self.gate.set()
+        self.wake = trio.Event()  # ends `wait_run`
+        self.on_start: Callable[[str], None] | None = None  # while a run with that id is begun
+
+    async def _effect(
+        self, name: str, receipt: IdempotencyKey | None, result: msgspec.Struct
+    ) -> None:
+        await self.gate.wait()
+        self.effects.append(name)
+        if receipt is not None:
+            kept = IdempotencyRecord(
+                principal=receipt.principal,
+                key=receipt.key,
+                body_sha256=receipt.body_sha256,
+                result=msgspec.Raw(msgspec.json.encode(result)),
+                created_ms=0,
+            )
+            self.store.write(Change(records=(kept,)))
+
+    async def start_run(
+        self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None = None
+    ) -> Started:
+        run_id = f"run_{len(self.effects) + 1}"
+        if command.run_id is not None and self.on_start is not None:
+            run_id = command.run_id
+            self.on_start(run_id)
+        started = Started(run_id=run_id, session_id="ses_1", seq=1, disposition="started")
+        await self._effect(f"start {command.text}", receipt, started)
+        self.store.runs[run_id] = run_record(run_id, principal=caller.principal)
+        return started
+
+    async def fork_run(
+        self,
+        caller: Caller,
+        run_id: str,
+        at_seq: int,
+        text: str | None,
+        receipt: IdempotencyKey | None = None,
+    ) -> Forked:
+        await self.get_run(caller, run_id)
+        made = Forked(
+            run_id="run_2",
+            session_id="ses_2",
+            seq=2,
+            disposition="started",
+            parent_run_id=run_id,
+            at_seq=at_seq - 1,
+        )
+        await self._effect(f"fork {text}", receipt, made)
+        return made
+
+    async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
+        await self.get_run(caller, run_id)
+        return ReplayReport(
+            run_id=run_id,
+            matched=True,
+            strict=strict,
+            events=1,
+            recorded_digest="d",
+            replayed_digest="d",
+        )
+
+    async def steer_run(
+        self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
+    ) -> int:
+        await self.get_run(caller, run_id)
+        await self._effect(f"steer {text}", receipt, Steered(seq=7))
+        return 7
+
+    async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
+        await self.get_run(caller, run_id)
+        await self._effect(f"cancel {reason}", None, Steered(seq=0))
+        return Cancelled(state="cancelled", applied_seq=9)
+
+    async def get_run(self, caller: Caller, run_id: str) -> RunView:
+        await trio.lowlevel.checkpoint()
+        record = self.store.runs.get(run_id)
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no run {run_id!r}", field="run_id")
+        return RunView(record=record, phase="in_progress")
+
+    async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
+        await self.get_run(caller, run_id)
+        return ()
+
+    async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
+        await trio.lowlevel.checkpoint()
+        seen = [run for run in self.store.runs.values() if caller.sees(run.principal)]
+        return [RunView(record=run, phase="in_progress") for run in seen[: wanted.limit]]
+
+    async def wait_run(
+        self,
+        caller: Caller,
+        run_id: str,
+        *,
+        until: Literal["terminal", "attention"],
+        timeout_s: float,
+    ) -> tuple[RunView, bool]:
+        del until
+        view = await self.get_run(caller, run_id)
+        with trio.move_on_after(timeout_s) as scope:
+            await self.wake.wait()
+        return view, scope.cancelled_caught
+
+    async def resolve_approval(
+        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
+    ) -> Resolved:
+        resolved = Resolved(
+            decision=command.decision,
+            scope=command.scope,
+            by=caller.principal,
+            resolved_ms=1,
+            won=True,
+            run_id=RUN,
+            seq=3,
+        )
+        await self._effect(f"resolve {command.decision}", receipt, resolved)
+        return resolved
+
+    async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
+        raise NotFound(f"no approval {approval_id!r} for {caller.principal}")
+
+    async def list_approvals(
+        self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        del caller, run_id, pending_only, limit
+        return []
+
+    async def resolve_session(
+        self, caller: Caller, *, key: str | None, session_id: str | None
+    ) -> SessionRecord:
+        await self._effect("session", None, Steered(seq=0))
+        return SessionRecord(
+            session_id=session_id or "ses_new",
+            principal=caller.principal,
+            key=key,
+            created_ms=len(self.effects),
+            updated_ms=1,
+        )
+
+    async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        record = self.store.sessions.get(session_id)
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no session {session_id!r}")
+        return record
+
+    async def list_sessions(
+        self, caller: Caller, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        del before
+        seen = [found for found in self.store.sessions.values() if caller.sees(found.principal)]
+        return seen[:limit]
+
+    async def archive_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        return await self.resolve_session(caller, key=None, session_id=session_id)
+
+    async def reset_session(self, caller: Caller, session_id: str) -> SessionRecord:
+        return await self.resolve_session(caller, key=None, session_id=session_id)
+
+    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
+        record = await self.get_session(caller, session_id)
+        if not change.is_look:
+            await self._effect("queue", None, Steered(seq=0))
+        return Queue(
+            session_id=record.session_id,
+            mode=change.mode or "followup",
+            paused=bool(change.paused),
+            waiting=[f"run_of_{session_id}"],
+            messages=1,
+            cap=20,
+        )
+
+    async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue:
+        del caller, agent
+        echo = ToolSpec(
+            name="echo",
+            version="1",
+            description="",
+            parameters={},
+            tool_class="read_only_safe",
+            risk="low",
+        )
+        return Catalogue(tools={"echo": echo}, hash="h")
+
+    async def explain_policy(
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: dict[str, Any],
+        agent: str | None = None,
+        session_id: str | None = None,
+    ) -> Explanation:
+        del caller, arguments, agent, session_id
+        return Explanation(
+            answer="allow", reason_code="allowed", reason=tool, policies=(), version="1"
+        )
+
+
+class FakeGrants:
+    """No grants; whichever is revoked was there."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+
+    async def list_seen(self, caller: Caller, *, live_only: bool, limit: int) -> list[GrantRecord]:
+        del caller, live_only, limit
+        return []
+
+    async def revoke(self, caller: Caller, grant_id: str) -> GrantRecord:
+        await self._gateway.gate.wait()
+        self._gateway.effects.append(f"revoke {grant_id}")
+        return GrantRecord(
+            grant_id=grant_id,
+            principal=caller.principal,
+            agent="default",
+            tool="shell",
+            key="git status",
+            decision="allow",
+            scope="session",
+            session_id="ses_1",
+            epoch=0,
+            approval_id="apr_1",
+            by="bob",
+            granted_ms=1,
+            ended_ms=len(self._gateway.effects),
+            ended_by=caller.principal,
+        )
+
+
+class Daemon:
+    """Hub, store and services; `publish` and `commit` stand for the run and journal actors."""
+
+    def __init__(self, nursery: trio.Nursery, limits: ConnectionLimits, *, is_paced: bool) -> None:
+        self.nursery = nursery
+        self.store = FakeStore()
+        self.journal = FakeJournal(self.store)
+        self.gateway = FakeGateway(self.store)
+        self.agents = FakeAgents(self.store)
+        self.channels = FakeChannels(self.store)
+        self.budgets = FakeBudgets(self.store)
+        self.incidents = FakeIncidents(self.store)
+        self.skills = FakeSkills()
+        self.files = FakeFiles()
+        self.hub = Hub(encoding)
+        self.hub_life = trio.CancelScope()
+        self.now_ms = 1_000_000
+        self.blocking_calls = 0  # that would have held up the loop
+        self.state: notifications.State = "ready"
+        self.tree = ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0)
+        numbers = count(1)
+
+        def new_id(prefix: Prefix) -> str:
+            return f"{prefix}_{next(numbers)}"
+
+        self.backend = Backend(
+            gateway=cast("Any", self.gateway),
+            grants=cast("Any", FakeGrants(self.gateway)),
+            budgets=cast("Any", self.budgets),
+            incidents=cast("Any", self.incidents),
+            models=ModelRouter({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
+            agents=cast("Any", self.agents),
+            channels=cast("Any", self.channels),
+            files=cast("Any", self.files),
+            skills=self.skills,
+            hub=self.hub,
+            journal=cast("Any", self.journal),
+            receipts=IdempotencyStore(cast("Any", self.journal), lambda: self.now_ms),
+            authenticate=partial(
+                authenticate, journal=cast("Any", self.journal), now_ms=lambda: self.now_ms
+            ),
+            limits=limits,
+            instance_id="i-1",
+            version="1.2.3",
+            public_key=b"\x01\x02",
+            sign=lambda message: b"signed " + message[:4],
+            redact=Redactor([]).redact_bytes,
+            run_blocking=self.run_blocking,
+            state=lambda: self.state,
+            count_stranded=lambda: 3,
+            problems=lambda: ["mend me"],
+            absent=lambda: ["a program: get it"],
+            tree=lambda: self.tree,
+            now_ms=lambda: self.now_ms,
+            new_id=new_id,
+            pacer=Pacer() if is_paced else Pacer(gap_s=0, slot_s=0),
+        )
+        for token, (principal, role) in ROLES.items():
+            self.add_token(token, principal, role)
+
+    async def run_blocking(self, fn: Callable[..., T], /, *args: object) -> T:
+        self.blocking_calls += 1
+        return await inline_blocking(fn, *args)
+
+    def add_token(
+        self, token: str, principal: str, role: Role, *, expires_ms: int | None = None
+    ) -> TokenRecord:
+        record = TokenRecord(
+            token_id=f"id-of-{token}",
+            sha256=digest_token(token),
+            principal=principal,
+            role=role,
+            name=token,
+            created_ms=0,
+            expires_ms=expires_ms,
+        )
+        self.store.write(Change(records=(record,)))
+        return record
+
+    async def start_hub(self) -> None:
+        """Begin with an empty hub, also after one that crashed."""
+        self.hub_life.cancel("crash")
+        self.hub_life = trio.CancelScope()
+        await self.nursery.start(self._live)
+
+    async def _live(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with self.hub_life:
+            await hub(self.hub, task_status=task_status)
+
+    def publish(self, *rows: TapeRow) -> None:
+        self.hub.publish(rows)
+
+    def commit(self, *rows: TapeRow) -> None:
+        """To the store, then to the hub, as the journal actor does."""
+        self.store.write(Change(rows=rows))
+        self.hub.committed([(rows[-1].run_id, rows[-1].seq)])
+
+    def dial(
+        self,
+        *,
+        window: float = float("inf"),
+        bearer: str | None = None,
+        caller: Caller | None = None,
+    ) -> Peer:
+        """A fresh connection, before hello."""
+        transport = MemoryTransport(window)
+        facts = PeerFacts("memory", bearer, caller)
+        self.nursery.start_soon(serve_connection, transport, facts, self.backend)
+        return Peer(transport)
+
+    async def connect(
+        self, token: str = "tok-ann", *, window: float = float("inf"), want: tuple[str, ...] = ()
+    ) -> Peer:
+        """A connected client; hello is dropped."""
+        peer = self.dial(window=window)
+        await peer.call("connect", token=token, client={"name": "test"}, want=list(want))
+        peer.notices.clear()
+        return peer
+
+
+@asynccontextmanager
+async def open_daemon(
+    limits: ConnectionLimits | None = None, *, is_paced: bool = False
+) -> AsyncGenerator[Daemon]:
+    """A daemon whose run RUN of ann's is open, with an empty tape; it writes without pauses."""
+    async with trio.open_nursery() as nursery:
+        daemon = Daemon(nursery, limits or ConnectionLimits(), is_paced=is_paced)
+        daemon.store.runs[RUN] = run_record(RUN)
+        daemon.store.sessions["ses_1"] = SessionRecord(
+            session_id="ses_1", principal="ann", key=None, created_ms=1, updated_ms=1
+        )
+        await daemon.start_hub()
+        try:
+            yield daemon
+        finally:
+            nursery.cancel_scope.cancel("the test is over")

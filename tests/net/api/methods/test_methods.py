@@ -1,0 +1,359 @@
+"""Methods: who may call them, what they take and give, and that the schema says the same."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+import trio.testing
+from msgspec.structs import replace
+
+from palyra.core.access import SCOPES
+from palyra.core.journal.records import Role
+from palyra.net.api.methods.run import RunStart
+from palyra.net.api.methods.table import METHODS
+from palyra.net.protocol.notifications import NOTIFICATIONS
+from tests.net.api.fake_services import ROLES, RUN, open_daemon, row
+from tests.net.api.fake_store import run_record
+
+Clock = trio.testing.MockClock
+
+# One good call of every method; what it does is tested elsewhere.
+CALLS: dict[str, dict[str, Any]] = {
+    "ping": {},
+    "system.status": {},
+    "system.tree": {},
+    "system.describe": {},
+    "run.start": {"text": "hi", "budget": {"tokens": 5}, "attachments": [{"a": 1}]},
+    "run.fork": {"run_id": RUN, "at_seq": 7, "text": "again"},
+    "run.replay": {"run_id": RUN, "strict": True},
+    "run.steer": {"run_id": RUN, "text": "more"},
+    "run.cancel": {"run_id": RUN, "reason": "enough"},
+    "run.get": {"run_id": RUN},
+    "run.list": {"states": ["in_progress"], "limit": 10},
+    "run.wait": {"run_id": RUN, "until": "attention", "timeout_ms": 10},
+    "tape.read": {"run_id": RUN},
+    "tape.subscribe": {"run_id": RUN},
+    "tape.unsubscribe": {"subscription": "sub_0"},
+    "tape.verify": {"run_id": RUN},
+    "tape.export": {"run_id": RUN},
+    "approval.list": {"pending_only": True},
+    "approval.get": {"approval_id": "apr_1"},
+    "approval.resolve": {"approval_id": "apr_1", "decision": "deny", "digest": "d"},
+    "approval.grants": {"live_only": False},
+    "approval.revoke": {"grant_id": "grt_1"},
+    "artifact.read": {"session_id": "ses_1", "artifact": "a" * 16, "offset": 4, "limit_bytes": 4},
+    "checkpoint.list": {"run_id": "run_1"},
+    "checkpoint.restore": {"checkpoint_id": "ckp_1", "to": "after", "force": True},
+    "session.resolve": {"session_key": "k"},
+    "session.get": {"session_id": "ses_1"},
+    "session.list": {},
+    "session.archive": {"session_id": "ses_1"},
+    "session.reset": {"session_id": "ses_1"},
+    "session.queue": {"session_id": "ses_1"},
+    "model.list": {},
+    "tool.list": {"agent": "default"},
+    "agent.list": {},
+    "agent.get": {"name": "scout"},
+    "agent.create": {"name": "scout", "instructions": "Look.", "tools": ["echo"]},
+    "agent.update": {"name": "scout", "labels": ["a"]},
+    "agent.delete": {"name": "scout"},
+    "channel.list": {},
+    "channel.set": {"channel": "chat"},
+    "channel.delete": {"channel": "chat"},
+    "pairing.list": {"state": "pending"},
+    "pairing.approve": {"pairing_id": "pai_1", "code": "c"},
+    "pairing.revoke": {"pairing_id": "pai_1"},
+    "skill.list": {},
+    "skill.get": {"id": "counter"},
+    "skill.upload": {"sha256": "b" * 64, "offset": 0, "chunk": "emlw"},
+    "skill.install": {"sha256": "b" * 64, "grant": ["clock"], "trust_key": "a" * 64},
+    "skill.audit": {"id": "counter"},
+    "skill.quarantine": {"id": "counter", "reason": "odd"},
+    "skill.enable": {"id": "counter"},
+    "skill.remove": {"id": "counter"},
+    "usage.summary": {"by": "day", "principal": "ann", "since_ms": 5, "limit": 3},
+    "budget.list": {},
+    "budget.status": {"budget_id": "day"},
+    "budget.set": {"budget_id": "day", "scope": "agent", "hard": 9},
+    "budget.delete": {"budget_id": "day"},
+    "incident.list": {"states": ["open"], "domain": "store", "limit": 3},
+    "incident.get": {"incident_id": "inc_1"},
+    "incident.resolve": {"incident_id": "inc_1", "reason": "made room"},
+    "policy.explain": {"tool": "echo", "arguments": {}},
+    "token.create": {"principal": "x", "role": "client", "name": "x"},
+    "token.list": {},
+    "token.revoke": {"token_id": "id-of-tok-bob"},
+    "connect": {},
+}
+TOKEN_OF: dict[Role, str] = {
+    role: token for token, (_, role) in ROLES.items() if token != "tok-bob"
+}
+ABSENT = {"approval.get", "tape.unsubscribe"}  # there is no such thing to show here
+
+
+def test_every_method_is_called_here() -> None:
+    """The list above has exactly the methods of the table."""
+    assert set(METHODS) == set(CALLS)
+
+
+@pytest.mark.parametrize("role", SCOPES)
+async def test_roles_may_call_what_their_scopes_say(autojump_clock: Clock, role: Role) -> None:
+    """A method is forbidden exactly to the roles without its scope."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect(TOKEN_OF[role])
+        granted = SCOPES[role]
+        for name, method in METHODS.items():
+            reply = await peer.ask(name, **CALLS[name])
+            code = reply.get("error", {}).get("data", {}).get("code")
+            is_granted = method.scope is None or "*" in granted or method.scope in granted
+            is_refused_anyway = name == "system.tree" and role == "client"
+            assert (is_granted and not is_refused_anyway) == (code != "forbidden"), name
+
+
+async def test_replies_are_what_the_schema_says(autojump_clock: Clock) -> None:
+    """Every result decodes as the result type, with no member the type does not have."""
+    async with open_daemon() as daemon:
+        daemon.commit(row(0))
+        peer = await daemon.connect("tok-operator")
+        for name in set(METHODS) - ABSENT - {"connect"}:
+            result = await peer.call(name, **CALLS[name])
+            kind = METHODS[name].result
+            decoded = msgspec.json.decode(json.dumps(result), type=kind)
+            fields = {field.encode_name for field in msgspec.structs.fields(type(decoded))}
+            assert set(result) <= fields, name
+
+
+# --- runs ---
+
+
+async def test_run_is_shown_with_its_phase(autojump_clock: Clock) -> None:
+    """`run.get` shows the record and the derived phase; what is unknown is left out."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        expected = {
+            "run_id": RUN,
+            "session_id": "ses_1",
+            "state": "in_progress",
+            "phase": "in_progress",
+            "principal": "ann",
+            "agent": "default",
+            "model": "scripted",
+            "created_ms": 1,
+            "usage": {
+                "input_tokens": 0,
+                "output_tokens": 0,
+                "source": "estimate",
+                "cached_tokens": 0,
+                "cache_write_tokens": 0,
+                "reasoning_tokens": 0,
+            },
+            "cost_usd_micros": 0,
+            "turns": 0,
+            "tool_calls": 0,
+            "pending_approvals": 0,
+            "head_seq": -1,
+            "attempts": 0,
+        }
+        assert expected == await peer.call("run.get", run_id=RUN)
+
+
+async def test_lists_name_the_next_page(autojump_clock: Clock) -> None:
+    """A full page has a cursor, a page that is not full is the last."""
+    async with open_daemon() as daemon:
+        daemon.store.runs["run_2"] = run_record("run_2")
+        peer = await daemon.connect()
+        full = await peer.call("run.list", limit=2)
+        assert ([RUN, "run_2"], "run_2") == (
+            [run["run_id"] for run in full["runs"]],
+            full["next_cursor"],
+        )
+        assert "next_cursor" not in await peer.call("run.list", limit=3)
+        assert "next_cursor" not in await peer.call("session.list")
+
+
+@pytest.mark.parametrize(
+    "method", ["run.list", "session.list", "incident.list", "checkpoint.list", "pairing.list"]
+)
+async def test_a_cursor_that_no_page_gave_is_refused(autojump_clock: Clock, method: str) -> None:
+    """Else it would be answered with some page, and nobody would know which."""
+    async with open_daemon() as daemon:
+        error = await (await daemon.connect("tok-operator")).fail(method, cursor="zzz")
+        assert ("invalid_params", "cursor") == (error["data"]["code"], error["data"]["field"])
+        assert "the next_cursor of the page before" in error["message"]
+
+
+@pytest.mark.parametrize("size", [1, 60])
+async def test_a_large_reply_is_redacted_in_a_thread(autojump_clock: Clock, size: int) -> None:
+    """Its secrets are gone, and the loop was not held up by the search for them."""
+    secret = "sk-ant-" + "api03-" + "aB3" * 15
+    async with open_daemon() as daemon:
+        for number in range(size):
+            run_id = f"run_{number}"
+            daemon.store.runs[run_id] = run_record(run_id, reason=f"bad key {secret}")
+        peer = await daemon.connect()
+        shown = (await peer.call("run.list", limit=500))["runs"]
+        assert {"bad key [redacted:anthropic]"} == {run["reason"] for run in shown[-size:]}
+        assert (size > 1) == daemon.blocking_calls
+
+
+async def test_sums_of_a_time_that_ends_before_it_begins_are_refused(
+    autojump_clock: Clock,
+) -> None:
+    """They would all be 0, which looks like an answer."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        error = await peer.fail("usage.summary", since_ms=6, until_ms=5)
+        assert ("invalid_params", "until_ms") == (error["data"]["code"], error["data"]["field"])
+        assert await peer.call("usage.summary", since_ms=5, until_ms=5)
+
+
+async def test_wait_passes_on_deadline_and_outcome(autojump_clock: Clock) -> None:
+    """`run.wait` gives up after its time and says so."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        began_s = trio.current_time()
+        waited = await peer.call("run.wait", run_id=RUN, timeout_ms=2_500)
+        assert (True, 2.5) == (waited["timed_out"], trio.current_time() - began_s)
+
+
+# --- tapes ---
+
+
+async def test_pages_follow_each_other(autojump_clock: Clock) -> None:
+    """Reading page by page yields each committed event once, and no uncommitted one."""
+    async with open_daemon() as daemon:
+        rows = [row(seq) for seq in range(5)]
+        daemon.publish(*rows, row(5))
+        daemon.commit(*rows)
+        peer = await daemon.connect()
+        after_seq: int | None = -1
+        seqs: list[int] = []
+        while after_seq is not None:
+            page = await peer.call("tape.read", run_id=RUN, after_seq=after_seq, limit=2)
+            seqs += [event["seq"] for event in page["events"]]
+            after_seq = page.get("next_after_seq")
+            assert (4, 0) == (page["head_seq"], page["floor_seq"])
+        assert [0, 1, 2, 3, 4] == seqs
+
+
+async def test_exports_hold_all_fields_and_a_signature(autojump_clock: Clock) -> None:
+    """Each line has what its link covers; the last link is signed; pages follow each other."""
+    async with open_daemon() as daemon:
+        daemon.commit(row(0), row(1), row(2))
+        peer = await daemon.connect()
+        page = await peer.call("tape.export", run_id=RUN, limit=2)
+        assert (1, "0102") == (page["next_after_seq"], page["public_key"])
+        assert bytes.fromhex(page["signature"]).startswith(b"signed ")
+        line = json.loads(page["ndjson"].splitlines()[1])
+        expected = {"seq": 1, "principal": "ann", "redacted": False, "position": 2, "hash": "01"}
+        assert expected.items() <= line.items()
+        last = await peer.call("tape.export", run_id=RUN, after_seq=1)
+        assert "next_after_seq" not in last
+        empty = await peer.call("tape.export", run_id=RUN, after_seq=2)
+        assert ("", "") == (empty["ndjson"], empty["signature"])
+
+
+async def test_whole_journal_is_verified_for_those_who_see_it(autojump_clock: Clock) -> None:
+    """Without a run, verification is for roles that see every principal."""
+    async with open_daemon() as daemon:
+        daemon.commit(row(0), row(1))
+        operator, ann = await daemon.connect("tok-operator"), await daemon.connect()
+        assert 2 == (await operator.call("tape.verify"))["checked_events"]
+        assert 2 == (await ann.call("tape.verify", run_id=RUN))["checked_events"]
+        assert "forbidden" == (await ann.fail("tape.verify"))["data"]["code"]
+
+
+# --- sessions, tools, system ---
+
+
+async def test_session_is_resolved_by_exactly_one_name(autojump_clock: Clock) -> None:
+    """Neither both nor none of id and key."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        for params in ({}, {"session_id": "s", "session_key": "k"}):
+            error = await peer.fail("session.resolve", **params)
+            assert "session_id" == error["data"]["field"]
+
+
+async def test_queue_of_a_foreign_session_is_not_found(autojump_clock: Clock) -> None:
+    """Who does not see the session does not see its queue."""
+    async with open_daemon() as daemon:
+        ann, bob = await daemon.connect(), await daemon.connect("tok-bob")
+        queue = await ann.call("session.queue", session_id="ses_1")
+        assert ["run_of_ses_1"] == queue["waiting"]
+        assert "not_found" == (await bob.fail("session.queue", session_id="ses_1"))["data"]["code"]
+
+
+async def test_status_shows_totals_to_those_who_see_all(autojump_clock: Clock) -> None:
+    """Counts over everybody's connections are not a client's business."""
+    async with open_daemon() as daemon:
+        observer, ann = await daemon.connect("tok-observer"), await daemon.connect()
+        status = await observer.call("system.status")
+        assert (2, 0, True) == (
+            status["connections"],
+            status["journal_backlog"],
+            status["is_writable"],
+        )
+        assert (3, 4) == (status["stranded_runs"], status["open_incidents"])
+        totals = {"connections", "journal_backlog", "stranded_runs", "open_incidents"}
+        assert not totals & set(await ann.call("system.status"))
+
+
+async def test_tree_shows_no_secret_of_a_crash(autojump_clock: Clock) -> None:
+    """What a crash's message repeated is redacted before it is cut for the screen."""
+    secret = f"pal_{'a1' * 30}"
+    async with open_daemon() as daemon:
+        crashed = replace(daemon.tree, id="run:1", last_crash=f"Boom: {'x' * 480} {secret}")
+        daemon.tree = replace(daemon.tree, children=(crashed,))
+        peer = await daemon.connect("tok-operator")
+        (shown,) = (await peer.call("system.tree"))["children"]
+    assert f"Boom: {'x' * 480} [redacted:pal" == shown["last_crash"]
+
+
+async def test_description_covers_the_protocol(autojump_clock: Clock) -> None:
+    """Every method and notification has its schemas, and every reference leads somewhere."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        described = await peer.call("system.describe")
+        assert set(METHODS) == set(described["methods"])
+        assert set(NOTIFICATIONS) == set(described["notifications"])
+        assert {"run.accepted", "run.done"} <= set(described["events"])
+        text = json.dumps(described)
+        refs = {part.split('"')[0] for part in text.split("#/schemas/")[1:]}
+        assert refs <= set(described["schemas"])
+        start = described["methods"]["run.start"]
+        assert ("runs:write", True) == (start["scope"], start["mutating"])
+        assert not [name for name in described["schemas"] if "." in name], "ambiguous names"
+
+
+async def test_records_are_committed_before_the_reply(autojump_clock: Clock) -> None:
+    """A token that was replied is in the store: the reply is a promise."""
+    async with open_daemon() as daemon:
+        operator = await daemon.connect("tok-operator")
+        before = len(daemon.store.tokens)
+        await operator.call("token.create", principal="x", role="client", name="x")
+        assert before + 1 == len(daemon.store.tokens)
+
+
+@pytest.mark.parametrize("name", ["tokens", "usd_micros", "wall_ms"])
+@pytest.mark.parametrize("amount", [0, 2**64, 10**400])
+def test_the_budget_of_a_run_has_bounds(name: str, amount: int) -> None:
+    """Numbers that nothing can count with are refused before there is a run."""
+    with pytest.raises(msgspec.ValidationError, match=name):
+        msgspec.convert({"text": "x", "idempotency_key": "k", "budget": {name: amount}}, RunStart)
+
+
+@pytest.mark.parametrize("origin", ["backgroud", "delegated", "compat"])
+def test_an_origin_is_one_that_a_client_may_claim(origin: str) -> None:
+    """A misspelt one would be a run that asks people; the others are the daemon's to give."""
+    with pytest.raises(msgspec.ValidationError, match="origin"):
+        msgspec.convert({"text": "x", "idempotency_key": "k", "origin": origin}, RunStart)
+
+
+async def test_a_subscription_names_kinds_that_there_are(autojump_clock: Clock) -> None:
+    """A misspelt one would wait in silence."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect()
+        error = await peer.fail("tape.subscribe", run_id=RUN, kinds=["run.dnoe"])
+        assert ("invalid_params", True) == (error["data"]["code"], "run.dnoe" in error["message"])

@@ -1,0 +1,351 @@
+"""A run's frames as an answer: pure, so every order of things can be tried."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.journal.records import Usage
+from palyra.core.model.messages import ProposedCall
+from palyra.core.model.request_options import RequestOptions
+from palyra.core.run.ending import OWN_WORDS
+from palyra.core.tape import events as ev
+from palyra.core.tool.spec import CLIENT
+from palyra.errors import Unavailable
+from palyra.net.http.compat.answer import (
+    AnswerEnded,
+    AnswerReader,
+    Part,
+    Reasoning,
+    ServerCall,
+    Text,
+)
+from palyra.net.http.compat.run_follower import Committed, FollowedEvent, Frame, Streamed
+
+CALL = ProposedCall(call_id="c1", tool="weather", arguments={})
+
+
+class Play:
+    """Feeds a reading; each event is committed at once unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.reading = AnswerReader()
+        self.seq = 0
+
+    def hear(self, *events: ev.Event, committed: int | None = None) -> list[Part]:
+        parts: list[Part] = []
+        for event in events:
+            data = msgspec.Raw(ev.encode_event(event))
+            done = self.seq if committed is None else committed
+            parts += self.take(FollowedEvent(self.seq, 1_000, event.KIND, data, done))
+            self.seq += 1
+        return parts
+
+    def take(self, frame: Frame) -> list[Part]:
+        return list(self.reading.take(frame))
+
+    def stream(self, text: str, turn: int = 1, kind: Any = "text") -> list[Part]:
+        return self.take(Streamed(f"turn:{turn}", kind, text))
+
+
+def started(turn: int, *, continues: bool = False) -> ev.TurnStarted:
+    return ev.TurnStarted(turn=turn, attempt=1, provider="p", model="m", continues=continues)
+
+
+def completed(turn: int, text: str, *calls: ProposedCall, finish: Any = "stop") -> ev.TurnCompleted:
+    usage = Usage(input_tokens=3, output_tokens=2)
+    return ev.TurnCompleted(turn=turn, text=text, calls=calls, finish_reason=finish, usage=usage)
+
+
+def said(parts: list[Part]) -> str:
+    return "".join(part.delta for part in parts if isinstance(part, Text))
+
+
+def test_what_did_not_stream_follows_with_the_turn() -> None:
+    """Pieces are passed on as they come; the rest is there when the turn is."""
+    play = Play()
+    play.hear(started(1))
+    assert [Text("one ")] == play.stream("one ")
+    assert [Text("two")] == play.hear(completed(1, "one two"))
+    assert [] == play.hear(ev.MessageCompleted(text="one two"))
+    (ended,) = play.hear(ev.RunDone(reason="answered"))
+    assert AnswerEnded(finish="stop") == ended
+    assert ("one two", 3, 2) == (
+        play.reading.text,
+        play.reading.usage.input_tokens,
+        play.reading.usage.output_tokens,
+    )
+    assert "m" == play.reading.model
+
+
+def test_tokens_are_those_of_all_turns() -> None:
+    """What came from a cache, went into it, or was thought is summed apart."""
+    play = Play()
+    spent = Usage(
+        input_tokens=9, output_tokens=4, cached_tokens=3, cache_write_tokens=2, reasoning_tokens=1
+    )
+    for turn, more in ((1, {}), (2, {"source": "provider"})):
+        used = msgspec.structs.replace(spent, **more)
+        play.hear(started(turn), msgspec.structs.replace(completed(turn, "x"), usage=used))
+    assert play.reading.usage == Usage(
+        input_tokens=18,
+        output_tokens=8,
+        source="provider",
+        cached_tokens=6,
+        cache_write_tokens=4,
+        reasoning_tokens=2,
+    )
+
+
+def test_the_end_waits_for_its_commit() -> None:
+    """No success is told before it is durable."""
+    play = Play()
+    play.hear(started(1), completed(1, "x"), ev.MessageCompleted(text="x"))
+    assert [] == play.hear(ev.RunDone(reason="answered"), committed=2)
+    assert [] == play.take(Committed(2))
+    assert [AnswerEnded(finish="stop")] == play.take(Committed(3))
+    assert [] == play.take(Committed(9))
+
+
+def test_turns_are_paragraphs() -> None:
+    """A blank line between them, none round a turn that says nothing or goes on."""
+    play = Play()
+    parts = play.hear(started(1), completed(1, "one"), started(2), completed(2, ""), started(3))
+    parts += play.stream("tw", 3)
+    parts += play.hear(completed(3, "two", finish="length"), started(4, continues=True))
+    parts += play.stream(" more", 4)
+    parts += play.hear(completed(4, " more"), ev.MessageCompleted(text="two more"))
+    assert "one\n\ntwo more" == said(parts) == play.reading.text
+
+
+def test_a_partial_answer_is_told_once() -> None:
+    """What goes on from the last text adds to it; another text is another paragraph."""
+    play = Play()
+    parts = play.hear(started(1), completed(1, "so far"), ev.MessageCompleted(text="so far [end]"))
+    assert "so far [end]" == said(parts)
+    play = Play()
+    parts = play.hear(started(1), completed(1, "so far"), ev.MessageCompleted(text="It ended."))
+    parts += play.hear(ev.RunDone(reason="partial", cause="turn_cap", missing="no answer"))
+    assert "so far\n\nIt ended." == said(parts)
+    assert AnswerEnded(finish="length", partial="turn_cap", reason="no answer") == parts[-1]
+
+
+def test_in_json_mode_only_the_answer_counts() -> None:
+    """What was found to be none never leaves."""
+    play = Play()
+    promise = ev.RunAccepted(
+        principal="ann", session_id="ses_1", agent="default", model="m", json_mode=True
+    )
+    play.hear(promise, started(1))
+    assert [] == play.stream("no js")
+    parts = play.hear(
+        completed(1, "no json"), started(2), completed(2, "{}"), ev.MessageCompleted(text="{}")
+    )
+    parts += play.hear(ev.RunDone(reason="answered"))
+    assert [Text("{}"), AnswerEnded(finish="stop")] == parts
+
+
+FORCED = ev.RunAccepted(
+    principal="ann",
+    session_id="ses_1",
+    agent="default",
+    model="m",
+    brief=RequestOptions(must_call="*"),
+)
+
+
+def test_where_a_call_is_asked_for_words_are_none() -> None:
+    """They stay back until there is a call beside them; without one they are a refusal."""
+    play = Play()
+    parts = play.hear(FORCED, started(1)) + play.stream("I would rather talk")
+    parts += play.hear(completed(1, "I would rather talk"), started(2))
+    assert [] == parts
+    ended = ev.RunDone(reason="answered")
+    parts = play.stream("let me see", 2) + play.hear(
+        completed(2, "let me see", CALL),
+        ev.MessageCompleted(text="let me see", calls=(CALL,)),
+        ended,
+    )
+    assert [Text("let me see"), AnswerEnded(finish="tool_calls", calls=(CALL,))] == parts
+    play = Play()
+    play.hear(
+        FORCED, started(1), completed(1, "I talk"), ev.MessageCompleted(text="No call. I talk")
+    )
+    parts = play.hear(ev.RunDone(reason="partial", cause="not_called", missing="no call"))
+    wanted = AnswerEnded(finish="stop", partial="not_called", reason="no call", refusal="no call")
+    assert [wanted] == parts
+
+
+@pytest.mark.parametrize("json_mode", [True, False])
+def test_what_the_daemon_says_of_a_run_is_no_answer(*, json_mode: bool) -> None:
+    """Neither as JSON nor as prose: it is a refusal, with the reason."""
+    play = Play()
+    promise = ev.RunAccepted(
+        principal="ann", session_id="ses_1", agent="default", model="m", json_mode=json_mode
+    )
+    parts = play.hear(
+        promise,
+        started(1),
+        completed(1, "no json" if json_mode else ""),
+        ev.MessageCompleted(text='{"partial":true}' if json_mode else "This run ended."),
+        ev.RunDone(reason="partial", cause="x", missing="it is none"),
+    )
+    wanted = AnswerEnded(finish="stop", partial="x", reason="it is none", refusal="it is none")
+    assert ([wanted], "") == (parts, play.reading.text)
+
+
+@pytest.mark.parametrize("said_before", ["", "\n", "{"])
+@pytest.mark.parametrize("json_mode", [True, False])
+def test_the_models_own_words_are_no_refusal(said_before: str, *, json_mode: bool) -> None:
+    """Also when they end where the caller wanted, or a call's outcome is unknown."""
+    for cause in OWN_WORDS:
+        play = Play()
+        promise = ev.RunAccepted(
+            principal="ann", session_id="ses_1", agent="default", model="m", json_mode=json_mode
+        )
+        parts = play.hear(
+            promise,
+            started(1),
+            completed(1, said_before, finish="length"),
+            ev.MessageCompleted(text=said_before),
+            ev.RunDone(reason="partial", cause=cause, missing="why"),
+        )
+        assert said_before == said(parts)
+        assert isinstance(parts[-1], AnswerEnded)
+        assert not parts[-1].refusal
+
+
+def test_lost_pieces_end_the_answer() -> None:
+    """What was shown cannot be taken back, so nothing is made up."""
+    play = Play()
+    play.hear(started(1))
+    play.stream("second half")
+    with pytest.raises(Unavailable):
+        play.hear(completed(1, "first half, second half"))
+    play = Play()
+    play.hear(started(1))
+    play.stream("begun")
+    with pytest.raises(Unavailable):
+        play.hear(started(1))
+
+
+def test_late_pieces_are_passed_over() -> None:
+    """The turn has said it all."""
+    play = Play()
+    play.hear(started(1), completed(1, "x"))
+    assert [] == play.stream("x", 1)
+
+
+def test_thoughts_are_kept_apart() -> None:
+    """They are no part of the text."""
+    play = Play()
+    play.hear(started(1))
+    assert [Reasoning("hm")] == play.stream("hm", kind="reasoning")
+    assert ("", "hm") == (play.reading.text, play.reading.reasoning)
+
+
+def proposed(executor: str) -> ev.ToolProposed:
+    return ev.ToolProposed(
+        call_id="c1",
+        tool="weather",
+        arguments={},
+        digest="",
+        tool_class="effect",
+        executor=executor,
+    )
+
+
+def attested(status: str) -> ev.ToolAttested:
+    return ev.ToolAttested(call_id="c1", attestation={"status": status}, digest="", signature="")
+
+
+ASKED = ev.ApprovalRequested(
+    approval_id="apr_1",
+    call_id="c1",
+    tool="weather",
+    risk="low",
+    summary="",
+    arguments={},
+    digest="",
+    scopes=("once",),
+    expires_ms=9,
+    policy_reason="",
+)
+ALLOWED = ev.ApprovalResolved(
+    approval_id="apr_1", call_id="c1", decision="allow", scope="once", by="ann", reason=""
+)
+
+
+def test_calls_of_the_daemon_are_told_as_they_change() -> None:
+    """Proposed, asked about, and what came of it."""
+    play = Play()
+    ended = ev.ToolCompleted(call_id="c1", status="failed", output="", error="no")
+    parts = play.hear(proposed("thread"), ASKED, ALLOWED, ended, attested("failed"))
+    calls = [part for part in parts if isinstance(part, ServerCall)]
+    assert ["proposed", "awaiting_approval", "allowed", "failed"] == [c.status for c in calls]
+    assert ("apr_1", 9) == (calls[1].approval_id, calls[1].expires_ms)
+    assert "no" == calls[-1].error
+
+
+def test_calls_of_the_client_are_its_answer() -> None:
+    """They are no business of the daemon's, and the reason to stop."""
+    play = Play()
+    parts = play.hear(
+        started(1),
+        completed(1, "", CALL, finish="tool_calls"),
+        proposed(CLIENT),
+        attested("handed_over"),
+        ev.MessageCompleted(text="", calls=(CALL,)),
+        ev.RunDone(reason="answered"),
+    )
+    assert [AnswerEnded(finish="tool_calls", calls=(CALL,))] == parts
+
+
+def test_a_question_waits_for_its_commit() -> None:
+    """Who is told of it finds it; what follows keeps its place behind it."""
+    play = Play()
+    assert 1 == len(play.hear(proposed("thread")))
+    assert [] == play.hear(ASKED, ALLOWED, committed=0)
+    told = [*play.take(Committed(1)), *play.take(Committed(2))]
+    statuses = [part.status for part in told if isinstance(part, ServerCall)]
+    assert ["awaiting_approval", "allowed"] == statuses
+
+
+def test_a_question_about_a_call_of_the_client_is_told() -> None:
+    """Somebody has to know what the request waits for, and what came of it."""
+    play = Play()
+    parts = play.hear(proposed(CLIENT), ASKED, ALLOWED, attested("handed_over"))
+    calls = [part for part in parts if isinstance(part, ServerCall)]
+    assert ["awaiting_approval", "allowed", "handed_over"] == [c.status for c in calls]
+    assert [calls[-1]] == list(play.reading.server_calls.values())
+
+
+@pytest.mark.parametrize(
+    ("finish", "cause", "told"),
+    [
+        ("content_filter", "cut_off", "content_filter"),
+        ("length", "max_tokens", "length"),
+        ("length", "cut_off", "length"),
+        ("stop", "turn_cap", "length"),
+        ("stop", "no_progress", "stop"),
+        ("content_filter", "", "stop"),
+    ],
+)
+def test_why_an_answer_stopped(finish: str, cause: str, told: str) -> None:
+    """What the provider says counts where there is no whole answer."""
+    play = Play()
+    play.hear(started(1), completed(1, "x", finish=finish), ev.MessageCompleted(text="x"))
+    reason = "partial" if cause else "answered"
+    ended = play.hear(ev.RunDone(reason=reason, cause=cause))[-1]
+    assert isinstance(ended, AnswerEnded)
+    assert told == ended.finish
+
+
+def test_ends_without_an_answer() -> None:
+    """The class says why."""
+    play = Play()
+    (failed,) = play.hear(ev.RunFailed(failure_class="auth", reason="no key", action="set one"))
+    assert AnswerEnded(finish="stop", failure_class="auth", reason="no key: set one") == failed
+    (cancelled,) = Play().hear(ev.RunCancelled(reason="", by="ann"))
+    assert isinstance(cancelled, AnswerEnded)
+    assert "run_cancelled" == cancelled.failure_class

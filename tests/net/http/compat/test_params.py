@@ -1,0 +1,62 @@
+"""Unknown members that are null: left out of the APIs' objects, never out of somebody's data."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.net.http.compat.chat import ChatRequest
+from palyra.net.http.compat.messages import MessagesRequest
+from palyra.net.http.compat.params import without_unknown_nulls
+from palyra.net.protocol.params import Params
+
+USE = {"type": "tool_use", "id": "c1", "name": "t", "input": {"city": None}}
+
+
+def message(**members: Any) -> dict[str, Any]:
+    return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", **members}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "wanted"),
+    [
+        (MessagesRequest, message(content="x", new=None), message(content="x")),
+        (
+            MessagesRequest,
+            message(content=[{**USE, "toolset_name": None}]),
+            message(content=[USE]),
+        ),
+        (
+            MessagesRequest,
+            message(content=[{"type": "tool_result", "content": [{"type": "text", "x": None}]}]),
+            message(content=[{"type": "tool_result", "content": [{"type": "text"}]}]),
+        ),
+        (MessagesRequest, message(content="x", new=7), message(content="x", new=7)),
+        (
+            ChatRequest,
+            {"messages": [{"content": [{"type": "text", "text": "x", "y": None}]}], "seed": None},
+            {"messages": [{"content": [{"type": "text", "text": "x"}]}], "seed": None},
+        ),
+        (
+            ChatRequest,
+            {
+                "messages": [
+                    {"content": [{"type": "image_url", "image_url": {"url": "u", "x": None}}]}
+                ]
+            },
+            {"messages": [{"content": [{"type": "image_url", "image_url": {"url": "u"}}]}]},
+        ),
+        (ChatRequest, {"messages": 7, "tools": {"a": None}}, {"messages": 7, "tools": {"a": None}}),
+    ],
+)
+def test_what_says_nothing_is_left_out(kind: type[Params], given: Any, wanted: Any) -> None:
+    """At any depth; what is known stays, null or not."""
+    assert wanted == without_unknown_nulls(kind, given)
+
+
+def test_data_keeps_its_nulls() -> None:
+    """A call's arguments are the caller's own."""
+    pruned = without_unknown_nulls(MessagesRequest, message(content=[{**USE, "x": None}]))
+    request = msgspec.convert(pruned, MessagesRequest)
+    (block,) = msgspec.to_builtins(request.messages[0].content)
+    assert {"city": None} == block["input"]

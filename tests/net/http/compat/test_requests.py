@@ -1,0 +1,115 @@
+"""What each API's request asks for: pure, so every member can be tried."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from palyra.core.model.messages import AssistantMessage, Sampling, UserMessage
+from palyra.errors import InvalidParams
+from palyra.net.http.compat.chat import ChatRequest, read_chat
+from palyra.net.http.compat.errors import Unsupported
+from palyra.net.http.compat.messages import MessagesRequest, read_messages
+from palyra.net.http.compat.model_names import ModelTarget
+from palyra.net.http.compat.params import MAX_SCHEMA_BYTES
+from palyra.net.http.compat.responses import ResponsesRequest, read_responses
+from palyra.net.http.compat.run_request import RunRequest
+from palyra.net.protocol.params import convert_params
+
+TARGET = ModelTarget(None, "scripted")
+SAID = [{"role": "user", "content": "hello"}]
+PNG = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+
+
+def chat(**more: Any) -> RunRequest:
+    given = {"model": "scripted", "messages": SAID, **more}
+    return read_chat(convert_params(ChatRequest, given), TARGET, {})
+
+
+def responses(**more: Any) -> RunRequest:
+    given = {"model": "scripted", "input": "hello", **more}
+    return read_responses(convert_params(ResponsesRequest, given), TARGET, {})
+
+
+def messages(**more: Any) -> RunRequest:
+    given = {"model": "scripted", "messages": SAID, "max_tokens": 9, **more}
+    return read_messages(convert_params(MessagesRequest, given), TARGET, {})
+
+
+ALL: list[Callable[..., RunRequest]] = [chat, responses, messages]
+
+
+@pytest.mark.parametrize("read", ALL)
+def test_how_an_answer_is_picked(read: Callable[..., RunRequest]) -> None:
+    """Each knob is the model's, as far as the API has it."""
+    limit = "max_output_tokens" if read is responses else "max_tokens"
+    asked = read(**{limit: 7, "temperature": 0.5, "top_p": 0.25})
+    assert Sampling(max_output_tokens=7, temperature=0.5, top_p=0.25) == asked.sampling
+    with pytest.raises(InvalidParams, match="top_p"):
+        read(top_p=1.5)
+    too_hot = 1.5 if read is messages else 2.5
+    with pytest.raises(InvalidParams, match="temperature"):
+        read(temperature=too_hot)
+
+
+def test_the_new_name_of_the_limit_counts() -> None:
+    """Where both are given."""
+    assert 3 == chat(max_tokens=7, max_completion_tokens=3).sampling.max_output_tokens
+
+
+@pytest.mark.parametrize(("read", "name"), [(chat, "stop"), (messages, "stop_sequences")])
+def test_where_an_answer_stops(read: Callable[..., RunRequest], name: str) -> None:
+    """At one of four texts at most, none of them empty."""
+    assert ("a", "b", "c", "d") == read(**{name: list("abcd")}).sampling.stop
+    for wrong in (list("abcde"), ["a", ""]):
+        with pytest.raises(InvalidParams, match=name):
+            read(**{name: wrong})
+
+
+def test_a_schema_has_a_size() -> None:
+    """It stands in each prompt."""
+    for size, is_taken in ((MAX_SCHEMA_BYTES - 99, True), (MAX_SCHEMA_BYTES, False)):
+        schema = {"type": "object", "description": "x" * size}
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        if is_taken:
+            assert schema == chat(response_format=form).answer_schema
+            continue
+        with pytest.raises(Unsupported, match="bytes"):
+            chat(response_format=form)
+
+
+def test_a_refusal_is_what_the_model_said() -> None:
+    """As a part, or as the member beside an empty content."""
+    part = {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}
+    member = {"role": "assistant", "content": None, "refusal": "no"}
+    for said in (part, member):
+        told = chat(messages=[*SAID, said, *SAID]).told
+        assert (UserMessage("hello"), AssistantMessage("no")) == told.before
+
+
+@pytest.mark.parametrize("is_error", [True, False, None])
+def test_a_tool_that_failed(*, is_error: bool | None) -> None:
+    """Its result says so; a picture may stand beside it, without a word."""
+    call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "x", "is_error": is_error}
+    said = [*SAID, {"role": "assistant", "content": [call]}]
+    told = messages(messages=[*said, {"role": "user", "content": [result]}]).told
+    assert ["failed" if is_error else "succeeded"] == [each.status for each in told.results]
+    shown = {"role": "user", "content": [result, {"type": "image", "source": PNG}]}
+    told = messages(messages=[*said, shown]).told
+    assert (1, 1, "") == (len(told.results), len(told.pictures), told.text)
+
+
+@pytest.mark.parametrize("read", ALL)
+def test_one_call_at_most(read: Callable[..., RunRequest]) -> None:
+    """In the words of each API; otherwise as many as the model likes."""
+
+    def wish(value: bool | None) -> dict[str, Any]:  # noqa: FBT001 - a value
+        if read is messages:
+            wanted = None if value is None else not value
+            return {"tool_choice": {"type": "auto", "disable_parallel_tool_use": wanted}}
+        return {"parallel_tool_calls": value}
+
+    found = [read(**wish(value)).one_call for value in (False, True, None)]
+    assert [True, False, False] == found
+    assert not read().one_call

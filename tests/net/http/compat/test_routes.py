@@ -1,0 +1,101 @@
+"""How many requests a token may make, and have under way: by an ASGI app, on virtual time."""
+
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.net.api.rate_limit import ConnectionLimits
+from palyra.net.http.compat import routes
+from palyra.net.http.compat.routes import CompatRouter
+from palyra.net.http.compat.sources import CompatSources
+from tests.net.api.fake_services import Daemon, open_daemon
+
+
+class Asker:
+    """Asks one daemon's app."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._app = CompatRouter(CompatSources(backend=daemon.backend, models={}))
+
+    async def ask(
+        self, path: str = "/v1/models", body: bytes | None = b"", token: str = "tok-ann"
+    ) -> tuple[int, str]:
+        """Status and code of the answer; a body that is None never comes."""
+        said: list[Any] = []
+        scope: Any = {
+            "method": "POST" if body or body is None else "GET", "path": path,
+            "raw_path": path.encode(), "query_string": b"",
+            "headers": [(b"authorization", f"Bearer {token}".encode())],
+        }  # fmt: skip
+        is_read = False
+
+        async def receive() -> Any:
+            nonlocal is_read
+            if is_read or body is None:
+                await trio.sleep_forever()
+            is_read = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(event: Any) -> None:
+            await trio.lowlevel.checkpoint()
+            said.append(event)
+
+        await self._app(scope, receive, send)
+        text = b"".join(each.get("body", b"") for each in said)
+        answer = msgspec.json.decode(text)
+        return said[0]["status"], answer.get("error", {}).get("code", "")
+
+
+REFUSED = (HTTPStatus.TOO_MANY_REQUESTS, "rate_limited")
+
+
+async def test_so_many_a_second(autojump_clock: MockClock) -> None:
+    """Each token for itself; later there are more."""
+    async with open_daemon(ConnectionLimits(requests_per_s=2, burst=2)) as daemon:
+        asker = Asker(daemon)
+        assert [200, 200] == [(await asker.ask())[0] for _ in range(2)]
+        assert REFUSED == await asker.ask()
+        assert 200 == (await asker.ask(token="tok-bob"))[0]
+        await trio.sleep_until(trio.current_time() + 0.5)
+        assert 200 == (await asker.ask())[0]
+        assert REFUSED == await asker.ask()
+
+
+async def test_a_long_body_counts_for_several(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody reads what it says."""
+    monkeypatch.setattr(routes, "UNIT_BYTES", 100)
+    body = msgspec.json.encode({"model": "none", "input": "x" * 300})
+    async with open_daemon(ConnectionLimits(requests_per_s=10, burst=5)) as daemon:
+        asker = Asker(daemon)
+        found = [await asker.ask("/v1/embeddings", body) for _ in range(2)]
+    assert [(HTTPStatus.NOT_FOUND, "model_not_found"), REFUSED] == found
+
+
+async def test_so_many_at_once(autojump_clock: MockClock) -> None:
+    """A request whose body does not come holds its place, until it is given up."""
+    async with open_daemon(ConnectionLimits(max_inflight=1)) as daemon:
+        asker = Asker(daemon)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asker.ask, "/v1/chat/completions", None)
+            await wait_all_tasks_blocked()
+            assert REFUSED == await asker.ask()
+            assert 200 == (await asker.ask(token="tok-bob"))[0]
+        assert 200 == (await asker.ask())[0]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+async def test_a_parameter_that_is_not_known_is_unsupported(
+    autojump_clock: MockClock, path: str
+) -> None:
+    """Whatever else is wrong or missing; `null` asks for nothing and is passed over."""
+    async with open_daemon() as daemon:
+        asker = Asker(daemon)
+        code = "unsupported_parameter"
+        assert (400, code) == await asker.ask(path, b'{"colour": 1}')
+        assert code != (await asker.ask(path, b'{"colour": null}'))[1]

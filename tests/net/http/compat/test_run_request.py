@@ -1,0 +1,117 @@
+"""From a request to a run."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+import trio.testing
+
+from palyra.core.access import Caller
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessage, UserMessage
+from palyra.core.model.request_options import ClientTool
+from palyra.core.session.commands import Started, StartRun
+from palyra.net.http.compat.conversation import ChatInput
+from palyra.net.http.compat.model_names import ModelTarget
+from palyra.net.http.compat.run_request import (
+    Extension,
+    RunRequest,
+    answering,
+    make_command,
+    session_key,
+)
+from palyra.net.http.compat.sources import CompatSources
+from tests.net.api.fake_services import Daemon, open_daemon
+from tests.net.api.fake_store import run_record
+
+ANN = Caller(principal="ann", role="operator", token_id="tok_ann")
+KEY = IdempotencyKey(principal="ann", key="once", body_sha256="0")
+
+
+@pytest.mark.parametrize(
+    ("target", "named", "agent"),
+    [
+        (ModelTarget(None, "scripted"), None, None),
+        (ModelTarget("helper", None), None, "helper"),
+        (ModelTarget(None, "scripted"), "helper", "helper"),
+        (ModelTarget("helper", None), "clerk", "clerk"),
+    ],
+)
+def test_a_user_has_a_session_with_each_agent(
+    target: ModelTarget, named: str | None, agent: str | None
+) -> None:
+    """Of the agent that answers, however the request names it."""
+    ask = RunRequest(
+        told=ChatInput(text="x"), target=target, user="ann", extension=Extension(agent=named)
+    )
+    assert agent == make_command(ask).agent
+    assert f"compat:{agent or ''}:ann" == session_key(ask)
+
+
+def test_results_are_told_once() -> None:
+    """With the conversation that they end, or alone where the session holds it."""
+    result = ToolMessage("c1", "look", "succeeded", "x")
+    said = (
+        UserMessage("go"),
+        AssistantMessage("", (ProposedCall(call_id="c1", tool="look", arguments={}),)),
+    )
+    for is_continued in (False, True):
+        told = ChatInput(before=said, results=(result,), is_continued=is_continued)
+        made = make_command(RunRequest(told=told, target=ModelTarget(None, "scripted")))
+        if is_continued:
+            assert (None, (result,)) == (made.branch, made.results)
+        else:
+            assert made.branch is not None
+            assert ((*said, result), ()) == (made.branch.messages, made.results)
+
+
+def test_one_call_is_one_of_the_clients() -> None:
+    """Without tools of its own the wish says nothing: providers refuse it where no tool is."""
+    ask = RunRequest(told=ChatInput(text="x"), target=ModelTarget(None, "scripted"), one_call=True)
+    assert make_command(ask).brief is None
+    with_tools = msgspec.structs.replace(ask, tools=(ClientTool(name="look", parameters={}),))
+    brief = make_command(with_tools).brief
+    assert brief is not None
+    assert brief.one_call
+
+
+def promise_slowly(daemon: Daemon) -> Callable[..., object]:
+    """A start that takes its time over a run that is there already."""
+
+    async def start_run(
+        caller: Caller, command: StartRun, _receipt: IdempotencyKey | None = None
+    ) -> Started:
+        assert command.run_id is not None
+        daemon.store.runs[command.run_id] = run_record(command.run_id, principal=caller.principal)
+        await trio.sleep_forever()
+        raise AssertionError("nobody wakes it")
+
+    return start_run
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize(
+    ("is_wanted", "is_gone"), [(True, True), (True, False), (False, True), (False, False)]
+)
+async def test_who_leaves_at_the_start_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+    key: IdempotencyKey | None,
+    is_wanted: bool,  # noqa: FBT001 - a parameter of the test
+    is_gone: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Who asked for that: the run may be promised although its start was never answered.
+
+    A request that ends with its client still there, as when the daemon goes down, ends no run.
+    """
+    extension = Extension(cancel_on_disconnect=is_wanted)
+    ask = RunRequest(
+        told=ChatInput(text="x"), target=ModelTarget(None, "scripted"), extension=extension
+    )
+    async with open_daemon() as daemon:
+        monkeypatch.setattr(daemon.gateway, "start_run", promise_slowly(daemon))
+        sources = CompatSources(backend=daemon.backend, models={})
+        with trio.move_on_after(1):
+            async with answering(sources, ANN, ask, key, lambda: is_gone):
+                raise AssertionError("it never began")
+        assert ["cancel the client has left"] * (is_wanted and is_gone) == daemon.gateway.effects

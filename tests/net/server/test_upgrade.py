@@ -1,0 +1,310 @@
+"""Who may talk to the daemon: names, origins, handshakes, tokens."""
+
+from http import HTTPStatus
+
+import pytest
+
+from palyra.net.server.request_head import (
+    HttpRefusal,
+    Names,
+    RequestHead,
+    UpgradeRequest,
+    find_bearer,
+    is_loopback,
+    is_own_host,
+    judge_request,
+    judge_upgrade,
+)
+
+OWN = Names(7420)
+CONFIGURED = Names(
+    7420,
+    hosts=frozenset({"palyra.example", "box.lan:8080"}),
+    origins=frozenset({"https://palyra.example", "http://app.example:3000"}),
+)
+HANDSHAKE = {
+    "host": "localhost:7420",
+    "upgrade": "websocket",
+    "connection": "Upgrade",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def request(*headers: tuple[str, str], target: str = "/v1/ws", method: str = "GET") -> RequestHead:
+    pairs = tuple((name.encode(), value.encode("latin-1")) for name, value in headers)
+    return RequestHead(method.encode(), target.encode(), pairs)
+
+
+def handshake(*extra: tuple[str, str], without: str = "", **options: str) -> RequestHead:
+    headers = [pair for pair in HANDSHAKE.items() if pair[0] != without]
+    return request(*headers, *extra, **options)
+
+
+def status(verdict: UpgradeRequest | HttpRefusal | None) -> int | None:
+    return verdict.status.value if isinstance(verdict, HttpRefusal) else None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost:7420",
+        "LOCALHOST:7420",
+        "127.0.0.1:7420",
+        "127.8.9.10:7420",
+        "[::1]:7420",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+    ],
+)
+def test_loopback_names_are_ours(host: str) -> None:
+    """Whoever names this machine is served, unless with a port that is not ours."""
+    assert None is judge_request(request(("host", host)), OWN)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example:7420",
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "192.168.0.2",
+        "[::]",
+        "localhost.evil.example:7420",
+        "127.0.0.1.evil.example:7420",
+        "evil-localhost:7420",
+        "notlocalhost:7420",
+        "localhost.:7420",
+        "localhost:7421",
+        "localhost:80",
+        "localhost:",
+        "localhost:07420x",
+        "localhost:7420:7420",
+        "localhost:99999",
+        "localhost:7420@evil.example",
+        "user@localhost:7420",
+        "localhost:7420/",
+        "localhost:7420, evil.example",
+        "0.0.0.0:7420",
+        "127.1:7420",
+        "2130706433:7420",
+        "0x7f.0.0.1:7420",
+        "[::ffff:127.0.0.1]:7420",
+        "[::]:7420",
+        "::1:7420",
+        "192.168.0.2:7420",
+        "palyra.example",
+        "l\u00f6calhost:7420",
+        "",
+    ],
+)
+def test_other_names_are_refused(host: str) -> None:
+    """A name that may mean another machine, or another port, is 403: DNS rebinding ends here."""
+    verdict = judge_request(request(("host", host)), OWN)
+    assert HTTPStatus.FORBIDDEN == status(verdict)
+
+
+@pytest.mark.parametrize(
+    ("expected", "host"),
+    [
+        (True, "palyra.example"),
+        (True, "palyra.example:443"),
+        (True, "box.lan:8080"),
+        (False, "box.lan"),
+        (False, "box.lan:7420"),
+        (False, "sub.palyra.example"),
+        (False, "palyra.example.evil.example"),
+        (True, "localhost:7420"),
+    ],
+)
+def test_configured_names(*, expected: bool, host: str) -> None:
+    """A name without a port stands for any port, one with a port for that port alone."""
+    assert expected == is_own_host(host, CONFIGURED)
+
+
+def test_port_80_may_be_left_out() -> None:
+    """On port 80 a Host header without a port is the daemon's own."""
+    assert is_own_host("localhost", Names(80))
+
+
+def test_missing_or_repeated_host_is_refused() -> None:
+    """There must be exactly one Host header."""
+    assert HTTPStatus.FORBIDDEN == status(judge_request(request(), OWN))
+    twice = request(("host", "localhost:7420"), ("host", "localhost:7420"))
+    assert HTTPStatus.FORBIDDEN == status(judge_request(twice, OWN))
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "127.255.255.254", "[::1]"])
+def test_loopback(name: str) -> None:
+    """These can only mean this machine."""
+    assert is_loopback(name)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("localhost:7420", "http://localhost:7420"),
+        ("127.0.0.1:7420", "http://127.0.0.1:7420"),
+        ("[::1]:7420", "http://[::1]:7420"),
+        ("palyra.example", "http://palyra.example"),
+        ("palyra.example:80", "http://palyra.example"),
+        ("palyra.example", "https://palyra.example"),
+        ("localhost:7420", "https://palyra.example:443"),
+        ("localhost:7420", "http://app.example:3000"),
+        ("localhost:7420", "HTTP://APP.EXAMPLE:3000"),
+    ],
+)
+def test_own_and_listed_origins_pass(host: str, origin: str) -> None:
+    """A page of the daemon itself, or of a listed origin, may talk to it."""
+    assert None is judge_request(request(("host", host), ("origin", origin)), CONFIGURED)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "",
+        "http://evil.example",
+        "http://localhost",
+        "http://localhost:74200",
+        "http://localhost:80",
+        "http://localhost:7421",
+        "https://localhost:7420",
+        "http://127.0.0.1:7420",
+        "http://localhost:7420.evil.example",
+        "http://evil.localhost:7420",
+        "http://localhost:7420/",
+        "http://localhost:7420 http://evil.example",
+        "http://localhost:7420, http://evil.example",
+        "http://user@localhost:7420",
+        "https://palyra.example.evil.example",
+        "https://evilpalyra.example",
+        "http://app.example",
+        "file://",
+        "localhost:7420",
+        "ws://localhost:7420",
+    ],
+)
+def test_other_origins_are_refused(origin: str) -> None:
+    """Any other page, look-alikes and `null` included, is 403."""
+    verdict = judge_request(request(("host", "localhost:7420"), ("origin", origin)), CONFIGURED)
+    assert HTTPStatus.FORBIDDEN == status(verdict)
+
+
+@pytest.mark.parametrize(
+    ("expected", "origin"),
+    [(None, "http://localhost:7420"), (403, "http://localhost"), (403, "http://localhost:3000")],
+)
+def test_a_host_without_a_port_makes_no_other_page_ours(expected: int | None, origin: str) -> None:
+    """Our own pages have our port, whatever `Host` leaves out."""
+    verdict = judge_request(request(("host", "localhost"), ("origin", origin)), OWN)
+    assert expected == status(verdict)
+
+
+def test_two_origins_are_refused() -> None:
+    """A second Origin header is 403, even when both are ours."""
+    own = ("origin", "http://localhost:7420")
+    verdict = judge_request(request(("host", "localhost:7420"), own, own), OWN)
+    assert HTTPStatus.FORBIDDEN == status(verdict)
+
+
+def test_refusal_names_the_setting_and_not_much_of_the_value() -> None:
+    """The answer tells what to change, and repeats at most 100 escaped characters."""
+    verdict = judge_request(request(("host", "\x1b]0;" + "x" * 500)), OWN)
+    assert verdict is not None
+    assert "server.allowed_hosts" in verdict.text
+    assert verdict.text.isprintable()
+    assert len(verdict.text) < 250
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["token=pal_1", "TOKEN=", "a=b&access_token=pal_1", "%74oken=pal_1", "api_key=x", "key=x"],
+)
+def test_token_in_the_url_is_refused(query: str) -> None:
+    """A URL with a token field is refused, and the value is not repeated."""
+    verdict = judge_request(request(("host", "localhost:7420"), target=f"/v1/ws?{query}"), OWN)
+    assert verdict is not None
+    assert HTTPStatus.BAD_REQUEST == verdict.status
+    assert "pal_1" not in verdict.text
+
+
+def test_endless_query_is_refused() -> None:
+    """A query of very many fields is not taken apart."""
+    target = "/?" + "a=b&" * 1_000
+    verdict = judge_request(request(("host", "localhost:7420"), target=target), OWN)
+    assert HTTPStatus.BAD_REQUEST == status(verdict)
+
+
+@pytest.mark.parametrize(
+    ("expected", "values"),
+    [
+        (None, []),
+        ("pal_x", ["Bearer pal_x"]),
+        ("pal_x", ["bearer   pal_x "]),
+        (None, ["Basic cGFsX3g="]),
+        (None, ["Bearer"]),
+        (None, ["Bearer "]),
+        (None, ["Bearer t\u00f6ken"]),
+    ],
+)
+def test_bearer(expected: str | None, values: list[str]) -> None:
+    """The token of a Bearer header; other schemes are no token."""
+    assert expected == find_bearer(request(*(("authorization", value) for value in values)))
+
+
+def test_two_tokens_are_refused() -> None:
+    """Two Authorization headers are ambiguous."""
+    twice = [("authorization", "Bearer a"), ("authorization", "Bearer b")]
+    assert HTTPStatus.BAD_REQUEST == status(judge_upgrade(handshake(*twice), OWN))
+
+
+def test_good_handshake_is_admitted() -> None:
+    """Without Origin and with a token: a program, not a page."""
+    head = handshake(("authorization", "Bearer pal_x"))
+    assert UpgradeRequest("pal_x", None) == judge_upgrade(head, OWN)
+
+
+def test_subprotocol_is_ours_or_none() -> None:
+    """Our subprotocol is chosen when offered; others alone are refused by name."""
+    offered = handshake(("sec-websocket-protocol", "chat, palyra.v1"))
+    assert UpgradeRequest(None, "palyra.v1") == judge_upgrade(offered, OWN)
+    foreign = judge_upgrade(handshake(("sec-websocket-protocol", "chat")), OWN)
+    assert isinstance(foreign, HttpRefusal)
+    assert HTTPStatus.BAD_REQUEST == foreign.status
+    assert "palyra.v1" in foreign.text
+
+
+@pytest.mark.parametrize(
+    ("expected", "head"),
+    [
+        (HTTPStatus.METHOD_NOT_ALLOWED, handshake(method="POST")),
+        (HTTPStatus.UPGRADE_REQUIRED, handshake(without="sec-websocket-version")),
+        (
+            HTTPStatus.UPGRADE_REQUIRED,
+            handshake(("sec-websocket-version", "8"), without="sec-websocket-version"),
+        ),
+        (HTTPStatus.BAD_REQUEST, handshake(without="sec-websocket-key")),
+        (HTTPStatus.BAD_REQUEST, handshake(("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="))),
+        (
+            HTTPStatus.BAD_REQUEST,
+            handshake(("sec-websocket-key", "short=="), without="sec-websocket-key"),
+        ),
+        (HTTPStatus.BAD_REQUEST, handshake(("transfer-encoding", "chunked"))),
+        (HTTPStatus.BAD_REQUEST, handshake(("content-length", "5"))),
+        (HTTPStatus.FORBIDDEN, handshake(("origin", "http://evil.example"))),
+        (HTTPStatus.FORBIDDEN, handshake(without="host")),
+    ],
+)
+def test_bad_handshake_is_refused(expected: int, head: RequestHead) -> None:
+    """Each fault of a handshake has its own status."""
+    assert expected == status(judge_upgrade(head, OWN))
+
+
+def test_wrong_version_is_told_the_right_one() -> None:
+    """RFC 6455 section 4.4: the answer to another version names the one we speak."""
+    verdict = judge_upgrade(handshake(without="sec-websocket-version"), OWN)
+    assert isinstance(verdict, HttpRefusal)
+    assert (("Sec-WebSocket-Version", "13"),) == verdict.headers

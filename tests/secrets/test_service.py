@@ -1,0 +1,129 @@
+"""Secrets inside the daemon: found, and known to the redactor before anybody has them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+from palyra.core.redaction.redactor import Redactor
+from palyra.errors import NotFound
+from palyra.secrets.resolver import Resolver
+from palyra.secrets.service import LOOK_S, SecretService
+from tests.tools.web.internet import here
+
+FIRST, SECOND = "the-first-secret-value", "the-second-secret-value"
+
+
+def a_keeper(home: Path, redactor: Redactor, **environ: str) -> SecretService:
+    """Over a data directory and an environment."""
+    resolver = Resolver(home, home / "keys", environ=environ)
+    return SecretService(resolver, here, redactor.learn)
+
+
+@asynccontextmanager
+async def knowing(keeper: SecretService, *references: str) -> AsyncGenerator[None]:
+    """A keeper that looks at its vault inside the block."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keeper.keep_known, references)
+        try:
+            yield
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+async def wait_look() -> None:
+    """Until the keeper has looked once more."""
+    await trio.sleep(LOOK_S * 1.5)
+
+
+async def test_what_is_found_is_known(tmp_path: Path) -> None:
+    """The control: before that it is a text like any other."""
+    redactor = Redactor([])
+    assert FIRST == redactor.redact_text(FIRST)[0]
+    assert FIRST == await a_keeper(tmp_path, redactor, TOKEN=FIRST).find("env:TOKEN")
+    assert "[redacted:known]" == redactor.redact_text(FIRST)[0]
+
+
+async def test_what_is_not_found_is_an_error(tmp_path: Path) -> None:
+    """Nothing is learnt."""
+    redactor = Redactor([])
+    with pytest.raises(NotFound):
+        await a_keeper(tmp_path, redactor).find("env:TOKEN")
+
+
+async def test_the_vault_by_name(tmp_path: Path) -> None:
+    """None for a name it does not have."""
+    keeper = a_keeper(tmp_path, Redactor([]))
+    Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
+    assert FIRST == await keeper.find_in_vault("KEY")
+    assert await keeper.find_in_vault("OTHER") is None
+
+
+async def test_all_that_can_be_known_is_known_from_the_start(tmp_path: Path) -> None:
+    """The vault, and what the configuration names; what cannot be found is said, unseen."""
+    redactor = Redactor([])
+    Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
+    keeper = a_keeper(tmp_path, redactor, TOKEN=SECOND, PIN="1234567")
+    with structlog.testing.capture_logs() as lines:
+        async with knowing(keeper, "env:TOKEN", "env:NONE", "env:PIN", "keyring:a/b"):
+            pass
+    assert "[redacted:known] [redacted:known]" == redactor.redact_text(f"{FIRST} {SECOND}")[0]
+    assert ["env:NONE", "env:PIN"] == [line["reason"].split()[0].rstrip(":") for line in lines]
+
+
+async def test_a_damaged_vault_does_not_keep_the_daemon_down(tmp_path: Path) -> None:
+    """It is said, and everything else goes on."""
+    redactor = Redactor([])
+    Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
+    (tmp_path / "vault.sealed").write_bytes(b"{}")
+    with structlog.testing.capture_logs() as lines:
+        async with knowing(a_keeper(tmp_path, redactor, TOKEN=SECOND), "env:TOKEN"):
+            pass
+    assert ["the vault cannot be read"] == [line["event"] for line in lines]
+    assert "[redacted:known]" == redactor.redact_text(SECOND)[0]
+
+
+async def test_what_is_set_later_is_known_too(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """In a vault that was not there before, or has changed; what was removed stays known."""
+    redactor = Redactor([])
+    vault = Resolver(tmp_path, tmp_path / "keys").vault
+    async with knowing(a_keeper(tmp_path, redactor)):
+        vault.put("KEY", FIRST, 5)
+        await wait_look()
+        assert "[redacted:known]" == redactor.redact_text(FIRST)[0]
+        vault.put("LATE", SECOND, 6)
+        vault.remove("KEY")
+        assert SECOND == redactor.redact_text(SECOND)[0]  # the control: not known yet
+        await wait_look()
+        assert "[redacted:known] [redacted:known]" == redactor.redact_text(f"{FIRST} {SECOND}")[0]
+
+
+async def test_a_vault_without_its_key_is_a_problem_until_it_is_back(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """It is told once, never the end of the watch; the key's return is seen without a new vault."""
+    redactor = Redactor([])
+    vault = Resolver(tmp_path, tmp_path / "keys").vault
+    vault.put("KEY", FIRST, 5)
+    key = tmp_path / "keys" / "vault.key"
+    keeper = a_keeper(tmp_path, redactor)
+    with structlog.testing.capture_logs() as lines:
+        async with knowing(keeper):
+            assert () == keeper.problems
+            vault.put("LATE", SECOND, 6)
+            hidden = key.rename(tmp_path / "elsewhere")
+            await wait_look()
+            await wait_look()
+            told: list[str] = list(keeper.problems)
+            assert [f"the vault cannot be read: {key}: the vault's key"] == [
+                problem.split(" is missing")[0] for problem in told
+            ]
+            hidden.rename(key)
+            await wait_look()
+            assert () == keeper.problems
+    assert ["the vault cannot be read"] == [line["event"] for line in lines]
+    assert "[redacted:known]" == redactor.redact_text(SECOND)[0]

@@ -1,0 +1,604 @@
+"""The book of incidents: told at once, committed when it can be, never twice, never for ever."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from palyra.actors.hub.hub import Hub
+from palyra.actors.incident_writer import keep_incidents
+from palyra.core.access import Caller
+from palyra.core.incident.incident import MAX_OPEN, IncidentReport
+from palyra.core.journal.changes import Change, IncidentFilter
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.journal.records import IncidentRecord, Role
+from palyra.errors import Conflict, DiskFull, Forbidden, NotFound
+from palyra.net.delivery import encoding
+from palyra.services.incidents import MAX_UNSAVED, RETRY_S, Incidents
+from palyra.wiring.host import new_id
+from tests.actors.run.office_kit import SECRET, InlineJournal, now_ms, shared_redactor
+from tests.store.memory.journal import MemoryJournal
+
+ALARM = IncidentReport(
+    domain="store", key="full", severity="error", summary="it is full", evidence={"error": "no"}
+)
+PASSING = msgspec.structs.replace(ALARM, resolves_itself=True)
+FULL = DiskFull("the disk is full")
+
+
+def caller(role: Role) -> Caller:
+    return Caller(principal="ann", role=role, token_id=f"tok_{role}")
+
+
+OPERATOR = caller("operator")
+
+
+class Watcher:
+    """A connection, and the incidents it is told of."""
+
+    def __init__(self, role: Role) -> None:
+        self.caller = caller(role)
+        self.heard: list[tuple[str, str, int]] = []
+
+    def notify(self, message: bytes) -> None:
+        notice = json.loads(message)
+        assert SECRET.encode() not in message
+        params = notice["params"]
+        self.heard.append((notice["method"], params["key"], params["count"]))
+
+    def hang_up(self, code: int, reason: str) -> None:
+        raise AssertionError(f"{code} {reason}")
+
+
+class Desk:
+    """The book over a store, and who is told."""
+
+    def __init__(self, store: MemoryJournal) -> None:
+        self.store = store
+        self.hub = Hub(encoding)
+        self.journal = InlineJournal(store, self.hub)
+        self.ann = Watcher("operator")
+        self.hub.attach(self.ann)
+        self.book = Incidents(
+            self.journal,
+            self.hub,
+            shared_redactor(),
+            now_ms=now_ms,
+            new_id=new_id,
+        )
+
+    def kept(self, **wanted: Any) -> list[IncidentRecord]:
+        """What the store has, newest first."""
+        return self.store.list_incidents(IncidentFilter(**wanted))
+
+    async def page(self, **wanted: Any) -> tuple[list[IncidentRecord], str | None]:
+        return await self.book.list_page(OPERATOR, IncidentFilter(**wanted))
+
+
+@asynccontextmanager
+async def open_book(store: MemoryJournal) -> AsyncGenerator[Desk]:
+    """A life of the book inside the block."""
+    desk = Desk(store)
+    desk.book.begin(store.open().incidents)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keep_incidents, desk.book)
+        try:
+            yield desk
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def store() -> MemoryJournal:
+    return MemoryJournal()
+
+
+async def settle() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+def fill(desk: Desk) -> None:
+    """The disk is full."""
+    desk.journal.fail_with = FULL
+    desk.journal.is_writable = False
+
+
+def make_room(desk: Desk) -> None:
+    desk.journal.fail_with = None
+    desk.journal.is_writable = True
+
+
+# --- what is found -------------------------------------------------------------------------------
+
+
+async def test_an_alarm_is_told_at_once_and_committed_soon(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Whoever raises it waits for nothing."""
+    async with open_book(store) as desk:
+        desk.book.report(ALARM)
+        assert ([("incident.opened", "full", 1)], []) == (desk.ann.heard, desk.kept())
+        await settle()
+        (kept,) = desk.kept()
+        assert ("full", "open", 1) == (kept.key, kept.state, desk.book.open_count)
+        assert {"error": 1} == desk.book.severities
+
+
+async def test_the_same_again_is_counted_and_told_once(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """However often it comes between two commits."""
+    async with open_book(store) as desk:
+        desk.book.report(ALARM)
+        await settle()
+        for _ in range(5):
+            desk.book.report(ALARM)
+        await settle()
+        (kept,) = desk.kept()
+        assert (6, 1) == (kept.count, desk.book.open_count)
+        assert [("incident.opened", "full", 1), ("incident.updated", "full", 6)] == desk.ann.heard
+
+
+async def test_what_is_over_is_resolved_and_found_again_is_another(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Once; what was never told of cannot be over."""
+    async with open_book(store) as desk:
+        desk.book.clear("full", "nothing was wrong")
+        desk.book.report(PASSING)
+        desk.book.clear("full", "there is room")
+        desk.book.clear("full", "there is room")
+        desk.book.report(PASSING)
+        await settle()
+        newest, oldest = desk.kept()
+        assert ("open", "resolved", "palyra", "there is room") == (
+            newest.state,
+            oldest.state,
+            oldest.by,
+            oldest.reason,
+        )
+        assert newest.incident_id != oldest.incident_id
+        assert ["incident.opened", "incident.resolved", "incident.opened"] == [
+            method for method, *_ in desk.ann.heard
+        ]
+
+
+async def test_it_can_be_asked_whether_an_alarm_stands(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Until it is over, whoever says so; where there is no room, its domain's stands for it."""
+    async with open_book(store) as desk:
+        assert not desk.book.is_told("full")
+        found = desk.book.report(PASSING)
+        assert desk.book.is_told("full")
+        await desk.book.resolve(OPERATOR, found.incident_id, "it was seen to")
+        assert not desk.book.is_told("full")
+        assert not desk.book._found  # nothing is remembered of what is over
+        for number in range(MAX_OPEN):
+            desk.book.report(msgspec.structs.replace(ALARM, key=f"k{number}"))
+        assert desk.book.is_told("full")
+
+
+async def test_one_log_line_an_incident_as_loud_as_it_is_bad(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """What is found again is counted, not repeated."""
+    with capture_logs() as lines:
+        async with open_book(store) as desk:
+            for severity in ("warning", "error", "critical"):
+                alarm = msgspec.structs.replace(ALARM, key=severity, severity=severity)
+                desk.book.report(alarm)
+                desk.book.report(alarm)
+    assert [("warning", "warning"), ("error", "error"), ("critical", "critical")] == [
+        (line["log_level"], line["key"]) for line in lines
+    ]
+
+
+async def test_no_secret_is_told_logged_or_kept(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Whatever an error repeats; nor what an operator gives as the reason."""
+    leaky = msgspec.structs.replace(
+        ALARM, summary=f"refused {SECRET}", evidence={"error": f"no {SECRET}"}
+    )
+    with capture_logs() as lines:
+        async with open_book(store) as desk:
+            found = desk.book.report(leaky)
+            await settle()
+            await desk.book.resolve(OPERATOR, found.incident_id, f"it was {SECRET}")
+    assert SECRET not in f"{lines} {desk.kept()}"  # `ann` looks for herself
+    assert "redacted" in desk.kept()[0].reason
+
+
+async def test_only_who_may_read_incidents_is_told(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Operators and observers: what is wrong names everybody's runs."""
+    async with open_book(store) as desk:
+        others = {role: Watcher(role) for role in ("observer", "approver", "client")}
+        for watcher in others.values():
+            desk.hub.attach(watcher)
+        desk.book.report(ALARM)
+        assert {"observer": 1, "approver": 0, "client": 0} == {
+            role: len(watcher.heard) for role, watcher in others.items()
+        }
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+
+async def test_more_than_there_is_room_for_share_an_incident_a_domain(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Nothing passes unnoticed, and nothing grows for ever."""
+    async with open_book(store) as desk:
+        for number in range(MAX_OPEN + 20):
+            domain = "run" if number % 2 else "store"
+            desk.book.report(msgspec.structs.replace(ALARM, key=f"k{number}", domain=domain))
+        await settle()
+        assert MAX_OPEN + 2 == desk.book.open_count
+        shared = [each for each in desk.kept(limit=5_000) if each.key.startswith("more:")]
+        assert {("more:run", 10), ("more:store", 10)} == {(each.key, each.count) for each in shared}
+        desk.book.report(msgspec.structs.replace(ALARM, key="k0"))
+        await settle()
+        (known,) = [each for each in desk.kept(limit=5_000) if each.key == "k0"]
+        assert 2 == known.count
+
+
+async def test_what_waits_for_a_full_disk_is_bounded(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """What comes and goes meanwhile is forgotten, the oldest first; what is open is not."""
+    async with open_book(store) as desk:
+        fill(desk)
+        desk.book.report(msgspec.structs.replace(ALARM, key="lasting"))
+        for _ in range(MAX_UNSAVED + 10):
+            desk.book.report(PASSING)
+            desk.book.clear("full", "for a moment")
+        make_room(desk)
+        await trio.sleep(2 * RETRY_S)
+        kept = desk.kept(limit=5_000)
+        assert (MAX_UNSAVED, "lasting") == (len(kept), kept[-1].key)
+
+
+# --- a disk that is full -------------------------------------------------------------------------
+
+
+async def test_an_incident_waits_for_room(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """Operators see it all the same, and it is committed once, by itself, as it ended."""
+    async with open_book(store) as desk:
+        fill(desk)
+        found = desk.book.report(PASSING)
+        await trio.sleep(60 * RETRY_S)
+        assert [] == desk.kept()
+        assert ([found], None) == await desk.page()
+        assert found == await desk.book.get(OPERATOR, found.incident_id)
+        desk.book.clear("full", "there is room")
+        assert [] == (await desk.page(states=("open",)))[0]
+        make_room(desk)
+        await trio.sleep(2 * RETRY_S)
+        (kept,) = desk.kept()
+        assert ("resolved", "there is room") == (kept.state, kept.reason)
+
+
+async def test_a_journal_that_refuses_is_left_alone(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says itself when it takes writes again."""
+    async with open_book(store) as desk:
+        fill(desk)
+        asked = list[Change]()
+        monkeypatch.setattr(desk.journal, "append", asked.append)
+        desk.book.report(ALARM)
+        await trio.sleep(10 * RETRY_S)
+        assert [] == asked
+
+
+async def test_what_changes_while_it_is_committed_is_committed_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The older record is no news any more."""
+    async with open_book(store) as desk:
+        desk.journal.hold = True
+        desk.book.report(ALARM)
+        await settle()
+        desk.book.report(ALARM)
+        desk.journal.release()
+        await settle()
+        assert [2] == [each.count for each in desk.kept()]
+
+
+async def test_what_changes_all_the_time_keeps_nothing_waiting(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes to the end of the line."""
+    monkeypatch.setattr("palyra.services.incidents.MAX_BATCH", 1)
+    desk = Desk(store)
+    desk.book.begin(store.open().incidents)
+    for key in ("busy", "quiet", "busy"):
+        desk.book.report(msgspec.structs.replace(ALARM, key=key))
+    assert await desk.book.save()
+    assert ["quiet"] == [each.key for each in desk.kept()]
+
+
+async def test_a_refused_commit_is_tried_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Also where the journal is only about to notice that it refuses."""
+    async with open_book(store) as desk:
+        desk.journal.fail_with = FULL
+        desk.book.report(ALARM)
+        await trio.sleep(10 * RETRY_S)
+        assert [] == desk.kept()
+        desk.journal.fail_with = None
+        await trio.sleep(2 * RETRY_S)
+        assert ["full"] == [each.key for each in desk.kept()]
+
+
+async def test_what_the_journal_has_ended_otherwise_is_let_go(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """An end that stands in the journal is not fought with for ever."""
+    async with open_book(store) as desk:
+        desk.journal.fail_with = Conflict("the incident is resolved; its end stands")
+        desk.book.report(ALARM)
+        await settle()
+        desk.journal.fail_with = None
+        await trio.sleep(10 * RETRY_S)
+        assert [] == desk.kept()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, ["k6", "k5", "k4", "k3", "k2", "k1", "k0"]),
+        ({"states": ("open",)}, ["k6", "k5", "k4", "k3", "k1", "k0"]),
+        ({"states": ("resolved",)}, ["k2"]),
+        ({"domain": "run"}, []),
+    ],
+)
+async def test_pages_hold_together_whatever_is_committed(
+    store: MemoryJournal, autojump_clock: MockClock, wanted: dict[str, Any], expected: list[str]
+) -> None:
+    """Each incident once, newest first, in its newest state, over as many pages as it takes."""
+    async with open_book(store) as desk:
+        for number in range(4):
+            desk.book.report(msgspec.structs.replace(PASSING, key=f"k{number}"))
+        await settle()
+        fill(desk)
+        for number in range(4, 7):
+            desk.book.report(msgspec.structs.replace(PASSING, key=f"k{number}"))
+        desk.book.clear("k2", "over")
+        for limit in range(1, 9):
+            page, cursor = await desk.page(limit=limit, **wanted)
+            seen = [each.key for each in page]
+            while cursor is not None:
+                page, cursor = await desk.page(limit=limit, before=cursor, **wanted)
+                assert len(page) <= limit
+                seen += [each.key for each in page]
+            assert expected == seen
+
+
+@pytest.mark.parametrize("is_found_before", [True, False])
+async def test_a_page_misses_nothing_that_is_committed_while_it_is_read(
+    store: MemoryJournal, autojump_clock: MockClock, *, is_found_before: bool
+) -> None:
+    """Whether it was found before the journal looked or only after that."""
+    async with open_book(store) as desk:
+        read = desk.journal.read
+        fill(desk)
+
+        async def read_slowly(query: Any) -> Any:
+            found = await read(query)
+            if not is_found_before:
+                desk.book.report(ALARM)
+                return found
+            make_room(desk)
+            await trio.sleep(2 * RETRY_S)
+            assert 1 == len(desk.kept())
+            return found
+
+        desk.journal.read = read_slowly  # type: ignore[method-assign]  # a slow disk
+        if is_found_before:
+            desk.book.report(ALARM)
+        assert ["full"] == [each.key for each in (await desk.page())[0]]
+
+
+# --- lives ---------------------------------------------------------------------------------------
+
+
+async def test_a_restart_forgets_nothing(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """What is open is still open, and is counted on."""
+    async with open_book(store) as desk:
+        desk.book.report(ALARM)
+        await settle()
+    async with open_book(store) as desk:
+        assert 1 == desk.book.open_count
+        desk.book.report(ALARM)
+        desk.book.end_start()
+        await settle()
+        (kept,) = desk.kept()
+        assert (2, "open") == (kept.count, kept.state)
+        assert [("incident.updated", "full", 2)] == desk.ann.heard
+
+
+async def test_what_ends_by_itself_ends_with_a_start_that_does_not_find_it(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """What is found again stays open, and so does what only a person can end."""
+    async with open_book(store) as desk:
+        for key in ("passed", "lasting"):
+            desk.book.report(msgspec.structs.replace(PASSING, key=key))
+        desk.book.report(msgspec.structs.replace(ALARM, key="serious"))
+        await settle()
+    async with open_book(store) as desk:
+        desk.book.report(msgspec.structs.replace(PASSING, key="lasting"))
+        desk.book.end_start()
+        await settle()
+        assert {"passed": "resolved", "lasting": "open", "serious": "open"} == {
+            each.key: each.state for each in desk.kept()
+        }
+
+
+async def test_what_was_not_committed_outlives_the_journal(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The journal fell and was opened again: what it did not get is newer than what it has."""
+    async with open_book(store) as desk:
+        desk.book.report(ALARM)
+        desk.book.report(msgspec.structs.replace(PASSING, key="short"))
+        await settle()
+        fill(desk)
+        desk.book.report(ALARM)
+        desk.book.clear("short", "over")
+        desk.book.begin(store.open().incidents)
+        assert 1 == desk.book.open_count
+        make_room(desk)
+        await trio.sleep(2 * RETRY_S)
+        assert {("full", 2, "open"), ("short", 1, "resolved")} == {
+            (each.key, each.count, each.state) for each in desk.kept()
+        }
+
+
+async def test_an_end_that_was_not_committed_ends_no_other(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The journal is opened anew, and has found the same once more."""
+    async with open_book(store) as desk:
+        fill(desk)
+        old = desk.book.report(PASSING)
+        desk.book.clear("full", "there is room")
+        newer = msgspec.structs.replace(old, incident_id=f"{old.incident_id}1")
+        desk.book.begin([newer])
+        assert 1 == desk.book.open_count
+
+
+async def test_what_an_earlier_life_of_the_journal_found_is_to_be_found_again(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A start is one of the journal's, though the daemon did not end."""
+    async with open_book(store) as desk:
+        found = desk.book.report(PASSING)
+        await settle()
+        desk.book.begin([found])
+        desk.book.end_start()
+        assert 0 == desk.book.open_count
+
+
+async def test_a_record_may_be_committed_with_what_it_is_about(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The book commits it as well; it is the same incident."""
+    async with open_book(store) as desk:
+        found = desk.book.report(ALARM)
+        await desk.journal.commit(Change(records=(found,)))
+        assert [found] == desk.kept()
+        await settle()
+        assert [found] == desk.kept()
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+
+async def test_an_operator_ends_an_incident_once(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It is committed when the answer comes; who is second gets the first end."""
+    async with open_book(store) as desk:
+        found = desk.book.report(ALARM)
+        ended = await desk.book.resolve(OPERATOR, found.incident_id, "made room")
+        assert [ended] == desk.kept()
+        assert ("resolved", "ann", "made room") == (ended.state, ended.by, ended.reason)
+        assert ended == await desk.book.resolve(OPERATOR, found.incident_id, "me too")
+        assert (0, 1) == (
+            desk.book.open_count,
+            [method for method, *_ in desk.ann.heard].count("incident.resolved"),
+        )
+
+
+async def test_the_receipt_comes_with_the_end(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """In one change: no crash can leave one without the other."""
+    async with open_book(store) as desk:
+        found = desk.book.report(ALARM)
+        key = IdempotencyKey(principal="ann", key="k", body_sha256="00")
+        ended = await desk.book.resolve(OPERATOR, found.incident_id, "done", key)
+        receipt = store.find_receipt("ann", "k", now_ms=0)
+        assert receipt is not None
+        assert ended == msgspec.json.decode(receipt.result, type=IncidentRecord)
+
+
+async def test_an_end_that_cannot_be_committed_is_no_success(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The operator hears so and may ask again; the end is committed by itself, too."""
+    async with open_book(store) as desk:
+        found = desk.book.report(ALARM)
+        await settle()
+        fill(desk)
+        with pytest.raises(DiskFull):
+            await desk.book.resolve(OPERATOR, found.incident_id, "made room")
+        assert ["open"] == [each.state for each in desk.kept()]
+        make_room(desk)
+        ended = await desk.book.resolve(OPERATOR, found.incident_id, "once more")
+        assert ("made room", [ended]) == (ended.reason, desk.kept())
+
+
+async def test_an_end_is_done_or_refused_and_never_unknown(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Whoever asked for it may be cut off meanwhile."""
+    async with open_book(store) as desk, trio.open_nursery() as nursery:
+        found = desk.book.report(ALARM)
+        await settle()
+        desk.journal.hold = True
+        ended = list[IncidentRecord]()
+
+        async def end() -> None:
+            ended.append(await desk.book.resolve(OPERATOR, found.incident_id, "made room"))
+
+        nursery.start_soon(end)
+        await settle()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await settle()
+            assert [] == ended
+            desk.journal.release()
+            await settle()
+    assert ["resolved"] == [each.state for each in ended] == [each.state for each in desk.kept()]
+
+
+async def test_what_is_there_no_more_is_not_found(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """An id nobody knows, to look at or to end."""
+    async with open_book(store) as desk:
+        with pytest.raises(NotFound, match="no incident 'inc_x'"):
+            await desk.book.get(OPERATOR, "inc_x")
+        with pytest.raises(NotFound, match="no incident 'inc_x'"):
+            await desk.book.resolve(OPERATOR, "inc_x", "why not")
+
+
+@pytest.mark.parametrize("role", ["observer", "approver", "client"])
+async def test_only_operators_end_incidents(
+    store: MemoryJournal, autojump_clock: MockClock, role: Role
+) -> None:
+    """Observers may look; the others may not even that."""
+    async with open_book(store) as desk:
+        found = desk.book.report(ALARM)
+        with pytest.raises(Forbidden, match="incidents:write"):
+            await desk.book.resolve(caller(role), found.incident_id, "hm")
+        if role == "observer":
+            assert found == await desk.book.get(caller(role), found.incident_id)
+            return
+        with pytest.raises(Forbidden, match="incidents:read"):
+            await desk.book.get(caller(role), found.incident_id)
+        with pytest.raises(Forbidden, match="incidents:read"):
+            await desk.book.list_page(caller(role), IncidentFilter())

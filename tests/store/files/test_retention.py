@@ -1,0 +1,326 @@
+"""What is kept beside the journal: artifacts and file checkpoints, on disk and in memory."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from palyra.core.ports import Artifacts, CheckpointStore
+from palyra.core.tool.artifacts import Artifact
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, FileChange, FileState
+from palyra.errors import InvariantBroken, Unavailable
+from palyra.store.files.artifacts import FileArtifacts
+from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.store.files.retention import SWEEP_MS, RetainedFiles
+from palyra.wiring.host import new_id
+from tests.store.memory.artifacts import MemoryArtifacts
+from tests.store.memory.checkpoints import MemoryCheckpoints
+
+MIB = 1_048_576
+DAY_MS = 86_400_000
+
+
+def artifact(session_id: str, data: bytes) -> Artifact:
+    """What is said of an output."""
+    return Artifact(
+        artifact=hashlib.sha256(data).hexdigest(), session_id=session_id, run_id="run_1",
+        call_id="call_1", tool="shell", size_bytes=len(data), created_ms=7, trust="workspace",
+    )  # fmt: skip
+
+
+def checkpoint(checkpoint_id: str, principal: str = "ann", **contents: bytes | None) -> Checkpoint:
+    """A change of files that were not there, or that were and are gone."""
+    files = tuple(
+        FileChange(path=path, before=None, after=None if data is None else state(data))
+        for path, data in contents.items()
+    )
+    return Checkpoint(
+        checkpoint_id=checkpoint_id, principal=principal, session_id="ses_1", run_id="run_1",
+        call_id="call_1", tool="write_file", workspace="/w", created_ms=7, files=files,
+    )  # fmt: skip
+
+
+def state(data: bytes) -> FileState:
+    """A file of that content."""
+    return FileState(sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data), mode=0o640)
+
+
+def by_digest(*contents: bytes) -> dict[str, bytes]:
+    """Contents as a store takes them."""
+    return {hashlib.sha256(each).hexdigest(): each for each in contents}
+
+
+@pytest.fixture(params=["disk", "memory"])
+def artifacts(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
+    """Both stores, which keep the same promises."""
+    if request.param == "memory":
+        return MemoryArtifacts()
+    return FileArtifacts(tmp_path / "artifacts", max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+
+
+@pytest.fixture(params=["disk", "memory"])
+def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
+    """Both stores, which keep the same promises."""
+    if request.param == "memory":
+        return MemoryCheckpoints()
+    return FileCheckpoints(tmp_path / "ckp", max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+
+
+# --- artifacts -----------------------------------------------------------------------------------
+
+
+def test_an_artifact_is_found_in_its_session(artifacts: Artifacts) -> None:
+    """By its digest or the beginning of it; in no other session."""
+    mine, other = new_id("ses"), new_id("ses")
+    data = b"first line\nsecond\n\0\xff"
+    kept = artifact(mine, data)
+    artifacts.put(kept, data)
+    artifacts.put(kept, data)
+    assert (kept, data) == artifacts.find(mine, kept.artifact)
+    assert (kept, data) == artifacts.find(mine, kept.artifact[:16])
+    assert artifacts.find(other, kept.artifact) is None
+    assert artifacts.find(mine, "0" * 16) is None
+    assert artifacts.find(mine, kept.artifact + "0") is None
+
+
+def test_a_name_that_means_two_means_none(artifacts: Artifacts) -> None:
+    """Whoever asks must say more."""
+    session = new_id("ses")
+    for number in range(40):
+        data = b"%d" % number
+        artifacts.put(artifact(session, data), data)
+    assert artifacts.find(session, "") is None
+    assert artifacts.find(session, artifact(session, b"7").artifact) is not None
+
+
+@pytest.mark.parametrize("session_id", ["", "..", "../keys", "ses_1", "ses_/../../x"])
+def test_no_session_leads_elsewhere(tmp_path: Path, session_id: str) -> None:
+    """What is no id of a session has no artifacts, and gets none."""
+    store = FileArtifacts(tmp_path / "a" / "b", max_bytes=MIB, max_age_ms=1, now_ms=lambda: 0)
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "secret").write_text("x")
+    assert store.find(session_id, "secret") is None
+    with pytest.raises(InvariantBroken):
+        store.put(artifact(session_id, b"x"), b"x")
+
+
+def test_a_damaged_artifact_is_not_shown(tmp_path: Path) -> None:
+    """The digest is checked at every read."""
+    session = new_id("ses")
+    store = FileArtifacts(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    kept = artifact(session, b"x" * 99)
+    store.put(kept, b"x" * 99)
+    with (tmp_path / session / kept.artifact).open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"y")
+    with pytest.raises(Unavailable, match="damaged on the disk"):
+        store.find(session, kept.artifact)
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_keeps_every_content(checkpoints: CheckpointStore) -> None:
+    """Byte for byte; two files of one content are kept once."""
+    kept = checkpoint(new_id("ckp"), a=b"\n1\0", b=b"", c=b"\n1\0", d=None, e=b"2" * 1000)
+    checkpoints.put(kept, by_digest(b"\n1\0", b"", b"2" * 1000))
+    assert kept == checkpoints.find(kept.checkpoint_id)
+    assert by_digest(b"\n1\0", b"", b"2" * 1000) == checkpoints.contents(kept.checkpoint_id)
+
+
+def test_checkpoints_are_listed(checkpoints: CheckpointStore) -> None:
+    """Newest first, by whose they are, page by page."""
+    ids = [new_id("ckp") for _ in range(6)]
+    for number, checkpoint_id in enumerate(ids):
+        checkpoints.put(checkpoint(checkpoint_id, "ann" if number % 2 else "bob"), {})
+
+    def listed(**wanted: object) -> list[int]:
+        found = checkpoints.list(CheckpointFilter(**wanted))  # type: ignore[arg-type]  # by the tests below
+        return [ids.index(each.checkpoint_id) for each in found]
+
+    assert [5, 4, 3, 2, 1, 0] == listed()
+    assert [5, 3, 1] == listed(principal="ann")
+    assert [5, 4] == listed(limit=2)
+    assert [3, 2] == listed(limit=2, before=ids[4])
+    assert [3] == listed(limit=1, before=ids[4], principal="ann")
+    assert [] == listed(session_id="ses_2")
+    assert [] == listed(run_id="run_2")
+    assert [5, 4, 3, 2, 1, 0] == listed(session_id="ses_1", run_id="run_1")
+
+
+def test_what_is_dropped_is_gone(checkpoints: CheckpointStore) -> None:
+    """And dropping it again is no error."""
+    kept = checkpoint(new_id("ckp"), a=b"1")
+    checkpoints.put(kept, by_digest(b"1"))
+    checkpoints.drop(kept.checkpoint_id)
+    checkpoints.drop(kept.checkpoint_id)
+    assert checkpoints.find(kept.checkpoint_id) is None
+    assert [] == checkpoints.list(CheckpointFilter())
+    with pytest.raises(Unavailable, match="not kept any more"):
+        checkpoints.contents(kept.checkpoint_id)
+
+
+def test_no_name_leads_elsewhere(tmp_path: Path) -> None:
+    """What is no id of a checkpoint is none."""
+    (tmp_path / "secret").write_text("{}")
+    store = FileCheckpoints(tmp_path / "ckp", max_bytes=MIB, max_age_ms=1, now_ms=lambda: 0)
+    for name in ("../secret", "", "..", "ckp_1", "x"):
+        assert store.find(name) is None
+        with pytest.raises(InvariantBroken):
+            store.put(checkpoint(name), {})
+
+
+def test_a_damaged_checkpoint_is_not_restored(tmp_path: Path) -> None:
+    """Each content is checked against its digest."""
+    store = FileCheckpoints(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    kept = checkpoint(new_id("ckp"), a=b"1" * 9)
+    store.put(kept, by_digest(b"1" * 9))
+    path = tmp_path / kept.checkpoint_id
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Unavailable, match="damaged on the disk"):
+        store.contents(kept.checkpoint_id)
+
+
+# --- files that are kept -------------------------------------------------------------------------
+
+
+class Clock:
+    """A time that tests move."""
+
+    def __init__(self) -> None:
+        self.now_ms = 10 * DAY_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time of the test."""
+    return Clock()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> RetainedFiles:
+    """An empty folder that takes 10 000 bytes for a day; files are as old as the clock says."""
+    store = RetainedFiles(tmp_path / "kept", max_bytes=10_000, max_age_ms=DAY_MS, now_ms=clock)
+    put = store.put
+
+    def put_then_date(name: str, head: bytes, body: list[bytes]) -> None:
+        put(name, head, body)
+        at = clock.now_ms * 1_000_000
+        os.utime(store.root / name, ns=(at, at))
+
+    monkeypatch.setattr(store, "put", put_then_date)
+    return store
+
+
+def all_names(store: RetainedFiles) -> list[str]:
+    """Every name, in folders and beside them."""
+    return sorted(
+        path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file()
+    )
+
+
+def test_files_are_private(kept: RetainedFiles) -> None:
+    """The folder 0700, files 0600, whatever the mask says."""
+    before = os.umask(0)
+    try:
+        kept.put("ses/a", b"head", [b"body\nmore"])
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((kept.root / name).stat().st_mode) for name in (".", "ses", "ses/a")]
+    assert [0o700, 0o700, 0o600] == modes
+    assert (b"head", b"body\nmore") == kept.find("ses/a")
+    assert kept.find_head("ses/a") == b"head"
+
+
+def test_a_file_is_whole_or_not_there(kept: RetainedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails leaves nothing, the file of before if there was one, and says so."""
+    kept.put("a", b"1", [])
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(Unavailable, match="No space left"):
+            kept.put("a", b"2", [])
+    assert (["a"], (b"1", b"")) == (all_names(kept), kept.find("a"))
+
+
+def test_what_is_too_old_goes(kept: RetainedFiles, clock: Clock) -> None:
+    """With the next one that comes after an hour; drafts of a crash too, and empty folders."""
+    kept.put("ses/a", b"1", [])
+    (kept.root / "b.1234.draft").touch()
+    os.utime(kept.root / "b.1234.draft", ns=(0, 0))
+    assert ["ses"] == kept.names()
+    clock.now_ms += SWEEP_MS
+    kept.put("young", b"1", [])
+    clock.now_ms += DAY_MS
+    kept.put("new", b"1", [])
+    assert ["new", "young"] == all_names(kept)
+    clock.now_ms += SWEEP_MS + 1
+    kept.put("newer", b"1", [])
+    assert ["new", "newer"] == sorted(kept.names())
+
+
+def test_what_is_too_much_goes(kept: RetainedFiles, clock: Clock) -> None:
+    """The oldest of the fullest folder first: a flood takes nothing of others."""
+    kept.put("quiet/a", b"", [b"x" * 1000])
+    for number in range(20):
+        clock.now_ms += 1
+        kept.put(f"loud/{number:02}", b"", [b"x" * 1000])
+    assert sum((kept.root / name).stat().st_size for name in all_names(kept)) <= 10_000
+    left = all_names(kept)
+    assert "quiet/a" in left
+    assert "loud/19" in left
+    assert "loud/00" not in left
+
+
+def test_what_can_never_fit_is_refused(kept: RetainedFiles) -> None:
+    """And takes nothing away."""
+    kept.put("a", b"1", [])
+    with pytest.raises(Unavailable, match="more than kept may keep"):
+        kept.put("b", b"", [b"x" * 10_000])
+    assert ["a"] == all_names(kept)
+
+
+@pytest.mark.parametrize("name", ["none", "none/none", "a/none"])
+def test_what_is_not_there(kept: RetainedFiles, name: str) -> None:
+    """Is not found, and its folder is empty."""
+    kept.put("a", b"1", [])
+    assert (None, None, []) == (kept.find(name), kept.find_head(name), kept.names(name))
+    kept.drop(name)
+
+
+@pytest.mark.parametrize("act", [RetainedFiles.find, RetainedFiles.find_head])
+def test_what_cannot_be_read_is_said(
+    kept: RetainedFiles, act: Callable[[RetainedFiles, str], object]
+) -> None:
+    """A dependency that is down, not a thing that is missing."""
+    kept.put("folder/a", b"1", [])
+    with pytest.raises(Unavailable, match="cannot be read"):
+        act(kept, "folder")
+
+
+def test_a_file_that_goes_during_a_sweep(
+    kept: RetainedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else was faster; that is no error."""
+    kept.put("a", b"1", [])
+    real = Path.stat
+
+    def stat_then_gone(path: Path, **options: bool) -> os.stat_result:
+        if path.name == "a":
+            path.unlink(missing_ok=True)
+        return real(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat_then_gone)
+    monkeypatch.setattr(kept, "_swept_ms", None)
+    kept.put("b", b"1", [])
+    monkeypatch.undo()
+    assert ["b"] == all_names(kept)

@@ -1,0 +1,37 @@
+"""File checkpoints in memory: the twin for tests and the simulation."""
+
+from collections.abc import Mapping
+
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter
+from palyra.errors import Unavailable
+
+
+class MemoryCheckpoints:
+    """`core.ports.CheckpointStore` in a dictionary."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[Checkpoint, dict[str, bytes]]] = {}
+
+    def put(self, checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> None:
+        self._held[checkpoint.checkpoint_id] = checkpoint, dict(contents)
+
+    def drop(self, checkpoint_id: str) -> None:
+        self._held.pop(checkpoint_id, None)
+
+    def find(self, checkpoint_id: str) -> Checkpoint | None:
+        held = self._held.get(checkpoint_id)
+        return None if held is None else held[0]
+
+    def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
+        found = [
+            checkpoint
+            for name, (checkpoint, _) in sorted(self._held.items(), reverse=True)
+            if (wanted.before is None or name < wanted.before) and wanted.means(checkpoint)
+        ]
+        return found[: wanted.limit]
+
+    def contents(self, checkpoint_id: str) -> dict[str, bytes]:
+        held = self._held.get(checkpoint_id)
+        if held is None:
+            raise Unavailable(f"the checkpoint {checkpoint_id} is not kept any more")
+        return held[1]

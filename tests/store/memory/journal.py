@@ -1,0 +1,365 @@
+"""The journal in memory: the same promises without a disk, for tests and for trying things out.
+
+It shares admission, roots and verification with the real one and stands for SQLite with lists and
+dicts; `tests/store` holds both to the same rules.  What is committed survives `close` and `open`,
+and also an `open` without a `close`, which is what a crash looks like.
+"""
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from palyra.core.journal.changes import (
+    ChainedRow,
+    Change,
+    OpenReport,
+    RunFilter,
+    TapePage,
+    VerifyReport,
+)
+from palyra.core.journal.hash_chain import merkle_root
+from palyra.core.journal.records import (
+    RECEIPT_TTL_MS,
+    AgentRecord,
+    ApprovalRecord,
+    BudgetRecord,
+    ChannelRecord,
+    GrantRecord,
+    IdempotencyRecord,
+    IncidentRecord,
+    PairingRecord,
+    Record,
+    RunRecord,
+    SessionRecord,
+    TokenRecord,
+    UsageRecord,
+)
+from palyra.core.ports import NowMs
+from palyra.errors import (
+    Conflict,
+    IdempotencyConflict,
+    InvariantBroken,
+    PalyraError,
+    Rejected,
+    Unavailable,
+)
+from palyra.store.journal.admission import Admission
+from palyra.store.journal.keys import KeyRing
+from palyra.store.journal.signed_roots import SignedRootsFile
+from palyra.store.journal.verification import verify_journal, verify_run
+from palyra.store.sqlite.tapes import PAGE_BYTES
+from tests.store.memory.incidents import MemoryIncidents, forget_incidents
+from tests.store.memory.ledger import MemoryLedger
+from tests.store.memory.registry import MemoryRegistry, R
+from tests.store.memory.tapes import MemoryFile, MemoryTapes
+
+Key = tuple[str | int, ...]
+Tables = Mapping[type[Record], Mapping[Key, Record]]
+
+_KEYS: dict[type[Record], tuple[str, ...]] = {
+    RunRecord: ("run_id",),
+    SessionRecord: ("session_id",),
+    ApprovalRecord: ("approval_id",),
+    IdempotencyRecord: ("principal", "key"),
+    TokenRecord: ("token_id",),
+    AgentRecord: ("name", "version"),
+    ChannelRecord: ("principal", "channel", "conversation_id"),
+    PairingRecord: ("pairing_id",),
+    GrantRecord: ("grant_id",),
+    UsageRecord: ("run_id", "turn", "attempt"),
+    BudgetRecord: ("budget_id",),
+    IncidentRecord: ("incident_id",),
+}
+PLACE = ("principal", "agent", "channel", "conversation_id")
+MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
+
+
+class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
+    """A `JournalStore` that lives as long as the object."""
+
+    def __init__(self, keys: KeyRing | None = None, *, now_ms: NowMs = lambda: 0) -> None:
+        self._roots = SignedRootsFile(MemoryFile(), keys or KeyRing(MEMORY_SEED), "memory")
+        self._now_ms = now_ms
+        self._tapes = MemoryTapes()
+        self._records: dict[type[Record], dict[Key, Record]] = {kind: {} for kind in _KEYS}
+        self._epoch = 0
+        self._signed_position = 0
+        self._is_open = False
+        self._is_clean = True
+
+    # --- the write half --------------------------------------------------------------------------
+
+    def open(self) -> OpenReport:
+        """See `JournalStore.open`."""
+        was_clean, self._is_clean, self._is_open = self._is_clean, False, True
+        self._epoch += 1
+        return OpenReport(
+            schema_version=0,
+            migrated_from=None,
+            owner_epoch=self._epoch,
+            was_clean=was_clean,
+            head_position=len(self._tapes.links),
+            verification=self.verify(),
+            incidents=self.unresolved(),
+        )
+
+    def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
+        """See `JournalStore.commit`."""
+        self._require_open()
+        return [self._commit_one(change) for change in changes]
+
+    def seal(self) -> bool:
+        """See `JournalStore.seal`."""
+        self._require_open()
+        self._forget_pairings()
+        forget_incidents(self._records[IncidentRecord])
+        first, through = self._signed_position + 1, len(self._tapes.links)
+        if through < first:
+            return False
+        hashes = self._tapes.read_hashes(first=first, through=through)
+        self._roots.append(
+            kind="root",
+            first=first,
+            through=through,
+            merkle_root=merkle_root(hashes),
+            at_ms=self._now_ms(),
+        )
+        self._signed_position = through
+        return True
+
+    def close(self) -> None:
+        """See `JournalStore.close`."""
+        self.seal()
+        self._is_open, self._is_clean = False, True
+
+    def _forget_pairings(self) -> None:
+        now_ms, pairings = self._now_ms(), self._records[PairingRecord]
+        for record in self._list(PairingRecord):
+            if record.state == "pending" and record.expires_ms <= now_ms:
+                del pairings[record.pairing_id,]
+
+    def _commit_one(self, change: Change) -> PalyraError | None:
+        batch = Admission(len(self._tapes.links), {}, self._tapes)
+        try:
+            batch.admit(change)
+            accepted = self._accept(batch.records)
+        except (InvariantBroken, Rejected) as refusal:
+            return refusal
+        for kind, records in accepted.items():
+            self._records[kind].update(records)
+        self._tapes.append(batch.links)
+        return None
+
+    def _accept(self, records: Iterable[Record]) -> Tables:
+        """The records by table and key.  Raises Conflict for what SQLite's rules would refuse."""
+        accepted: dict[type[Record], dict[Key, Record]] = {kind: {} for kind in _KEYS}
+        for record in records:
+            kind = type(record)
+            table = ChainMap(accepted[kind], self._records[kind])
+            key = tuple(getattr(record, name) for name in _KEYS[kind])
+            before = table.get(key)
+            if before is not None:
+                _check_successor(before, record)
+            if isinstance(record, SessionRecord | TokenRecord | PairingRecord):
+                for other in (other for place, other in table.items() if place != key):
+                    _check_unique(other, record)
+            accepted[kind][key] = record
+        return accepted
+
+    # --- the read half ---------------------------------------------------------------------------
+
+    def read_tape(
+        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = PAGE_BYTES
+    ) -> TapePage:
+        """See `JournalStore.read_tape`."""
+        self._require_open()
+        links = self._tapes.read_page(run_id, after_seq, limit, max_bytes)
+        head_seq = self._tapes.find_head(run_id).seq
+        return TapePage(
+            rows=[link.row for link in links],
+            head_seq=head_seq,
+            floor_seq=0,
+            next_after_seq=links[-1].row.seq if links and links[-1].row.seq < head_seq else None,
+            size_bytes=sum(len(link.row.data) for link in links),
+        )
+
+    def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
+        """See `JournalStore.read_chain`."""
+        self._require_open()
+        return [
+            ChainedRow(position=position, hash=digest, row=row)
+            for position, digest, row in self._tapes.read_page(run_id, after_seq, limit)
+        ]
+
+    def verify(self, run_id: str | None = None) -> VerifyReport:
+        """See `JournalStore.verify`."""
+        self._require_open()
+        entries = self._roots.entries()
+        if run_id is None:
+            return verify_journal(self._tapes, entries)
+        found = self.find_run(run_id)
+        claimed_seq = None if found is None else found.head_seq
+        return verify_run(self._tapes, entries, run_id, claimed_seq)
+
+    def check(self, is_stopped: Callable[[], bool]) -> str | None:
+        """See `JournalStore.check`: there is no file."""
+        del is_stopped
+        self._require_open()
+        return None
+
+    def find_run(self, run_id: str) -> RunRecord | None:
+        return self._find(RunRecord, run_id)
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Newest first."""
+        found = [
+            run
+            for run in self._list(RunRecord)
+            if wanted.principal in {None, run.principal}
+            and wanted.session_id in {None, run.session_id}
+            and (not wanted.states or run.state in wanted.states)
+            and (wanted.before is None or run.run_id < wanted.before)
+        ]
+        return found[::-1][: wanted.limit]
+
+    def list_open_runs(self) -> list[RunRecord]:
+        """Oldest first."""
+        return [run for run in self._list(RunRecord) if not run.is_terminal]
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        return self._find(SessionRecord, session_id)
+
+    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
+        found = self._list(SessionRecord)
+        return next((s for s in found if (s.principal, s.key) == (principal, key)), None)
+
+    def list_sessions(
+        self, principal: str | None, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """Newest first."""
+        found = [
+            session
+            for session in self._list(SessionRecord)
+            if principal in {None, session.principal}
+            and (before is None or session.session_id < before)
+        ]
+        return found[::-1][:limit]
+
+    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
+        return self._find(ApprovalRecord, approval_id)
+
+    def list_approvals(
+        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        """Pending first, then the newest first."""
+        found = [
+            approval
+            for approval in self._list(ApprovalRecord)
+            if principal in {None, approval.principal}
+            and run_id in {None, approval.run_id}
+            and (not pending_only or approval.state == "pending")
+        ]
+        pending = [approval for approval in found if approval.state == "pending"]
+        settled = [approval for approval in found if approval.state != "pending"]
+        return [*reversed(pending), *reversed(settled)][:limit]
+
+    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
+        found = self._find(IdempotencyRecord, principal, key)
+        is_alive = found is not None and found.created_ms > now_ms - RECEIPT_TTL_MS
+        return found if is_alive else None
+
+    def find_token(self, sha256: str) -> TokenRecord | None:
+        return next((t for t in self._list(TokenRecord) if t.sha256 == sha256), None)
+
+    def list_tokens(self) -> list[TokenRecord]:
+        return self._list(TokenRecord)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def _find(self, kind: type[R], *key: str | int) -> R | None:
+        self._require_open()
+        return cast("R | None", self._records[kind].get(key))
+
+    def _list(self, kind: type[R]) -> list[R]:
+        """All records of one table, by key."""
+        self._require_open()
+        return [cast("R", record) for _, record in sorted(self._records[kind].items())]
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise Unavailable("journal: it is closed")
+
+
+_FIXED: dict[type[Record], str] = {
+    AgentRecord: "the agent was changed meanwhile; the first change stands",
+    UsageRecord: "the call is in the ledger; its first line stands",
+}
+_REVISED: dict[type[Record], str] = {
+    ChannelRecord: "channel",
+    PairingRecord: "pairing",
+    BudgetRecord: "budget",
+}
+
+
+def _check_successor(before: Record, record: Record) -> None:
+    """What may take the place of a record of the same key."""
+    match before, record:
+        case RunRecord(), RunRecord() if before.is_terminal and record.state != before.state:
+            raise Conflict("the run has ended; a terminal state never changes")
+        case ApprovalRecord(), ApprovalRecord() if not _may_follow(before, record):
+            raise Conflict("the approval is answered; the first answer stands")
+        case GrantRecord(), GrantRecord() if record != before and (
+            before.ended_ms is not None or _unended(record) != _unended(before)
+        ):
+            raise Conflict("a grant can only end, and its end stands")
+        case IdempotencyRecord(), IdempotencyRecord() if (
+            record.created_ms - before.created_ms < RECEIPT_TTL_MS and record != before
+        ):
+            raise IdempotencyConflict("the idempotency key was used; its first receipt stands")
+        case IncidentRecord(state="resolved"), _ if record != before:
+            raise Conflict("the incident is resolved; its end stands")
+        case AgentRecord() | UsageRecord(), _ if record != before:
+            raise Conflict(_FIXED[type(before)])
+        case (
+            (ChannelRecord() | PairingRecord() | BudgetRecord()),
+            (ChannelRecord() | PairingRecord() | BudgetRecord()),
+        ) if record.revision != before.revision + 1:
+            what = _REVISED[type(before)]
+            raise Conflict(f"the {what} was changed meanwhile; the first change stands")
+
+
+def _may_follow(before: ApprovalRecord, record: ApprovalRecord) -> bool:
+    """What is answered can only be used, at most once for each call it is for."""
+    if before.state == "pending" or record == before:
+        return True
+    unused = msgspec.structs.replace(record, uses=before.uses)
+    is_use = before.uses < record.uses <= 1 + len(before.covers)
+    return before.state == "allowed" and is_use and unused == before
+
+
+def _unended(grant: GrantRecord) -> GrantRecord:
+    return msgspec.structs.replace(grant, ended_ms=None, ended_by=None)
+
+
+def _check_unique(other: Record, record: Record) -> None:
+    """What two records of different keys must not share."""
+    match other, record:
+        case SessionRecord(), SessionRecord() if record.key is not None and (
+            other.principal,
+            other.key,
+        ) == (record.principal, record.key):
+            raise Conflict("sessions.principal, sessions.key is taken")
+        case SessionRecord(), SessionRecord() if (
+            record.place is not None and record.place == other.place
+        ):
+            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is taken")
+        case PairingRecord(), PairingRecord() if (
+            other.principal,
+            other.channel,
+            other.sender,
+        ) == (record.principal, record.channel, record.sender):
+            raise Conflict("pairings.principal, pairings.channel, pairings.sender is taken")
+        case TokenRecord(), TokenRecord() if other.sha256 == record.sha256:
+            raise Conflict("tokens.sha256 is taken")

@@ -1,0 +1,148 @@
+"""Migrations: a fresh file, every older version, a failing step, a file from the future."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from palyra.core.journal.changes import Change
+from palyra.errors import Unavailable
+from palyra.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, migrate
+from tests.store.kit import row, rows, run, seqs, sqlite_journal
+
+pytestmark = pytest.mark.real
+
+
+def schema(connection: apsw.Connection) -> set[str]:
+    """All definitions of a file, spaces aside."""
+    found = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+    return {" ".join(str(sql).split()) for (sql,) in found}
+
+
+def migrated(version: int) -> apsw.Connection:
+    """A file in memory with the schema of that version."""
+    connection = apsw.Connection(":memory:")
+    migrate(connection, MIGRATIONS[:version])
+    return connection
+
+
+def test_a_fresh_file_gets_the_newest_schema() -> None:
+    """Migrating nothing gives a whole schema, marked as ours and with its version."""
+    connection = apsw.Connection(":memory:")
+    assert None is migrate(connection)
+    assert (SCHEMA_VERSION, APPLICATION_ID) == (
+        connection.pragma("user_version"),
+        connection.pragma("application_id"),
+    )
+    tables = "owner tape runs sessions approvals receipts tokens agents channels pairings grants"
+    tables += " usage budgets incidents"
+    assert set(tables.split()) == {
+        name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type='table'")
+    }
+
+
+def test_there_are_older_versions_to_migrate() -> None:
+    """The mechanism is in use: more than one version exists."""
+    assert SCHEMA_VERSION > 1
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_every_version_becomes_the_newest(version: int) -> None:
+    """A file of any version ends with the schema of a fresh one."""
+    connection = migrated(version)
+    found = migrate(connection)
+    assert (version if version < SCHEMA_VERSION else None) == found
+    assert schema(migrated(SCHEMA_VERSION)) == schema(connection)
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_an_older_journal_opens_with_everything_in_it(tmp_path: Path, version: int) -> None:
+    """What an older program committed is there, and can be added to."""
+    path = tmp_path / "journal.sqlite3"
+    modern = sqlite_journal(tmp_path / "modern")
+    (tmp_path / "modern").mkdir()
+    modern.open()
+    modern.commit([rows("run_a", 0, 3)])
+    modern.close()
+    old = apsw.Connection(str(path))
+    migrate(old, MIGRATIONS[:version])
+    old.execute("ATTACH ? AS modern", (str(modern.path),))
+    for table in ("owner", "tape"):
+        old.execute(f"INSERT INTO {table} SELECT * FROM modern.{table}")  # noqa: S608 - our tables
+    old.close()
+    modern.roots_path.rename(tmp_path / modern.roots_path.name)
+    store = sqlite_journal(tmp_path)
+    report = store.open()
+    assert (version, SCHEMA_VERSION, 3, None) == (
+        report.migrated_from,
+        report.schema_version,
+        report.head_position,
+        report.verification.first_break,
+    )
+    assert [None] == store.commit([rows("run_a", 3, 1)])
+    assert [0, 1, 2, 3] == seqs(store, "run_a")
+    store.close()
+
+
+def test_a_failing_migration_leaves_the_file_as_it_was() -> None:
+    """Not even the part that worked stays; the version stays too."""
+    connection = migrated(1)
+    before = schema(connection)
+    broken = (*MIGRATIONS[:1], "CREATE TABLE half(x); INSERT INTO nowhere VALUES (1);")
+    with pytest.raises(apsw.SQLError, match="nowhere"):
+        migrate(connection, broken)
+    assert (before, 1) == (schema(connection), connection.pragma("user_version"))
+    assert not connection.in_transaction
+    assert 1 == migrate(connection)
+
+
+def test_steps_before_a_failing_one_hold() -> None:
+    """Each migration is a transaction of its own."""
+    connection = apsw.Connection(":memory:")
+    with pytest.raises(apsw.SQLError):
+        migrate(connection, (*MIGRATIONS, "NONSENSE"))
+    assert SCHEMA_VERSION == connection.pragma("user_version")
+
+
+def test_a_newer_file_is_refused_untouched(tmp_path: Path) -> None:
+    """A file from the future is named as such; opening it changes no byte of its schema."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    store.close()
+    connection = apsw.Connection(str(store.path))
+    connection.pragma("user_version", SCHEMA_VERSION + 1)
+    before = schema(connection)
+    connection.close()
+    with pytest.raises(Unavailable, match=f"version {SCHEMA_VERSION + 1}.*newer version"):
+        store.open()
+    connection = apsw.Connection(str(store.path))
+    assert (before, SCHEMA_VERSION + 1) == (schema(connection), connection.pragma("user_version"))
+    connection.close()
+
+
+def test_a_foreign_database_is_refused() -> None:
+    """A database of another program is not taken over."""
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE recipes(name)")
+    with pytest.raises(Unavailable, match="not a journal"):
+        migrate(connection)
+    assert {"CREATE TABLE recipes(name)"} == schema(connection)
+
+
+def test_a_run_committed_under_the_first_schema_ends_once(tmp_path: Path) -> None:
+    """Rules that came later hold for records that came before."""
+    store = sqlite_journal(tmp_path)
+    connection = apsw.Connection(str(store.path))
+    migrate(connection, MIGRATIONS[:1])
+    connection.execute(
+        "INSERT INTO runs VALUES ('run_a', 'ses_run_a', 'alice', 'done', ?)", ("{}",)
+    )
+    connection.close()
+    store.open()
+    assert [True] == [
+        refusal is not None
+        for refusal in store.commit(
+            [Change(rows=(row("run_a", 0),), records=(run("run_a", 0, state="failed"),))]
+        )
+    ]
+    store.close()

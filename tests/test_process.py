@@ -1,0 +1,51 @@
+"""The process ends with a reason and a code that a service manager can act on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from palyra import daemon
+from palyra.config.load import load
+from palyra.core.journal.changes import Change, OpenReport
+from palyra.errors import DiskFull, PalyraError, Unavailable
+from palyra.process import EX_SOFTWARE, EX_TEMPFAIL, EX_UNAVAILABLE, serve
+from tests.store.memory.journal import MemoryJournal
+
+pytestmark = pytest.mark.real
+
+
+class CrashingStore(MemoryJournal):
+    """A store with a bug: its first commit takes the journal's actor down."""
+
+    def commit(self, changes: Sequence[Change]) -> NoReturn:
+        raise RuntimeError(f"a bug in the store, met with {len(changes)} changes")
+
+
+async def test_a_journal_that_crashes_at_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The operator reads why, and gets no traceback out of the process."""
+    monkeypatch.setattr(daemon, "sqlite_journal", lambda *_: CrashingStore())
+    config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
+    assert EX_SOFTWARE == await serve(config)
+    assert "cannot go on" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(DiskFull("no room"), EX_TEMPFAIL), (Unavailable("owned by another"), EX_UNAVAILABLE)],
+)
+async def test_a_full_disk_is_worth_another_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: PalyraError, code: int
+) -> None:
+    """A service manager tells what goes away by itself from what does not."""
+
+    class Refusing(MemoryJournal):
+        def open(self) -> OpenReport:
+            raise error
+
+    monkeypatch.setattr(daemon, "sqlite_journal", lambda *_: Refusing())
+    config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
+    assert code == await serve(config)

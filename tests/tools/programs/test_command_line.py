@@ -1,0 +1,212 @@
+"""What a shell call is, read from its arguments: program, sub-command, what a grant is for."""
+
+from typing import Any, ClassVar
+
+import pytest
+
+from palyra.core.tool.arguments import Refused, check_arguments
+from palyra.core.tool.spec import ToolFailure
+from palyra.tools.programs.command_line import (
+    CommandLine,
+    find_facets,
+    find_scripts,
+    read_command,
+    split_line,
+)
+from palyra.tools.programs.shell import shell_spec
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"argv": ["ls"], "command": "ls"},
+        {"argv": [""]},
+        {"argv": ["ls", "a\0b"]},
+        {"command": "  "},
+        {"command": "a\0b"},
+    ],
+)
+def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
+    """Neither, both, and what no program can be given are refused; the rules see nothing."""
+    with pytest.raises(ToolFailure):
+        read_command(arguments)
+    assert not find_facets(arguments).executable
+
+
+@pytest.mark.parametrize(
+    ("argv", "key"),
+    [
+        (["make", "test"], "make"),
+        (["/usr/bin/make"], "/usr/bin/make"),
+        (["git", "status"], "git status"),
+        (["git", "push", "--force"], "git push"),
+        (["npm", "install"], "npm install"),
+        (["git", "-c", "core.pager=sh", "log"], ""),  # an option before it may run anything
+        (["git"], ""),
+        (["./run.sh"], ""),  # anybody may have changed it by then
+        (["bin/tool"], ""),
+        (["python3", "-c", "1"], ""),  # runs what it is told
+        (["/usr/bin/python3", "x.py"], ""),
+        (["env", "rm"], ""),
+        (["xargs", "rm"], ""),
+        (["/usr/bin/python3.11", "x.py"], ""),  # by any of its names
+        (["perl5.36-x86_64-linux-gnu"], ""),
+        (["mawk", "1"], ""),
+        (["/usr/bin/ld.so", "/bin/sh"], ""),
+        (["pip3.11", "install"], "pip3.11 install"),
+        (["/usr/../home/alice/work/run.sh"], ""),  # begins like a system folder, lies anywhere
+        (["/usr/bin/../../home/alice/work/run.sh"], ""),
+        (["/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "/bin/sh"], ""),
+        (["/usr/bin/bash/"], ""),
+        (["/usr/bin/./make"], ""),
+    ],
+)
+def test_grants_are_narrow(argv: list[str], key: str) -> None:
+    """By program, with its sub-command; none for what can run any program at all."""
+    assert key == find_facets({"argv": argv}).grant_key
+
+
+def test_a_line_for_the_shell_is_granted_once() -> None:
+    """Whatever it seems to start with."""
+    facets = find_facets({"command": "git status; rm -rf ."})
+    assert ("sh", "", "") == (facets.executable, facets.subcommand, facets.grant_key)
+
+
+def test_paths_are_shown_to_the_rules() -> None:
+    """Words, values behind an equals sign, and words of a line; not options."""
+    facets = find_facets({"argv": ["tool", "--key=.ssh/id", "a/b", "-v", "/etc/x"], "cwd": "part"})
+    assert ("part", "tool", ".ssh/id", "a/b", "/etc/x") == facets.paths[:5]
+    assert ".env" in find_facets({"command": "cat <.env|wc"}).paths
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"argv": ["bash", "-c", "cat .env"]},
+        {"argv": ["env", "/bin/sh", "-ec", "cat <.env"]},
+        {"command": "bash -lc 'cat .env'"},
+        {"argv": ["cat", *(f"f{n}" for n in range(200)), ".env"]},
+        {"command": "echo a#b; cat .env"},  # no comment to a shell
+        {"command": "true # cat .env"},
+        {"command": "echo `cat .env` $(true)"},
+        {"command": "echo $(cat .env)"},
+        {"command": "cat .e''nv"},
+        {"command": 'cat ".e"n\\v'},
+        {"command": "cat .en\\\nv"},
+        {"command": 'cat \'it\' "is" .env "open'},
+        {"command": "f=.env; cat $f"},
+    ],
+)
+def test_no_path_is_out_of_the_rules_sight(arguments: dict[str, object]) -> None:
+    """Neither in a line for a shell among the words, nor behind many others."""
+    assert ".env" in find_facets(arguments).paths
+
+
+@pytest.mark.parametrize(
+    ("arguments", "scripts"),
+    [
+        ({"argv": ["./run.sh", "x"]}, ("./run.sh",)),
+        ({"argv": ["python3", "-u", "tool.py", "x"]}, ("tool.py",)),
+        ({"argv": ["/usr/bin/bash", "x.sh"]}, ("/usr/bin/bash", "x.sh")),
+        ({"command": "cd part && sh x.sh > out; . ./env.sh"}, ("x.sh", "./env.sh")),
+        ({"argv": ["/usr/bin/python3.11", "x.py"]}, ("/usr/bin/python3.11", "x.py")),
+        ({"argv": ["make", "all"]}, ()),
+    ],
+)
+def test_scripts_are_found(arguments: dict[str, object], scripts: tuple[str, ...]) -> None:
+    """The words that name a program text."""
+    assert scripts == find_scripts(read_command(arguments))
+
+
+class Word(str):  # noqa: FURB189 - it is handed to regular expressions
+    """A word that counts how often one is asked how it begins."""
+
+    __slots__ = ()
+    asked: ClassVar[int] = 0
+
+    def startswith(self, *args: Any) -> bool:
+        type(self).asked += 1
+        return super().startswith(*args)
+
+
+def test_scripts_are_found_in_one_pass() -> None:
+    """However many interpreters a line names; and a script is named once, or it is read as often."""
+    words = (*["sh"] * 1_000, *["-x"] * 1_000, "a.sh", "sh", "a.sh")
+    call = CommandLine(("sh",), tuple(map(Word, words)), is_line=True, cwd="")
+    assert ("sh", "a.sh") == find_scripts(call)
+    assert Word.asked <= 2 * len(words)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('a \'b c\' "d \\" e" f\\ g', ("a", "b c", 'd " e', "f g")),
+        ("a>b<c|d&&e;f", ("a", ">", "b", "<", "c", "|", "d", "&&", "e", ";", "f")),
+        ("", ()),
+        ("'", ("'",)),
+        ("a\\", ("a\\",)),
+        ("\n\ta \n", ("a",)),
+    ],
+)
+def test_a_line_is_split_as_a_shell_would(line: str, words: tuple[str, ...]) -> None:
+    """As far as words go: what is expanded, only the shell knows."""
+    assert words == tuple(split_line(line))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"argv": ["cat", "prod.yml"], "cwd": "conf"},
+        {"argv": ["cat", "./../conf/prod.yml"], "cwd": "src"},
+        {"command": "cd conf && cat prod.yml"},
+        {"command": "cd src; cd ../conf; cat --in=prod.yml"},
+        {"argv": ["git", "-C", "conf", "add", "prod.yml"]},
+    ],
+)
+def test_a_path_is_shown_from_where_it_is_used(arguments: dict[str, object]) -> None:
+    """A rule about a file holds from whatever folder it is named."""
+    assert "conf/prod.yml" in find_facets(arguments).paths
+
+
+def test_there_is_a_most_of_what_is_looked_at() -> None:
+    """A line that names more, from more folders, is refused before anybody is asked."""
+    line = " ".join(f"{number}" for number in range(3_000))
+    assert len(find_facets({"command": line}).paths) == 3_001
+    with pytest.raises(ToolFailure, match="a script file"):
+        read_command({"command": f"cd a; cd b; {line}"})
+
+
+def test_there_is_a_most_of_characters_that_are_looked_at() -> None:
+    """Few long words from many folders cost as much: refused too, before the folders are built."""
+    word = "y/" * 80
+    honest = {"command": f"cd {word}; cat " + "x " * 1_000}
+    assert f"{word}/x".replace("//", "/") in find_facets(honest).paths
+    folders = " ".join(f"cd {word}" for _ in range(45))
+    with pytest.raises(ToolFailure, match="262144 characters, counted from each folder"):
+        read_command({"command": f"{folders} cat " + "x/../" * 400})
+
+
+def test_lines_within_are_bounded() -> None:
+    """As the one of `command` is."""
+    with pytest.raises(ToolFailure, match="16384 characters"):
+        read_command({"argv": ["bash", *["-c", "x" * 9_000] * 2]})
+
+
+def test_an_open_quote_is_no_error_here() -> None:
+    """The shell will say so; until then the words are what they look like."""
+    assert ("echo", '"a') == read_command({"command": 'echo "a'}).words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [({"command": " "}, 'such as "ls -l"'), ({}, "give either argv"), ({"argv": [""]}, "argv: ")],
+)
+def test_what_says_nothing_is_told_what_would(arguments: dict[str, Any], hint: str) -> None:
+    """The refusal shows how a call looks."""
+    with pytest.raises(ToolFailure) as refused:
+        read_command(arguments)
+    assert hint in refused.value.message
+    empty = check_arguments(shell_spec("", 60), {"command": ""})
+    assert isinstance(empty, Refused)
+    assert "at least 1 characters" in empty.repair_hint or "1 to" in empty.repair_hint

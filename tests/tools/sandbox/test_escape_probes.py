@@ -1,0 +1,117 @@
+"""The self-test: it finds a wall that is missing, and its probes are real."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from palyra.actors.kernel.threads import run_sync
+from palyra.tools.sandbox import bubblewrap, escape_probes, start
+from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.escape_probes import (
+    ProbeTargets,
+    build_probe,
+    lay_bait,
+    probes,
+    prove_walls,
+)
+from palyra.tools.sandbox.inside import build_inside
+from palyra.tools.sandbox.launcher import SystemCall
+from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox
+
+pytestmark = [pytest.mark.real, needs_bubblewrap]
+MAY_BE_MISSING = {"io_uring"}  # in a kernel, or switched off
+
+
+async def test_nothing_is_reached_from_a_jail() -> None:
+    """On this machine all walls hold."""
+    async with open_sandbox() as sandbox:
+        assert not await prove_walls(sandbox, run_sync)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can show that these succeed outside")
+def test_every_probe_gets_through_outside(tmp_path: Path) -> None:
+    """The control: the same program as a plain child reaches everything."""
+    with lay_bait() as bait:
+        for name, calls in probes(bait).items():
+            program = tmp_path / "probe"
+            program.write_bytes(build_probe({name: calls}, platform.machine()))
+            program.chmod(0o755)
+            done = subprocess.run(["unshare", "--mount", program, "/bin/true"], check=False)
+            assert done.returncode == 10 or name in MAY_BE_MISSING, name
+    Path("/usr/palyra-probe").unlink(missing_ok=True)
+
+
+class HalfTheWords:
+    """bubblewrap's options, some left out."""
+
+    def __init__(self, *left_out: str) -> None:
+        self._left_out = left_out
+        self._render = bubblewrap.render_options
+
+    def __call__(self, *arguments: object) -> list[str]:
+        words = self._render(*arguments)  # type: ignore[arg-type]
+        return [word for word in words if word not in self._left_out]
+
+
+def no_filter(*, has_network: bool, machine: str | None = None) -> bytes:
+    del machine
+    assert not has_network
+    return bytes([6, 0, 0, 0, 0, 0, 0xFF, 0x7F])  # return ALLOW
+
+
+@pytest.mark.parametrize(
+    ("left_out", "reached"),
+    [
+        (("--unshare-net",), "a listener on the loopback"),
+        ((), "a socket in the workspace"),
+    ],
+)
+async def test_a_missing_wall_is_found(
+    left_out: tuple[str, ...], reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the filter, and without one namespace, the self-test names what it reached."""
+    monkeypatch.setattr(start, "render_options", HalfTheWords(*left_out))
+    monkeypatch.setattr(start, "build_filter", no_filter)
+    monkeypatch.setattr(start, "build_inside", no_landlock(build_inside))
+    only(monkeypatch, reached)
+    async with open_sandbox() as sandbox:
+        assert reached == await prove_walls(sandbox, run_sync)
+
+
+async def test_landlock_is_a_second_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the filter and the network namespace, Landlock alone keeps the listeners away."""
+    monkeypatch.setattr(start, "render_options", HalfTheWords("--unshare-net"))
+    monkeypatch.setattr(start, "build_filter", no_filter)
+    only(monkeypatch, "a listener on the loopback", "an abstract socket")
+    async with open_sandbox() as sandbox:
+        if "landlock" not in sandbox.enforcement:
+            pytest.skip("the kernel has no Landlock")
+        assert not await prove_walls(sandbox, run_sync)
+
+
+async def test_a_jail_that_cannot_be_built_is_no_proof() -> None:
+    """Nothing reached is not the same as nothing tried."""
+    async with open_sandbox(bubblewrap="/bin/false") as sandbox:
+        with pytest.raises(SandboxFailure):
+            await prove_walls(sandbox, run_sync)
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Try nothing else, so that what is tried first does not hide it."""
+
+    def some(bait: ProbeTargets, _level: str) -> Mapping[str, tuple[SystemCall, ...]]:
+        return {name: calls for name, calls in probes(bait).items() if name in names}
+
+    monkeypatch.setattr(escape_probes, "probes", some)
+
+
+def no_landlock(build: object) -> object:
+    def without(command: Command, _abi: int, **more: object) -> bytes:
+        made: bytes = build(command, 0, **more)  # type: ignore[operator]
+        return made
+
+    return without

@@ -1,0 +1,165 @@
+"""MCP servers of a configuration: which can be one, and what follows from where they run."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.config.load import Config, Paths
+from palyra.config.sections import Mcp, McpServerConfig, SandboxConfig
+from palyra.core.redaction.redactor import Redactor
+from palyra.errors import InvalidParams
+from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed
+from palyra.tools.mcp.transport import ServerGone, StdioServer
+from palyra.tools.sandbox.command import MIB, Command, CommandLimits, SandboxFailure
+from palyra.tools.toolbox import Toolbox
+from palyra.wiring.host import Host
+from palyra.wiring.mcp import build_mcpset, check_servers, server_limits
+
+REDACT = Redactor([]).redact_text
+PROGRAM: dict[str, Any] = {"name": "a", "command": ("/bin/true",)}
+ADDRESS: dict[str, Any] = {"name": "b", "url": "https://example.com/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({**PROGRAM, "name": "A b"}, "name of its own"),
+        ({"name": "a"}, "not both"),
+        ({**PROGRAM, "url": "https://example.com"}, "not both"),
+        ({**ADDRESS, "url": "http://example.com/mcp"}, "https"),
+        ({**ADDRESS, "url": "ftp://example.com/mcp"}, "https"),
+        ({**ADDRESS, "url": "https:///mcp"}, "https"),
+        ({**ADDRESS, "url": "https://user:secret@example.com/mcp"}, "credential"),
+        ({**ADDRESS, "token": "not-a-reference"}, "reference"),
+        ({**PROGRAM, "token": "env:A"}, "no use for a token"),
+        ({**PROGRAM, "folders": ("here",)}, "whole path"),
+        ({**PROGRAM, "command": ("server",)}, "whole path"),
+        ({**PROGRAM, "sandbox": "none", "hosts": ("example.com",)}, "hold nobody"),
+        ({**ADDRESS, "hosts": ("example.com",)}, "programs in the jail"),
+        ({**PROGRAM, "environment": ("no assignment",)}, "NAME=TEXT"),
+    ],
+)
+def test_server_that_cannot_be_one(fields: dict[str, Any], reason: str) -> None:
+    """Each mistake is named, and no secret is."""
+    with pytest.raises(InvalidParams, match=reason) as caught:
+        check_servers([McpServerConfig(**fields)])
+    assert "secret" not in caught.value.message or reason == "reference"
+
+
+def test_two_servers_of_one_name() -> None:
+    """A name is one server's."""
+    with pytest.raises(InvalidParams, match="name of its own"):
+        check_servers([McpServerConfig(**PROGRAM), McpServerConfig(**PROGRAM)])
+
+
+def test_good_servers() -> None:
+    """A program in the jail, one outside that is looked up, an address, one on loopback."""
+    check_servers(
+        [
+            McpServerConfig(**PROGRAM, folders=("/opt/x",), environment=("A=b", "KEY=vault:key")),
+            McpServerConfig(name="c", command=("server",), sandbox="none"),
+            McpServerConfig(**ADDRESS, token="env:TOKEN"),
+            McpServerConfig(name="d", url="http://127.0.0.1:1/mcp"),
+        ]
+    )
+
+
+def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
+    """What the rules and the risk look at follows from where a server runs."""
+    servers = (
+        McpServerConfig(**PROGRAM, workspace="write", capabilities=("memory",)),
+        McpServerConfig(name="c", command=("server",), sandbox="none"),
+        McpServerConfig(**ADDRESS),
+    )
+    config = Config(
+        paths=Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path),
+        mcp=Mcp(servers=servers),
+    )
+    toolbox = Toolbox([], Host().run_blocking)
+    none: Any = None  # nothing is started here
+    built = build_mcpset(
+        config, Host(), toolbox, sandbox=none, secrets=none, open_egress=none, redact=REDACT
+    )
+    specs = built.services
+    actors = [spec.start.__self__ for spec in specs]  # type: ignore[attr-defined]  # a bound method
+    assert ["mcp-a", "mcp-c", "mcp-b"] == [spec.id for spec in specs]
+    assert [
+        ("process", "fs.read", "fs.write", "memory"),
+        ("process", "fs.read", "fs.write", "network"),
+        ("network",),
+    ] == [actor._terms.capabilities for actor in actors]
+    assert "MCP server a: it was not started yet" == built.problems()[0]
+    assert ["", "", "example.com"] == [actor._facets.host for actor in actors]
+
+
+def test_hosts_make_it_a_way_out(tmp_path: Path) -> None:
+    """A program with hosts can do what a network can; a bad host is named with its server."""
+
+    def built(*hosts: str) -> tuple[str, ...]:
+        config = Config(
+            paths=Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path),
+            mcp=Mcp(servers=(McpServerConfig(**PROGRAM, hosts=hosts),)),
+        )
+        nobody: Any = None  # nothing is started here
+        made = build_mcpset(
+            config,
+            Host(),
+            Toolbox([], Host().run_blocking),
+            sandbox=nobody,
+            secrets=nobody,
+            open_egress=lambda _granted, _report: nobody,
+            redact=REDACT,
+        )
+        found: tuple[str, ...] = made.services[0].start.__self__._terms.capabilities  # type: ignore[attr-defined]  # a bound method
+        return found
+
+    assert ("process", "network") == built("example.com")
+    assert ("process",) == built()
+    with pytest.raises(InvalidParams, match=r"mcp\.servers: 'a' holds"):
+        built("example.com/path")
+
+
+def test_limits_are_a_servers_own() -> None:
+    """What its table says holds for it; of the rest, [sandbox]."""
+    section = SandboxConfig(open_files=64, address_space_mib=512, memory_mib=256, processes=7)
+    assert CommandLimits(
+        files=1_024, address_space_bytes=4_096 * MIB, memory_bytes=256 * MIB, processes=7
+    ) == server_limits(McpServerConfig(**PROGRAM), section)
+    own = McpServerConfig(**PROGRAM, open_files=9, address_space_mib=0, memory_mib=99)
+    found = server_limits(own, section)
+    assert (9, None, 99 * MIB) == (found.files, found.address_space_bytes, found.memory_bytes)
+
+
+class Seen:
+    """A sandbox that starts nothing and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.networks: list[object] = []
+
+    @asynccontextmanager
+    async def open(self, command: Command) -> AsyncGenerator[None]:
+        """Refuse it."""
+        self.networks.append(command.network)
+        if command.argv:
+            raise SandboxFailure("seen")
+        yield
+
+
+async def test_its_way_out_is_that_of_its_own_hosts() -> None:
+    """Each start of a server with hosts has a way out of its own; without hosts it has none."""
+    ways: list[object] = []
+
+    def open_egress() -> Any:
+        ways.append(object())
+        return ways[-1]
+
+    seen, server = Seen(), StdioServer(("/bin/true",), {})
+    for around in (ServerEnvironment(open_egress=open_egress), ServerEnvironment()):
+        open_link = jailed(seen, server, around)  # type: ignore[arg-type]
+        with pytest.raises(ServerGone, match="seen"):
+            async with open_link(lambda: None, lambda _piece: None):
+                pass
+    assert [*ways, None] == seen.networks
