@@ -21,6 +21,7 @@ import msgspec
 
 from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessage, UserMessage
 from palyra.core.run.state import Run
+from palyra.core.text.canonical_json import is_nested_deeper
 from palyra.core.text.schema_mismatch import find_mismatch
 
 # --- what is wrong, and what the model is told ---------------------------------------------------
@@ -120,12 +121,12 @@ def _find_json_flaw(run: Run, text: str) -> AnswerDefect | None:
 
 
 def is_json(text: str) -> bool:
-    """Whether the text is one JSON value and nothing else."""
+    """True if the text is one JSON value, nested at most `MAX_DEPTH` deep, and nothing else."""
     try:
-        msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
-    return True
+    return not is_nested_deeper(value)
 
 
 # --- tool markup ---------------------------------------------------------------------------------

@@ -16,6 +16,11 @@ from palyra.errors import Rejected
 
 MAX_SAFE_INTEGER = 2**53 - 1  # RFC 7493: beyond it a JSON number is no longer exact
 
+# Deepest nesting of arrays and objects.  Fixed here, because the interpreter's own limit differs
+# between versions, and a digest must not.
+MAX_DEPTH = 256
+
+_TOO_DEEP = f"no canonical JSON: the value is nested deeper than {MAX_DEPTH}"
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -28,11 +33,14 @@ class NotCanonical(Rejected):
 def canonical_json(value: object) -> bytes:
     """The canonical text of a JSON value.  Raises NotCanonical."""
     try:
-        return _ENCODER.encode(value) if _is_plain(value) else rfc8785.dumps(cast("Any", value))
+        text = _ENCODER.encode(value) if _is_plain(value) else rfc8785.dumps(cast("Any", value))
     except ValueError as error:  # rfc8785's own errors, lone surrogates, integers beyond printing
         raise NotCanonical(f"no canonical JSON: {str(error)[:200]}") from None
-    except RecursionError:
-        raise NotCanonical("no canonical JSON: the value is nested too deeply") from None
+    except RecursionError:  # the interpreter's limit is beyond ours
+        raise NotCanonical(_TOO_DEEP) from None
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_nested_deeper(value):
+        raise NotCanonical(_TOO_DEEP)
+    return text
 
 
 def sha256_hex(data: bytes) -> str:
@@ -55,6 +63,19 @@ def digest_of_any(value: object) -> str:
         return digest_of(value)
     except NotCanonical:
         return sha256_hex(b"\0" + _describe(value))
+
+
+def is_nested_deeper(value: object, limit: int = MAX_DEPTH) -> bool:
+    """True if arrays and objects of the value nest deeper than `limit`; needs no recursion."""
+    level: list[Any] = [value]
+    for _ in range(limit + 1):
+        level = [item for item in level if isinstance(item, dict | list | tuple)]
+        if not level:
+            return False
+        level = [
+            below for item in level for below in (item.values() if isinstance(item, dict) else item)
+        ]
+    return True
 
 
 def _is_plain(value: object) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.text.canonical_json import (
+    MAX_DEPTH,
     MAX_SAFE_INTEGER,
     NotCanonical,
     canonical_json,
@@ -111,3 +112,19 @@ def test_malformed_values_keep_their_own_digest(value: object) -> None:
 def test_digest_is_over_the_canonical_text() -> None:
     """Equal values have equal digests, in whatever order they were written."""
     assert sha256_hex(b'{"a":1,"b":2}') == digest_of({"b": 2, "a": 1})
+
+
+def nest(levels: int, leaf: object) -> object:
+    value = leaf
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("leaf", [1, 1.5, "é", {}])
+def test_nesting_is_limited_by_a_number_and_not_by_the_interpreter(leaf: object) -> None:
+    """A value at the limit has canonical JSON, one level more has none, on every Python."""
+    deepest = MAX_DEPTH - isinstance(leaf, dict)
+    assert canonical_json(nest(deepest, leaf)).startswith(b"[" * deepest)
+    with pytest.raises(NotCanonical):
+        canonical_json(nest(deepest + 1, leaf))
