@@ -40,7 +40,7 @@ def base64_rules(holds_secret: Callable[[bytes], bool]) -> tuple[Rule, ...]:
     return (
         Rule("base64", _START, "", "[A-Za-z0-9+/]{60,}(?:[\r\n]+[ \t]*[A-Za-z0-9+/]+)+=*",
              accepts=accepts, hint=_PRINTABLE),
-        Rule("base64", _START, "", f"[A-Za-z0-9+/_=-]{{{_LEAST},}}",
+        Rule("base64", _START, "", f"[A-Za-z0-9+/_-]{{{_LEAST},}}",
              accepts=accepts, hint=_PRINTABLE),
     )  # fmt: skip
 

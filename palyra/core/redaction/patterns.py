@@ -11,6 +11,7 @@ from collections.abc import Callable
 from palyra.core.redaction.context_patterns import CONTEXT_RULES
 from palyra.core.redaction.grammar import ANYWHERE, RUN, TOKEN, WORD, Rule, any_case
 from palyra.core.redaction.key_names import KEY_OF, SECRET_WORDS
+from palyra.core.redaction.scanner import compile_bytes
 from palyra.core.redaction.secret_values import (
     bits_a_character,
     has_digit,
@@ -62,11 +63,16 @@ _TOKENS = (
 
 
 def _has_entropy(found: bytes) -> bool:
-    return bits_a_character(found) >= MIN_BITS_A_CHARACTER
+    return len(found) > _LONGEST_REFUSED or bits_a_character(found) >= MIN_BITS_A_CHARACTER
 
 
 def _is_token(found: bytes) -> bool:
-    return _has_entropy(found) and is_drawn(found)
+    return len(found) > _LONGEST_REFUSED or (_has_entropy(found) and is_drawn(found))
+
+
+# A longer run is taken for a token: a prefix may stand in it again and again, and to refuse the run
+# from each of them would take quadratic time.
+_LONGEST_REFUSED = 512
 
 
 def _is_token_and_no_base64(found: bytes) -> bool:
@@ -78,7 +84,7 @@ _CHECKS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "entropy": (WORD, _has_entropy),
     "marked": (RUN, _is_token),
     "run": (RUN, _is_token_and_no_base64),
-    "strict": (RUN, is_strictly_drawn),
+    "strict": (RUN, lambda found: len(found) > _LONGEST_REFUSED or is_strictly_drawn(found)),
 }
 
 
@@ -146,21 +152,21 @@ _FOREIGN = Rule(
     is_word=True, is_broad=True,
 )  # fmt: skip
 
-_MARKED = re.compile("|".join(row.regex for row in FORMATS if row.check == "marked").encode())
+_MARKED = compile_bytes("|".join(row.regex for row in FORMATS if row.check == "marked"))
 _MARKS = (
     r"[78]Q~", r"\+AS[tb]", "ACDb", r"\+ABa", "AIoT", r"\+AEh", r"\+ARm", "Az[SFC][eua]", "APIM", "AZDO",
     "JQQJ99", r"\+ACR", "FFFFNRAL", r"\.atlasv1\.", "[0-9a-f]-us[0-9]", "msh[0-9a-f]+p1", "_mmk",
-    "[0-9a-f]{16,}-[0-9a-f]{8,}-[0-9a-f]{8,}", "[0-9A-Fa-f]{12}(?::|%3A|%3a|%253A)[0-9a-f]{32}",
+    "[0-9a-f]{16,}-[0-9a-f]{8,}-[0-9a-f]{8,}",
 )  # fmt: skip
 
 
 def _is_marked(found: bytes) -> bool:
     match = _MARKED.search(found)
-    return match is not None and _is_token(match[0])
+    return match is not None and _is_token(found[slice(*match.span())])
 
 
 MARKED_RULE = Rule(
-    "service", RUN, "", "[A-Za-z0-9+/_.~:=-]{30,}", accepts=_is_marked, is_word=True, is_broad=True,
+    "service", r"(?:^|[^A-Za-z0-9+/_.~\]-])", "", "[A-Za-z0-9+/_.~-]{30,}=*", accepts=_is_marked, is_word=True, is_broad=True,
     hint="|".join(_MARKS).replace(r"\+", r"(?:\+|%2B|%2b|%252B|%252b)"),
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from palyra.core.redaction.key_names import may_name_secret, names_secret
 from palyra.core.redaction.known_secrets import known_rules
 from palyra.core.redaction.patterns import KEYED_STRING, RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
-from palyra.core.redaction.scanner import Scanner, compile_bytes, is_found
+from palyra.core.redaction.scanner import Ahead, Scanner, compile_bytes, is_found
 from palyra.core.redaction.secret_values import is_opaque, may_be_secret
 from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
 
@@ -209,7 +209,8 @@ def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
     """What follows a secret is looked at as it will stand: behind the end of a marker."""
     shown: bytes | bytearray = data
     done = 0
-    while (span := scanner.find(shown, max(0, done - 1), floor=done)) is not None:
+    ahead: Ahead = {}
+    while (span := scanner.find(shown, max(0, done - 1), floor=done, ahead=ahead)) is not None:
         yield data[done : span.start]
         yield span.marker
         done = span.end

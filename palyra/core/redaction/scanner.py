@@ -66,6 +66,14 @@ def _options(has_groups: bool) -> re2.Options:  # noqa: FBT001 - private, one ca
     return options
 
 
+Ahead = dict[int, tuple[int, int] | None]  # by part: where its next match is, None without any
+_UNREAD = (-1, -1)
+
+
+def _place(match: Match | None) -> tuple[int, int] | None:
+    return None if match is None else match.span()
+
+
 def is_found(pattern: str) -> Callable[[bytes], bool]:
     """Whether the expression matches somewhere; cheaper than to say where, which is a second run."""
     look = re2.Set.SearchSet(_options(has_groups=False))
@@ -110,16 +118,25 @@ class Scanner:
         """Whether one of the bytes that each of the rules needs is there."""
         return not self._needs or any(byte in data for byte in self._needs)
 
-    def find(self, data: bytes | bytearray, pos: int = 0, floor: int = 0) -> Span | None:
-        """The leftmost secret that is accepted and starts at `floor` or later."""
-        matches = [(part.search(data, pos), part) for part in self._parts]
-        while found := [(match.span(), at) for at, (match, _) in enumerate(matches) if match]:
-            (start, end), at = min(found, key=lambda place: (place[0][0], place[1]))
+    def find(
+        self, data: bytes | bytearray, pos: int = 0, floor: int = 0, ahead: Ahead | None = None
+    ) -> Span | None:
+        """The leftmost secret that is accepted and starts at `floor` or later.
+
+        `ahead` keeps what the parts found further on for the next call on the same text; without it
+        a text with many secrets would be read to its end for each of them.
+        """
+        matches: Ahead = {} if ahead is None else ahead
+        for at, part in enumerate(self._parts):
+            known = matches.get(at, _UNREAD)
+            if known is not None and known[0] <= pos + 1:
+                matches[at] = _place(part.search(data, pos))
+        while found := [(place, at) for at, place in matches.items() if place is not None]:
+            (start, end), at = min(found, key=lambda item: (item[0][0], item[1]))
             for span in self._spans(data, start, end):
                 if span.start >= floor and _is_secret(data, span):
                     return span
-            part = matches[at][1]
-            matches[at] = part.search(data, start + 1), part
+            matches[at] = _place(self._parts[at].search(data, start + 1))
         return None
 
     def find_viable(self, data: bytes, pos: int) -> int:

@@ -319,7 +319,7 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     ("elevenlabs-key", "ElevenLabs key and others of its form", f"sk_{_A}{{32,}}", "elevenlabs.io/docs/api-reference/authentication"),
     ("voyage-key", "Voyage key", f"(?:pa|al)-{_U}{{40,}}", "docs.voyageai.com/docs/api-key-and-installation", "strict"),
     ("modal-token", "Modal token id and secret", f"a[ks]-{_A}{{20,}}", "modal.com/docs/guide/modal-user-account-setup"),
-    ("fal-key", "fal key", f"{_UUID}:{_H}{{32}}", "docs.fal.ai", "marked"),
+    ("fal-key", "fal key", f"{_UUID}:{_H}{{32}}", "docs.fal.ai"),
     ("llamacloud-key", "LlamaCloud key", f"llx-{_A}{{40,}}", "docs.cloud.llamaindex.ai"),
     ("e2b-key", "E2B keys", f"(?:e2b|sk_e2b)_{_H}{{40,}}", "e2b.dev/docs"),
     ("firecrawl-key", "Firecrawl key", f"fc-{_H}{{32}}", "docs.firecrawl.dev"),
