@@ -225,7 +225,7 @@ def test_bad_option_is_explained(tmp_path: Path) -> None:
 
 def test_bad_value_is_shown_short_and_redacted(tmp_path: Path) -> None:
     """A secret in the wrong place is not repeated, nor is a long text."""
-    key = "sk-" + "ant-" + "a1" * 30
+    key = "sk-" + "ant-" + "aB3xK9qLm2ZtR7wYc5NvP8sD4fGh6JkE1uHoTbXi0VrQ"
     message = complaint(tmp_path, overrides={"server.port": key})
     assert "server.port = '[redacted:anthropic]': expected" in message
     assert len(complaint(tmp_path, overrides={"server.port": "x" * 1000})) < 200

@@ -227,7 +227,7 @@ def test_a_daemon_says_that_its_journal_vanished(
         for _ in range(2):
             daemon.start()
             assert 0 == daemon.stop()
-        assert "incident" not in daemon.said
+        assert "an incident is opened" not in daemon.said
         assert "warning" not in daemon.said
         vanish(daemon.home)
         daemon.start()

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from itertools import starmap
 from typing import NamedTuple
 
-MIN_BITS_A_CHARACTER = 2.5  # Shannon entropy; sixteen hexadecimal digits drawn at random have 3
+MIN_BITS_A_CHARACTER = 1.5  # Shannon entropy: only fillers such as `xxxx` and `0000` have less
 
 _A = "[A-Za-z0-9]"
 _U = "[A-Za-z0-9_-]"
