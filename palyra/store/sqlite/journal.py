@@ -17,16 +17,8 @@ from palyra.core.journal.changes import (
     ChainViolation,
     Change,
     OpenReport,
-    RunFilter,
     TapePage,
     VerifyReport,
-)
-from palyra.core.journal.records import (
-    ApprovalRecord,
-    IdempotencyRecord,
-    RunRecord,
-    SessionRecord,
-    TokenRecord,
 )
 from palyra.core.ports import NowMs
 from palyra.errors import PalyraError, Unavailable
@@ -35,7 +27,7 @@ from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
 from palyra.store.journal.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
-from palyra.store.sqlite import key_binding, ownership, queries, tapes
+from palyra.store.sqlite import key_binding, ownership, tapes
 from palyra.store.sqlite.connection import (
     Readers,
     Synchronous,
@@ -44,19 +36,14 @@ from palyra.store.sqlite.connection import (
     storage_errors,
 )
 from palyra.store.sqlite.integrity import PageCheck
-from palyra.store.sqlite.queries import (
-    SqliteIncidents,
-    SqliteLedger,
-    SqliteRegistry,
-    list_unresolved,
-)
+from palyra.store.sqlite.queries import Queries, list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
-class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
+class SqliteJournal(Queries):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(
@@ -163,51 +150,6 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
             return self._pages.finding
         with storage_errors("check"):
             return self._pages.walk(open_reader(self.path, self._disk), is_stopped)
-
-    def find_run(self, run_id: str) -> RunRecord | None:
-        return self._read(lambda c: queries.find_run(c, run_id))
-
-    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
-        """Newest first."""
-        return self._read(lambda c: queries.list_runs(c, wanted))
-
-    def list_open_runs(self) -> list[RunRecord]:
-        """Oldest first."""
-        return self._read(queries.list_open_runs)
-
-    def find_session(self, session_id: str) -> SessionRecord | None:
-        return self._read(lambda c: queries.find_session(c, session_id))
-
-    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
-        return self._read(lambda c: queries.find_session_by_key(c, principal, key))
-
-    def list_sessions(
-        self, principal: str | None, *, before: str | None, limit: int
-    ) -> list[SessionRecord]:
-        """Newest first."""
-        return self._read(lambda c: queries.list_sessions(c, principal, before=before, limit=limit))
-
-    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
-        return self._read(lambda c: queries.find_approval(c, approval_id))
-
-    def list_approvals(
-        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
-    ) -> list[ApprovalRecord]:
-        """Pending first, then the newest first."""
-        return self._read(
-            lambda c: queries.list_approvals(
-                c, principal=principal, run_id=run_id, pending_only=pending_only, limit=limit
-            )
-        )
-
-    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
-        return self._read(lambda c: queries.find_receipt(c, principal, key, now_ms=now_ms))
-
-    def find_token(self, sha256: str) -> TokenRecord | None:
-        return self._read(lambda c: queries.find_token(c, sha256))
-
-    def list_tokens(self) -> list[TokenRecord]:
-        return self._read(queries.list_tokens)
 
     def _open_roots(self, held: ExitStack, found: ownership.JournalOwner) -> SignedRootsFile:
         file = self._disk.open_file(self.roots_path)

@@ -12,14 +12,13 @@ import apsw
 
 from palyra.core.journal.changes import ChainViolation, Change
 from palyra.core.journal.hash_chain import merkle_root
-from palyra.core.journal.records import RECEIPT_TTL_MS, RunRecord
+from palyra.core.journal.records import RunRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge
 from palyra.store.journal.admission import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import ownership, tapes
-from palyra.store.sqlite import records as sqlite_records
+from palyra.store.sqlite import ownership, queries, tapes
 from palyra.store.sqlite.connection import storage_errors
 from palyra.store.sqlite.schema import transaction
 
@@ -90,11 +89,7 @@ class Writer:
             if is_sealed and self._roots.count == 1:  # later ones are counted by the next commit
                 with transaction(self._connection):
                     self._touch(self.position)
-            sqlite_records.forget_receipts(
-                self._connection, created_before_ms=self._now_ms() - RECEIPT_TTL_MS
-            )
-            sqlite_records.forget_pairings(self._connection, expired_ms=self._now_ms())
-            sqlite_records.forget_incidents(self._connection)
+            queries.delete_expired(self._connection, now_ms=self._now_ms())
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed
@@ -146,13 +141,13 @@ class Writer:
             with self._connection:  # a savepoint
                 self._append(alone)
         except apsw.ConstraintError as error:
-            return sqlite_records.describe_refusal(error)
+            return queries.describe_refusal(error)
         batch.take_over(alone)
         return None
 
     def _append(self, batch: Admission) -> None:
         tapes.append(self._connection, batch.links)
-        sqlite_records.append(self._connection, batch.records)
+        queries.append(self._connection, batch.records)
 
     def _touch(self, position: int, *, is_clean: bool = False) -> None:
         ownership.touch(
