@@ -53,7 +53,7 @@ from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
 from palyra.tools.toolbox import AsyncTool, InlineTool, Toolbox
 from palyra.wiring.host import new_id
-from tests.store.memory.artifacts import MemoryArtifacts
+from tests.store.memory.files import MemoryArtifacts
 
 T = TypeVar("T")
 OPERATOR = Caller(principal="ann", role="operator", token_id="tok_ann")
