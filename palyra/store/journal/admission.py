@@ -34,7 +34,7 @@ class ChainLink(NamedTuple):
 NO_HEAD = TapeHead(-1, GENESIS)
 
 
-class Tapes(Protocol):
+class CommittedTapes(Protocol):
     """What is committed."""
 
     def find_head(self, run_id: str) -> TapeHead:
@@ -46,10 +46,15 @@ class Tapes(Protocol):
 class Admission:
     """The rows that a batch adds; nothing outside changes before the batch is committed."""
 
-    __slots__ = ("_known", "_store", "_trusts", "heads", "links", "position", "records")
+    __slots__ = ("_assumes_new", "_known", "_store", "heads", "links", "position", "records")
 
     def __init__(
-        self, position: int, known: Mapping[str, TapeHead], store: Tapes, *, trusts: bool = False
+        self,
+        position: int,
+        known: Mapping[str, TapeHead],
+        store: CommittedTapes,
+        *,
+        assumes_new: bool = False,
     ) -> None:
         """`trusts` takes a run that begins for a new one; the table's unique index knows better."""
         self.position = position  # of the last row
@@ -58,7 +63,7 @@ class Admission:
         self.records: list[Record] = []
         self._known = known
         self._store = store
-        self._trusts = trusts
+        self._assumes_new = assumes_new
 
     def admit(self, change: Change) -> None:
         """Take in one change.  Raises TooLarge or InvariantBroken, and then takes nothing."""
@@ -75,7 +80,7 @@ class Admission:
             self.position = last.position
             self.heads[last.row.run_id] = TapeHead(last.row.seq, last.hash)
 
-    def take_over(self, other: "Admission") -> None:
+    def extend(self, other: "Admission") -> None:
         """Add what a smaller batch, begun behind this one, took in."""
         self.position = other.position
         self.heads |= other.heads
@@ -85,7 +90,7 @@ class Admission:
     def _link(self, rows: Sequence[TapeRow]) -> list[ChainLink]:
         """The rows that are new, linked to the head of their run."""
         run_id = rows[0].run_id
-        is_new = self._trusts and rows[0].seq == 0
+        is_new = self._assumes_new and rows[0].seq == 0
         seq, prev = self._find_known(run_id) or (
             NO_HEAD if is_new else self._store.find_head(run_id)
         )

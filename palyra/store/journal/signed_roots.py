@@ -65,7 +65,7 @@ class SignedRootsFile:
     last: SignedRoot | None = None
     note: str | None = None  # what opening repaired
     breaks: tuple[ChainViolation, ...] = ()  # what opening found wrong behind the last segment
-    _next_index: int = 0
+    count: int = 0  # lines that should exist; the index of the next one
     _size_bytes: int = 0
     _prev: str = ""
 
@@ -74,7 +74,7 @@ class SignedRootsFile:
 
         `expected` is how many lines the database knows of.  Raises OSError, Unavailable.
         """
-        self._next_index = expected
+        self.count = expected
         self._size_bytes = self.file.size_bytes()
         offset = max(0, self._size_bytes - _CHUNK_BYTES)
         *lines, rest = self.file.read(offset, _CHUNK_BYTES).split(b"\n")
@@ -120,7 +120,7 @@ class SignedRootsFile:
         """
         root = SignedRoot(
             kind=kind,
-            index=self._next_index,
+            index=self.count,
             journal_id=self.journal_id,
             first_position=first,
             through_position=through,
@@ -140,7 +140,7 @@ class SignedRootsFile:
     def entries(self) -> Iterator[SignedRoot | ChainViolation]:
         """Every line there is now, in order; a Break where one is damaged or missing."""
         lines = self._lines(self._size_bytes)
-        for found in self._check(lines, self._next_index, "the roots file", is_whole=True):
+        for found in self._check(lines, self.count, "the roots file", is_whole=True):
             yield found.root if isinstance(found, _Read) else found
 
     def _check(
@@ -166,15 +166,10 @@ class SignedRootsFile:
         if index < expected and not is_lost:
             yield root_break(f"roots {index} to {expected - 1} are missing")
 
-    @property
-    def count(self) -> int:
-        """Lines that should be there."""
-        return self._next_index
-
     def _adopt(self, found: _Read) -> None:
         """Continue after this line."""
         self.last, self._prev = found
-        self._next_index = max(self._next_index, found.root.index + 1)
+        self.count = max(self.count, found.root.index + 1)
 
     def _cut(self, count: int) -> None:
         """Remove the last `count` bytes: a line that nobody relied on yet."""

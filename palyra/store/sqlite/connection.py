@@ -122,6 +122,18 @@ def _set_pragma(
         raise Unavailable(f"journal: PRAGMA {name} is {found!r}, must be {expected!r}")
 
 
+@contextmanager
+def transaction(connection: apsw.Connection) -> Generator[None, None, None]:
+    """Commit all writes of the block or none; waits for the write lock at its start."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 class Readers:
     """Connections for any number of threads; each is used by one thread at a time."""
 

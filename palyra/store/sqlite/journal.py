@@ -27,7 +27,7 @@ from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
 from palyra.store.journal.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
-from palyra.store.sqlite import key_binding, ownership, tapes
+from palyra.store.sqlite import key_binding, tapes
 from palyra.store.sqlite.connection import (
     Readers,
     Synchronous,
@@ -38,7 +38,7 @@ from palyra.store.sqlite.connection import (
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.queries import Queries, list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
-from palyra.store.sqlite.writer import Writer
+from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class SqliteJournal(Queries):
             held.callback(connection.close)
             self._pages.require_sound(connection)
             migrated_from = migrate(connection)
-            found = ownership.take(connection)
+            found = take_ownership(connection)
             roots = self._open_roots(held, found)
             mismatch = key_binding.find_mismatch(self._keys, found)
             verification = _verify_end(connection, roots, found, mismatch)
@@ -151,7 +151,7 @@ class SqliteJournal(Queries):
         with storage_errors("check"):
             return self._pages.walk(open_reader(self.path, self._disk), is_stopped)
 
-    def _open_roots(self, held: ExitStack, found: ownership.JournalOwner) -> SignedRootsFile:
+    def _open_roots(self, held: ExitStack, found: JournalOwner) -> SignedRootsFile:
         file = self._disk.open_file(self.roots_path)
         held.callback(file.close)
         roots = SignedRootsFile(file, self._keys, found.journal_id)
@@ -213,7 +213,7 @@ class _SqliteEvidence:
 def _verify_end(
     connection: apsw.Connection,
     roots: SignedRootsFile,
-    found: ownership.JournalOwner,
+    found: JournalOwner,
     mismatch: ChainViolation | None,
 ) -> VerifyReport:
     """Check what came after the last root but one: what is older was checked when it was new."""
@@ -233,7 +233,7 @@ def _verify_end(
 
 
 def _notes(
-    roots: SignedRootsFile, found: ownership.JournalOwner, mismatch: ChainViolation | None
+    roots: SignedRootsFile, found: JournalOwner, mismatch: ChainViolation | None
 ) -> Iterator[str]:
     """What opening repaired, and a journal made where there had been one."""
     if roots.note is not None:
@@ -243,7 +243,7 @@ def _notes(
 
 
 def _resume(
-    writer: Writer, roots: SignedRootsFile, report: VerifyReport, found: ownership.JournalOwner
+    writer: Writer, roots: SignedRootsFile, report: VerifyReport, found: JournalOwner
 ) -> None:
     """Let the writer go on: where the journal ends, or behind everything that broke."""
     signed = 0 if roots.last is None else roots.last.through_position

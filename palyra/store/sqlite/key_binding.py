@@ -11,7 +11,7 @@ from pathlib import Path
 from palyra.core.journal.changes import ChainViolation
 from palyra.store.files import private_files
 from palyra.store.journal.keys import NO_JOURNAL, KeyRing
-from palyra.store.sqlite.ownership import JournalOwner
+from palyra.store.sqlite.writer import JournalOwner
 
 _MAX_SHOWN = 64  # characters of a journal's id; it has 32
 

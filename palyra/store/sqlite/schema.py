@@ -5,13 +5,13 @@ migration is never changed; what follows is a new one.  Rules that must hold who
 only grows, an answer stands, an end is final) are triggers: the database itself refuses.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import apsw
 
 from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
+from palyra.store.sqlite.connection import transaction
 
 APPLICATION_ID = 0x50414C59  # "PALY", shown by file(1)
 
@@ -233,18 +233,6 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _INCIDENTS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
-
-
-@contextmanager
-def transaction(connection: apsw.Connection) -> Generator[None, None, None]:
-    """All writes of the block or none; waits for the write lock at its start."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 def migrate(connection: apsw.Connection, migrations: Sequence[str] = MIGRATIONS) -> int | None:

@@ -5,22 +5,12 @@ A page is read in one step, as one JSON text of the small columns and one blob o
 Types are cast on the way out, so that a tampered row reads as something and is found by its hash.
 """
 
-from collections.abc import Sequence
-
 import apsw
 import msgspec
-from msgspec.structs import astuple
 
 from palyra.core.journal.changes import ChainedRow, TapePage
 from palyra.core.journal.tape_row import TapeRow
 from palyra.store.journal.admission import NO_HEAD, ChainHead, ChainLink, TapeExtent, TapeHead
-from palyra.store.sqlite.connection import BulkInsert
-
-_INSERT = BulkInsert(
-    "tape",
-    ("position", "run_id", "session_id", "seq", "at_ms", "kind", "principal", "redacted", "data",
-     "hash"),
-)  # fmt: skip
 
 # ?1 and ?2 bound the range, ?3 is its limit in rows, ?4 in bytes: it ends before the payloads
 # pass that, but not before its first row.  Payload lengths are known without reading payloads.
@@ -49,13 +39,6 @@ _NO_HASH = b""  # of a row that no writer could have written: it fits nothing
 
 
 PAGE_BYTES = 2_097_152  # payload of one page, as the protocol says
-
-
-def append(connection: apsw.Connection, links: Sequence[ChainLink]) -> None:
-    """Write the rows.  Raises apsw.ConstraintError when a place is taken."""
-    _INSERT.append(
-        connection, [(position, *astuple(row), digest) for position, digest, row in links]
-    )
 
 
 def find_head(connection: apsw.Connection, run_id: str) -> TapeHead:
