@@ -1,7 +1,13 @@
-"""The journal on SQLite: what is remembered, durable on return.
+"""The journal on SQLite: opening, closing and verifying one file.
 
-Owns: the database file, its log and the roots file beside it.  One writer, any number of readers
-beside it (see `core.ports.JournalStore` for who may call what, and when).  Never: repairs a tape.
+Owns: the database file, its write-ahead log and the roots file next to it.  One writer thread and
+any number of reader threads; `core.ports.JournalStore` says which methods each may call, and when.
+Never: repairs a tape.
+
+An opening checks, in this order: the pages if the last check found damage, the schema version, the
+ownership of the file, the roots file, the binding of the signing key, and the chain since the last
+signed root but one.  A chain violation does not prevent the opening: it is recorded in the roots
+file, reported, and the journal continues after the last position that was ever used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +74,7 @@ class SqliteJournal(Queries):
 
     def open(self) -> OpenReport:
         """See `JournalStore.open`."""
-        if self._opened is not None:  # a life that ended without `close`
+        if self._opened is not None:  # the last incarnation ended without `close`
             self._opened.held.close()
             self._opened = None
         with storage_errors(f"open {self.path}", self.path), ExitStack() as held:
@@ -101,7 +107,7 @@ class SqliteJournal(Queries):
         )
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
-        """See `JournalStore.commit`; a commit of nothing proves that writing works."""
+        """See `JournalStore.commit`; an empty commit tests that writing works."""
         return self._get_opened().writer.commit(changes)
 
     def seal(self) -> bool:
@@ -109,10 +115,10 @@ class SqliteJournal(Queries):
         return self._get_opened().writer.seal()
 
     def close(self) -> None:
-        """See `JournalStore.close`; whatever happens, nothing is left open."""
+        """See `JournalStore.close`; closes all files even when it raises."""
         opened = self._get_opened()
         self._opened = None
-        self._pages.stop()  # its transaction would keep the log from being folded in
+        self._pages.stop()  # its transaction would block the checkpoint
         with storage_errors("close"), opened.held:
             opened.writer.close(is_clean=not self._pages.is_walk_due)
 
@@ -134,9 +140,8 @@ class SqliteJournal(Queries):
 
     def verify(self, run_id: str | None = None) -> VerifyReport:
         """See `JournalStore.verify`; some milliseconds for a thousand events, page by page."""
-        entries = (
-            self._get_opened().roots.entries()
-        )  # before the rows: no root may be newer than they are
+        # Roots are read before the rows, so that no root is newer than the rows.
+        entries = self._get_opened().roots.entries()
         if run_id is None:
             return self._read(lambda c: verify_journal(_SqliteEvidence(c), entries))
         found = self.find_run(run_id)
@@ -164,7 +169,7 @@ class SqliteJournal(Queries):
         return self._opened
 
     def _read(self, query: Callable[[apsw.Connection], T]) -> T:
-        """What the query says, on a connection of this thread's own for its length."""
+        """Call the query with a pooled connection; see `Queries`."""
         readers = self._get_opened().readers
         with storage_errors("read"), readers.borrow() as connection:
             return query(connection)
@@ -172,7 +177,7 @@ class SqliteJournal(Queries):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What there is between `open` and `close`; `held` closes it all."""
+    """State between `open` and `close`; `held` closes all of it."""
 
     writer: Writer
     roots: SignedRootsFile
@@ -181,7 +186,7 @@ class _Opened:
 
 
 class _SqliteEvidence:
-    """Evidence from one reading connection."""
+    """A `ChainReader` over one reading connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -216,7 +221,7 @@ def _verify_end(
     found: JournalOwner,
     mismatch: ChainViolation | None,
 ) -> VerifyReport:
-    """Check what came after the last root but one: what is older was checked when it was new."""
+    """Verify from the last root but one; older rows were verified when they were new."""
     entries: list[SignedRoot | ChainViolation] = [*roots.breaks]
     last = roots.last
     if last is None:
@@ -235,7 +240,7 @@ def _verify_end(
 def _notes(
     roots: SignedRootsFile, found: JournalOwner, mismatch: ChainViolation | None
 ) -> Iterator[str]:
-    """What opening repaired, and a journal made where there had been one."""
+    """Yield notes for the log: a repair, and a new journal in the place of an older one."""
     if roots.note is not None:
         yield roots.note
     if found.is_new and (mismatch is not None or roots.breaks):
@@ -245,7 +250,7 @@ def _notes(
 def _resume(
     writer: Writer, roots: SignedRootsFile, report: VerifyReport, found: JournalOwner
 ) -> None:
-    """Let the writer go on: where the journal ends, or behind everything that broke."""
+    """Position the writer at the end of the journal, or after everything that was ever used."""
     signed = 0 if roots.last is None else roots.last.through_position
     if report.first_break is None:  # a segment may end behind the last row: see `begin_segment`
         position = max(report.through_position, signed)
