@@ -311,7 +311,7 @@ class _Incarnation:
 
     async def refuse_queued(self, inbox: Mailbox[Batch]) -> None:
         """Settle the batches that will not be committed: all that precede a marker."""
-        gone = ActorGone("the journal ended before it came to this change")
+        gone = ActorGone("the journal ended before it committed this change")
         marker = PendingCommit(Change())
         with suppress(ActorGone, trio.EndOfChannel), inbox.receiver() as messages:
             inbox.offer([marker])
@@ -342,7 +342,7 @@ class _Incarnation:
         else:
             self._acknowledge(batch, outcomes)
         finally:
-            _settle_all(batch, ActorGone("the journal crashed with this change under way"))
+            _settle_all(batch, ActorGone("the journal crashed while committing this change"))
             self._state.waiting_rows -= sum(len(pending.change.rows) for pending in batch)
 
     def _acknowledge(

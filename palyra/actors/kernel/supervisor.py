@@ -159,7 +159,7 @@ class RestartBudget:
         last = "it returned" if cause is None else child.crash_text
         window = self._window
         escalated = Escalated(
-            f"{self._supervisor}: {child.spec.id} fell again after {window.intensity} restarts "
+            f"{self._supervisor}: {child.spec.id} failed again after {window.intensity} restarts "
             f"within {window.period_s:g} s: {last}"
         )
         escalated.__cause__ = cause

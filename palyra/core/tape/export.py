@@ -137,9 +137,9 @@ def _read_seal(lines: Sequence[bytes]) -> ExportSeal:
     try:
         seal = _SEAL.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Forged("the last line is no seal: the end of the file is missing") from None
+        raise Forged("the last line is not a seal: the end of the file is missing") from None
     if msgspec.json.encode(seal) != text:
-        raise Forged("the seal is not as the daemon writes it")
+        raise Forged("the seal is not encoded as the daemon encodes it")
     return seal
 
 
@@ -153,7 +153,7 @@ def _verify_chain(lines: Sequence[bytes], checked: list[ExportLine]) -> bytes:
             raise Forged(f"expected seq {seq} of {run_id}, found {line.seq} of {line.run_id}", seq)
         prev = _link(prev, line)
         if prev.hex() != line.hash:
-            raise Forged("the event is not the one its link was made for", seq)
+            raise Forged("the event does not match its chain hash", seq)
         checked.append(line)
     return prev
 
@@ -171,7 +171,7 @@ def _read_line(text: bytes, seq: int) -> ExportLine:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Forged(f"not a line of an export: {error}", seq) from None
     if msgspec.json.encode(line) != text:
-        raise Forged("the line is not as the daemon writes it", seq)
+        raise Forged("the line is not encoded as the daemon encodes it", seq)
     return line
 
 
@@ -204,7 +204,7 @@ def _verify_seal(
     if trusted_key not in {None, key}:
         raise Forged(f"sealed with another key: {seal.public_key[:16]}…")
     if not is_signed(key, claim(seal.run_id, seal.seq, last_link), signature):
-        raise Forged("the seal's signature does not fit the last event")
+        raise Forged("the seal's signature does not match the last event")
 
 
 def _unhex(text: str) -> bytes:
@@ -214,7 +214,7 @@ def _unhex(text: str) -> bytes:
     except ValueError:
         data = b""
     if data.hex() != text:
-        raise Forged("the seal's key or signature is not hexadecimal in small letters")
+        raise Forged("the seal's key or signature is not lower-case hexadecimal")
     return data
 
 

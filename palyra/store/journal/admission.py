@@ -118,7 +118,7 @@ class Admission:
                 return rows[index:]
             if row != self._store.find_row(row.run_id, row.seq):
                 raise InvariantBroken(
-                    f"event {row.seq} of {row.run_id} is on the tape with other content"
+                    f"event {row.seq} of {row.run_id} is on the tape already, with other content"
                 )
         return ()
 

@@ -153,7 +153,11 @@ class SignedRootsFile:
             found = self._parse(line)
             if found is None or found.root.journal_id != self.journal_id:
                 is_lost = True
-                fault = "is damaged or not ours" if found is None else "belongs to another journal"
+                fault = (
+                    "is damaged or signed with another key"
+                    if found is None
+                    else "belongs to another journal"
+                )
                 yield root_break(f"line {number} of {where} {fault}")
                 continue
             root = found.root

@@ -171,7 +171,7 @@ class ChainVerifier:
         if position is not None and link(prev, position, found.row) == found.hash:
             self.findings.name_first(found.row.run_id, found.row.seq)
         else:
-            self._report("edited", "the event does not fit its hash", found)
+            self._report("edited", "the event does not match its hash", found)
 
     def _is_beyond(self, found: ChainLink) -> bool:
         """True if no writer ever appended a row at this position."""
@@ -189,7 +189,7 @@ class ChainVerifier:
         is_tail = self._extent.last_position < position
         self.findings.report(
             "truncated" if is_tail else "missing",
-            f"positions {self._next} to {position - 1} are not there",
+            f"positions {self._next} to {position - 1} are missing",
             position=self._next,
         )
         self._unexplained += absent
@@ -206,11 +206,13 @@ class ChainVerifier:
         last_seq = -1 if before is None else before.seq
         if before is not None and last_seq == row.seq - 1:
             if before.position > found.position and not self._explain(row.run_id, last_seq):
-                self._report("reordered", f"the event stands before event {last_seq}", found)
+                self._report("reordered", f"the event is stored before event {last_seq}", found)
                 return None
             return before.hash
         if not self._explain(row.run_id, last_seq + 1):
-            self._report("edited", f"the event follows {last_seq}, as no writer lets it", found)
+            self._report(
+                "edited", f"the event follows event {last_seq}, which no writer allows", found
+            )
         return None
 
     def _explain(self, run_id: str, seq: int) -> bool:
@@ -234,7 +236,7 @@ class ChainVerifier:
         first = self._evidence.scan(after=root.first_position - 1, through=root.first_position)
         self.findings.report(
             "root",
-            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            f"positions {root.first_position} to {root.through_position} do not match the signed root",
             position=root.first_position,
             run_id=first[0].row.run_id if first else None,
             seq=first[0].row.seq if first else None,
@@ -272,7 +274,7 @@ def verify_run(
     positions = _check_run(evidence, findings, run_id)
     seq = len(positions) - 1
     if claimed_seq is not None and claimed_seq > seq and not findings.breaks:
-        detail = f"events {seq + 1} to {claimed_seq} are not there"
+        detail = f"events {seq + 1} to {claimed_seq} are missing"
         findings.report("truncated", detail, run_id=run_id, seq=seq + 1)
     for root in roots:
         if isinstance(root, ChainViolation):
@@ -308,9 +310,9 @@ def _find_wrong(before: ChainHead, found: ChainLink) -> tuple[Kind, str] | None:
     if found.row.seq != before.seq + 1:
         return "missing", f"event {found.row.seq} follows event {before.seq}"
     if link(before.hash, found.position, found.row) != found.hash:
-        return "edited", "the event does not fit its hash"
+        return "edited", "the event does not match its hash"
     if found.position < before.position:
-        return "reordered", f"the event stands before event {before.seq}"
+        return "reordered", f"the event is stored before event {before.seq}"
     return None
 
 
@@ -322,7 +324,7 @@ def _check_root(
     if merkle_root(hashes).hex() != root.merkle_root:
         findings.report(
             "root",
-            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            f"positions {root.first_position} to {root.through_position} do not match the signed root",
             position=root.first_position,
             run_id=run_id,
             seq=seq,
