@@ -28,7 +28,7 @@ from palyra.tools.files.search import glob, search_text
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.write import write_tools
 from palyra.tools.toolbox import ThreadTool
-from tests.store.memory.checkpoints import MemoryCheckpoints
+from tests.store.memory.files import MemoryCheckpoints
 
 ROUNDS = 7
 QUERIES: dict[str, tuple[dict[str, Any], list[str]]] = {

@@ -78,7 +78,7 @@ JOURNEYS = (
         "append",
         ("actors/run/actor.py", "_RunActor.emit"),
         -1,
-        ("actors/journal/actor.py", "_Keeper._note_success"),
+        ("actors/journal/actor.py", "_Incarnation._acknowledge"),
     ),
 )
 

@@ -63,7 +63,7 @@ async def policy_watch(
     while True:
         version, problems = rules.version, rules.problems
         await run_blocking(rules.refresh)
-        is_hidden = rules.problems and not alarms.is_told(POLICIES)
+        is_hidden = rules.problems and not alarms.is_reported(POLICIES)
         if rules.problems != problems or is_hidden:
             _notify_policy(rules.problems, alarms)
         if rules.version != version:
@@ -142,7 +142,7 @@ async def usage_watch(
     while True:
         before = source.problems
         found = await run_blocking(source.refresh)
-        is_hidden = source.problems and not alarms.is_told(USAGE)
+        is_hidden = source.problems and not alarms.is_reported(USAGE)
         if source.problems != before or is_hidden:
             _notify_usage(source.problems, alarms)
         if found is not None:

@@ -1,9 +1,9 @@
-"""The egress branch: one child for each running command that has network.
+"""The egress branch: one proxy child for each running command that has network access.
 
-Owns: the listening socket of each command (made inside the command's jail and handed out of it),
-and its connections.  Talked to by: `Egress.attach`, from the task that runs the command.
-Never: decides what may be reached; the gate it was given does (`tools.web.proxy`).
-Restart: temporary; a proxy that falls takes its connections with it, and the command sees them cut.
+Owns: the listening socket of each command (created inside the command's sandbox and passed out of
+it), and its connections.  Called by: the task that runs the command, through `Egress.attach`.
+Never: decides about destinations; the given `admit` does (`tools.web.proxy`).
+Restart: temporary; when a proxy crashes, the command sees its connections cut.
 """
 
 import socket
@@ -18,16 +18,16 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 
 Stream = trio.abc.HalfCloseableStream
-Admit = Callable[[Stream], Awaitable[tuple[Stream, bool] | None]]  # the way, and whether two-way
-PORT = 3128  # of 127.0.0.1 inside the jail: what proxies are usually found at
-MAX_COMMANDS = 512  # more than programs can run at the same time
+Admit = Callable[[Stream], Awaitable[tuple[Stream, bool] | None]]  # upstream; True if two-way
+PORT = 3128  # of 127.0.0.1 inside the sandbox: the usual port of proxies
+MAX_COMMANDS = 512  # more than can run at the same time
 MAX_CONNECTIONS = 64  # of one command; further ones wait
 GRACE_S = 1.0
 _CHUNK_BYTES = 65_536
 
 
 class Egress:
-    """The way out of one command."""
+    """Network access of one command."""
 
     def __init__(self, branch: DynamicSupervisor, child_id: str, admit: Admit) -> None:
         self._branch = branch
@@ -36,20 +36,20 @@ class Egress:
 
     @property
     def port(self) -> int:
-        """Where the command finds it, on its own loopback."""
+        """Port of the proxy on the loopback interface of the command."""
         return PORT
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What tells programs about it, in both usual spellings."""
+        """Environment variables that point programs to the proxy, in both usual spellings."""
         address = f"http://127.0.0.1:{PORT}"
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
         return {**dict.fromkeys(names, address), "no_proxy": "", "NO_PROXY": ""}
 
     def attach(self, listener: socket.socket) -> AbstractContextManager[None]:
-        """Serve the listening socket until the block is left; then it closes, connections are cut.
+        """Serve the listening socket until the block ends; then close it and cut its connections.
 
-        Begins at once and waits for nothing.  Raises ActorGone while the daemon stops, Overloaded
+        Starts at once and waits for nothing.  Raises ActorGone while the daemon stops, Overloaded
         over MAX_COMMANDS; the listener is closed then.
         """
         with ExitStack() as cleanup:
@@ -58,7 +58,7 @@ class Egress:
             self._branch.spawn_child(
                 ChildSpec(self._child_id, serve, "temporary", GRACE_S, close=listener.close)
             )
-            cleanup.pop_all()  # from here on the child closes it, whatever becomes of it
+            cleanup.pop_all()  # from here on the child closes it
         return self._attached()
 
     @contextmanager
@@ -70,18 +70,18 @@ class Egress:
 
 
 class EgressBranch:
-    """Makes ways out; `child_spec` is its place in the tree."""
+    """Creates the egress of commands; `child_spec` is its place in the tree."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._supervisor = DynamicSupervisor("egress", max_children=MAX_COMMANDS)
 
     def open(self, admit: Admit) -> Egress:
-        """The way out of one command, whose connections `admit` decides."""
+        """Create the egress of one command; `admit` decides about each connection."""
         return Egress(self._supervisor, f"egress:{next(self._numbers)}", admit)
 
     def child_spec(self) -> ChildSpec:
-        """Permanent."""
+        """Return the spec of the branch: permanent."""
         return self._supervisor.child_spec()
 
 
@@ -91,7 +91,7 @@ async def serve_listener(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve connections until cancelled; the listener is closed then, and so are they."""
+    """Serve connections until cancelled; then close them and the listener."""
     accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
     places = trio.Semaphore(MAX_CONNECTIONS)
     task_status.started()
@@ -102,7 +102,7 @@ async def serve_listener(
 
 
 async def _serve(client: Stream, admit: Admit, places: trio.Semaphore) -> None:
-    """One connection to its end; a broken one is its own trouble."""
+    """Serve one connection; a broken one affects no other."""
     try:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await carry(client, admit)
@@ -111,11 +111,11 @@ async def _serve(client: Stream, admit: Admit, places: trio.Semaphore) -> None:
 
 
 async def carry(client: Stream, admit: Admit) -> None:
-    """One connection to its end.  Raises trio.BrokenResourceError when it breaks."""
+    """Copy one connection to its end.  Raises trio.BrokenResourceError when it breaks."""
     async with client:
-        way = await admit(client)
-        if way is not None:
-            await _copy(client, *way)
+        admitted = await admit(client)
+        if admitted is not None:
+            await _copy(client, *admitted)
 
 
 async def _copy(client: Stream, upstream: Stream, is_two_way: bool) -> None:  # noqa: FBT001 - of a pair
@@ -129,7 +129,7 @@ async def _copy(client: Stream, upstream: Stream, is_two_way: bool) -> None:  # 
 
 
 async def _pump_or_cut(source: Stream, sink: Stream, both: trio.CancelScope) -> None:
-    """One direction; when it breaks the other goes with it."""
+    """Copy one direction; if it breaks, cancel both."""
     try:
         await _pump(source, sink)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -137,7 +137,7 @@ async def _pump_or_cut(source: Stream, sink: Stream, both: trio.CancelScope) -> 
 
 
 async def _pump(source: Stream, sink: Stream) -> None:
-    """Everything from the one to the other, and its end."""
+    """Copy all bytes from source to sink, then the end of the stream."""
     while chunk := await source.receive_some(_CHUNK_BYTES):
         await sink.send_all(chunk)
     await sink.send_eof()

@@ -1,3 +1,9 @@
+"""The incident writer: commits incident records that wait in `services.incidents`.
+
+Owns: nothing; the waiting records belong to the service.  Talks to: the service.
+Restart: permanent; the records outlive the incarnation.
+"""
+
 from functools import partial
 
 import trio
@@ -7,16 +13,19 @@ from palyra.services.incidents import RETRY_S, Incidents
 
 
 async def keep_incidents(
-    book: Incidents, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    incidents: Incidents, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Commit what is told, for ever.  Cancellation: what is not committed stays in the book."""
+    """Commit waiting records until cancelled.
+
+    Cancellation: uncommitted records stay with the service.
+    """
     task_status.started()
     while True:
-        await book.wait_unsaved()
-        if not await book.save():
+        await incidents.wait_unsaved()
+        if not await incidents.save():
             await trio.sleep(RETRY_S)
 
 
-def child_spec(book: Incidents) -> ChildSpec:
-    """Nothing depends on it."""
-    return ChildSpec("incidents", partial(keep_incidents, book))
+def child_spec(incidents: Incidents) -> ChildSpec:
+    """Return the spec of the writer; no other child depends on it."""
+    return ChildSpec("incidents", partial(keep_incidents, incidents))

@@ -1,6 +1,6 @@
 """Exponential backoff with full jitter.
 
-Pure: chance comes in as a function.  Full jitter spreads callers that failed together over the
+Pure: randomness comes in as a function.  Full jitter spreads callers that failed together over the
 whole interval; see "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 """
 
@@ -13,7 +13,7 @@ from palyra.errors import InvariantBroken
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait at most: `base_s` after the first failure, `factor` times as long each."""
+    """Upper bound of the waits: `base_s` after the first failure, times `factor` for each further."""
 
     base_s: float
     cap_s: float
@@ -25,7 +25,7 @@ class Backoff:
 
 
 def compute_ceiling_s(backoff: Backoff, failures: int) -> float:
-    """The longest wait after that many failures in a row (>= 1)."""
+    """Return the longest wait after this number of consecutive failures (>= 1)."""
     if failures < 1:
         raise InvariantBroken(f"backoff after {failures} failures: the first failure is 1")
     # Compared as logarithms: the power itself overflows after about a thousand failures.
@@ -35,5 +35,5 @@ def compute_ceiling_s(backoff: Backoff, failures: int) -> float:
 
 
 def compute_delay_s(backoff: Backoff, failures: int, rng: Callable[[], float]) -> float:
-    """The wait before the next attempt: uniform below the ceiling; `rng` gives [0, 1)."""
+    """Return the wait before the next attempt, uniform below the ceiling; `rng` is in [0, 1)."""
     return rng() * compute_ceiling_s(backoff, failures)

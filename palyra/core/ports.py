@@ -209,16 +209,16 @@ class Journal(Protocol):
 
 
 class IncidentReporter(Protocol):
-    """Where it is told that something is wrong.  No method waits, or fails."""
+    """Receives reports of problems.  No method waits or fails."""
 
-    def report(self, alarm: IncidentReport) -> IncidentRecord:
-        """The incident of that alarm, new or found again; it is told of and recorded."""
+    def report(self, report: IncidentReport) -> IncidentRecord:
+        """Open the incident of the report or count it there; notify and record."""
 
     def clear(self, key: str, reason: str) -> None:
-        """What was told under that key is over; nothing happens if nothing was."""
+        """Resolve the incident of that key, if there is an open one."""
 
-    def is_told(self, key: str) -> bool:
-        """Whether what was told under that key stands; an operator may have said it is over."""
+    def is_reported(self, key: str) -> bool:
+        """True while the incident of that key is open; an operator may have resolved it."""
 
 
 class LanguageModel(Protocol):

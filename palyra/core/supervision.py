@@ -1,6 +1,6 @@
-"""Restart arithmetic: who is restarted, together with whom, and when to give up.
+"""Restart decisions: which children restart together, and when to escalate.
 
-Pure: the supervisors in `actors` bring the clock and do what is decided here.
+Pure: the supervisors in `actors` supply the clock and carry out the decisions.
 Semantics: Erlang/OTP `supervisor`.
 """
 
@@ -11,17 +11,17 @@ from palyra.errors import InvariantBroken
 
 Restart = Literal["permanent", "transient", "temporary"]
 Strategy = Literal["one_for_one", "rest_for_one"]
-# How an incarnation ended: by itself, by an exception, on request, or not even on request.
+# End of an incarnation: by itself, by an exception, on request, or not even after a cancel.
 Outcome = Literal["returned", "crashed", "stopped", "stuck"]
 
 
 def wants_restart(restart: Restart, outcome: Outcome) -> bool:
-    """Whether an exit nobody asked for brings the child back."""
+    """True if the child restarts after an exit that was not requested."""
     return restart == "permanent" or (restart == "transient" and outcome == "crashed")
 
 
 def plan_restart(strategy: Strategy, failed: int, count: int) -> range:
-    """Positions to stop (from the right) and start again (from the left), of `count` children."""
+    """Return the positions to stop (from the right) and restart (from the left)."""
     return range(failed, count if strategy == "rest_for_one" else failed + 1)
 
 
@@ -40,7 +40,7 @@ class RestartWindow:
 
 
 def charge_restart(window: RestartWindow, now_s: float) -> RestartWindow | None:
-    """The window with one more restart; None when that exceeds the intensity: escalate."""
+    """Return the window with one more restart, None if that exceeds the intensity: escalate."""
     recent = [at_s for at_s in window.restarts_s if now_s - at_s <= window.period_s]
     if len(recent) >= window.intensity:
         return None

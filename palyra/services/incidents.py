@@ -1,16 +1,14 @@
-"""The incidents: what is wrong right now, recorded so that no restart forgets it.
+"""The incidents service: current problems, recorded so that they survive a restart.
 
-Owns: the incidents that are not resolved, and what of them is not committed yet.
-Talks to: the journal, the hub.  Told by: whoever finds something wrong, from anywhere in the loop.
-Never: keeps anybody waiting, or does anything about what is wrong.
-Restart: permanent; what was not committed waits outside the incarnation.
+Owns: the unresolved incidents, and the records that are not committed yet.
+Talks to: the journal, the hub.  Called by: any part of the daemon that finds a problem, on the loop.
+Never: blocks its caller, or remedies a problem.
 
-Telling is a plain call, as publishing is: in that step the record is made and operators hear of it;
-it is committed when the journal can.  With a full disk it waits here: one record an incident, at
-most `MAX_UNSAVED`.  Where what was found stands on a tape, the record is committed with the tape,
-besides (docs/decisions/0023-incidents.md).
-
-What the journal says of itself, in the log and in the book of incidents.
+Reporting is a plain call, as publishing is.  It creates the record and notifies operators in the
+same step; the incident writer (`actors.incident_writer`) commits the record when the journal accepts
+it.  While the disk is full the records wait here: one per incident, at most `MAX_UNSAVED`.  A problem
+that is also an event on a tape is committed with that event as well
+(docs/decisions/0023-incidents.md).
 """
 
 from collections import Counter
@@ -41,15 +39,15 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.errors import ActorGone, Conflict, NotFound, Overloaded, Unavailable
 
 log = structlog.get_logger("palyra.incidents")
-DAEMON = "palyra"  # who resolves what is over by itself
+DAEMON = "palyra"  # resolves incidents that are cleared
 SCOPE = "incidents:read"
-RETRY_S = 1.0  # before a journal that refused is asked again
+RETRY_S = 1.0  # after a refused commit
 MAX_BATCH = 128
-MAX_UNSAVED = 2 * MAX_OPEN  # all that may be open, and as many that were resolved meanwhile
+MAX_UNSAVED = 2 * MAX_OPEN  # all open ones, and as many resolved meanwhile
 
 
 class Incidents:
-    """`core.ports.IncidentReporter` for the daemon's parts, and the book of incidents for operators."""
+    """The `IncidentReporter` of the daemon, and the queries of operators."""
 
     def __init__(
         self,
@@ -65,69 +63,71 @@ class Incidents:
         self._redactor = redactor
         self._now_ms = now_ms
         self._new_id = new_id
-        self._open: dict[str, IncidentRecord] = {}  # by key: all that are not resolved
-        self._unsaved: dict[str, IncidentRecord] = {}  # by id: the newest, if not committed yet
-        self._found: set[str] = set()  # keys told of since the start, and not over: of `_open`
+        self._open: dict[str, IncidentRecord] = {}  # by key: all unresolved incidents
+        self._unsaved: dict[
+            str, IncidentRecord
+        ] = {}  # by id: the newest version, until it is committed
+        self._found: set[str] = set()  # keys of `_open` that were reported since the start
         self._wake = trio.Event()
 
     @property
     def open_count(self) -> int:
-        """How many are not resolved."""
+        """Number of unresolved incidents."""
         return len(self._open)
 
     @property
     def severities(self) -> Counter[str]:
-        """How many of them there are of each severity."""
+        """Number of unresolved incidents by severity."""
         return Counter(incident.severity for incident in self._open.values())
 
-    # --- for whoever finds something
+    # --- for the parts that report
 
     def begin(self, unresolved: Iterable[IncidentRecord]) -> None:
-        """The journal was opened, with these; what is not committed yet is newer."""
+        """Load the unresolved incidents of an opened journal; uncommitted ones are newer."""
         self._found.clear()
         self._open = {incident.key: incident for incident in unresolved}
         for incident in self._unsaved.values():
             self._note(incident)
 
     def end_start(self) -> None:
-        """The daemon is up: what ends by itself and was not found again has ended."""
-        gone = [each.key for each in self._open.values() if each.resolves_itself]
-        for key in gone:
+        """Clear the incidents of earlier lives of the daemon that were not reported again."""
+        clearable = [each.key for each in self._open.values() if each.resolves_itself]
+        for key in clearable:
             if key not in self._found:
                 self.clear(key, "it was not found again at a start of the daemon")
 
-    def report(self, alarm: IncidentReport) -> IncidentRecord:
-        """See `Alarms.report`.  To be committed with events it belongs to, if there are any."""
-        alarm = cleaned(alarm, self._redactor.redact_bytes)
-        if alarm.key not in self._open and len(self._open) >= MAX_OPEN:
-            alarm = merged(alarm)
-        self._found.add(alarm.key)
-        known, now_ms = self._open.get(alarm.key), self._now_ms()
+    def report(self, report: IncidentReport) -> IncidentRecord:
+        """See `IncidentReporter.report`.  Commit the result with the events it belongs to, if any."""
+        report = cleaned(report, self._redactor.redact_bytes)
+        if report.key not in self._open and len(self._open) >= MAX_OPEN:
+            report = merged(report)
+        self._found.add(report.key)
+        known, now_ms = self._open.get(report.key), self._now_ms()
         if known is not None:
-            incident = count_again(known, alarm, now_ms)
+            incident = count_again(known, report, now_ms)
         else:
-            incident = open_incident(alarm, self._new_id("inc"), now_ms)
+            incident = open_incident(report, self._new_id("inc"), now_ms)
             _log_opened(incident)
-            self._tell("incident.opened", incident)
+            self._notify("incident.opened", incident)
         self._keep(incident)
         return incident
 
     def clear(self, key: str, reason: str) -> None:
-        """See `Alarms.clear`."""
+        """See `IncidentReporter.clear`."""
         known = self._open.get(key)
         if known is not None:
             self._end(known, by=DAEMON, reason=reason)
 
-    def is_told(self, key: str) -> bool:
-        """See `Alarms.is_told`."""
-        return key in self._open or len(self._open) >= MAX_OPEN  # its domain's stands for it
+    def is_reported(self, key: str) -> bool:
+        """See `IncidentReporter.is_reported`."""
+        return key in self._open or len(self._open) >= MAX_OPEN  # else the shared one of its domain
 
     # --- for operators
 
     async def list_page(
         self, caller: Caller, wanted: IncidentFilter
     ) -> tuple[list[IncidentRecord], str | None]:
-        """A page, newest first, and where the next one begins."""
+        """Return a page, newest first, and the cursor of the next one."""
         caller.require(SCOPE)
         newer = dict(self._unsaved)
         kept = await self._journal.read(lambda store: store.list_incidents(wanted))
@@ -143,16 +143,16 @@ class Incidents:
         return page, page[-1].incident_id if is_cut else floor or None
 
     async def get(self, caller: Caller, incident_id: str) -> IncidentRecord:
-        """One incident.  Raises NotFound."""
+        """Return one incident.  Raises NotFound."""
         caller.require(SCOPE)
         return await self._get(incident_id)
 
     async def resolve(
         self, caller: Caller, incident_id: str, reason: str, receipt: IdempotencyKey | None = None
     ) -> IncidentRecord:
-        """The incident with its end, committed; one that has an end keeps it.
+        """Resolve the incident and commit that; a resolved one is returned unchanged.
 
-        Raises NotFound, and Unavailable when the end is not committed: it is as soon as it can.
+        Raises NotFound, and Unavailable when the commit failed; it is then retried.
         """
         caller.require("incidents:write")
         incident = await self._get(incident_id)
@@ -162,33 +162,33 @@ class Incidents:
         records: list[Record] = [incident]
         if receipt is not None:
             records.append(receipt_for(receipt, incident, self._now_ms()))
-        with trio.CancelScope(shield=True):  # done or refused, never unknown; bounded by the disk
+        with trio.CancelScope(shield=True):  # the outcome must be known; bounded by the disk
             await self._journal.commit(Change(records=tuple(records)))
         return incident
 
     async def _get(self, incident_id: str) -> IncidentRecord:
         open_ones = (each for each in self._open.values() if each.incident_id == incident_id)
         found = self._unsaved.get(incident_id) or next(open_ones, None)
-        if found is None:  # what is resolved and committed never changes
+        if found is None:  # committed and resolved: final
             found = await self._journal.find(lambda store: store.find_incident(incident_id))
         if found is None:
             raise NotFound(f"no incident {incident_id!r}", field="incident_id")
         return found
 
-    # --- the book
+    # --- records
 
     def _end(self, incident: IncidentRecord, *, by: str, reason: str) -> IncidentRecord:
         self._found.discard(incident.key)
         ended = resolve(incident, by=by, reason=reason, now_ms=self._now_ms())
         log.info("an incident is resolved", key=ended.key, incident_id=ended.incident_id, by=by)
-        self._tell("incident.resolved", ended)
+        self._notify("incident.resolved", ended)
         self._keep(ended)
         return ended
 
     def _keep(self, incident: IncidentRecord) -> None:
-        """It is so from now on, and is committed soon."""
+        """Replace the record and queue it for the incident writer."""
         self._note(incident)
-        self._unsaved.pop(incident.incident_id, None)  # to the end of the line
+        self._unsaved.pop(incident.incident_id, None)  # to the end of the queue
         self._unsaved[incident.incident_id] = incident
         if len(self._unsaved) > MAX_UNSAVED:
             ended = (each for each in self._unsaved.values() if each.state == "resolved")
@@ -203,45 +203,45 @@ class Incidents:
             if known.incident_id == incident.incident_id:
                 del self._open[incident.key]
 
-    def _tell(self, method: str, incident: IncidentRecord) -> None:
+    def _notify(self, method: str, incident: IncidentRecord) -> None:
         self._hub.notify(method, incident, principal=DAEMON, scope=SCOPE)
 
     async def wait_unsaved(self) -> None:
-        """Return when something is to be committed."""
+        """Wait until a record needs to be committed."""
         while not self._unsaved:
             self._wake = trio.Event()
             await self._wake.wait()
 
     async def save(self) -> bool:
-        """Commit what waits, each for itself; whether all of it is.
+        """Commit the waiting records, each in its own change; return True if all are committed.
 
-        Cancellation: some of it may be committed; the same again changes nothing.
+        Cancellation: some may be committed; committing them again is idempotent.
         """
         if not self._journal.has_room:
             return False
         batch = list(islice(self._unsaved.values(), MAX_BATCH))
-        tickets = [self._journal.append(Change(records=(incident,))) for incident in batch]
+        commits = [self._journal.append(Change(records=(incident,))) for incident in batch]
         is_saved = True
-        for incident, ticket in zip(batch, tickets, strict=True):
+        for incident, pending in zip(batch, commits, strict=True):
             try:
-                await ticket.wait()
-            except Conflict as refused:  # it has an end, which stands
+                await pending.wait()
+            except Conflict as refused:  # it is resolved already
                 log.warning("an incident was not recorded", key=incident.key, why=refused.message)
             except (Unavailable, Overloaded, ActorGone):
                 is_saved = False
                 continue
-            self._saved(incident)
+            self._acknowledge(incident)
         return is_saved
 
-    def _saved(self, incident: IncidentRecord) -> None:
+    def _acknowledge(self, incident: IncidentRecord) -> None:
         if self._unsaved.get(incident.incident_id) is incident:
             del self._unsaved[incident.incident_id]
         if incident.count > 1 and incident.state != "resolved":
-            self._tell("incident.updated", incident)
+            self._notify("incident.updated", incident)
 
 
 def _log_opened(incident: IncidentRecord) -> None:
-    """One line an incident, as loud as it is bad."""
+    """Log one line, with the level of the severity."""
     say = {"warning": log.warning, "error": log.error, "critical": log.critical}
     say[incident.severity](
         "an incident is opened",
@@ -253,7 +253,7 @@ def _log_opened(incident: IncidentRecord) -> None:
 
 
 def report_opened(incidents: Incidents, report: OpenReport) -> None:
-    """Say what opening the journal found; a break in the chain must not pass unnoticed."""
+    """Log the findings of opening the journal and report a chain violation."""
     found = report.verification
     log.info(
         "journal opened",
@@ -270,7 +270,7 @@ def report_opened(incidents: Incidents, report: OpenReport) -> None:
 
 
 def report_writing(incidents: Incidents, refusal: Unavailable | None) -> None:
-    """The journal refused a batch, or takes everything again."""
+    """Report that the journal refused a batch, or clear that when it is writable again."""
     if refusal is None:
         incidents.clear(JOURNAL, "the journal takes writes again")
     else:

@@ -1,1 +1,1 @@
-"""What is remembered: SQLite through apsw, files, keys."""
+"""Durable storage: the journal on SQLite (through apsw), files, keys."""

@@ -1,4 +1,4 @@
-"""The journal and the stores of files, as the configuration asks for them."""
+"""Builds the journal and the file stores from the configuration."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ from palyra.wiring.host import DAY_MS, MIB, Host, now_ms
 
 
 def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
-    """The journal in the data directory."""
+    """Create the journal in the data directory."""
     return SqliteJournal(
         config.paths.data_dir / "journal.sqlite3",
         keys,
@@ -26,7 +26,7 @@ def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
 
 
 def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]:
-    """Where whole outputs and file checkpoints are kept: in the data directory."""
+    """Create the stores of artifacts and file checkpoints in the data directory."""
     if host.file_stores is not None:
         return host.file_stores
     data_dir, bounds = config.paths.data_dir, config.files
@@ -47,7 +47,7 @@ def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]
 
 
 def journal_spec(journal: JournalHandle, hub: Hub, incidents: Incidents, host: Host) -> ChildSpec:
-    """The journal as the first child of the daemon."""
+    """Return the spec of the journal, the first child of the daemon."""
     return child_spec(
         journal,
         on_committed=hub.committed,

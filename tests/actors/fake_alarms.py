@@ -1,27 +1,27 @@
-"""Alarms that are only written down."""
+"""An incident reporter that records the reports."""
 
 from palyra.core.incident.incident import IncidentReport, open_incident
 from palyra.core.journal.records import IncidentRecord
 
 
 class FakeAlarms:
-    """`core.ports.IncidentReporter` for those who raise some."""
+    """A `core.ports.IncidentReporter` without a journal."""
 
     def __init__(self) -> None:
         self.raised: list[IncidentReport] = []
-        self.standing = set[str]()  # keys of what is not over; an operator may say that it is
-        self.told: list[str] = []  # keys in the order of what was said; over: with a minus
+        self.standing = set[str]()  # keys of open incidents
+        self.told: list[str] = []  # keys in call order; cleared ones with a minus
 
-    def report(self, alarm: IncidentReport) -> IncidentRecord:
-        self.raised.append(alarm)
-        self.told.append(alarm.key)
-        self.standing.add(alarm.key)
-        return open_incident(alarm, "inc_1", 0)
+    def report(self, report: IncidentReport) -> IncidentRecord:
+        self.raised.append(report)
+        self.told.append(report.key)
+        self.standing.add(report.key)
+        return open_incident(report, "inc_1", 0)
 
     def clear(self, key: str, reason: str) -> None:
         assert reason
         self.told.append(f"-{key}")
         self.standing.discard(key)
 
-    def is_told(self, key: str) -> bool:
+    def is_reported(self, key: str) -> bool:
         return key in self.standing

@@ -31,14 +31,14 @@ TOOLS = ("palyra.tools.toolbox", "Toolbox")
 MODEL = ("palyra.models.scripted.model", "Scripted")
 HUB = ("palyra.actors.hub.hub", "Hub")
 SESSIONS = ("palyra.actors.session.sessions", "Sessions")
-OUTBOX = ("palyra.actors.journal.actor", "Ticket")
+OUTBOX = ("palyra.actors.journal.actor", "PendingCommit")
 
 POINTS: dict[str, Place] = {
     "on the wire, not on tape": Place(*HUB, "publish", "after", most=200),
     "before a commit": Place(*STORE, "commit", "before"),
     "committed, nobody told": Place(*STORE, "commit", "after"),
     "told that it is committed": Place(*HUB, "committed", "after"),
-    "one ticket settled": Place(*OUTBOX, "settle", "after", most=200),
+    "one pending commit settled": Place(*OUTBOX, "settle", "after", most=200),
     "before a model call": Place(*MODEL, "stream", "before", is_async=True, most=40),
     "after a model call": Place(*MODEL, "stream", "after", is_async=True, most=40),
     "before a tool": Place(*TOOLS, "execute", "before", is_async=True, most=20),

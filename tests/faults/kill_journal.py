@@ -20,7 +20,7 @@ from typing import Any
 
 from palyra.core.journal.changes import Change
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import journal, ownership, tapes, writer
+from palyra.store.sqlite import journal, writer
 from palyra.store.sqlite.writer import Writer
 from tests.store.kit import row, run, sqlite_journal
 
@@ -32,20 +32,20 @@ DELAY_S = 0.25
 # What a child dies in, and the n-th time it comes there.  None: whenever the parent kills it.
 POINTS: dict[str | None, int] = {
     None: 0,
-    "owner.take": 1,
-    "owner.touch": 40,
-    "tapes.append": 40,
-    "Writer._settle": 40,
+    "take_ownership": 1,
+    "Writer._write_owner": 40,
+    "Writer._write": 40,
+    "Writer._acknowledge": 40,
     "RootsFile._write": 6,
     "RootsFile._adopt": 6,
     "Writer._checkpoint": 6,
     "schema.migrate": 1,
 }
 _PLACES: dict[str, tuple[Any, str]] = {
-    "owner.take": (ownership, "take"),
-    "owner.touch": (ownership, "touch"),
-    "tapes.append": (tapes, "append"),
-    "Writer._settle": (Writer, "_settle"),
+    "take_ownership": (journal, "take_ownership"),
+    "Writer._write_owner": (Writer, "_write_owner"),
+    "Writer._write": (Writer, "_write"),
+    "Writer._acknowledge": (Writer, "_acknowledge"),
     "RootsFile._write": (SignedRootsFile, "_write"),
     "RootsFile._adopt": (SignedRootsFile, "_adopt"),
     "Writer._checkpoint": (Writer, "_checkpoint"),

@@ -18,7 +18,7 @@ from palyra.tools.files.changes import Changes
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.workspace import Workspace
 from tests.actors.run.office_kit import OPERATOR, STRANGER, Kit, inline_blocking, running, say
-from tests.store.memory.checkpoints import MemoryCheckpoints
+from tests.store.memory.files import MemoryCheckpoints
 from tests.store.memory.journal import MemoryJournal
 
 CLIENT = Caller(principal="ann", role="client", token_id="tok_1")

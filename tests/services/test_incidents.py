@@ -174,15 +174,15 @@ async def test_it_can_be_asked_whether_an_alarm_stands(
 ) -> None:
     """Until it is over, whoever says so; where there is no room, its domain's stands for it."""
     async with open_book(store) as desk:
-        assert not desk.book.is_told("full")
+        assert not desk.book.is_reported("full")
         found = desk.book.report(PASSING)
-        assert desk.book.is_told("full")
+        assert desk.book.is_reported("full")
         await desk.book.resolve(OPERATOR, found.incident_id, "it was seen to")
-        assert not desk.book.is_told("full")
+        assert not desk.book.is_reported("full")
         assert not desk.book._found  # nothing is remembered of what is over
         for number in range(MAX_OPEN):
             desk.book.report(msgspec.structs.replace(ALARM, key=f"k{number}"))
-        assert desk.book.is_told("full")
+        assert desk.book.is_reported("full")
 
 
 async def test_one_log_line_an_incident_as_loud_as_it_is_bad(

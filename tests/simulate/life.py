@@ -24,8 +24,7 @@ from tests.simulate.disk import Disk, SimulatedThread, work
 from tests.simulate.models import simulated_modelset
 from tests.simulate.network import DaemonEnd, Wire
 from tests.simulate.tools import simulated_tools, watch_calls
-from tests.store.memory.artifacts import MemoryArtifacts
-from tests.store.memory.checkpoints import MemoryCheckpoints
+from tests.store.memory.files import MemoryArtifacts, MemoryCheckpoints
 
 if TYPE_CHECKING:
     from tests.simulate.world import World

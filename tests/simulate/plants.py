@@ -54,14 +54,14 @@ def drop_an_event() -> Plant:
 
 def acknowledge_early() -> Plant:
     """The journal says yes before the disk did."""
-    commit = journal_actor._Keeper._commit
+    commit = journal_actor._Incarnation._commit
 
     async def early(self: Any, tickets: Any) -> None:
         for ticket in tickets:
             ticket.settle(None)
         await commit(self, tickets)
 
-    return patch.object(journal_actor._Keeper, "_commit", early)
+    return patch.object(journal_actor._Incarnation, "_commit", early)
 
 
 def execute_early() -> Plant:

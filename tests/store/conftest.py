@@ -1,4 +1,4 @@
-"""The two stores that every contract test runs against."""
+"""Fixtures that run each contract test against both stores."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Who watches what: fan-out of events and progress."""
+"""Subscriptions: fan-out of events, progress and notices to connections."""

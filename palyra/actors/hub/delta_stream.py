@@ -1,4 +1,4 @@
-"""The volatile lane of one turn or call: redacted with hold-back, numbered, never waited for."""
+"""Progress of one turn or call: redacted with hold-back, numbered, delivered without waiting."""
 
 from palyra.core.ports import Notifier, ProgressKind
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
@@ -6,7 +6,7 @@ from palyra.core.run.state import Run
 
 
 class ProgressStream:
-    """Deltas of one item on their way to whoever watches; always superseded by an event."""
+    """Deltas of one item for its subscribers; a later event always supersedes them."""
 
     __slots__ = ("_hub", "_item", "_kind", "_redactor", "_run", "_stream", "order")
 
@@ -17,10 +17,10 @@ class ProgressStream:
         self._item = item
         self._kind: ProgressKind = "text"
         self._stream: StreamRedactor | None = None
-        self.order = 0  # of the newest delta: one for each that was taken, and for each rest
+        self.order = 0  # of the newest delta: one for each delta received and each rest sent
 
     def take(self, kind: ProgressKind, text: str) -> None:
-        """Pass one delta on; text that may be the beginning of a secret is held back."""
+        """Send one delta; hold back text that may be the start of a secret."""
         if self._stream is None or kind != self._kind:
             self.close()
             self._stream = StreamRedactor(self._redactor)
@@ -29,7 +29,7 @@ class ProgressStream:
         self._send(self._stream.feed(text))
 
     def close(self) -> None:
-        """Pass on what was held back."""
+        """Send the text that was held back."""
         if self._stream is not None:
             rest, self._stream = self._stream.flush(), None
             self.order += bool(rest)

@@ -1,8 +1,15 @@
-"""The feed: one run as the hub knows it.
+"""The feed of one run: watermarks, newest rows and listeners.
 
-Owns: how far the run was published and committed, its newest rows, and the lanes that follow it.
-Written by: the hub only.  Never: reads the journal; a reader whose cursor is older than the tail
-has to do that itself.
+Owns: the last published and the last committed seq, the newest rows (the tail), and the listeners
+of the run.  Written by: the hub only.  Never: reads the journal; a listener whose cursor is older
+than the tail reads it itself.
+
+    published   last seq delivered to listeners; ahead of the tape while a commit is pending
+    committed   last seq that is durable; never ahead of `published`
+    last_seq    seq of the terminal event once it is published; the run is over when it is committed
+
+A failed commit takes rows back: the run continues from the committed head, the tail is cut and the
+listeners rewind.
 """
 
 from collections import deque
@@ -12,11 +19,13 @@ from typing import Any, NamedTuple, Protocol
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.tape.events import TERMINAL_KINDS
 
-KEEP_BYTES = 65_536  # of committed payloads kept per open run, so that most joins need no read
+KEEP_BYTES = (
+    65_536  # of payloads kept per open run, so that most new listeners need not read the journal
+)
 
 
 class HubFrame(NamedTuple):
-    """One row for the wire: its event encoded once, up to what depends on the reader."""
+    """One row for the wire; the event is encoded once for all listeners."""
 
     seq: int
     kind: str
@@ -24,26 +33,26 @@ class HubFrame(NamedTuple):
 
 
 class FeedListener(Protocol):
-    """One run as one subscription follows it."""
+    """The cursor of one subscription on one run."""
 
     def deliver(self, frames: Sequence[HubFrame]) -> None:
-        """Rows that were just published, in order."""
+        """Deliver newly published rows, in order."""
 
     def rewind(self, seq: int) -> None:
-        """The rows from `seq` on never happened; others will take their place."""
+        """Withdraw the rows from `seq` on: they were not committed, others replace them."""
 
-    def offer_progress(self, piece: Any) -> None:  # noqa: ANN401 - what Wire.encode_progress made
-        """A delta, as encoded by the wire."""
+    def offer_progress(self, piece: Any) -> None:  # noqa: ANN401 - the result of Wire.encode_progress
+        """Deliver a delta if the listener has room."""
 
-    def tell_committed(self) -> None:
-        """The feed's committed seq has advanced."""
+    def notify_committed(self) -> None:
+        """Deliver the committed seq of the feed, which has advanced."""
 
     def end(self) -> None:
-        """The run's terminal event is committed: nothing will follow."""
+        """End the cursor: the terminal event is committed."""
 
 
 class RunFeed:
-    """One run as the hub knows it: watermarks, newest rows, lanes."""
+    """Watermarks, newest rows and listeners of one run."""
 
     __slots__ = (
         "_tail",
@@ -51,8 +60,8 @@ class RunFeed:
         "committed",
         "is_known",
         "is_open",
-        "lanes",
         "last_seq",
+        "listeners",
         "principal",
         "published",
         "run_id",
@@ -61,26 +70,26 @@ class RunFeed:
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self.session_id = ""  # this and the next are learned from the first row
+        self.session_id = ""  # this and the next come from the first row
         self.principal = ""
         self.published = -1
         self.committed = -1
         self.last_seq: int | None = None  # of the terminal event, once published
-        self.is_open = False  # rows were published and more may come
-        self.is_known = False  # the two numbers above mean something
-        self.lanes: dict[FeedListener, None] = {}  # in order of arrival
+        self.is_open = False  # a publisher exists and the run is not over
+        self.is_known = False  # `published` and `committed` are valid
+        self.listeners: dict[FeedListener, None] = {}  # in the order of subscription
         self._tail: deque[TapeRow] = deque()
         self._tail_bytes = 0
 
-    def learn(self, first: TapeRow) -> None:
-        """The run publishes; what is below its first row was committed earlier."""
+    def open(self, first: TapeRow) -> None:
+        """Open the feed with the first row of a publisher; earlier rows are committed."""
         self.session_id = first.session_id
         self.principal = first.principal
         self.published = self.committed = first.seq - 1
         self.is_open = self.is_known = True
 
     def note_head(self, head_seq: int) -> None:
-        """A reader saw the committed head; for a run nobody publishes, that is all there is."""
+        """Record the committed head that a reader found, for a run without a publisher."""
         self.committed = max(self.committed, head_seq)
         self.published = max(self.published, head_seq)
         self.is_known = True
@@ -95,14 +104,14 @@ class RunFeed:
             self.last_seq = rows[-1].seq
 
     def cut(self, seq: int) -> None:
-        """Forget the rows from `seq` on: they were published and never committed."""
+        """Remove the rows from `seq` on, which were published and not committed."""
         while self._tail and self._tail[-1].seq >= seq:
             self._tail_bytes -= len(self._tail.pop().data)
         self.published = seq - 1
         self.last_seq = None
 
     def commit(self, seq: int) -> None:
-        """Note what is durable; of that keep only a little."""
+        """Record the committed seq and shorten the tail to `KEEP_BYTES`."""
         self.committed = seq
         tail = self._tail
         while self._tail_bytes > KEEP_BYTES and tail and tail[0].seq <= seq:
@@ -110,11 +119,11 @@ class RunFeed:
 
     @property
     def is_over(self) -> bool:
-        """Whether the terminal event is committed."""
+        """True if the terminal event is committed."""
         return self.last_seq is not None and self.committed >= self.last_seq
 
     def find_rows(self, from_seq: int) -> list[TapeRow] | None:
-        """All published rows from `from_seq` on, or None when the journal must be read first."""
+        """Return the published rows from `from_seq` on, None if the journal must be read first."""
         if not self.is_known:
             return None
         if from_seq > self.published:

@@ -1,15 +1,15 @@
-"""The hub: who watches what; fan-out of events, progress and notices to every connection.
+"""The hub: fan-out of events, progress and notices to every connection.
 
-Owns: the feed of each open run (its watermarks and its newest rows) and the list of watchers.
-Talks to: subscriptions and connections, through the Protocols below.  Never: waits for anybody,
-touches the journal, or knows what a socket is.
-Restart: permanent; feeds and watchers begin empty, because publishers and connections are started
+Owns: the feed of each open run and the set of connections.
+Talks to: subscriptions and connections, through the Protocols below.  Never: waits, reads the
+journal, or knows about sockets.
+Restart: permanent; feeds and connections start empty, because publishers and connections are started
 after the hub and therefore restarted with it.
 
-Publishing is a plain call, not a message: the row is in every outbox before the publisher goes
-on, which is what "wire, then tape" asks for (docs/decisions/0003-hub.md).  All calls come from
-the one trio thread and none of them awaits, so each is atomic.  The actor proper is the part that
-needs time: it tells idle streams how far the tape is committed.
+Publishing is a plain call, not a message: the row is in every outbox before the publisher continues,
+as the order "wire, then tape" requires (docs/decisions/0003-hub.md).  All calls come from the one
+trio thread and none of them awaits, so each is atomic.  Only one thing needs a task: `hub` reports
+the committed seq to streams that have no event to carry it, at most every `COMMITTED_DELAY_S`.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from palyra.core.ports import ProgressKind
 from palyra.errors import InvariantBroken
 
 REVOKED = (4403, "token revoked")
-COMMITTED_DELAY_S = 0.01  # idle streams hear of a commit after this; 50 ms are promised
+COMMITTED_DELAY_S = 0.01  # until idle streams get the committed seq; 50 ms are promised
 
 
 class ProgressDelta(NamedTuple):
@@ -40,7 +40,7 @@ class ProgressDelta(NamedTuple):
 
 
 class Wire(Protocol):
-    """How things look on the wire; a module of `net`."""
+    """Encoders of the wire format; a module of `net`."""
 
     def encode_event(self, row: TapeRow) -> bytes: ...
     def encode_notice(self, method: str, params: object) -> bytes: ...
@@ -48,11 +48,11 @@ class Wire(Protocol):
 
 
 class WideSubscriber(Protocol):
-    """A subscription that follows every run of a session, or every run there is."""
+    """A subscription to every run of a session, or to all runs."""
 
     def wants(self, feed: RunFeed) -> bool: ...
     def follow(self, feed: RunFeed) -> None:
-        """Open a lane on the feed from seq 0, unless there is one."""
+        """Listen to the feed from seq 0, unless it does already."""
 
 
 class NotificationSink(Protocol):
@@ -65,18 +65,18 @@ class NotificationSink(Protocol):
 
 
 class Hub:
-    """The registry behind HubHandle."""
+    """The feeds and the connections; implements `core.ports.Notifier`."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self.reset()
 
     def reset(self) -> None:
-        """Begin empty."""
+        """Drop all feeds and connections."""
         self._feeds: dict[str, RunFeed] = {}
         self._spectators: dict[WideSubscriber, None] = {}
         self._watchers: dict[NotificationSink, None] = {}
-        self._revoked: set[str] = set()  # tokens: a connection may be opening with one right now
+        self._revoked: set[str] = set()  # tokens; a connection with one may still be opening
         self._dirty: dict[RunFeed, None] = {}
         self._wake = trio.Event()
 
@@ -86,33 +86,30 @@ class Hub:
         first = rows[0]
         feed = self.get_feed(first.run_id)
         if not feed.is_open:
-            self._open(feed, first)
+            feed.open(first)
+            for spectator in self._spectators:
+                if spectator.wants(feed):
+                    spectator.follow(feed)
         elif first.seq != feed.published + 1:
             self._rewind(feed, first.seq)
         feed.append(rows)
-        if feed.lanes:  # most runs of a harness are watched by nobody
+        if feed.listeners:  # most runs of a load test have none
             encode = self._wire.encode_event
             frames = [HubFrame(row.seq, row.kind, encode(row)) for row in rows]
-            for lane in feed.lanes:
-                lane.deliver(frames)
-
-    def _open(self, feed: RunFeed, first: TapeRow) -> None:
-        feed.learn(first)
-        for spectator in self._spectators:
-            if spectator.wants(feed):
-                spectator.follow(feed)
+            for listener in feed.listeners:
+                listener.deliver(frames)
 
     @staticmethod
     def _rewind(feed: RunFeed, seq: int) -> None:
-        """A failed commit: the run goes on from the committed head, over rows already shown."""
+        """Withdraw rows after a failed commit; the run continues from the committed head."""
         if not feed.committed < seq <= feed.published:
             raise InvariantBroken(
                 f"{feed.run_id} published seq {seq} after {feed.published}, "
                 f"committed {feed.committed}"
             )
         feed.cut(seq)
-        for lane in feed.lanes:
-            lane.rewind(seq)
+        for listener in feed.listeners:
+            listener.rewind(seq)
 
     def committed(self, heads: Sequence[tuple[str, int]]) -> None:
         for run_id, seq in heads:
@@ -122,16 +119,16 @@ class Hub:
             feed.commit(seq)
             if feed.is_over:
                 self._retire(feed)
-            elif feed.lanes:
+            elif feed.listeners:
                 self._dirty[feed] = None
         if self._dirty:
             self._wake.set()
 
     def note_head(self, feed: RunFeed, head_seq: int) -> None:
-        """A reader saw the committed head.
+        """Record the committed head that a reader found in the journal.
 
-        Of a run that publishes, that may be before the journal's own word, which then is no news:
-        so whoever waits for it is told now.
+        For a run with a publisher this may precede the journal's own report, so the listeners are
+        notified now.
         """
         if feed.is_open:
             self.committed([(feed.run_id, head_seq)])
@@ -141,19 +138,19 @@ class Hub:
     def _retire(self, feed: RunFeed) -> None:
         del self._feeds[feed.run_id]
         self._dirty.pop(feed, None)
-        for lane in feed.lanes:
-            lane.tell_committed()
-            lane.end()
+        for listener in feed.listeners:
+            listener.notify_committed()
+            listener.end()
 
     def progress(
         self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
     ) -> None:
         feed = self._feeds.get(run_id)
-        if feed is None or not feed.lanes:
+        if feed is None or not feed.listeners:
             return
         piece = self._wire.encode_progress(ProgressDelta(run_id, item, kind, order, delta))
-        for lane in feed.lanes:
-            lane.offer_progress(piece)
+        for listener in feed.listeners:
+            listener.offer_progress(piece)
 
     def notify(
         self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str
@@ -164,7 +161,7 @@ class Hub:
                 watcher.notify(message)
 
     def broadcast(self, method: str, params: msgspec.Struct | dict[str, Any]) -> None:
-        """Tell every connection."""
+        """Send a notice to every connection."""
         message = self._wire.encode_notice(method, params)
         for watcher in self._watchers:
             watcher.notify(message)
@@ -172,22 +169,22 @@ class Hub:
     # --- readers ---
 
     def attach(self, watcher: NotificationSink) -> None:
-        """The connection gets notices from now on."""
+        """Add a connection, which receives notices from now on."""
         self._watchers[watcher] = None
         if watcher.caller.token_id in self._revoked:
             watcher.hang_up(*REVOKED)
 
     def detach(self, watcher: NotificationSink) -> None:
-        """The connection is gone; unknown ones are ignored."""
+        """Remove a connection; unknown ones are ignored."""
         self._watchers.pop(watcher, None)
 
     @property
     def watcher_count(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._watchers)
 
     def revoke(self, token_id: str) -> None:
-        """Close the connections that use this token, and any that come with it later."""
+        """Close the connections of this token, and those that open with it later."""
         self._revoked.add(token_id)
         for watcher in list(self._watchers):
             if watcher.caller.token_id == token_id:
@@ -199,58 +196,58 @@ class Hub:
             watcher.hang_up(code, reason)
 
     def get_feed(self, run_id: str) -> RunFeed:
-        """The feed of that run, made if nobody published or watched it yet."""
+        """Return the feed of the run, creating it if absent."""
         feed = self._feeds.get(run_id)
         if feed is None:
             feed = self._feeds[run_id] = RunFeed(run_id)
         return feed
 
-    def leave(self, feed: RunFeed, lane: FeedListener) -> None:
-        """Take the lane off the feed; a feed that only readers knew goes with its last one."""
-        feed.lanes.pop(lane, None)
-        if not feed.lanes and not feed.is_open and self._feeds.get(feed.run_id) is feed:
+    def leave(self, feed: RunFeed, listener: FeedListener) -> None:
+        """Remove a listener, and with the last one a feed without a publisher."""
+        feed.listeners.pop(listener, None)
+        if not feed.listeners and not feed.is_open and self._feeds.get(feed.run_id) is feed:
             del self._feeds[feed.run_id]
 
     def add_spectator(self, spectator: WideSubscriber) -> None:
-        """The spectator follows what is open and whatever will be."""
+        """Subscribe to the open runs and to those that open later."""
         self._spectators[spectator] = None
         for feed in list(self._feeds.values()):
             if feed.is_open and spectator.wants(feed):
                 spectator.follow(feed)
 
     def remove_spectator(self, spectator: WideSubscriber) -> None:
-        """The spectator follows nothing new; unknown ones are ignored."""
+        """End the subscription to later runs; unknown ones are ignored."""
         self._spectators.pop(spectator, None)
 
     # --- idle streams ---
 
     async def wait_dirty(self) -> None:
-        """Return once some stream has not heard how far its tape is committed."""
+        """Wait until a stream lacks the committed seq of its run."""
         await self._wake.wait()
 
-    def tell_committed(self) -> None:
-        """Let every such stream hear it, unless an event told it meanwhile."""
+    def notify_committed(self) -> None:
+        """Deliver the committed seq to all such streams."""
         dirty, self._dirty = self._dirty, {}
         self._wake = trio.Event()
         for feed in dirty:
-            for lane in feed.lanes:
-                lane.tell_committed()
+            for listener in feed.listeners:
+                listener.notify_committed()
 
 
 async def hub(
     registry: Hub, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """The actor: coalesces commits into one word per idle stream."""
+    """Deliver committed seqs to idle streams, coalesced."""
     registry.reset()
     task_status.started()
     while True:
         await registry.wait_dirty()
         await trio.sleep(COMMITTED_DELAY_S)
-        registry.tell_committed()
+        registry.notify_committed()
 
 
 def child_spec(registry: Hub) -> ChildSpec:
-    """Permanent; has no mailbox, for publishing is a call."""
+    """Return the hub's spec: permanent, without a mailbox, as publishing is a call."""
 
     async def start(*, task_status: trio.TaskStatus[None]) -> None:
         await hub(registry, task_status=task_status)

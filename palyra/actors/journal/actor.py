@@ -1,14 +1,39 @@
-"""The journal actor: the one writer of all tapes, committing whatever waits in one batch.
+"""The journal actor: the one writer of all tapes, with group commit.
 
-Owns: the writing half of the store and the thread it runs on.  Written by: run actors, through
-`JournalHandle.append`.  Tells: the hub what is committed.  Never: decides what to append.
-Restart: permanent.  What was appended and not committed is lost with the incarnation, and its
-tickets say so: who appended is restarted with it and goes on from the tape.
+Owns: the writing half of the store and the thread that calls it.  Written by: run actors and
+services, through `JournalHandle.append`.  Notifies: the hub, of committed heads.  Never: decides
+what to append.
+Restart: permanent.  Changes that were appended and not committed are lost with the incarnation:
+their `PendingCommit` raises ActorGone, and the actors that appended them are restarted with the
+journal and resume from the tape.
 
-Group commit: while a batch is being written new appends pile up, and are the next batch.  The
-fuller the load the larger the batch, and one sync serves them all.
+An append, step by step:
 
-How long a batch of the journal stays open for what may still join it.
+1. `JournalHandle.append` adds a `PendingCommit` to the open batch and returns it.  The first append
+   of a batch also puts the batch into the mailbox, so a thousand appends are one message.  The call
+   never waits; the order of the calls is the order on the tape.
+2. The actor receives the batch and leaves it open for a moment (`wait_for_more`, at most 1 ms):
+   appends that follow from the same message join it and share its sync.  Then it closes the batch,
+   and the next append opens another.
+3. `JournalStore.commit` runs on the journal's thread, with at most `MAX_BATCH` changes at a time.
+   `store/sqlite/writer` describes the steps inside.
+4. The actor settles every `PendingCommit` with its outcome and reports the committed heads to the
+   hub.  Nothing is awaited in between, so no waiter runs before all outcomes are known.
+
+While a batch is being written new appends collect in the next one.  So batches grow with the load,
+and one sync serves a whole batch (group commit).
+
+A change that the store refuses for itself (InvariantBroken, Conflict, TooLarge) fails alone.  When
+the store refuses a whole batch (Unavailable: full disk, I/O error), all its changes fail with that
+error and are not retried here: a run appends again from its tape once the journal is writable.
+`write_retry` decides when that is.
+
+Signed roots are made between batches, every `SEAL_ROWS` rows or `SEAL_S` seconds, also under steady
+load.
+
+A crash or a stop settles every change exactly once: with its outcome if its batch reached the
+store, otherwise with ActorGone.  The batch in the store's hands is finished even when the actor is
+cancelled.
 """
 
 from collections.abc import Callable, Sequence, Sized
@@ -32,21 +57,23 @@ from palyra.errors import ActorGone, Overloaded, PalyraError, Unavailable
 T = TypeVar("T")
 log = structlog.get_logger()
 
-# Every open run waits for few of its appends, so thousands waiting mean a disk that hangs.
-MAX_WAITING = 65_536  # changes
-MAILBOX_CAPACITY = 8  # a batch, a stop and a bookmark, with room to spare
-MAX_BATCH = 128  # changes in one transaction: while it syncs, those of the last one go on
+# A run waits for most of its appends, so thousands of pending changes mean a hanging disk.
+MAX_WAITING = 65_536  # changes in one batch
+MAILBOX_CAPACITY = 8  # a batch, a stop and the last marker, with some to spare
+MAX_BATCH = 128  # changes in one transaction: the waiters of one run while the next one syncs
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
 CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
+QUIET_TURNS = 3  # scheduler turns without an append: a model that answers at once needs two
+GROW_S = 0.001  # longest time that a received batch stays open
 
 OnCommitted = Callable[[list[tuple[str, int]]], None]  # (run_id, last committed seq)
 OnOpened = Callable[[OpenReport], None]
-OnWriting = Callable[[Unavailable | None], None]  # it refused, and why; None: it works again
+OnWriting = Callable[[Unavailable | None], None]  # a batch was refused; None: writable again
 
 
 class JournalThread(Protocol):
-    """Where the store is called: a `DedicatedThread`, or a fake that calls it on the spot."""
+    """Calls the store: a `DedicatedThread`, or a fake that calls it directly."""
 
     async def call(self, fn: Callable[..., T], *args: object) -> T: ...
     def close(self) -> None: ...
@@ -56,7 +83,7 @@ class JournalThread(Protocol):
 
 
 class PendingCommit:
-    """One append on its way: a change, and the promise that it will be committed."""
+    """An appended change and its outcome, which any number of tasks may wait for."""
 
     __slots__ = ("_error", "_waiters", "change", "is_settled")
 
@@ -68,19 +95,19 @@ class PendingCommit:
 
     @property
     def is_committed(self) -> bool:
-        """Whether the change is durable."""
+        """True if the change is durable."""
         return self.is_settled and self._error is None
 
     async def wait(self) -> None:
         """Wait until the change is durable.
 
-        Raises Unavailable, TooLarge, InvariantBroken, Conflict or Overloaded when nothing of it
-        was written, ActorGone when that is not known.
-        Cancellation: it may be committed all the same; a repeat is harmless.
+        Raises Unavailable, TooLarge, InvariantBroken, Conflict or Overloaded when nothing of the
+        change was written, ActorGone when that is not known.
+        Cancellation: the change may still be committed; appending it again is idempotent.
         """
         if self.is_settled:
             await trio.lowlevel.checkpoint()
-        else:  # what `trio.Event` does, without one event for each event of a tape
+        else:  # as `trio.Event` does, without an object for each change
             task = trio.lowlevel.current_task()
             self._waiters.append(task)
             await trio.lowlevel.wait_task_rescheduled(lambda _: self._leave(task))
@@ -88,12 +115,12 @@ class PendingCommit:
             raise self._error
 
     def _leave(self, task: trio.lowlevel.Task) -> trio.lowlevel.Abort:
-        """The task is cancelled: wake it no more."""
+        """Remove a cancelled task from the waiters."""
         self._waiters.remove(task)
         return trio.lowlevel.Abort.SUCCEEDED
 
     def settle(self, error: PalyraError | None) -> None:
-        """Keep or break the promise; the first word stands."""
+        """Set the outcome and wake the waiters; only the first call counts."""
         if self.is_settled:
             return
         self.is_settled = True
@@ -102,24 +129,23 @@ class PendingCommit:
             trio.lowlevel.reschedule(task)
 
 
-Batch = list[PendingCommit]  # the message: one for all appends until the actor takes it
+Batch = list[PendingCommit]  # the one message of this actor
 
 
 @dataclass(slots=True)
 class JournalState:
-    """What the actor and its handles share.
+    """State that the actor and its handle share.
 
-    Appends join `batch`, which is in the mailbox already; it is None when the next append has to
-    begin one.  So the mailbox holds one message for a thousand appends.
+    `batch` is the open batch, which is in the mailbox already; None if the next append opens one.
     """
 
     is_open: bool = False
     is_writable: bool = False
     has_room: bool = False
-    refusals: int = 0  # batches that the store refused, in all its lives
+    refusals: int = 0  # batches refused by the store, over all incarnations
     batch: Batch | None = None
     waiting_rows: int = 0
-    lookups: JournalThread | None = None  # for `find`, while the journal is open
+    lookups: JournalThread | None = None  # thread of `find`, while the journal is open
 
 
 # --- handle --------------------------------------------------------------------------------------
@@ -128,72 +154,75 @@ class JournalState:
 class JournalHandle:
     """Appends to and reads from the journal."""
 
-    __slots__ = ("_run_blocking", "desk", "inbox", "store")
+    __slots__ = ("_run_blocking", "inbox", "state", "store")
 
     def __init__(
         self, store: JournalStore, *, run_blocking: RunBlocking = threads.run_sync
     ) -> None:
         self.inbox: Mailbox[Batch] = Mailbox("journal", MAILBOX_CAPACITY)
-        self.desk = JournalState()
+        self.state = JournalState()
         self.store = store
         self._run_blocking = run_blocking
 
     def append(self, change: Change) -> PendingCommit:
         """Queue a change; never waits.  Changes are committed in the order of these calls."""
-        ticket = PendingCommit(change)
-        desk = self.desk
-        if not desk.is_open:
-            ticket.settle(ActorGone("the journal is not running"))
-            return ticket
-        if desk.batch is None:
-            desk.batch = []
-            self.inbox.offer(desk.batch)
-        if len(desk.batch) < MAX_WAITING:
-            desk.batch.append(ticket)
-            desk.waiting_rows += len(change.rows)
+        pending = PendingCommit(change)
+        state = self.state
+        if not state.is_open:
+            pending.settle(ActorGone("the journal is not running"))
+            return pending
+        if state.batch is None:
+            state.batch = []
+            self.inbox.offer(state.batch)
+        if len(state.batch) < MAX_WAITING:
+            state.batch.append(pending)
+            state.waiting_rows += len(change.rows)
         else:
-            ticket.settle(Overloaded(f"{MAX_WAITING} changes wait for the journal"))
-        return ticket
+            pending.settle(Overloaded(f"{MAX_WAITING} changes wait for the journal"))
+        return pending
 
     async def commit(self, change: Change) -> None:
-        """Append and wait; see `Ticket.wait`."""
+        """Append and wait; see `PendingCommit.wait`."""
         await self.append(change).wait()
 
     async def read(self, query: Callable[[JournalStore], T]) -> T:
-        """What the query says, run in a reader's thread beside the writer: pages, lists, checks.
+        """Run the query in a worker thread and return its result: pages, lists, checks.
 
         Raises Unavailable while the journal is closed.
         """
         return await self._run_blocking(query, self.store)
 
     async def find(self, query: Callable[[JournalStore], T]) -> T:
-        """One record, looked up by its key: all look-ups share a thread, at half of `read`'s price.
+        """Look up one record by key; all lookups share a thread, at half the cost of `read`.
 
         Raises Unavailable while the journal is closed.
         """
-        if self.desk.lookups is None:
+        if self.state.lookups is None:
             raise Unavailable("journal: it is closed")
-        return await self.desk.lookups.call(query, self.store)
+        return await self.state.lookups.call(query, self.store)
 
     @property
     def backlog(self) -> int:
-        """Rows that wait to be committed."""
-        return self.desk.waiting_rows
+        """Number of rows that are not committed yet."""
+        return self.state.waiting_rows
 
     @property
     def is_writable(self) -> bool:
-        """Whether the store refused nothing lately; see `actors.journal.write_retry`."""
-        return self.desk.is_writable
+        """True while writing works; after a refusal, see `actors.journal.write_retry`."""
+        return self.state.is_writable
 
     @property
     def has_room(self) -> bool:
-        """Whether it is worth writing: the store refused nothing since it last took a probe."""
-        return self.desk.has_room
+        """True if the store has refused nothing since it last accepted a probe."""
+        return self.state.has_room
 
     @property
     def refusals(self) -> int:
-        """Batches that were refused so far: whoever saw fewer before may blame the journal."""
-        return self.desk.refusals
+        """Number of batches the store has refused since start.
+
+        Compare two readings to see whether a write failed in between.
+        """
+        return self.state.refusals
 
 
 # --- the loop ------------------------------------------------------------------------------------
@@ -208,158 +237,142 @@ async def journal(
     new_thread: Callable[[str], JournalThread] = threads.DedicatedThread,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Commit what is appended until stopped; then what was queued before the stop, and close.
+    """Commit batches until stopped; then commit those queued before the stop, and close.
 
     Raises Unavailable when the store cannot be opened.
-    Cancellation: the batch under way is finished and acknowledged, the rest is refused.
+    Cancellation: the current batch is finished and acknowledged, the others fail with ActorGone.
     """
     with closing(new_thread("journal")) as thread, closing(new_thread("lookups")) as lookups:
         report = await thread.call(handle.store.open)
         on_opened(report)
-        keeper = _Keeper(handle.store, handle.desk, thread, on_committed, on_writing)
-        keeper.sign_soon(report)
+        life = _Incarnation(handle.store, handle.state, thread, on_committed, on_writing)
+        life.schedule_first_seal(report)
         try:
             with handle.inbox.receiver() as messages:
-                handle.desk.is_open = handle.desk.is_writable = handle.desk.has_room = True
-                handle.desk.lookups = lookups
+                handle.state.is_open = handle.state.is_writable = handle.state.has_room = True
+                handle.state.lookups = lookups
                 task_status.started()
-                await keeper.serve(messages)
+                await life.serve(messages)
         finally:
-            handle.desk.is_open = handle.desk.is_writable = handle.desk.has_room = False
-            handle.desk.lookups = None
+            handle.state.is_open = handle.state.is_writable = handle.state.has_room = False
+            handle.state.lookups = None
             with trio.CancelScope(shield=True):
-                await keeper.refuse_queued(handle.inbox)
-                await keeper.close()
+                await life.refuse_queued(handle.inbox)
+                await life.close()
 
 
-class _Keeper:
-    """The private state of one incarnation."""
+class _Incarnation:
+    """The private state and the loop of one incarnation."""
 
     def __init__(
         self,
         store: JournalStore,
-        desk: JournalState,
+        state: JournalState,
         thread: JournalThread,
         on_committed: OnCommitted,
         on_writing: OnWriting,
     ) -> None:
         self._store = store
-        self._desk = desk
+        self._state = state
         self._thread = thread
         self._on_committed = on_committed
         self._on_writing = on_writing
-        self._gaps = FailedRuns(MAX_WAITING)
+        self._failed_runs = FailedRuns(MAX_WAITING)
         self._unsealed_rows = 0
         self._seal_at_s = inf  # never, while nothing new is committed
         self._probe = Probe()
 
-    def sign_soon(self, report: OpenReport) -> None:
-        """What a life left unsigned is signed first: short lives must not add up to a long tail."""
+    def schedule_first_seal(self, report: OpenReport) -> None:
+        """Seal at once if the last incarnation left unsigned rows, so that they do not add up."""
         if report.verification.signed_through_position < report.head_position:
             self._seal_at_s = trio.current_time()
 
     async def serve(self, messages: Receiver[Batch]) -> None:
-        """Commit batches; seal and probe when it is time, also under steady load."""
+        """Commit batches; probe and seal between them when it is time."""
         with suppress(trio.EndOfChannel):
             while True:
-                tickets = await self._take(messages)
-                for start in range(0, len(tickets), MAX_BATCH):
-                    await self._commit(tickets[start : start + MAX_BATCH])
-                await self._do_chores()
+                batch = await self._receive(messages)
+                for start in range(0, len(batch), MAX_BATCH):
+                    await self._commit(batch[start : start + MAX_BATCH])
+                if trio.current_time() >= self._probe.at_s:
+                    await self._try_probe()
+                if self._unsealed_rows >= SEAL_ROWS or trio.current_time() >= self._seal_at_s:
+                    await self._seal()
 
-    async def _take(self, messages: Receiver[Batch]) -> Batch:
-        """What waits; empty when a chore is due first.
-
-        The others get a few turns before the batch is closed: what they are about to append often
-        follows from the same message, and shares its sync.
-        """
+    async def _receive(self, messages: Receiver[Batch]) -> Batch:
+        """Receive the next batch and close it; empty when a probe or a seal is due first."""
         with trio.move_on_at(min(self._seal_at_s, self._probe.at_s)):
             batch = await messages.receive()
-            with trio.CancelScope(shield=True):  # what was taken is kept
+            with trio.CancelScope(shield=True):  # a received batch must be settled
                 await wait_for_more(batch, MAX_BATCH)
-            self._desk.batch = None
+            self._state.batch = None
             return batch
         return []
 
     async def refuse_queued(self, inbox: Mailbox[Batch]) -> None:
-        """Settle what nobody will commit: all that is queued before a bookmark."""
-        gone = ActorGone("the journal ended before it came to this change")
-        bookmark = PendingCommit(Change())
+        """Settle the batches that will not be committed: all that precede a marker."""
+        gone = ActorGone("the journal ended before it committed this change")
+        marker = PendingCommit(Change())
         with suppress(ActorGone, trio.EndOfChannel), inbox.receiver() as messages:
-            inbox.offer([bookmark])
-            while not bookmark.is_settled:
+            inbox.offer([marker])
+            while not marker.is_settled:
                 _settle_all(await messages.receive(), gone)
-        self._desk.batch = None
-        self._desk.waiting_rows = 0
+        self._state.batch = None
+        self._state.waiting_rows = 0
 
     async def close(self) -> None:
-        """Close the store; one that cannot be closed well says so at its next opening."""
+        """Close the store; after a failed close the next opening reports an unclean shutdown."""
         try:
             await self._thread.call(self._store.close)
         except Unavailable as error:
             log.warning("journal.not_closed_cleanly", error=error.message)
 
-    async def _commit(self, tickets: Sequence[PendingCommit]) -> None:
-        """Write one batch, tell the hub, wake who waits: once for all."""
-        changes = [ticket.change for ticket in tickets]
+    async def _commit(self, batch: Sequence[PendingCommit]) -> None:
+        """Write one batch and acknowledge it; see the module's steps 3 and 4."""
+        changes = [pending.change for pending in batch]
         try:
             outcomes = await self._thread.call(self._store.commit, changes)
         except Unavailable as error:
-            self._note_failure(error, changes)
+            self._state.is_writable = self._state.has_room = False
+            self._state.refusals += 1
+            error.retry_after_ms = self._probe.record_refusal(changes, trio.current_time())
             self._on_writing(error)
-            self._gaps.note(changes)
-            _settle_all(tickets, error)
+            self._failed_runs.record(changes)
+            _settle_all(batch, error)
         else:
-            self._note_success(tickets, outcomes)
+            self._acknowledge(batch, outcomes)
         finally:
-            _settle_all(tickets, ActorGone("the journal crashed with this change under way"))
-            self._desk.waiting_rows -= sum(len(ticket.change.rows) for ticket in tickets)
+            _settle_all(batch, ActorGone("the journal crashed while committing this change"))
+            self._state.waiting_rows -= sum(len(pending.change.rows) for pending in batch)
 
-    def _note_success(
-        self, tickets: Sequence[PendingCommit], outcomes: Sequence[PalyraError | None]
+    def _acknowledge(
+        self, batch: Sequence[PendingCommit], outcomes: Sequence[PalyraError | None]
     ) -> None:
-        """Everybody learns in the same step: nobody runs before this returns."""
+        """Settle each change with its outcome and notify the hub, without awaiting in between."""
         heads: dict[str, int] = {}
-        for ticket, outcome in zip(tickets, outcomes, strict=True):
-            rows = ticket.change.rows
-            ticket.settle(self._gaps.explain(ticket.change, outcome))
+        for pending, outcome in zip(batch, outcomes, strict=True):
+            rows = pending.change.rows
+            pending.settle(self._failed_runs.explain(pending.change, outcome))
             if rows and outcome is None:
                 heads[rows[-1].run_id] = rows[-1].seq
                 self._unsealed_rows += len(rows)
         self._on_committed(list(heads.items()))
         self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
 
-    def _note_failure(self, error: Unavailable, changes: Sequence[Change]) -> None:
-        """Refuse nothing by itself: whoever appends is told by the store, as long as it fails."""
-        self._desk.is_writable = self._desk.has_room = False
-        self._desk.refusals += 1
-        error.retry_after_ms = self._probe.note_refusal(changes, trio.current_time())
-
-    def _note_taken(self) -> None:
-        """A probe was taken: forget it, and say so when writing works again."""
-        self._desk.has_room, self._seal_at_s = True, trio.current_time()
-        if self._probe.note_taken(trio.current_time()):
-            self._desk.is_writable = True
-            self._on_writing(None)
-
-    async def _do_chores(self) -> None:
-        """Probe a store that failed; sign what is new."""
-        if trio.current_time() >= self._probe.at_s:
-            await self._try_again()
-        if self._unsealed_rows >= SEAL_ROWS or trio.current_time() >= self._seal_at_s:
-            await self._seal()
-
-    async def _try_again(self) -> None:
+    async def _try_probe(self) -> None:
         """Commit a probe; see `actors.journal.write_retry`."""
         try:
             (refusal,) = await self._thread.call(self._store.commit, [self._probe.padding()])
         except Unavailable as error:
             refusal = error
-        if refusal is None:
-            self._note_taken()
-        else:
-            self._desk.has_room = False
-            self._probe.note_failure(trio.current_time())
+        if refusal is not None:
+            self._state.has_room = False
+            self._probe.record_failure(trio.current_time())
+            return
+        self._state.has_room, self._seal_at_s = True, trio.current_time()  # a seal deletes it
+        if self._probe.record_success(trio.current_time()):
+            self._state.is_writable = True
+            self._on_writing(None)
 
     async def _seal(self) -> None:
         self._unsealed_rows, self._seal_at_s = 0, inf
@@ -370,10 +383,23 @@ class _Keeper:
             self._seal_at_s = trio.current_time() + SEAL_S
 
 
-def _settle_all(tickets: Sequence[PendingCommit], error: PalyraError) -> None:
-    """Give all that are not settled yet the same answer."""
-    for ticket in tickets:
-        ticket.settle(error)
+def _settle_all(batch: Sequence[PendingCommit], error: PalyraError) -> None:
+    """Settle every change that has no outcome yet with this error."""
+    for pending in batch:
+        pending.settle(error)
+
+
+async def wait_for_more(batch: Sized, most: int) -> None:
+    """Yield to other tasks until the batch is full, old enough, or nothing joins it any more.
+
+    Cancellation: nothing is changed.
+    """
+    until_s = trio.current_time() + GROW_S
+    quiet = 0
+    while quiet < QUIET_TURNS and len(batch) < most and trio.current_time() < until_s:
+        size = len(batch)
+        await trio.lowlevel.checkpoint()
+        quiet = quiet + 1 if len(batch) == size else 0
 
 
 def child_spec(
@@ -394,20 +420,3 @@ def child_spec(
         new_thread=new_thread,
     )
     return ChildSpec("journal", start, "permanent", CLOSE_S, handle.inbox)
-
-
-QUIET_TURNS = 3  # turns of the scheduler: a model that answers at once needs two
-GROW_S = 0.001  # a batch waits no longer for what may join it
-
-
-async def wait_for_more(batch: Sized, most: int) -> None:
-    """Give way until nothing more joins, the batch is full, or the first has waited long enough.
-
-    Cancellation: nothing is changed.
-    """
-    until_s = trio.current_time() + GROW_S
-    quiet = 0
-    while quiet < QUIET_TURNS and len(batch) < most and trio.current_time() < until_s:
-        size = len(batch)
-        await trio.lowlevel.checkpoint()
-        quiet = quiet + 1 if len(batch) == size else 0

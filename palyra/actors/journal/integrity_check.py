@@ -1,8 +1,9 @@
-"""The page check: after an unclean end somebody walks the whole journal, beside the work.
+"""The page check: after an unclean shutdown, read all pages of the journal file once.
 
-Owns: nothing.  Talks to: the journal's store, in a reader's thread.
+Talks to: the journal's store, in a worker thread, while the daemon serves.
 Never: delays a start or a stop, or repairs anything.
-Restart: transient; damage is found again at once each time, so that the daemon ends and says why.
+Restart: transient; the finding is remembered, so each restart fails at once until the daemon ends
+with it.
 """
 
 from functools import partial
@@ -17,28 +18,28 @@ from palyra.errors import Unavailable
 async def page_check(
     journal: JournalHandle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Look once.  Raises Unavailable with the finding when the file is damaged.
+    """Check once.  Raises Unavailable with the finding when the file is damaged.
 
-    Cancellation: the walk is ended; one that was due is due again at the next start.
+    Cancellation: the check is stopped and is due again at the next start.
     """
     task_status.started()
     walk = _Walk()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_when_cancelled, walk)
         damage = await journal.read(lambda store: store.check(lambda: walk.is_stopped))
-        nursery.cancel_scope.cancel("it has been looked at")
+        nursery.cancel_scope.cancel("the check is done")
     if damage is not None:
         raise Unavailable(damage)
 
 
 class _Walk:
-    """What the walking thread looks at now and then."""
+    """The flag that the checking thread polls."""
 
     is_stopped = False
 
 
 async def _stop_when_cancelled(walk: _Walk) -> None:
-    """A call in a thread hears of no cancel by itself."""
+    """Set the flag when this task is cancelled: a call in a thread is not cancelled by trio."""
     try:
         await trio.sleep_forever()
     finally:
@@ -46,5 +47,5 @@ async def _stop_when_cancelled(walk: _Walk) -> None:
 
 
 def child_spec(journal: JournalHandle) -> ChildSpec:
-    """The last child of the daemon: nothing depends on it."""
+    """Return the last child of the daemon: no other child depends on it."""
     return ChildSpec("page-check", partial(page_check, journal), "transient")

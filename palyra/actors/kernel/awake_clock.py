@@ -1,13 +1,13 @@
-"""The daemon's clock: time in which the process did not run does not pass.
+"""The daemon's clock: it stands still while the process is suspended.
 
 A suspended machine, a paused container and SIGSTOP leave a gap in which no code ran.  On a plain
-clock every deadline that ends within the gap has passed when the process continues: healthy clients
-are closed as slow consumers, pings count as unanswered, providers as timed out, although none of them
-had a chance.  On this clock such a gap takes no time, for every deadline alike.
+clock every deadline within the gap has passed when the process continues: healthy clients are closed
+as slow consumers, pings count as unanswered, providers as timed out, although none of them could
+answer.  On this clock a gap takes no time, for all deadlines alike.
 
-A gap is seen where the event loop meets it: between two readings of the clock, or in how much later
-than asked it wakes.  Up to `GAP_S` of lateness is ordinary load and counts as time.  What has to end
-at a time of day (an expiring token) must be compared with the wall clock when it wakes.
+The clock detects a gap between two readings, or from a wake-up that is later than requested.
+Lateness up to `GAP_S` is ordinary load and counts as time.  A deadline at a time of day (an expiring
+token) must be compared with the wall clock.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from time import perf_counter
 
 import trio
 
-GAP_S = 0.5  # far above the lag of a loaded loop, far below every deadline for a peer
+GAP_S = 0.5  # far above the lag of a loaded loop, far below every deadline of a peer
 
 
 class AwakeClock(trio.abc.Clock):
-    """Monotonic seconds in which the process ran or slept as it meant to."""
+    """Monotonic seconds in which the process ran or slept as planned."""
 
     def __init__(self, raw: Callable[[], float] = perf_counter) -> None:
         self._raw = raw
@@ -27,11 +27,11 @@ class AwakeClock(trio.abc.Clock):
         self._expected_s = raw()  # no reading before this can be late
 
     def start_clock(self) -> None:
-        """Begin: what passed since the clock was made is no gap."""
+        """Start; the time since the clock was created is no gap."""
         self._expected_s = self._raw()
 
     def current_time(self) -> float:
-        """Seconds without the gaps."""
+        """Return seconds without the gaps."""
         now_s = self._raw()
         late_s = now_s - self._expected_s
         if late_s > GAP_S:
@@ -40,13 +40,13 @@ class AwakeClock(trio.abc.Clock):
         return now_s - self.lost_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """How long the loop may sleep; it is expected back then."""
+        """Return how long the loop may sleep; a later wake-up is a gap."""
         sleep_s = max(0.0, deadline - self.current_time())
         self._expected_s += sleep_s
         return sleep_s
 
 
 def lost_time_s() -> float:
-    """What the running clock has lost in gaps; 0 on any other clock."""
+    """Return the seconds that the running clock left out; 0 on any other clock."""
     clock = trio.lowlevel.current_clock()
     return clock.lost_s if isinstance(clock, AwakeClock) else 0.0

@@ -1,4 +1,4 @@
-"""A supervisor's view of one child: the spec it was given, its present life, its exits.
+"""A supervisor's view of one child: its spec, its current incarnation, its exits.
 
 Owns: state and counters of one child.  Written by: the child's own task (`begin`, `started`,
 `end`) and its supervisor.  Never: restarts anything; the supervisors do.
@@ -14,10 +14,10 @@ from palyra.actors.kernel.mailbox import Mailbox
 from palyra.core.supervision import Outcome, Restart, wants_restart
 from palyra.errors import InvariantBroken
 
-# `down` waits to be started (again); `ended` is done, unless a neighbour's restart revives it.
+# `down` waits for a (re)start; `ended` is final, unless the restart of a sibling revives the child.
 State = Literal["down", "starting", "running", "stopping", "ended"]
 
-# Characters; far more than is ever shown: what is redacted before it is shown must be whole.
+# Characters; far more than is shown, because a text must be complete when it is redacted.
 CRASH_TEXT_LIMIT = 4_000
 
 
@@ -27,7 +27,7 @@ class ChildSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: State
     incarnation: int  # 0 before the first start
-    restarts: int  # charged to the restart window; restarts with a failed neighbour are not
+    restarts: int  # charged to the restart window; restarts with a failed sibling are not
     mailbox_depth: int | None = None
     mailbox_peak: int | None = None
     mailbox_capacity: int | None = None
@@ -51,18 +51,18 @@ class ChildSpec(msgspec.Struct, frozen=True):  # a Struct: built ten times as fa
     grace_s: float = 5.0
     mailbox: Mailbox[Any] | None = None
     snapshot: Callable[[], ChildSnapshot] | None = None
-    close: Callable[[], None] | None = None  # the child has ended and is not to come back
+    close: Callable[[], None] | None = None  # called once the child has ended for good
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """The end of one incarnation, or with outcome "stuck" the news that it will not end."""
+    """The end of one incarnation, or with outcome "stuck" the report that it does not end."""
 
     supervisor: str
     id: str
     incarnation: int
     outcome: Outcome
     error: Exception | None = None
-    was_asked: bool = False  # its supervisor had asked it to end
+    was_asked: bool = False  # its supervisor requested the end
 
 
 ExitListener = Callable[[Exit], None]
@@ -93,13 +93,13 @@ class Child:
     ) -> None:
         self.spec = spec
         self.supervisor = supervisor
-        self.on_change = on_change  # hears of readiness and end; None: nobody waits for either
+        self.on_change = on_change  # called at readiness and at the end
         self.state: State = "down"
         self.incarnation = 0
         self.restarts = 0
         self.is_ready = False
-        self.owes_restart = False  # it ended by itself, and its spec wants it back
-        self.value: Any = None  # what it handed to `started`
+        self.owes_restart = False  # it ended by itself, and its spec asks for a restart
+        self.value: Any = None  # the argument of `started`
         self.exit: Exit | None = None
         self.crash_text: str | None = None
         self.crashed_s = 0.0
@@ -108,23 +108,23 @@ class Child:
 
     @property
     def scope(self) -> trio.CancelScope:
-        """The scope to live in; nothing else can cancel the incarnation."""
+        """The cancel scope of the incarnation; nothing else can cancel it."""
         if self._scope is None:
             raise InvariantBroken(f"{self.spec.id} was not begun")
         return self._scope
 
     @property
     def is_alive(self) -> bool:
-        """Whether an incarnation is under way."""
+        """True while an incarnation runs."""
         return self._scope is not None
 
     @property
     def has_failed_start(self) -> bool:
-        """Whether the incarnation that ended last was awaited and never got ready."""
+        """True if the last incarnation was awaited and ended before it was ready."""
         return self.on_change is not None and not self.is_ready
 
     def begin(self) -> None:
-        """Begin an incarnation, whose task follows: from here on it can be cancelled."""
+        """Begin an incarnation before its task starts: from here on it can be cancelled."""
         self._scope = trio.CancelScope(shield=True)
         self.incarnation += 1
         self.state = "running" if self.on_change is None else "starting"
@@ -132,7 +132,7 @@ class Child:
         self.value = self.exit = None
 
     def revive(self) -> None:
-        """Let a child that has ended be started again, with nothing owed."""
+        """Make a child that has ended startable again."""
         self.state = "down"
         self.owes_restart = False
 
@@ -147,7 +147,7 @@ class Child:
         self._notify()
 
     def end(self, error: Exception | None) -> Exit:
-        """End the incarnation and settle whether there will be another."""
+        """End the incarnation and decide whether there will be another."""
         if error is None and self.state == "starting":
             error = InvariantBroken(f"{self.spec.id} returned before it called started()")
         was_asked = self.state == "stopping"
@@ -157,28 +157,28 @@ class Child:
         comes_back = self.owes_restart or (was_asked and self.spec.restart != "temporary")
         self.state = "down" if comes_back else "ended"
         self._note_crash(error)
-        self._tell_ended()
+        self._announce_end()
         return self.exit
 
     def describe_stuck(self) -> Exit:
-        """The report about an incarnation that its cancel did not end."""
+        """Return the exit of an incarnation that ignores its cancel."""
         return Exit(self.supervisor, self.spec.id, self.incarnation, "stuck", was_asked=True)
 
     def cancel(self, reason: str) -> None:
-        """Cancel the incarnation, if there is one; its exit is then a requested one."""
+        """Cancel the incarnation, if there is one; its exit then counts as requested."""
         if self._scope is not None:
             self.state = "stopping"
             self._scope.cancel(reason)
 
     async def wait_ended(self) -> None:
-        """Wait until no incarnation is under way."""
+        """Wait until no incarnation runs."""
         while self._scope is not None:
             if self._ended is None:
-                self._ended = trio.Event()  # only now: most children are never waited for
+                self._ended = trio.Event()  # created on demand: most children are never waited for
             await self._ended.wait()
 
     def close(self) -> None:
-        """The child has ended and is not to come back: whoever waits for it is told now."""
+        """Mark the child as ended for good and fail its waiting askers."""
         self.state = "ended"
         if self.spec.mailbox is not None:
             self.spec.mailbox.close()
@@ -186,7 +186,7 @@ class Child:
             self.spec.close()
 
     def snapshot(self) -> ChildSnapshot:
-        """The child as it is now, with everything below it."""
+        """Return the current state of the child and of the tree below it."""
         mailbox, nested = self.spec.mailbox, self.spec.snapshot
         age_s = None if mailbox is None else mailbox.last_message_age_s
         crash_age_s = None if self.crash_text is None else trio.current_time() - self.crashed_s
@@ -209,7 +209,7 @@ class Child:
             self.crash_text = f"{type(error).__name__}: {error}"[:CRASH_TEXT_LIMIT]
             self.crashed_s = trio.current_time()
 
-    def _tell_ended(self) -> None:
+    def _announce_end(self) -> None:
         self._scope = None
         if self._ended is not None:
             self._ended.set()

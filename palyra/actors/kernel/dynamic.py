@@ -1,9 +1,9 @@
-"""The dynamic supervisor: any number of children up to a cap, started on demand.
+"""The dynamic supervisor: children started on demand, up to a cap.
 
-Owns: a nursery and the lives of its children.  Talked to by: direct calls, from any task.
+Owns: a nursery and the incarnations of its children.  Called by: any task, directly.
 Never: restarts a child that failed its first start (the starter decides), keeps an order, or
 remembers its children when it is itself restarted.
-Semantics: Elixir's `DynamicSupervisor`; what is said of stuck children in `supervisor` holds.
+Semantics: Elixir's `DynamicSupervisor`; stuck children are treated as in `supervisor`.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from palyra.actors.kernel.supervisor import (
 from palyra.core.supervision import Restart
 from palyra.errors import ActorGone, Conflict, InvariantBroken, Overloaded
 
-RETRY_AFTER_MS = 250  # a hint: children come and go much faster than that
+RETRY_AFTER_MS = 250  # a hint: children end much sooner than that
 
 
 class DynamicSupervisor:
@@ -56,7 +56,7 @@ class DynamicSupervisor:
         return len(self._children)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the children that are started meanwhile, until stopped.
+        """Run the children that are started meanwhile, until stopped.
 
         Raises Escalated.  Cancellation: all children were stopped at once, each in its grace.
         """
@@ -74,10 +74,10 @@ class DynamicSupervisor:
             raise self._failure
 
     async def start_child(self, spec: ChildSpec) -> Any:  # noqa: ANN401 - the child's own value
-        """Start the child and wait until it is ready; what it handed to `started()`.
+        """Start the child, wait until it is ready, and return the argument of its `started()`.
 
         Raises Overloaded over the cap, Conflict for an id in use, ActorGone when the supervisor
-        is stopping, and whatever the start raises.  Cancellation: the child is cancelled too.
+        is stopping, and the error of a failed start.  Cancellation: the child is cancelled too.
         """
         changed = trio.Event()
         child = self._admit(spec, changed)
@@ -91,11 +91,11 @@ class DynamicSupervisor:
         raise _start_error(child)
 
     def spawn_child(self, spec: ChildSpec) -> None:
-        """Start the child and wait for nothing; raises as `start_child` except its own errors."""
+        """Start the child without waiting; raises as `start_child`, except the child's errors."""
         self._admit(spec, None)
 
     def cancel_child(self, child_id: str, reason: str) -> None:
-        """Cancel the child now, without a drain; unknown ids are ignored, they may just have ended.
+        """Cancel the child now, without a drain; unknown ids are ignored, as children end anytime.
 
         A child that outlives its grace is reported as stuck.
         """
@@ -107,19 +107,19 @@ class DynamicSupervisor:
             self._nursery.start_soon(stop_child, child, reason, self._on_exit)
 
     def stop(self, reason: str) -> None:
-        """Begin to stop all children, from any task; without effect on a later run."""
+        """Start stopping all children, from any task; without effect on a later run."""
         self._stop_reason = reason
         self._serving.cancel(reason)
 
     def child_spec(self, *, restart: Restart = "permanent", grace_s: float = 11.0) -> ChildSpec:
-        """The spec under which a supervisor runs this one.
+        """Return the spec under which a supervisor runs this one.
 
         `grace_s` must exceed twice the longest grace of a child; the default suits their default.
         """
         return ChildSpec(self.name, self.run, restart, grace_s, snapshot=self.snapshot)
 
     def snapshot(self) -> ChildSnapshot:
-        """The tree from here down, as it is now."""
+        """Return the current state of this subtree."""
         return ChildSnapshot(
             id=self.name,
             state="down" if self._nursery is None else "running",
@@ -154,7 +154,7 @@ class DynamicSupervisor:
         return child
 
     async def _live(self, child: Child) -> None:
-        """Live all incarnations of one child, until it has ended for good."""
+        """Run all incarnations of one child, until it has ended for good."""
         try:
             while self._comes_back(child, await live(child)):
                 child.begin()
@@ -189,7 +189,7 @@ class DynamicSupervisor:
 
 
 def _start_error(child: Child) -> Exception:
-    """Why the child never got ready."""
+    """Return the reason why the child did not become ready."""
     if child.exit is None or child.exit.error is None:
         return ActorGone(f"{child.spec.id} was stopped before it was ready")
     return child.exit.error

@@ -1,7 +1,7 @@
-"""How late the event loop wakes what is due: the one number that tells whether something holds it.
+"""Event loop lag: the delay between a deadline and the wake-up of its task.
 
-Owns: the lags of the last minute.  Read by: the metrics page.  Never: acts on what it sees.
-Restart: permanent; it begins with an empty minute.
+Owns: the lags of the last minute.  Read by: the metrics page.  Never: acts on them.
+Restart: permanent; starts with no samples.
 """
 
 from collections import deque
@@ -23,18 +23,18 @@ class LoopLag:
 
     @property
     def last_s(self) -> float:
-        """How late the last wake was; 0 before the first."""
+        """The last lag; 0 before the first sample."""
         return self._lags_s[-1] if self._lags_s else 0.0
 
     @property
     def worst_s(self) -> float:
-        """The latest wake of the last minute."""
+        """The largest lag of the last minute."""
         return max(self._lags_s, default=0.0)
 
     async def measure(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Sample ten times a second, for ever.  Cancellation: nothing is lost."""
+        """Sample ten times a second until cancelled."""
         self._lags_s.clear()
         task_status.started()
         while True:
@@ -44,5 +44,5 @@ class LoopLag:
             self._lags_s.append(late_s + lost_time_s() - lost_s)
 
     def child_spec(self) -> ChildSpec:
-        """Permanent, without a mailbox."""
+        """Return the spec: permanent, without a mailbox."""
         return ChildSpec("loop_lag", self.measure)

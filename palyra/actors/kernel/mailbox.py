@@ -5,8 +5,8 @@ at a time, which is one incarnation.  Never: restarts, logs, or looks into a mes
 Semantics: Erlang's mailbox and `gen_server:call`, except that the queue is bounded, that it
 survives a restart, and that an asker learns of the answerer's end at once.
 
-What becomes of a message: queued, it waits for the next incarnation when this one ends; taken,
-it is the taker's, and if the taker ends before it answers, the asker gets `ActorGone`.
+A queued message outlives the incarnation and waits for the next one.  A received message belongs to
+its incarnation: if that ends before it answers, the asker gets `ActorGone`.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ __all__ = ["Mailbox", "Receiver", "Reply", "Stop"]
 M = TypeVar("M")
 T = TypeVar("T")
 
-# Messages that iteration may hand out between two checkpoints: enough to make the checkpoint
-# (5 microseconds) a tenth of a microsecond a message, few enough to hear a cancel soon.
+# Messages that iteration may return between two checkpoints: enough to spread the checkpoint (5
+# microseconds) to a tenth of a microsecond a message, few enough to notice a cancel soon.
 BATCH = 64
 
 
 @dataclass(slots=True, eq=False)
 class _Asked(Generic[M]):
-    """A queued message that somebody waits for."""
+    """A queued message with a waiting asker."""
 
     message: M
     answer: PendingReply[object]
@@ -42,7 +42,7 @@ class _Asked(Generic[M]):
 class Stop:
     """The drain message: finish what was queued before it, then end.
 
-    It is meant for one incarnation; should that end first, the next one never sees it.
+    It addresses one incarnation; if that ends first, the next one never sees it.
     """
 
     reason: str
@@ -50,7 +50,7 @@ class Stop:
 
 
 class _Queue(Generic[M]):
-    """What the two ends of a mailbox share."""
+    """State shared by the two ends of a mailbox."""
 
     __slots__ = (
         "capacity",
@@ -80,7 +80,7 @@ class _Queue(Generic[M]):
 
 
 class Mailbox(Generic[M]):
-    """A bounded queue of messages; `capacity` is how many wait before writers must."""
+    """A bounded queue of messages; when `capacity` messages wait, writers wait too."""
 
     __slots__ = ("_queue", "capacity", "name")
 
@@ -125,17 +125,17 @@ class Mailbox(Generic[M]):
             raise self._gone() from None
 
     async def ask(self, make: Callable[[Reply[T]], M], *, timeout_s: float) -> T:
-        """The answer to the message that `make` builds round a reply.
+        """Send the message that `make` builds around a reply, and return the answer.
 
-        Raises what the answerer put with `fail`; ActorGone as soon as nobody will answer; TooSlow
-        after `timeout_s`, which covers both the wait for room and the wait for the answer.
-        Cancellation, and TooSlow: what was done before stays done; from then on the reply
-        `is_abandoned`, and an actor that looks does nothing for it.
+        Raises the error that the answerer set with `fail`; ActorGone as soon as no answer is
+        possible; TooSlow after `timeout_s`, which covers both the wait for room and the wait for the answer.
+        Cancellation, and TooSlow: effects until then remain; from then on the reply
+        `is_abandoned`, and an actor that checks it does nothing.
         """
         answer: PendingReply[T] = PendingReply(self.name)
         try:
             with trio.move_on_after(timeout_s):
-                # Nothing here may keep the message: its reply must be collectable by then.
+                # No reference to the message may stay here: its reply must be collectable.
                 await self._send_asked(make(Reply(answer)), answer)
                 return await answer.wait()
         finally:
@@ -143,13 +143,13 @@ class Mailbox(Generic[M]):
         raise TooSlow(f"{self.name} gave no answer within {timeout_s:g} s")
 
     def receiver(self) -> "Receiver[M]":
-        """The reading end for one incarnation: a sync context manager, one open at a time."""
+        """Return the reading end for one incarnation: a sync context manager, one at a time."""
         return Receiver(self._queue)
 
     async def stop(self, reason: str) -> bool:
-        """Ask the current incarnation to drain and end; False when nobody is receiving.
+        """Ask the current incarnation to drain and end; False if there is none.
 
-        Waits for room like any message.  Cancellation: the incarnation was not asked.
+        Waits for room like any message.  Cancellation: no stop was queued.
         """
         if self._queue.receiver is None:
             return False
@@ -160,8 +160,8 @@ class Mailbox(Generic[M]):
     def close(self) -> None:
         """The final stop: writers and every queued asker get ActorGone, now and from now on.
 
-        An incarnation still receiving sees the end of the channel.  Only another incarnation,
-        should there be one against expectation, opens the mailbox again.
+        An incarnation that still receives gets the end of the channel.  A later incarnation, which is
+        not expected, would open the mailbox again.
         """
         self._queue.is_closed = True
         self._queue.sender.close()
@@ -190,14 +190,14 @@ class Receiver(Generic[M]):
     """The reading end of a mailbox for one incarnation.
 
     A `Stop` reads like the end of a channel: `receive` and `drain` raise `trio.EndOfChannel`,
-    iteration ends, and `stop_reason` says why.  What was queued behind it stays queued.
+    iteration ends, and `stop_reason` says why.  Messages queued after it stay queued.
     """
 
     __slots__ = ("_budget", "_queue", "stop_reason")
 
     def __init__(self, queue: _Queue[M]) -> None:
         self._queue = queue
-        self._budget = 0  # messages that may be handed out before the next checkpoint
+        self._budget = 0  # messages until the next checkpoint
         self.stop_reason: str | None = None
 
     def __enter__(self) -> Self:
@@ -214,13 +214,13 @@ class Receiver(Generic[M]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the incarnation: questions it took and did not answer fail now."""
+        """End the incarnation: the questions it received and did not answer fail now."""
         self._queue.receiver = None
         while self._queue.taken:
             self._queue.taken.pop().settle_gone()
 
     async def receive(self) -> M:
-        """The next message.  Raises trio.EndOfChannel once stopped.
+        """Receive the next message.  Raises trio.EndOfChannel once stopped.
 
         Cancellation: no message was taken.
         """
@@ -232,7 +232,7 @@ class Receiver(Generic[M]):
         raise trio.EndOfChannel
 
     async def drain(self) -> list[M]:
-        """Wait for one message, then take all that are there: the fast path, never empty.
+        """Wait for one message, then take all queued ones: the fast path, never empty.
 
         Raises trio.EndOfChannel once stopped.  Cancellation: no message was taken.
         """
@@ -250,7 +250,7 @@ class Receiver(Generic[M]):
         return self
 
     async def __anext__(self) -> M:
-        """The next message, with one checkpoint a batch; the rest of the batch stays queued."""
+        """Receive the next message, with one checkpoint per batch; the rest stays queued."""
         try:
             while self._budget > 0 and self.stop_reason is None:
                 self._budget -= 1
@@ -258,7 +258,7 @@ class Receiver(Generic[M]):
                 if not isinstance(item, Stop):
                     return item
         except (trio.WouldBlock, trio.EndOfChannel):
-            pass  # the batch is used up: `receive` tells an empty queue from a closed one
+            pass  # the batch ends here: `receive` distinguishes an empty queue from a closed one
         self._budget = BATCH - 1
         try:
             return await self.receive()
@@ -266,7 +266,7 @@ class Receiver(Generic[M]):
             raise StopAsyncIteration from None
 
     def _unwrap(self, item: M | _Asked[M] | Stop) -> M | Stop:
-        """The message, its asker noted; a Stop counts only if it is meant for this receiver."""
+        """Return the message and record its asker; a Stop for another receiver has no effect."""
         if isinstance(item, _Asked):
             self._queue.taken.add(item.answer)
             return item.message

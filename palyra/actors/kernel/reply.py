@@ -1,7 +1,7 @@
-"""One answer to one question: the asker holds the `Answer`, the answerer the `Reply`.
+"""One answer to one question: the asker holds the `PendingReply`, the answerer the `Reply`.
 
-Two objects, because the asker must not keep alive what tells it that nobody can answer any more:
-a reply that is thrown away unanswered is collected, and says so on its way.
+There are two objects so that the asker does not keep the answerer's side alive: a `Reply` that is
+dropped without an answer is garbage-collected, and its finalizer fails the question with ActorGone.
 """
 
 from contextlib import suppress
@@ -26,7 +26,7 @@ class PendingReply(Generic[T]):
         self._value: T | None = None
         self._error: PalyraError | None = None
         self.is_settled = False
-        self.is_abandoned = False  # the asker left without it
+        self.is_abandoned = False  # the asker was cancelled or timed out
 
     def settle(self, value: T | None, error: PalyraError | None) -> None:
         if not self.is_settled:
@@ -39,12 +39,15 @@ class PendingReply(Generic[T]):
         self.settle(None, ActorGone(f"{self._name} took the question and ended without an answer"))
 
     def settle_gone_soon(self) -> None:
-        """The same from any thread, which is where the garbage collector may run."""
+        """The same from any thread, as the garbage collector may run in any thread."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self.settle_gone)
 
     async def wait(self) -> T:
-        """The answer.  Cancellation: it is abandoned from that very step; one that is there wins."""
+        """Wait for the answer.
+
+        Cancellation: the question is abandoned at once; an answer that is already set wins.
+        """
         if self.is_settled:
             await trio.lowlevel.cancel_shielded_checkpoint()
         else:
@@ -55,13 +58,13 @@ class PendingReply(Generic[T]):
         return cast("T", self._value)
 
     def _abandon(self, _: object) -> trio.lowlevel.Abort:
-        """Between an asker's cancel and its next step nobody may act on the question any more."""
+        """Abandon the question at the cancel, before the asker runs again."""
         self.is_settled = self.is_abandoned = True
         return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Reply(Generic[T]):
-    """The answerer's side of one question: one answer, never blocks, late ones are ignored."""
+    """The answerer's side of one question: one answer, never blocks; late answers are ignored."""
 
     __slots__ = ("_answer",)
 
@@ -70,7 +73,7 @@ class Reply(Generic[T]):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the asker gave up: it may ask again, so what it asked for should not happen."""
+        """True if the asker gave up; it may ask again, so the request should not be carried out."""
         return self._answer.is_abandoned
 
     def put(self, value: T) -> None:
@@ -78,11 +81,11 @@ class Reply(Generic[T]):
         self._answer.settle(value, None)
 
     def fail(self, error: PalyraError) -> None:
-        """Let the asker raise `error`."""
+        """Answer with an error, which the asker raises."""
         self._answer.settle(None, error)
 
     def close(self) -> None:
-        """Give up: an asker without an answer gets ActorGone at once."""
+        """End without an answer: the asker gets ActorGone at once."""
         self._answer.settle_gone()
 
     def __del__(self) -> None:

@@ -1,13 +1,13 @@
-"""The supervisor: starts children in order, restarts the fallen, stops them in reverse.
+"""The supervisor: starts children in order, restarts crashed ones, stops them in reverse.
 
-Owns: a nursery and the lives of its children.  Talked to by: whoever runs it, `stop`, `snapshot`.
-Never: touches a child's state, or lets two incarnations of one child live at once.
-Semantics: Erlang/OTP `supervisor`, also in this: under `rest_for_one` a transient child that had
-returned is started again with its neighbours, and a supervisor that is restarted starts them all.
+Owns: a nursery and the incarnations of its children.  Called by: its parent, `stop`, `snapshot`.
+Never: touches a child's state, or runs two incarnations of one child at once.
+Semantics: Erlang/OTP `supervisor`, including this: under `rest_for_one` a transient child that has
+returned is started again with its siblings, and a restarted supervisor starts all of them.
 Two differences.  Mailboxes outlive restarts, and a trio task that shields itself from cancellation
 cannot be killed: a child that outlives its grace is logged and reported to `on_exit` with outcome
-"stuck", its neighbours are still stopped in order, and `run` returns only when it ends.  Whoever
-must exit anyway can, on that report: only `os._exit` gets past such a task.
+"stuck", its siblings are still stopped in order, and `run` returns only when it ends.  The process
+can exit on that report: only `os._exit` does not wait for such a task.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from palyra.errors import InvariantBroken, PalyraError, Unavailable
 log = structlog.get_logger("palyra.supervisor")
 
 
-# A run leaves four nested nurseries, some turns each; what ends at all ends within these.
+# A run leaves four nested nurseries, some turns each; a child that ends at all ends within these.
 GRACE_TURNS = 100
 SHOWN_STUCK = 5
 
@@ -32,10 +32,10 @@ class Escalated(PalyraError):
 
 
 async def live(child: Child) -> Exit:
-    """Live one incarnation: the boundary at which an exception becomes an exit.
+    """Run one incarnation: the boundary at which an exception becomes an exit.
 
-    `except*` because a failure beside a cancelled task arrives as a BaseExceptionGroup; what is
-    not an Exception passes through.
+    `except*` because a failure together with a cancelled task arrives as a BaseExceptionGroup; the
+    part that is not an Exception passes through.
     """
     error: Exception | None = None
     try:
@@ -49,7 +49,7 @@ async def live(child: Child) -> Exit:
 
 
 def _unwrap(error: Exception) -> Exception:
-    """The exception itself when the group holds no other."""
+    """Return the exception itself if the group contains only one."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -65,7 +65,7 @@ async def stop_child(child: Child, reason: str, on_exit: ExitListener | None) ->
 
 
 async def end_child(child: Child, reason: str) -> bool:
-    """Drain the child, then cancel it; whether it is stuck.  See `stop_child`."""
+    """Drain the child, then cancel it; return True if it is stuck.  See `stop_child`."""
     grace_s = child.spec.grace_s
     with trio.CancelScope(shield=True):
         is_asked = False
@@ -83,7 +83,7 @@ async def end_child(child: Child, reason: str) -> bool:
 
 
 async def _ask_to_end(child: Child, reason: str) -> bool:
-    """Ask a child that listens to handle what is queued, and to end; whether it was asked."""
+    """Queue a Stop for a running child with a mailbox; return True if it was queued."""
     mailbox = child.spec.mailbox
     if child.state != "running" or mailbox is None:
         return False
@@ -92,10 +92,10 @@ async def _ask_to_end(child: Child, reason: str) -> bool:
 
 
 async def _give_turns(child: Child) -> None:
-    """Let a busy loop come to a child whose grace has passed on the clock alone.
+    """Let the event loop run a child whose grace has passed on the clock only.
 
     When ten thousand children stop at once, one turn of the loop takes longer than their grace, and
-    none of them is stuck.  In each checkpoint every task that can run gets one turn.
+    none of them is stuck.  In each checkpoint every runnable task gets one turn.
     """
     for _ in range(GRACE_TURNS):
         if not child.is_alive:
@@ -104,7 +104,7 @@ async def _give_turns(child: Child) -> None:
 
 
 def report_stuck(ends: Sequence[Exit], on_exit: ExitListener | None) -> None:
-    """Log all children that are stuck at once, in one line, and tell the listener of each."""
+    """Log all stuck children in one line, and report each to the listener."""
     if len(ends) == 1:
         report(ends[0], on_exit)
         return
@@ -121,9 +121,9 @@ def report_stuck(ends: Sequence[Exit], on_exit: ExitListener | None) -> None:
 
 
 def report(end: Exit, on_exit: ExitListener | None) -> None:
-    """Log a crash or a stuck child, and tell the listener of any exit."""
+    """Log a crash or a stuck child, and report every exit to the listener."""
     facts = {"supervisor": end.supervisor, "child": end.id, "incarnation": end.incarnation}
-    if isinstance(end.error, Unavailable):  # not our bug: where it was raised helps nobody
+    if isinstance(end.error, Unavailable):  # not a bug: a traceback does not help
         cause = str(end.error.__cause__ or "")
         log.error("child crashed", **facts, reason=end.error.message, cause=cause)
     elif end.outcome == "crashed":
@@ -135,18 +135,18 @@ def report(end: Exit, on_exit: ExitListener | None) -> None:
 
 
 class RestartBudget:
-    """The restarts that one incarnation of a supervisor may still spend."""
+    """The restarts that one incarnation of a supervisor has left."""
 
     def __init__(self, supervisor: str, intensity: int, period_s: float) -> None:
         self._supervisor = supervisor
         self._fresh = self._window = RestartWindow(intensity, period_s)
 
     def renew(self) -> None:
-        """A new incarnation begins with nothing spent."""
+        """Start a new incarnation with all restarts left."""
         self._window = self._fresh
 
     def charge(self, child: Child) -> Escalated | None:
-        """Pay for the restart of a fallen child; the error to raise when that is one too many."""
+        """Count the restart of a child; return the error to raise if that is one too many."""
         window = charge_restart(self._window, trio.current_time())
         if window is None:
             return self._escalate(child)
@@ -159,7 +159,7 @@ class RestartBudget:
         last = "it returned" if cause is None else child.crash_text
         window = self._window
         escalated = Escalated(
-            f"{self._supervisor}: {child.spec.id} fell again after {window.intensity} restarts "
+            f"{self._supervisor}: {child.spec.id} failed again after {window.intensity} restarts "
             f"within {window.period_s:g} s: {last}"
         )
         escalated.__cause__ = cause
@@ -195,7 +195,7 @@ class Supervisor:
         self._failure: Exception | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the children alive until stopped; ready when the last of them is.
+        """Run the children until stopped; ready when the last of them is.
 
         Raises Escalated, or the error of a child that failed to start before all were ready.
         Cancellation: the children were stopped in reverse order, each within its grace.
@@ -213,17 +213,17 @@ class Supervisor:
             raise self._failure
 
     def stop(self, reason: str) -> None:
-        """Begin an orderly stop, from any task; without effect on a later run."""
+        """Start an orderly stop, from any task; without effect on a later run."""
         self._stop_reason = reason
         self._serving.cancel(reason)
 
     def close(self) -> None:
-        """It will not run again: close every mailbox below, so nobody waits for an answer."""
+        """Close every mailbox below, so that no asker waits; the supervisor will not run again."""
         for child in self._children:
             child.close()
 
     def child_spec(self, *, restart: Restart = "permanent") -> ChildSpec:
-        """The spec under which another supervisor runs this one, with the grace it needs."""
+        """Return the spec under which another supervisor runs this one, with the needed grace."""
         return ChildSpec(
             id=self.name,
             start=self.run,
@@ -234,7 +234,7 @@ class Supervisor:
         )
 
     def snapshot(self) -> ChildSnapshot:
-        """The tree from here down, as it is now."""
+        """Return the current state of this subtree."""
         return ChildSnapshot(
             id=self.name,
             state=self._state,
@@ -266,10 +266,10 @@ class Supervisor:
         self._changed.set()
 
     async def _keep_alive(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
-        """Bring up the leftmost child that is down, again and again, until stopped or failed.
+        """Start the leftmost child that is down, again and again, until stopped or failed.
 
-        It acts on what is, not on what happened.  So late news is harmless: an exit that was
-        made good in the meantime, by the restart of a neighbour, leaves nothing to do.
+        It acts on what is, not on what happened.  So a late report is harmless: an exit that the
+        restart of a sibling has already repaired leaves nothing to do.
         """
         while self._failure is None:
             await trio.lowlevel.checkpoint_if_cancelled()  # a stop goes before a restart
@@ -283,7 +283,7 @@ class Supervisor:
             await self._changed.wait()
 
     def _find_unready(self) -> int | None:
-        """Position of the leftmost child that is down or still starting."""
+        """Return the position of the leftmost child that is down or still starting."""
         for index, child in enumerate(self._children):
             if child.state in {"down", "starting"}:
                 return index
@@ -295,7 +295,7 @@ class Supervisor:
             task_status.started()
 
     async def _bring_up(self, nursery: trio.Nursery, index: int) -> None:
-        """Start the child, once those that go down with it are down; they follow by themselves."""
+        """Start the child after its dependants are down; the loop then starts those too."""
         child = self._children[index]
         if child.owes_restart:
             self._failure = self._budget.charge(child)
@@ -306,13 +306,13 @@ class Supervisor:
         child.begin()
         nursery.start_soon(self._live, child, name=f"{self.name}/{child.spec.id}")
 
-    async def _take_down(self, children: Sequence[Child], fallen: str) -> None:
-        """Stop those who depend on the fallen one, and wait even for the stuck."""
-        await self._stop(children, f"{fallen} restarts")
+    async def _take_down(self, children: Sequence[Child], crashed: str) -> None:
+        """Stop the dependants of the crashed child, and wait even for stuck ones."""
+        await self._stop(children, f"{crashed} restarts")
         for child in children:
             await child.wait_ended()
             if child.spec.restart != "temporary":
-                child.revive()  # if it fell too, this restart makes both good
+                child.revive()  # if it crashed too, this restart repairs both
 
     async def _live(self, child: Child) -> None:
         end = await live(child)

@@ -1,9 +1,9 @@
-"""The only thread hops of the program: a pool for short calls, a thread of one's own.
+"""Blocking calls in threads: a pool for short calls, a dedicated thread for a resource.
 
 Owns: the pool's limit.  Never: re-enters trio from a thread.
-A call that began in a thread runs to its end, whatever happens to the task that made it: both
-kinds of call wait for it, so that no two owners ever touch one resource.  A call that may hang
-therefore needs a limit of its own (a socket timeout, a busy timeout), not a cancel scope.
+A call in a thread runs to its end even if the calling task is cancelled: both kinds of call wait for
+it, so that no two owners use one resource at once.  A call that may hang therefore needs its own
+limit (a socket timeout, a busy timeout), not a cancel scope.
 """
 
 import queue
@@ -26,16 +26,16 @@ _POOL = trio.lowlevel.RunVar[trio.CapacityLimiter]("palyra.blocking")
 
 
 async def run_sync(fn: Callable[[*Args], T], *args: *Args) -> T:
-    """What `fn(*args)` returns, run in a pool thread; 100 to 140 microseconds a call.
+    """Run `fn(*args)` in a pool thread and return its result; 100 to 140 microseconds a call.
 
-    `fn` must not come back here through `trio.from_thread`: it holds a place of the pool.
-    Cancellation: not heard here; the call runs to its end and its value is returned.
+    `fn` must not call back into this pool through `trio.from_thread`: it would deadlock on the
+    limit.  Cancellation: ignored; waits until `fn` returns.
     """
     return await trio.to_thread.run_sync(fn, *args, limiter=_pool(), abandon_on_cancel=False)
 
 
 def _pool() -> trio.CapacityLimiter:
-    """The limiter of this trio run."""
+    """Return the limiter of this trio run."""
     try:
         return _POOL.get()
     except LookupError:
@@ -45,9 +45,9 @@ def _pool() -> trio.CapacityLimiter:
 
 
 class DedicatedThread:
-    """One thread that runs calls in the order they were made; the owner of a resource.
+    """One thread that owns a resource and runs calls in order.
 
-    It is a daemon thread, so that a call that hangs for ever cannot keep the process.
+    It is a daemon thread, so that a hanging call cannot keep the process alive.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,10 +59,10 @@ class DedicatedThread:
         self._thread.start()
 
     async def call(self, fn: Callable[[*Args], T], *args: *Args) -> T:
-        """What `fn(*args)` returns, run in the thread; about 50 microseconds a call.
+        """Run `fn(*args)` in the thread and return its result; about 50 microseconds a call.
 
-        Raises what `fn` raises, and ActorGone after `close`.
-        Cancellation: not heard here; the call runs to its end and its value is returned.
+        Raises the exceptions of `fn`, and ActorGone after `close`.
+        Cancellation: ignored once the call is queued; waits until `fn` returns.
         """
         if self._is_closed:
             raise ActorGone(f"thread {self.name} is closed")
@@ -78,7 +78,7 @@ class DedicatedThread:
         return value
 
     def close(self) -> None:
-        """Take no further call; the thread ends after those already made.  Does not wait."""
+        """Refuse further calls; the thread ends after the queued ones.  Does not wait."""
         self._is_closed = True
         self._calls.put(None)
 

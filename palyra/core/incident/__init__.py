@@ -1,1 +1,1 @@
-"""Incidents and the kinds there are."""
+"""Incidents and their kinds."""

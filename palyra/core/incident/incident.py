@@ -1,8 +1,8 @@
-"""Incidents: what was found to be wrong, recorded once and counted, until it is resolved.
+"""Incidents: problems that the daemon found, recorded once, counted, and resolved once.
 
-An alarm says what is wrong, in words, with evidence, and under a key: while the incident of that
-key is not resolved, the same alarm again is counted there and opens no other.  What is resolved
-stays so; found again, it is another incident.
+An incident report describes a problem, with evidence, under a key.  While the incident of a key is
+not resolved, further reports with that key are counted there.  A resolved incident never changes;
+the next report with its key opens another.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,94 +19,96 @@ from palyra.core.journal.records import (
 )
 from palyra.errors import IllegalState
 
-MAX_OPEN = 1_000  # above it the alarms of a domain share one incident: see `merged`
-KEPT_RESOLVED = 1_000  # the newest; older ones are forgotten
+MAX_OPEN = 1_000  # above it the reports of a domain share one incident: see `merged`
+KEPT_RESOLVED = 1_000  # the newest; older ones are deleted
 UNRESOLVED: tuple[IncidentState, ...] = ("open", "remediating", "escalated")
 SUMMARY_CHARS = 300
 EVIDENCE_CHARS = 1_000
 EVIDENCE_ITEMS = 16
 
-# Open until something is done about it (remediating), which helps or does not, or until it needs a
-# person (escalated).  Resolved is final.
+# State machine.  A remediation moves an open incident to remediating and back if it did not help.
+# An escalated incident needs a person.  Resolved is final.
 MOVES: Mapping[IncidentState, frozenset[IncidentState]] = {
     "open": frozenset({"remediating", "escalated", "resolved"}),
     "remediating": frozenset({"open", "escalated", "resolved"}),
     "escalated": frozenset({"resolved"}),
     "resolved": frozenset(),
 }
-SEVERITIES: tuple[IncidentSeverity, ...] = get_args(IncidentSeverity)  # the worst last
+SEVERITIES: tuple[IncidentSeverity, ...] = get_args(IncidentSeverity)  # ascending
 
 
 class IncidentReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something is wrong: what, where, how badly, and how that is known."""
+    """A problem that was found: domain, key, severity, summary and evidence."""
 
     domain: IncidentDomain
     key: str  # `kind` or `kind:subject`
     severity: IncidentSeverity
     summary: str
     evidence: Mapping[str, str | int] = {}
-    resolves_itself: bool = False  # whoever raises it also says when it is over
+    resolves_itself: bool = False  # the reporter also clears it
 
 
-class _Words(msgspec.Struct):
-    """What of an alarm may repeat anything."""
+class _ForeignText(msgspec.Struct):
+    """The fields of a report that may contain foreign text."""
 
     summary: str
     evidence: dict[str, str | int]
 
 
-def cleaned(alarm: IncidentReport, redact: Callable[[bytes], tuple[bytes, bool]]) -> IncidentReport:
-    """The alarm without secrets, and not longer than an incident may be; cut after redacting."""
-    given = _Words(alarm.summary, dict(alarm.evidence))
-    words = msgspec.json.decode(redact(msgspec.json.encode(given))[0], type=_Words)
+def cleaned(
+    report: IncidentReport, redact: Callable[[bytes], tuple[bytes, bool]]
+) -> IncidentReport:
+    """Redact the report, then truncate it to the bounds of an incident."""
+    given = _ForeignText(report.summary, dict(report.evidence))
+    words = msgspec.json.decode(redact(msgspec.json.encode(given))[0], type=_ForeignText)
     evidence = {
         name: value[:EVIDENCE_CHARS] if isinstance(value, str) else value
         for name, value in list(words.evidence.items())[:EVIDENCE_ITEMS]
     }
-    return msgspec.structs.replace(alarm, summary=words.summary[:SUMMARY_CHARS], evidence=evidence)
+    return msgspec.structs.replace(report, summary=words.summary[:SUMMARY_CHARS], evidence=evidence)
 
 
-def merged(alarm: IncidentReport) -> IncidentReport:
-    """The alarm in the incident that its domain has for all there is no room for."""
-    return msgspec.structs.replace(alarm, key=f"more:{alarm.domain}", resolves_itself=False)
+def merged(report: IncidentReport) -> IncidentReport:
+    """Move the report to the shared incident of its domain, used above `MAX_OPEN`."""
+    return msgspec.structs.replace(report, key=f"more:{report.domain}", resolves_itself=False)
 
 
-def open_incident(alarm: IncidentReport, incident_id: str, now_ms: int) -> IncidentRecord:
-    """The incident that a cleaned alarm opens."""
+def open_incident(report: IncidentReport, incident_id: str, now_ms: int) -> IncidentRecord:
+    """Open an incident for a cleaned report."""
     return IncidentRecord(
         incident_id=incident_id,
-        domain=alarm.domain,
-        key=alarm.key,
-        severity=alarm.severity,
-        summary=alarm.summary,
-        evidence=dict(alarm.evidence),
-        resolves_itself=alarm.resolves_itself,
+        domain=report.domain,
+        key=report.key,
+        severity=report.severity,
+        summary=report.summary,
+        evidence=dict(report.evidence),
+        resolves_itself=report.resolves_itself,
         opened_ms=now_ms,
         last_ms=now_ms,
     )
 
 
-def count_again(incident: IncidentRecord, alarm: IncidentReport, now_ms: int) -> IncidentRecord:
-    """The incident with one more; it keeps its state and its worst severity.
+def count_again(incident: IncidentRecord, report: IncidentReport, now_ms: int) -> IncidentRecord:
+    """Count a further report; keep the state and the worst severity.
 
-    Raises IllegalState for one that is resolved.
+    Raises IllegalState for a resolved incident.
     """
     if incident.state == "resolved":
-        raise IllegalState(f"{incident.incident_id} is resolved: the alarm opens another")
+        raise IllegalState(f"{incident.incident_id} is resolved: the report opens another")
     return msgspec.structs.replace(
         incident,
-        severity=max(incident.severity, alarm.severity, key=SEVERITIES.index),
-        summary=alarm.summary,
-        evidence=dict(alarm.evidence),
+        severity=max(incident.severity, report.severity, key=SEVERITIES.index),
+        summary=report.summary,
+        evidence=dict(report.evidence),
         count=incident.count + 1,
         last_ms=now_ms,
     )
 
 
 def move(incident: IncidentRecord, state: IncidentState, **changes: Any) -> IncidentRecord:  # noqa: ANN401 - the record's own fields
-    """The incident in that state; an attempt to do something about it is counted.
+    """Move the incident to a state, counting attempts of remediation.
 
-    Raises IllegalState for a state that does not follow.
+    Raises IllegalState for a transition that `MOVES` does not have.
     """
     if state not in MOVES[incident.state]:
         raise IllegalState(f"{incident.incident_id} is {incident.state} and cannot be {state}")
@@ -115,14 +117,14 @@ def move(incident: IncidentRecord, state: IncidentState, **changes: Any) -> Inci
 
 
 def resolve(incident: IncidentRecord, *, by: str, reason: str, now_ms: int) -> IncidentRecord:
-    """The incident with its end; one that has an end keeps it."""
+    """Resolve the incident; a resolved one is returned unchanged."""
     if incident.state == "resolved":
         return incident
     return move(incident, "resolved", by=by, reason=reason, resolved_ms=now_ms)
 
 
 def is_wanted(incident: IncidentRecord, wanted: IncidentFilter) -> bool:
-    """Whether a list of these, however long, has it."""
+    """True if the incident passes the filter."""
     return (
         (not wanted.states or incident.state in wanted.states)
         and wanted.domain in {None, incident.domain}

@@ -1,6 +1,7 @@
-"""The alarms there are: what opens an incident, how bad it is, and under which key it is counted.
+"""Kinds of incidents: one function per kind, which builds the report.
 
-Whether one is over by itself is said by the same part that raises it, under the key given here.
+The part of the daemon that reports a kind with `resolves_itself` also clears it, by the key given
+here.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ WORKSPACE = "workspace_unusable"
 
 
 def policies_broken(problems: Sequence[str]) -> IncidentReport:
-    """The user policies cannot be read; what was in force before still is."""
+    """The user policies cannot be read; the previous ones stay in force."""
     return IncidentReport(
         domain="tool_runtime",
         key=POLICIES,
@@ -28,7 +29,7 @@ def policies_broken(problems: Sequence[str]) -> IncidentReport:
 
 
 def usage_broken(problems: Sequence[str]) -> IncidentReport:
-    """Prices and budgets of the configuration cannot be read; what was in force before still is."""
+    """Configured prices and budgets cannot be read; the previous ones stay in force."""
     return IncidentReport(
         domain="provider",
         key=USAGE,
@@ -40,7 +41,7 @@ def usage_broken(problems: Sequence[str]) -> IncidentReport:
 
 
 def chain_broken(found: ChainViolation, report: VerifyReport) -> IncidentReport:
-    """The journal is not what was written; each place is an incident of its own."""
+    """The journal fails verification; one incident per kind and position."""
     place = "" if found.position is None else f":{found.position}"
     known = {"run_id": found.run_id, "seq": found.seq, "position": found.position}
     return IncidentReport(
@@ -58,7 +59,7 @@ def chain_broken(found: ChainViolation, report: VerifyReport) -> IncidentReport:
 
 
 def journal_refuses(why: str) -> IncidentReport:
-    """Nothing can be written, as on a full disk; reads go on."""
+    """The store refuses writes, for example on a full disk; reads still work."""
     return IncidentReport(
         domain="store",
         key=JOURNAL,
@@ -70,7 +71,7 @@ def journal_refuses(why: str) -> IncidentReport:
 
 
 def outcome_unknown(run_id: str, call_id: str, tool: str) -> IncidentReport:
-    """The daemon ended while a call ran that may not simply be run again."""
+    """The daemon ended during a call that must not be repeated automatically."""
     return IncidentReport(
         domain="run",
         key=f"outcome_unknown:{call_id}",
@@ -81,7 +82,7 @@ def outcome_unknown(run_id: str, call_id: str, tool: str) -> IncidentReport:
 
 
 def recovery_exhausted(run_id: str, recoveries: int) -> IncidentReport:
-    """A run was resumed again and again without getting further, and has failed."""
+    """A run was resumed repeatedly without progress and has failed."""
     return IncidentReport(
         domain="run",
         key=f"recovery_exhausted:{run_id}",
@@ -92,12 +93,12 @@ def recovery_exhausted(run_id: str, recoveries: int) -> IncidentReport:
 
 
 def stranded_key(run_id: str) -> str:
-    """The key of `run_stranded`."""
+    """Return the key of `run_stranded`."""
     return f"run_stranded:{run_id}"
 
 
 def run_stranded(run_id: str, why: str) -> IncidentReport:
-    """An open run cannot go on in this life of the daemon."""
+    """An open run cannot continue until the daemon is restarted."""
     return IncidentReport(
         domain="run",
         key=stranded_key(run_id),
@@ -109,18 +110,18 @@ def run_stranded(run_id: str, why: str) -> IncidentReport:
 
 
 def walls_leak(problem: str) -> IncidentReport:
-    """Somebody in the jail could get out, or would have been able to."""
+    """An escape probe inside the sandbox succeeded."""
     return IncidentReport(
         domain="tool_runtime",
         key="walls_leak",
         severity="critical",
-        summary="the walls round programs leak: none is run until the daemon is started again",
+        summary="the sandbox failed its self-test: no program runs until the daemon is restarted",
         evidence={"problem": problem},
     )
 
 
 def workspace_unusable(problem: str) -> IncidentReport:
-    """The workspace is gone, closed, or something else lies in its place."""
+    """The workspace was removed, closed or replaced."""
     return IncidentReport(
         domain="tool_runtime",
         key=WORKSPACE,
@@ -132,12 +133,12 @@ def workspace_unusable(problem: str) -> IncidentReport:
 
 
 def provider_key(provider: str) -> str:
-    """The key of `provider_left_alone`."""
+    """Return the key of `provider_left_alone`."""
     return f"provider_left_alone:{provider}"
 
 
 def provider_left_alone(provider: str, failures: int, last: str) -> IncidentReport:
-    """A provider of models kept failing: its breaker is open."""
+    """A model provider kept failing: its circuit breaker is open."""
     return IncidentReport(
         domain="provider",
         key=provider_key(provider),

@@ -1,1 +1,1 @@
-"""What is stored: records, changes, tape rows, hash chain, idempotency keys."""
+"""Data of the journal: records, changes, tape rows, hash chain, idempotency keys."""

@@ -1,9 +1,9 @@
-"""What goes into the journal and what comes out: changes, pages, reports.
+"""Input and output of the journal: changes, pages, filters, reports.
 
-A change is the unit of atomicity: all of its rows and records are committed, or none.  Appending
-is compare-and-append: a change's rows must follow the committed head of their run, so a writer
-that lost ownership cannot add to a tape; repeating a committed row with the same content is a
-no-op (idempotent by (run_id, seq)).
+A change is the unit of atomicity: all of its rows and records are committed, or none.  Appending is
+compare-and-append: the rows of a change must follow the committed head of their run, so a writer
+that lost ownership cannot add to a tape.  Repeating a committed row with the same content is a no-op
+(idempotent by (run_id, seq)).
 """
 
 from typing import Literal
@@ -22,7 +22,7 @@ from palyra.core.journal.tape_row import TapeRow
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Rows of one run (consecutive) and records that belong to them."""
+    """Consecutive rows of one run and the records that belong to them."""
 
     rows: tuple[TapeRow, ...] = ()
     records: tuple[Record, ...] = ()
@@ -39,7 +39,7 @@ class TapePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A row with its place in the journal and its link in the chain (for export and proof)."""
+    """A row with its position in the journal and its chain hash, for export and proof."""
 
     position: int  # dense from 1 over the whole journal
     hash: bytes
@@ -47,7 +47,7 @@ class ChainedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first; `before` is the run_id of the last one seen."""
+    """Filter of runs, newest first; `before` is the last run_id of the previous page."""
 
     principal: str | None = None
     session_id: str | None = None
@@ -57,7 +57,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairingFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pairings to list, newest first; `before` is the id of the last one seen."""
+    """Filter of pairings, newest first; `before` is the last id of the previous page."""
 
     principal: str | None = None
     channel: str | None = None
@@ -67,7 +67,7 @@ class PairingFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncidentFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which incidents to list, newest first; `before` is the id of the last one seen."""
+    """Filter of incidents, newest first; `before` is the last id of the previous page."""
 
     states: tuple[IncidentState, ...] = ()
     domain: IncidentDomain | None = None
@@ -76,19 +76,19 @@ class IncidentFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines of the ledger; None and 0 mean all there are."""
+    """Filter of the ledger; None and 0 mean all."""
 
     principal: str | None = None
     agent: str | None = None
     session_id: str | None = None
     run_id: str | None = None
-    model: str | None = None  # a whole name, or a beginning and *
+    model: str | None = None  # a whole name, or a prefix and *
     since_ms: int = 0
     until_ms: int | None = None  # exclusive
 
     @property
     def model_family(self) -> str | None:
-        """The beginning that the names of models have; None when it is a whole name."""
+        """The prefix of `model`; None if it is a whole name."""
         if self.model is None or not self.model.endswith("*"):
             return None
         return self.model[:-1]
@@ -98,15 +98,15 @@ UsageBy = Literal["principal", "agent", "session", "run", "model"]
 
 
 class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of one group took together."""
+    """Totals of the calls of one group."""
 
     key: str = ""  # of the group; "" for all
-    from_ms: int = 0  # with a grain: where its stretch of time begins
+    from_ms: int = 0  # with a grain: start of the interval
     last_ms: int = 0  # the newest call
     calls: int = 0
-    broken_calls: int = 0  # without a whole turn
-    estimated_calls: int = 0  # whose tokens nobody but the daemon counted
-    unpriced_calls: int = 0  # whose cost is not known, and not in the sum
+    broken_calls: int = 0  # without a complete turn
+    estimated_calls: int = 0  # with tokens estimated by the daemon
+    unpriced_calls: int = 0  # with unknown cost, which the sum leaves out
     input_tokens: int = 0
     cached_tokens: int = 0  # of the input
     output_tokens: int = 0
@@ -114,7 +114,7 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainViolation(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the chain or a signed root does not hold."""
+    """A row or a signed root that fails verification."""
 
     kind: Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
     position: int | None
@@ -124,7 +124,7 @@ class ChainViolation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a verification; `first_break` is None when everything holds."""
+    """Outcome of a verification; `first_break` is None if everything is valid."""
 
     checked_events: int
     checked_roots: int
@@ -135,7 +135,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What opening the journal found."""
+    """Findings of opening the journal."""
 
     schema_version: int
     migrated_from: int | None
@@ -144,4 +144,4 @@ class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
     head_position: int
     verification: VerifyReport
     notes: tuple[str, ...] = ()  # repaired without loss, worth a log line (a torn last root line)
-    incidents: tuple[IncidentRecord, ...] = ()  # that are not resolved, oldest first
+    incidents: tuple[IncidentRecord, ...] = ()  # unresolved, oldest first

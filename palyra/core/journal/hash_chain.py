@@ -1,9 +1,9 @@
 """The hash chain of a tape and the Merkle tree over a journal.  Pure.
 
-Each event is linked to the event before it in its run; each signed root covers the links that
-were committed since the last one.  A link binds position and run, so an event can be neither
-changed nor moved.  Whoever can write to the database can also compute a chain that holds again:
-what he cannot do is make it fit a root that was signed before.
+The chain hash of an event covers the chain hash of the event before it in its run; each signed root
+covers the chain hashes committed since the last root.  A chain hash includes position and run, so an
+event can be neither changed nor moved without detection.  An attacker with write access to the
+database can recompute a valid chain, but not one that matches a root that was signed before.
 
 Source of the tree: RFC 6962 section 2.1 (leaf and node prefixes, split at a power of two).
 """
@@ -15,17 +15,17 @@ from hashlib import sha256
 from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import InvariantBroken
 
-GENESIS = bytes(32)  # what the first event of every run is linked to
-_DOMAIN = b"palyra.tape.v1\x00"  # a link can never be mistaken for a hash of something else
-_FIELDS = struct.Struct(">qqq?IIIII")  # the numbers, then the length of each text that follows
+GENESIS = bytes(32)  # the hash before the first event of every run
+_DOMAIN = b"palyra.tape.v1\x00"  # domain separation from every other hash
+_FIELDS = struct.Struct(">qqq?IIIII")  # the numbers, then the length of each following field
 _LEAF, _NODE = b"\x00", b"\x01"
 
 
 def link(prev: bytes, position: int, row: TapeRow) -> bytes:
-    """The row's hash, 32 bytes: SHA-256 over domain, `prev` and all fields, lengths first.
+    """Return the chain hash of the row, 32 bytes: SHA-256 over domain, `prev` and all fields.
 
-    Raises InvariantBroken for a row that no storage could hold (a number over 64 bits, text that
-    is not Unicode).
+    Lengths precede the fields.  Raises InvariantBroken for a row that cannot be stored (a number over
+    64 bits, text that is not Unicode).
     """
     try:
         run_id, session_id = row.run_id.encode(), row.session_id.encode()
@@ -50,7 +50,7 @@ def link(prev: bytes, position: int, row: TapeRow) -> bytes:
 
 
 def merkle_root(leaves: Iterable[bytes]) -> bytes:
-    """The hash over all leaves, 32 bytes; of none, the hash of nothing.
+    """Return the Merkle tree hash of the leaves, 32 bytes; of none, the hash of no bytes.
 
     Pairing level by level, with an odd node moving up unpaired, gives the tree that the RFC
     defines by splitting at the largest power of two.

@@ -1,10 +1,12 @@
+"""Idempotency keys of requests."""
+
 import msgspec
 
 from palyra.core.journal.records import IdempotencyRecord
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An idempotency key and the digest of the request body it came with."""
+    """An idempotency key and the digest of its request body."""
 
     principal: str
     key: str
@@ -12,7 +14,7 @@ class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def receipt_for(key: IdempotencyKey, result: msgspec.Struct, now_ms: int) -> IdempotencyRecord:
-    """The receipt that repeats `result` to whoever sends the same key again."""
+    """Return the record that answers a repeated request with `result`."""
     return IdempotencyRecord(
         principal=key.principal,
         key=key.key,

@@ -1,8 +1,8 @@
-"""Records: one row per thing, written in the transaction of the events they follow from.
+"""Records: one row per object, committed in the transaction of the events that change it.
 
-A record is a projection (a fold of the tape gives it again) or, for sessions, receipts, tokens,
-agents, channels, pairings, grants and incidents, a small durable fact of its own.  The wire shows
-them as they are.
+A record is a projection that a fold of the tape can rebuild (runs, approvals, usage), or a small
+durable fact of its own (sessions, idempotency records, tokens, agents, channels, pairings, grants,
+budgets, incidents).  The wire shows them as they are.
 """
 
 from typing import Any, Literal
@@ -25,17 +25,17 @@ TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Tokens spent; `source` tells who counted."""
+    """Tokens used; `source` says whether the provider counted them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     source: Literal["provider", "estimate"] = "estimate"
-    cached_tokens: int = 0  # of the input: read from the provider's cache, mostly cheaper
-    cache_write_tokens: int = 0  # of the input: written to that cache, sometimes dearer
-    reasoning_tokens: int = 0  # of the output: what the model thought, as far as it was told
+    cached_tokens: int = 0  # of the input: read from the provider's cache, usually cheaper
+    cache_write_tokens: int = 0  # of the input: written to that cache, sometimes at a higher price
+    reasoning_tokens: int = 0  # of the output: reasoning, as far as the provider reports it
 
     def plus(self, other: "Usage") -> "Usage":
-        """Both together, counted by whoever counted the other one."""
+        """Return the sum, with the source of `other`."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -47,14 +47,14 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a model call took that gave no whole turn; without a price the cost is not known."""
+    """Usage of a model call without a complete turn; without a price the cost is None."""
 
     usage: Usage = Usage()
     cost_usd_micros: int | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What `run.get` shows of one run, except the derived phase."""
+    """A run as `run.get` shows it, except the derived phase."""
 
     run_id: str
     session_id: str
@@ -68,7 +68,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finished_ms: int | None = None
     usage: Usage = Usage()
     cost_usd_micros: int = 0
-    unpriced_calls: int = 0  # model calls whose cost is not known, and not in that sum
+    unpriced_calls: int = 0  # model calls with unknown cost, which that sum leaves out
     turns: int = 0
     tool_calls: int = 0
     pending_approvals: int = 0
@@ -78,12 +78,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the run has ended for good."""
+        """True if the run has ended."""
         return self.state in TERMINAL
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A conversation: (principal, key) is unique when a key was given."""
+    """A conversation; (principal, key) is unique if a key was given."""
 
     session_id: str
     principal: str
@@ -91,10 +91,10 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_ms: int
     updated_ms: int
     archived_ms: int | None = None
-    epoch: int = 0  # raised by `session.reset`: grants and history before it no longer count
+    epoch: int = 0  # raised by `session.reset`, which invalidates earlier grants and history
     queue_mode: QueueMode = "followup"  # of messages that name none
-    paused_ms: int | None = None  # since when nothing leaves the queue
-    waiting: tuple[str, ...] = ()  # runs that have not had their turn, next one first
+    paused_ms: int | None = None  # since when the queue is paused
+    waiting: tuple[str, ...] = ()  # queued runs, next one first
     # With a channel: (principal, agent, channel, conversation) is unique until it is archived.
     agent: str | None = None
     channel: str | None = None
@@ -102,7 +102,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def place(self) -> "Place | None":
-        """Where its messages come from; None without a channel, or once it is archived."""
+        """Origin of its messages; None without a channel, or once it is archived."""
         if self.agent is None or self.channel is None or self.conversation_id is None:
             return None
         if self.archived_ms is not None:
@@ -140,15 +140,15 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
     resolved_ms: int | None = None
     agent: str = ""
-    grant_key: str = ""  # what an answer beyond once would hold for; "": it cannot
-    covers: tuple[str, ...] = ()  # further calls of the turn, identical, that the answer is for
-    inspection: Any = None  # what the call would meet, redacted
+    grant_key: str = ""  # scope of an answer beyond once; "": none is possible
+    covers: tuple[str, ...] = ()  # further identical calls of the turn that the answer covers
+    inspection: Any = None  # preflight of the call, redacted
     uses: int = 0  # calls that have started on it: each at most once
     once_because: str = ""  # why no wider scope is offered; "": one is
 
     @property
     def is_open(self) -> bool:
-        """Whether a call may still start on it."""
+        """True if a call may still start on this approval."""
         return self.state == "allowed" and self.uses <= len(self.covers)
 
 
@@ -156,10 +156,10 @@ GrantScope = Literal["session", "timeboxed"]
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An answer that holds for more than one call: of one agent's calls of one tool with one key.
+    """An answer for more than one call: the calls of one tool by one agent, with one key.
 
-    One with the scope `session` holds in that session until it is reset; one that is timeboxed
-    holds for the principal until it expires.
+    With the scope `session` it is valid in that session until the session is reset; `timeboxed` is
+    valid for the principal until it expires.
     """
 
     grant_id: str
@@ -171,7 +171,7 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scope: GrantScope
     session_id: str
     epoch: int  # of the session
-    approval_id: str  # the question that was answered so
+    approval_id: str  # the approval that created it
     by: str
     granted_ms: int
     expires_ms: int | None = None
@@ -180,17 +180,17 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended_by: str | None = None
 
     def is_live(self, at_ms: int) -> bool:
-        """Whether it holds then."""
+        """True if it is in force at that time."""
         return self.ended_ms is None and (self.expires_ms is None or at_ms < self.expires_ms)
 
 
 class IdempotencyRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The first answer to (principal, idempotency key); kept 24 h."""
+    """The first result for (principal, idempotency key); kept 24 h."""
 
     principal: str
     key: str
     body_sha256: str
-    result: msgspec.Raw  # the JSON result that was or will be replied
+    result: msgspec.Raw  # the JSON result of the first request
     created_ms: int
 
 
@@ -198,7 +198,7 @@ Role = Literal["operator", "client", "approver", "observer"]
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A bearer token as the daemon knows it: never the token, only its SHA-256."""
+    """A bearer token, stored as its SHA-256 only."""
 
     token_id: str
     sha256: str
@@ -214,15 +214,15 @@ MemoryScope = Literal["principal", "session", "none"]
 
 
 class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Who answers, in one version.  A version never changes: a change is the next version."""
+    """One version of an agent.  A version never changes: a change is the next version."""
 
     name: str
     version: int  # from 1; 0 is embedded in the program
     instructions: str
     model: str | None = None  # None: the daemon's default
     tools: tuple[str, ...] | None = None  # names; None: all there are
-    labels: tuple[str, ...] = ()  # what policies know the agent by, besides its name
-    memory_scope: MemoryScope = "principal"  # kept for recall, which nothing does yet
+    labels: tuple[str, ...] = ()  # policies match agents by name and labels
+    memory_scope: MemoryScope = "principal"  # stored for recall, which is not implemented yet
     created_ms: int = 0
     updated_ms: int = 0
     deleted_ms: int | None = None
@@ -232,14 +232,14 @@ PairingMode = Literal["open", "required"]
 
 
 class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Who answers what comes in through a channel, or through one conversation of it.
+    """The agent that answers a channel, or one conversation of it.
 
-    Channels are a principal's own.  `revision` grows by one with each change.
+    Channels belong to a principal.  `revision` grows by one with each change.
     """
 
     principal: str
     channel: str
-    conversation_id: str = ""  # "": every conversation without a record of its own
+    conversation_id: str = ""  # "": every conversation without its own record
     agent: str
     pairing: PairingMode = "required"
     revision: int = 1
@@ -252,7 +252,7 @@ PairingState = Literal["pending", "paired", "revoked"]
 
 
 class PairingRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Whether a sender may speak in a channel; the code itself is nowhere, only its SHA-256."""
+    """Permission of a sender to use a channel; its code is stored as SHA-256 only."""
 
     pairing_id: str
     principal: str
@@ -264,7 +264,7 @@ class PairingRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_ms: int  # of the code
     attempts: int = 0  # wrong codes
     revision: int = 1
-    by: str | None = None  # who approved or revoked
+    by: str | None = None  # principal that approved or revoked
     decided_ms: int | None = None
 
 
@@ -272,7 +272,7 @@ CallOutcome = Literal["completed", "failed", "abandoned"]
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one model call took: a line of the ledger, which is never changed."""
+    """Usage of one model call: a line of the ledger, which never changes."""
 
     run_id: str
     turn: int
@@ -282,17 +282,17 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent: str
     provider: str
     model: str
-    outcome: CallOutcome  # abandoned: the run was cancelled, or the daemon ended, under way
+    outcome: CallOutcome  # abandoned: the run was cancelled or the daemon ended during the call
     input_tokens: int
     output_tokens: int
     cached_tokens: int = 0  # of the input
-    is_estimate: bool = False  # nobody but the daemon counted
+    is_estimate: bool = False  # counted by the daemon, not by the provider
     cost_usd_micros: int | None = None  # None: there was no price
     at_ms: int
 
     @property
     def tokens(self) -> int:
-        """Input and output together."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
 
@@ -303,10 +303,10 @@ BudgetAction = Literal["warn", "ask", "block"]
 
 
 class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How much may be spent: by whom, of what, in which time, and what happens then.
+    """A limit on tokens or cost in a time window, and the action at the limit.
 
-    `subject` names one principal, agent, session or run; * stands for each of them, with an
-    account of its own.  `revision` grows by one with each change; 0 is one of the configuration.
+    `subject` names one principal, agent, session or run; * means each of them, with a separate
+    account.  `revision` grows by one with each change; 0 is a budget of the configuration.
     """
 
     budget_id: str
@@ -314,15 +314,15 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     subject: str = "*"
     metric: BudgetMetric
     window: BudgetWindow
-    window_ms: int | None = None  # how long a sliding one is
-    soft: int | None = None  # from here on somebody is told
-    hard: int | None = None  # from here on `action` counts
+    window_ms: int | None = None  # length of a sliding window
+    soft: int | None = None  # notify from here on
+    hard: int | None = None  # take `action` from here on
     action: BudgetAction = "block"
     revision: int = 0
     created_ms: int = 0
     updated_ms: int = 0
     deleted_ms: int | None = None
-    by: str = ""  # who set or deleted it
+    by: str = ""  # principal that set or deleted it
 
 
 IncidentDomain = Literal[
@@ -333,23 +333,23 @@ IncidentState = Literal["open", "remediating", "resolved", "escalated"]
 
 
 class IncidentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that was found to be wrong, until it is resolved; see `core.incident.incident`."""
+    """A recorded problem and its resolution; see `core.incident.incident`."""
 
     incident_id: str
     domain: IncidentDomain
-    key: str  # while this is not resolved, an alarm with the same one is counted here
+    key: str  # until it is resolved, reports with the same key are counted here
     severity: IncidentSeverity  # the worst so far
     summary: str
-    evidence: dict[str, str | int] = {}  # of the last time
+    evidence: dict[str, str | int] = {}  # of the last report
     state: IncidentState = "open"
     count: int = 1
-    attempts: int = 0  # to do something about it
-    resolves_itself: bool = False  # when what raised the alarm says that it is over
+    attempts: int = 0  # of remediation
+    resolves_itself: bool = False  # the reporter also clears it
     opened_ms: int
-    last_ms: int  # when it was found last
+    last_ms: int  # of the last report
     resolved_ms: int | None = None
-    by: str | None = None  # who resolved it
-    reason: str = ""  # why it is
+    by: str | None = None  # principal that resolved it
+    reason: str = ""  # of the resolution
 
 
 Record = (

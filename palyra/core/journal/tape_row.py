@@ -1,7 +1,7 @@
 """The tape: the append-only events of one run.
 
-A row is what is stored and hashed (`core.chain`); an event (`core.events`) is what a row's `data`
-decodes to.
+A row is stored and hashed (`core.journal.hash_chain`); its `data` decodes to an event
+(`core.tape.events`).
 """
 
 import msgspec
@@ -16,7 +16,7 @@ class TapeRow(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
     kind: str
     principal: str
-    redacted: bool  # whether redaction changed the payload
+    redacted: bool  # True if redaction changed the payload
     data: bytes
 
 

@@ -68,7 +68,7 @@ class Transition:
         tape takes; neither changes anything.
         """
         data, redacted = ev.encode_event(event), False
-        if event.HAS_FOREIGN_TEXT:
+        if event.MAY_CONTAIN_USER_TEXT:
             if self.is_careful or len(data) > MAX_PAYLOAD_BYTES:
                 data, redacted = self.setting.redact(data)
             else:

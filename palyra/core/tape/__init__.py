@@ -1,1 +1,1 @@
-"""The events of a run, and the proof of a tape outside the daemon."""
+"""The events of a run, and the export of a tape with its proof."""

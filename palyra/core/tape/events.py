@@ -1,14 +1,15 @@
-"""The base of all events; the kinds are in `core.events`.
+"""The events of a tape: all facts of a run, one struct per kind.
 
-Event kinds of the tape: exactly the facts a run consists of.
+`KIND` is the name on tape and wire.  Stored payloads are the JSON of these structs, hashed and
+signed, so a field may be added with a default but never renamed or removed.
 
-One struct per kind; `KIND` is its wire name.  Stored payloads are the JSON of these structs, so a
-field may be added with a default but never renamed or removed.  Order within a call: proposed <
-(approval.requested < approval.resolved) < decided < started < completed < attested.
+A run:  accepted, message received; started; then turns (route, context, turn started, turn completed
+or failed), each followed by the tool calls of the turn; at last done, failed or cancelled.
 
-Event kinds about one tool call: proposal, verdict, question, execution, attestation.
-
-What is left out of a run's prompts since one was too large; decided by `core.overflow`.
+A tool call:  proposed < (approval.requested < approval.resolved) < decided < started < completed
+< attested.  A malformed call is rejected instead of decided, a denied one is attested without a
+start.  `tool.started` is committed before the tool runs: after a crash, a started call without an
+outcome may have run.
 """
 
 from typing import Any, ClassVar, Literal
@@ -43,11 +44,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of all events."""
 
     KIND: ClassVar[str]
-    HAS_FOREIGN_TEXT: ClassVar[bool] = True  # False: ids, numbers and the daemon's words only
+    MAY_CONTAIN_USER_TEXT: ClassVar[bool] = True  # False: skip redaction
 
 
 class ToolProposed(Event, frozen=True, kw_only=True, gc=False):
-    """Preparation of one call began."""
+    """A tool call that the model wants."""
 
     KIND = "tool.proposed"
     call_id: str
@@ -56,11 +57,13 @@ class ToolProposed(Event, frozen=True, kw_only=True, gc=False):
     digest: str  # SHA-256 of the canonical arguments
     tool_class: str = msgspec.field(name="class")
     coercions: tuple[str, ...] = ()
-    may_rerun: bool = False  # without an outcome after a crash: start again, or outcome unknown
+    may_rerun: bool = (
+        False  # after a crash without an outcome: run again, else the outcome is unknown
+    )
     path_key: str | None = None  # calls with equal keys never overlap
     executor: str = "none"
     enforcement: str = "none"
-    inspects: bool = False  # what the call would meet is looked at before a person is asked
+    inspects: bool = False  # a preflight runs before a person is asked
 
 
 class ToolRejected(Event, frozen=True, kw_only=True, gc=False):
@@ -73,7 +76,7 @@ class ToolRejected(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ToolDecided(Event, frozen=True, kw_only=True, gc=False):
-    """The gate's last word."""
+    """The final verdict of the gate."""
 
     KIND = "tool.decided"
     call_id: str
@@ -83,12 +86,12 @@ class ToolDecided(Event, frozen=True, kw_only=True, gc=False):
     policies: tuple[str, ...]
     policy_version: str
     taint: bool = False
-    approval_id: str | None = None  # of an identical call before it, whose answer was for both
-    grant_id: str | None = None  # the person's earlier word it rests on
+    approval_id: str | None = None  # of an identical earlier call that the answer also covers
+    grant_id: str | None = None  # the grant that allowed it
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, gc=False):
-    """A person is asked."""
+    """A question to a person."""
 
     KIND = "approval.requested"
     approval_id: str
@@ -103,14 +106,14 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, gc=False):
     expires_ms: int
     policy_reason: str
     policy_version: str = ""
-    grant_key: str = ""  # what an answer beyond once would hold for
-    covers: tuple[str, ...] = ()  # the call and its twins in the turn; the answer is for all
-    inspection: Any = None  # what the call would meet
+    grant_key: str = ""  # scope of an answer beyond once
+    covers: tuple[str, ...] = ()  # the call and its duplicates in the turn; the answer is for all
+    inspection: Any = None  # preflight of the call
     once_because: str = ""  # why no wider scope is offered; "": one is
 
 
 class ApprovalResolved(Event, frozen=True, kw_only=True, gc=False):
-    """The question is settled, by a person, a deadline, other rules or the end of the run."""
+    """The answer: by a person, a deadline, changed policies or the end of the run."""
 
     KIND = "approval.resolved"
     approval_id: str
@@ -119,15 +122,15 @@ class ApprovalResolved(Event, frozen=True, kw_only=True, gc=False):
     scope: ApprovalScope
     by: str
     reason: str
-    grant_id: str | None = None  # the grant that the answer makes, with its end
+    grant_id: str | None = None  # the grant that the answer creates, with its expiry
     grant_expires_ms: int | None = None
 
 
 class ToolStarted(Event, frozen=True, kw_only=True, gc=False):
-    """The call is about to take effect; committed before it does."""
+    """The call is about to run; committed before the tool runs."""
 
     KIND = "tool.started"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
     call_id: str
     executor: str
     enforcement: str
@@ -136,7 +139,7 @@ class ToolStarted(Event, frozen=True, kw_only=True, gc=False):
 
 
 class ToolCompleted(Event, frozen=True, kw_only=True, gc=False):
-    """What came of it."""
+    """The outcome of the call."""
 
     KIND = "tool.completed"
     call_id: str
@@ -147,7 +150,7 @@ class ToolCompleted(Event, frozen=True, kw_only=True, gc=False):
     artifact: str | None = None
     error: str | None = None
     trust: Trust = "workspace"
-    findings: tuple[str, ...] = ()  # of the scanner for injected instructions
+    findings: tuple[str, ...] = ()  # of the injection scanner
 
 
 class ToolAttested(Event, frozen=True, kw_only=True, gc=False):
@@ -156,7 +159,7 @@ class ToolAttested(Event, frozen=True, kw_only=True, gc=False):
     KIND = "tool.attested"
     call_id: str
     attestation: dict[str, Any]
-    digest: str  # SHA-256 of the canonical attestation, hex; the next one's `prev`
+    digest: str  # SHA-256 of the canonical attestation, hex; `prev` of the next one
     signature: str  # Ed25519 over that digest's bytes, base64
 
 
@@ -164,13 +167,13 @@ Rule = Literal["failing_effect", "denial", "failure", "same_read", "alternation"
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A cut: what the model is not shown any more.  The tape keeps it."""
+    """The parts of the conversation that later prompts omit; the tape keeps them."""
 
-    turn: int  # that was too large
-    history_runs: int = 0  # the oldest of those that `run.started` names
-    inherited_messages: int = 0  # the oldest of the conversation that the run goes on from
-    output_bytes: int = 0  # what of an output is shown at most; 0: all of it
-    through: int = 0  # messages of the conversation, from its start, whose outputs that holds for
+    turn: int  # with the prompt that was too large
+    history_runs: int = 0  # omitted: the oldest that `run.started` names
+    inherited_messages: int = 0  # omitted: the oldest of the inherited conversation
+    output_bytes: int = 0  # limit of each shown tool output; 0: none
+    through: int = 0  # number of messages, from the start, that this limit applies to
     before_tokens: int = 0  # of the prompt, estimated
     after_tokens: int = 0
 
@@ -187,7 +190,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
-    """The daemon promised to do this run."""
+    """The daemon accepted the run; committed before the client is answered."""
 
     KIND = "run.accepted"
     principal: str
@@ -200,79 +203,79 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     json_mode: bool = False
     budget: Budget = Budget()
     role: str = "client"  # of the token that started it; policy sees it
-    tools: tuple[str, ...] | None = None  # handed down by the run that delegated; None: nobody did
-    depth: int = 0  # how many runs delegated down to this one
+    tools: tuple[str, ...] | None = None  # limit set by the delegating run; None: not delegated
+    depth: int = 0  # number of delegating runs above it
     parent_run_id: str | None = None
-    epoch: int | None = None  # of the session as it was accepted; None: not recorded yet then
+    epoch: int | None = None  # of the session at acceptance; None on older tapes
     agent_version: int = 0  # of `agent`; 0 is embedded in the program
-    channel: str | None = None  # where the message came in, with the two that follow
+    channel: str | None = None  # origin of the message, with the next two
     conversation_id: str | None = None
     sender: str | None = None
-    brief: RequestOptions | None = None  # what the caller told it beside the message
-    model_choice: ModelChoice = "pinned"  # how it came by `model`; older tapes never switched
+    brief: RequestOptions | None = None  # request options of the caller
+    model_choice: ModelChoice = "pinned"  # how `model` was chosen; older tapes are pinned
 
 
 class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):
-    """What was said in the run that this one was forked from; a long one takes several events.
+    """The conversation of the run that this run was forked from; a long one takes several events.
 
-    Without a run it is what the caller says was said: its word, and no tape's.
+    Without a run id it is a conversation that the caller supplied, without the proof of a tape.
     """
 
     KIND = "conversation.inherited"
-    run_id: str  # the other run; "": the caller gave the messages
-    at_seq: int  # its last event that counts
-    link: str  # of that event in the journal's chain, hex
+    run_id: str  # the forked run; "": supplied by the caller
+    at_seq: int  # its last inherited event
+    link: str  # chain hash of that event, hex
     messages: tuple[Message, ...]
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, gc=False):
-    """The text the run is about; a collected run has one for each message, as it came."""
+    """A user message; a collected run has one event for each message."""
 
     KIND = "message.received"
     text: str
     attachments: tuple[dict[str, Any], ...] = ()
     references: tuple[dict[str, Any], ...] = ()
-    by: str = ""  # the principal who sent it
-    results: tuple[ToolMessage, ...] = ()  # of calls that were handed over to the client
+    by: str = ""  # the principal that sent it
+    results: tuple[ToolMessage, ...] = ()  # of client-side tool calls
 
 
 class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     """The run left the queue."""
 
     KIND = "run.started"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
     instance_id: str
-    history: tuple[str, ...] = ()  # earlier runs of the session that the model is shown, in order
+    history: tuple[str, ...] = ()  # earlier runs of the session in the prompt, in order
     history_is_cut: bool = False  # an older one did not fit
-    is_tainted: bool = False  # by one of them
+    is_tainted: bool = False  # by one of these runs
 
 
 class RoutePlanned(RoutePlan, Event, frozen=True, kw_only=True, gc=False):
-    """Which model should answer, and which one does."""
+    """The requested model and the selected one."""
 
     KIND = "route.planned"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
 
 
 class RouteChanged(RouteChange, Event, frozen=True, kw_only=True, gc=False):
-    """Another model takes over, from here on."""
+    """Another model is used from here on."""
 
     KIND = "route.changed"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
 
 
 class ContextCompacted(Compaction, Event, frozen=True, kw_only=True, gc=False):
-    """The prompt was too large: from here on the model is shown less."""
+    """The prompt was too large; later prompts omit a part of the conversation."""
 
     KIND = "context.compacted"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
 
 
 class ContextAssembled(Event, frozen=True, kw_only=True, gc=False):
-    """What the model is about to see."""
+    """Description of the prompt of a turn."""
 
     KIND = "context.assembled"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
     turn: int
     segments: tuple[dict[str, Any], ...]
     input_tokens: int
@@ -285,16 +288,16 @@ class TurnStarted(Event, frozen=True, kw_only=True, gc=False):
     """A model request was sent."""
 
     KIND = "turn.started"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
     turn: int
     attempt: int
     provider: str
     model: str
-    continues: bool = False  # the text of the turn before, which was cut off
+    continues: bool = False  # the truncated text of the previous turn
 
 
 class TurnCompleted(Event, frozen=True, kw_only=True, gc=False):
-    """The model's whole answer."""
+    """The complete answer of the model."""
 
     KIND = "turn.completed"
     turn: int
@@ -304,11 +307,11 @@ class TurnCompleted(Event, frozen=True, kw_only=True, gc=False):
     usage: Usage
     cost_usd_micros: int = 0
     trace_ref: str | None = None
-    is_unpriced: bool = False  # its model has no price: the cost is not known
+    is_unpriced: bool = False  # the model has no price: the cost is unknown
 
 
 class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
-    """The provider did not deliver."""
+    """A model request failed."""
 
     KIND = "turn.failed"
     turn: int
@@ -317,32 +320,32 @@ class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
     retry: bool
     detail: str
     delay_ms: int = 0
-    charge: Charge | None = None  # what it took all the same
-    was_asked: bool = True  # False: there was no call, so the ledger has none
+    charge: Charge | None = None  # usage of the failed request
+    was_asked: bool = True  # False: no request was sent, so the ledger has no line
 
 
 class BudgetExceeded(Event, frozen=True, kw_only=True, gc=False):
-    """The model was not called: a budget does not allow it."""
+    """A budget does not allow the model request."""
 
     KIND = "budget.exceeded"
     turn: int
     attempt: int
     budget_id: str
     scope: BudgetScope
-    subject: str  # whose account it is
+    subject: str  # the account
     metric: BudgetMetric
     window: BudgetWindow
     window_ms: int | None = None
     spent: int
     limit: int
-    rolls_ms: int | None = None  # when something of it is free again; None: never
+    rolls_ms: int | None = None  # when a part of it is available again; None: never
     action: BudgetAction
     model: str
-    is_unpriced: bool = False  # the budget is money, and nobody knows what the model costs
+    is_unpriced: bool = False  # the budget is in money and the model has no price
 
 
 class SteerReceived(Event, frozen=True, kw_only=True, gc=False):
-    """A word to a run under way; reaches the model at the next boundary."""
+    """A steering message to a running run; reaches the model at the next boundary."""
 
     KIND = "steer.received"
     text: str
@@ -351,25 +354,25 @@ class SteerReceived(Event, frozen=True, kw_only=True, gc=False):
 
 
 class AnswerRejected(Event, frozen=True, kw_only=True, gc=False):
-    """The model's last text is not an answer; it is told so, once in a run."""
+    """The model's last text is not an answer; the model is prompted again, once per run."""
 
     KIND = "answer.rejected"
-    reason: str  # a code (core.answer)
-    guidance: str = ""  # what the model is told
+    reason: str  # a code (core.run.answer)
+    guidance: str = ""  # text for the model
 
 
 class GuardWarned(Event, frozen=True, kw_only=True, gc=False):
-    """The run repeats itself; the model is told."""
+    """The loop guard found a repetition; the model gets a hint."""
 
     KIND = "guard.warned"
     rule: Rule
-    call: str  # which, as a person may read it
+    call: str  # the repeated call, for display
     count: int
-    guidance: str  # what the model is told
+    guidance: str  # text for the model
 
 
 class GuardBlocked(Event, frozen=True, kw_only=True, gc=False):
-    """The run repeats itself and ends for that."""
+    """The loop guard ends the run because of a repetition."""
 
     KIND = "guard.blocked"
     rule: Rule
@@ -378,21 +381,21 @@ class GuardBlocked(Event, frozen=True, kw_only=True, gc=False):
 
 
 class MessageCompleted(Event, frozen=True, kw_only=True, gc=False):
-    """The answer, whole or partial: the run's last event says which."""
+    """The answer, complete or partial: the terminal event says which."""
 
     KIND = "message.completed"
     text: str
-    calls: tuple[ProposedCall, ...] = ()  # handed over to the client, with the text before them
+    calls: tuple[ProposedCall, ...] = ()  # client-side tool calls, after the text
 
 
 class RunRecovered(Event, frozen=True, kw_only=True, gc=False):
-    """The daemon restarted and goes on; charged before anything is dispatched."""
+    """The run resumed after a restart; counted before anything is dispatched."""
 
     KIND = "run.recovered"
-    HAS_FOREIGN_TEXT = False
+    MAY_CONTAIN_USER_TEXT = False
     attempt: int
     from_seq: int
-    abandoned: Charge | None = None  # the model call under way when the daemon ended, estimated
+    abandoned: Charge | None = None  # the model call that the restart interrupted, estimated
 
 
 class RunDone(Event, frozen=True, kw_only=True, gc=False):
@@ -401,26 +404,26 @@ class RunDone(Event, frozen=True, kw_only=True, gc=False):
     KIND = "run.done"
     reason: str
     cause: str = ""  # a code
-    missing: str = ""  # the same as a sentence
+    missing: str = ""  # the cause as a sentence
 
 
 class RunFailed(Event, frozen=True, kw_only=True, gc=False):
-    """Ended without; `action` says what somebody can do about it."""
+    """Ended without an answer; `action` names a remedy."""
 
     KIND = "run.failed"
     failure_class: str = msgspec.field(name="class")
     reason: str
     action: str
-    abandoned: Charge | None = None  # the model call that its end stopped
+    abandoned: Charge | None = None  # the model call that the failure interrupted
 
 
 class RunCancelled(Event, frozen=True, kw_only=True, gc=False):
-    """Ended because somebody said so."""
+    """Ended on request."""
 
     KIND = "run.cancelled"
     reason: str
     by: str
-    abandoned: Charge | None = None  # the model call that it stopped
+    abandoned: Charge | None = None  # the model call that the cancel interrupted
 
 
 def _kinds() -> dict[str, type[Event]]:
@@ -434,12 +437,12 @@ _DECODERS = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
 
 
 def encode_event(event: Event) -> bytes:
-    """The event's JSON payload; field order is fixed."""
+    """Encode the payload as JSON; field order is fixed."""
     return _ENCODER.encode(event)
 
 
 def decode_event(kind: str, data: bytes) -> Event:
-    """The event behind a stored row.  Raises InvariantBroken for a kind this version lacks."""
+    """Decode the payload of a stored row.  Raises InvariantBroken for an unknown kind."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
         raise InvariantBroken(f"unknown event kind {kind!r}: the tape is from a newer version")

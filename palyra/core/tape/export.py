@@ -1,9 +1,10 @@
-"""A tape outside the daemon: one line per event and a seal, provable without the journal.
+"""Export of a tape: one line per event and a seal, verifiable without the journal.
 
-Pure: whoever calls brings the signature check.  Each line carries every field that its link
-covers and the link itself; the seal is a signature over the last link, so an edited, missing,
-inserted, reordered or cut-off line is found by computing the chain again (`core.chain`).  The file
-is bytes, not values: what a line says in any other way than the daemon writes it is no such line.
+Pure: the caller supplies the signature check.  Each line carries every field that its chain hash
+covers, and the hash itself.  The seal is a signature over the last hash, so an edited, missing,
+inserted, reordered or cut-off line is found by computing the chain again
+(`core.journal.hash_chain`).  The file is compared as bytes: a line with the same values in another
+encoding than the daemon's is invalid.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ IsSigned = Callable[[bytes, bytes, bytes], bool]  # public key, message, signatu
 
 
 class ExportLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One event with its place in the journal and its link (hex)."""
+    """One event with its position in the journal and its chain hash (hex)."""
 
     run_id: str
     session_id: str
@@ -46,7 +47,7 @@ class ExportSeal(
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a verification; `problem` is None when everything holds."""
+    """Outcome of a verification; `problem` is None if everything is valid."""
 
     run_id: str | None
     checked_events: int
@@ -71,20 +72,20 @@ _ATTESTED = msgspec.json.Decoder(ToolAttested)
 
 
 def claim(run_id: str, seq: int, last_link: bytes) -> bytes:
-    """The bytes under a seal's signature: which run has which link at which seq."""
+    """Return the bytes that a seal signs: run, seq and chain hash of the last event."""
     return b"palyra.export.v1\0%b\0%d\0%b" % (run_id.encode(), seq, last_link)
 
 
 def render_seal(seal: ExportSeal) -> str:
-    """The seal as the last line of a file."""
+    """Render the seal as the last line of a file."""
     return msgspec.json.encode(seal).decode() + "\n"
 
 
 def verify_export(content: bytes, is_signed: IsSigned, trusted_key: bytes | None) -> ExportReport:
-    """Whether the file is a whole tape as the daemon signed it.
+    """Verify that the file is a complete tape as the daemon signed it.
 
-    Without a trusted key the one in the file is taken at its word: that finds accidents, but not
-    somebody who signed again with a key of his own.
+    Without a trusted key the key in the file is used: that detects accidents, but not an attacker who
+    signed the file again with another key.
     """
     *lines, rest = content.split(b"\n")
     if rest:
@@ -117,7 +118,7 @@ def _report(
 
 
 def read_rows(content: bytes) -> list[TapeRow]:
-    """The events of a file as rows, without any proof.  Raises Forged for what is none."""
+    """Parse the events of a file as rows, without verification.  Raises Forged."""
     *lines, seal = content.removesuffix(b"\n").split(b"\n")
     try:
         _SEAL.decode(seal)
@@ -136,14 +137,14 @@ def _read_seal(lines: Sequence[bytes]) -> ExportSeal:
     try:
         seal = _SEAL.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Forged("the last line is no seal: the end of the file is missing") from None
+        raise Forged("the last line is not a seal: the end of the file is missing") from None
     if msgspec.json.encode(seal) != text:
-        raise Forged("the seal is not as the daemon writes it")
+        raise Forged("the seal is not encoded as the daemon encodes it")
     return seal
 
 
 def _verify_chain(lines: Sequence[bytes], checked: list[ExportLine]) -> bytes:
-    """The last link; each line that holds is added to `checked`."""
+    """Return the last chain hash; add each valid line to `checked`."""
     prev = GENESIS
     for seq, text in enumerate(lines):
         line = _read_line(text, seq)
@@ -152,7 +153,7 @@ def _verify_chain(lines: Sequence[bytes], checked: list[ExportLine]) -> bytes:
             raise Forged(f"expected seq {seq} of {run_id}, found {line.seq} of {line.run_id}", seq)
         prev = _link(prev, line)
         if prev.hex() != line.hash:
-            raise Forged("the event is not the one its link was made for", seq)
+            raise Forged("the event does not match its chain hash", seq)
         checked.append(line)
     return prev
 
@@ -170,7 +171,7 @@ def _read_line(text: bytes, seq: int) -> ExportLine:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Forged(f"not a line of an export: {error}", seq) from None
     if msgspec.json.encode(line) != text:
-        raise Forged("the line is not as the daemon writes it", seq)
+        raise Forged("the line is not encoded as the daemon encodes it", seq)
     return line
 
 
@@ -203,22 +204,22 @@ def _verify_seal(
     if trusted_key not in {None, key}:
         raise Forged(f"sealed with another key: {seal.public_key[:16]}…")
     if not is_signed(key, claim(seal.run_id, seal.seq, last_link), signature):
-        raise Forged("the seal's signature does not fit the last event")
+        raise Forged("the seal's signature does not match the last event")
 
 
 def _unhex(text: str) -> bytes:
-    """The bytes, written in the one way that the daemon writes them."""
+    """Decode lower-case hexadecimal, the only form that the daemon writes."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
         data = b""
     if data.hex() != text:
-        raise Forged("the seal's key or signature is not hexadecimal in small letters")
+        raise Forged("the seal's key or signature is not lower-case hexadecimal")
     return data
 
 
 def _verify_attestations(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
-    """Each must be signed with the key and name the one before it."""
+    """Check that each attestation is signed with the key and names the previous one."""
     seqs = [line.seq for line in lines if line.kind == ToolAttested.KIND]
     events = [_read_attestation(lines[seq]) for seq in seqs]
     for seq, event in zip(seqs, events, strict=True):

@@ -59,7 +59,7 @@ class FeedCursor:
         )
         self._told = -1  # the committed seq in the last frame written
         self._ending = end_event(follower.subscription_id, self._told)
-        feed.lanes[self] = None
+        feed.listeners[self] = None
 
     # --- the hub's side ---
 
@@ -93,7 +93,7 @@ class FeedCursor:
             if len(self._held) > MOST_HELD:
                 self._held = None  # all or nothing: what is streamed has no gap
 
-    def tell_committed(self) -> None:
+    def notify_committed(self) -> None:
         """Let an idle reader know; says nothing if a frame does it first."""
         if self._is_live and self._told < self.feed.committed:
             self._outbox.put(b"", _Committed(self))

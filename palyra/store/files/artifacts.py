@@ -1,4 +1,4 @@
-"""Artifacts on disk: `artifacts/SESSION/DIGEST`, private, the digest checked at every read."""
+"""Artifacts on disk: `artifacts/SESSION/DIGEST`, private, digest checked at every read."""
 
 import hashlib
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class FileArtifacts:
         self._files = RetainedFiles(root, max_bytes=max_bytes, max_age_ms=max_age_ms, now_ms=now_ms)
 
     def put(self, artifact: Artifact, data: bytes) -> None:
-        """Keep it, durably; the same again changes nothing.  Raises Unavailable."""
+        """Store the artifact durably; idempotent.  Raises Unavailable."""
         if not is_id(artifact.session_id, "ses"):
             raise InvariantBroken(f"an artifact of no session: {artifact.session_id!r}")
         name = f"{artifact.session_id}/{artifact.artifact}"
@@ -29,9 +29,9 @@ class FileArtifacts:
             self._files.put(name, msgspec.json.encode(artifact), [data])
 
     def find(self, session_id: str, name: str) -> tuple[Artifact, bytes] | None:
-        """The session's artifact whose digest begins so, if there is exactly one.
+        """Return the session's artifact whose digest starts with `name`, if there is exactly one.
 
-        Raises Unavailable for one that is damaged.
+        Raises Unavailable for a damaged artifact.
         """
         if not is_id(session_id, "ses"):
             return None

@@ -1,7 +1,7 @@
-"""File checkpoints on disk: one private file each, which holds every content it names.
+"""File checkpoints on disk: one private file each, with every content that it names.
 
-The contents stand behind the head line in the order of their digests' first mention, before then
-after, file by file; each is checked against its digest when it is read.
+The contents follow the head line in the order of the first mention of their digests (file by file,
+before then after).  Each is checked against its digest when it is read.
 """
 
 import hashlib
@@ -25,18 +25,18 @@ class FileCheckpoints:
         self._files = RetainedFiles(root, max_bytes=max_bytes, max_age_ms=max_age_ms, now_ms=now_ms)
 
     def put(self, checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> None:
-        """Keep it, durably.  `contents` by digest.  Raises Unavailable."""
+        """Store the checkpoint durably, with `contents` by digest.  Raises Unavailable."""
         if not is_id(checkpoint.checkpoint_id, "ckp"):
             raise InvariantBroken(f"no id of a checkpoint: {checkpoint.checkpoint_id!r}")
         body = [contents[state.sha256] for state in kept_states(checkpoint)]
         self._files.put(checkpoint.checkpoint_id, msgspec.json.encode(checkpoint), body)
 
     def drop(self, checkpoint_id: str) -> None:
-        """Keep it no longer."""
+        """Delete the checkpoint."""
         self._files.drop(checkpoint_id)
 
     def find(self, checkpoint_id: str) -> Checkpoint | None:
-        """The checkpoint without its contents."""
+        """Return the checkpoint without its contents."""
         if not is_id(checkpoint_id, "ckp"):
             return None
         head = self._files.find_head(checkpoint_id)
@@ -55,7 +55,7 @@ class FileCheckpoints:
         return listed
 
     def contents(self, checkpoint_id: str) -> dict[str, bytes]:
-        """Every content of it, by digest.  Raises Unavailable for one that is gone or damaged."""
+        """Return its contents by digest.  Raises Unavailable if it was deleted or is damaged."""
         found = self._files.find(checkpoint_id)
         if found is None:
             raise Unavailable(f"the checkpoint {checkpoint_id} is not kept any more")

@@ -1,7 +1,7 @@
-"""Machine code of WASM modules, kept between runs of the daemon and believed only with its MAC.
+"""Cache of compiled WASM modules, kept over restarts and authenticated with a MAC.
 
-Owns: the files of one directory and a key that never leaves the daemon.  Loading machine code is
-running it, so what somebody else put there, or put under another name, is as if it were not there.
+Owns: the files of one directory and a key that never leaves the daemon.  Loading machine code means
+running it, so a file that the daemon did not write, or that was renamed, is treated as absent.
 A file is 32 bytes of HMAC-SHA256 over engine, module and code (RFC 2104), then the code.
 """
 
@@ -15,16 +15,16 @@ from palyra.errors import Unavailable
 from palyra.store.files import private_files
 
 KEY_BYTES = 32
-MAX_FILES = 64  # the least recently written go first
+MAX_FILES = 64  # the least recently written are evicted
 _MAC_BYTES = 32
 _DOMAIN = b"palyra-compiled-wasm-v1"
 
 
 class CompiledCache:
-    """Code by engine and module."""
+    """Compiled code by engine and module."""
 
     def __init__(self, directory: Path, keys: Path) -> None:
-        """`keys`: the directory of the daemon's keys, where the one for this is made when needed.
+        """`keys` is the directory of the daemon's keys, where the key of this cache is created.
 
         Every method raises Unavailable when that key cannot be read.
         """
@@ -48,7 +48,7 @@ class CompiledCache:
             raise Unavailable(f"{path}: not a key; remove it for a fresh one") from None
 
     def find(self, engine: str, module_sha256: str) -> bytes | None:
-        """The code, None when there is none that this daemon wrote."""
+        """Return the code, None if there is none that this daemon wrote."""
         try:
             content = self._path(engine, module_sha256).read_bytes()
         except OSError:
@@ -59,7 +59,7 @@ class CompiledCache:
         return code
 
     def put(self, engine: str, module_sha256: str, code: bytes) -> None:
-        """Keep the code.  Raises OSError."""
+        """Store the code.  Raises OSError."""
         private_files.make_directory(self._directory)
         path = self._path(engine, module_sha256)
         private_files.create_file(path, self._mac(engine, module_sha256, code) + code)

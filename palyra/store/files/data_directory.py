@@ -1,7 +1,7 @@
 """The data directory: private, and owned by one daemon at a time.
 
 Owns: `daemon.lock`, which holds the owner's pid and an advisory lock.  The lock belongs to the
-open file, so the kernel releases it however the owner ends; the file itself stays.
+open file, so the kernel releases it when the owner ends in any way; the file itself stays.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ class DataDirectory:
         return self.path / "keys"
 
     def close(self) -> None:
-        """Give the directory free; the second call changes nothing."""
+        """Release the directory; a second call changes nothing."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -51,7 +51,7 @@ class DataDirectory:
 
 
 def _lock(path: Path) -> int:
-    """The descriptor of the locked file; not inherited by child processes."""
+    """Lock the file and return its descriptor, which child processes do not inherit."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE)
     except OSError as error:
@@ -73,7 +73,7 @@ def _lock(path: Path) -> int:
 
 
 def _describe_owner(directory: Path, pid: str) -> str:
-    """Who has the directory, and what can be done about it; `pid` is what stands in the lock."""
+    """Describe the owner and how to stop it; `pid` is the content of the lock file."""
     named = pid.isdecimal()  # it is written just after the lock is taken
     return (
         f"a daemon{f' (pid {pid})' if named else ''} runs already with the data directory {directory}: "

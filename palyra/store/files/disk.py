@@ -1,6 +1,6 @@
-"""The two ways in which the journal reaches storage: an SQLite VFS and one appended file.
+"""The journal's access to storage: an SQLite VFS and one appended file.
 
-Tests put a simulated disk here, which loses power or space when they say so.
+Tests replace both by a simulated disk that loses power or runs out of space on demand.
 """
 
 import os
@@ -58,10 +58,10 @@ class OsFile:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Where a journal lives.
+    """The storage of a journal.
 
     `unix-excl` keeps an exclusive lock against every other process while connections of this
-    process work side by side (their shared memory is on the heap).
+    process work concurrently (their shared memory is on the heap).
     """
 
     vfs: str = "unix-excl"

@@ -1,6 +1,6 @@
 """Files and directories that only their owner may read: directories 0700, files 0600.
 
-A secret is created whole or not at all: written under another name, synced, then renamed.
+A file is created atomically: written under a temporary name, synced, then renamed.
 """
 
 import errno
@@ -17,9 +17,9 @@ _OTHERS = 0o077  # any permission bit of group and world
 
 
 def make_directory(path: Path) -> None:
-    """Create the directory, or take group and world out of its mode.
+    """Create the directory, or remove the permissions of group and world.
 
-    Raises Unavailable when it cannot be made private (no permission, or not ours).
+    Raises Unavailable when it cannot be made private (no permission, or another owner).
     """
     try:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def make_directory(path: Path) -> None:
 
 
 def touch_file(path: Path) -> None:
-    """Make sure the file exists and is private; its content stays."""
+    """Create the file if absent and make it private; keep its content."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)
@@ -43,7 +43,7 @@ def touch_file(path: Path) -> None:
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """Create or replace the file, durably and in one step.  Raises OSError."""
+    """Create or replace the file, durably and atomically.  Raises OSError."""
     draft = path.with_name(f".{path.name}.draft")
     with suppress(FileNotFoundError):
         draft.unlink()  # left by a crash
@@ -57,7 +57,7 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Make the entries of a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -66,9 +66,9 @@ def sync_directory(path: Path) -> None:
 
 
 def read_secret(path: Path) -> bytes | None:
-    """The file's content, None when there is no such file.
+    """Read the file, None if it does not exist.
 
-    Raises Unavailable when group or world may read it: then it is a secret no more.
+    Raises Unavailable when group or world may read it.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

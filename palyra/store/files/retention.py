@@ -1,8 +1,9 @@
-"""Files that are kept beside the journal for a while: artifacts and file checkpoints.
+"""Files with limited retention, next to the journal: artifacts and file checkpoints.
 
-Each is private, written whole or not at all, and begins with one line of JSON that says what it
-is.  Bounded in bytes and age: when there are too many, the folder with the most bytes gives up its
-oldest first, so nobody's flood takes what others have.  All methods block; any thread may call.
+Each file is private, written atomically, and starts with one line of JSON that describes it.  The
+total is bounded in bytes and age.  Over the bound, files are evicted from the folder with the most
+bytes, oldest first, so that one session cannot evict the files of the others.
+All methods block and may be called from any thread.
 """
 
 import os
@@ -15,9 +16,9 @@ from typing import NamedTuple
 from palyra.errors import Unavailable
 from palyra.store.files import private_files
 
-SWEEP_MS = 3_600_000  # how often old ones are looked for
+SWEEP_MS = 3_600_000  # between two sweeps for old files
 _DRAFT = ".draft"
-_FULL = 0.9  # of the bound is left after a sweep, so that not every put sweeps
+_FULL = 0.9  # share of the bound that a sweep leaves, so that not every put sweeps
 
 
 class _Entry(NamedTuple):
@@ -27,7 +28,7 @@ class _Entry(NamedTuple):
 
 
 class RetainedFiles:
-    """A folder of such files; names may have one folder of their own (`ses_…/digest`)."""
+    """A folder of such files; a name may contain one subfolder (`ses_…/digest`)."""
 
     def __init__(
         self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
@@ -36,12 +37,12 @@ class RetainedFiles:
         self._max_bytes = max_bytes
         self._max_age_ms = max_age_ms
         self._now_ms = now_ms
-        # Two threads may count at once and lose a little: the next sweep counts anew.
+        # Two threads may update it at once and lose a little; the next sweep counts again.
         self._used_bytes = 0
         self._swept_ms: int | None = None
 
     def put(self, name: str, head: bytes, body: Iterable[bytes]) -> None:
-        """Keep it, durably; one of that name is replaced.  Raises Unavailable."""
+        """Store or replace the file, durably.  Raises Unavailable."""
         path = self.root / name
         content = b"".join([head, b"\n", *body])
         if len(content) > self._max_bytes:
@@ -57,7 +58,7 @@ class RetainedFiles:
         self._used_bytes += len(content)
 
     def find(self, name: str) -> tuple[bytes, bytes] | None:
-        """Head line and body; None when there is none (any more).  Raises Unavailable."""
+        """Return head line and body, None if absent or evicted.  Raises Unavailable."""
         try:
             content = (self.root / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -68,7 +69,7 @@ class RetainedFiles:
         return head, body
 
     def find_head(self, name: str) -> bytes | None:
-        """The head line alone."""
+        """Return the head line only."""
         try:
             with (self.root / name).open("rb") as file:
                 return file.readline().removesuffix(b"\n")
@@ -78,7 +79,7 @@ class RetainedFiles:
             raise Unavailable(f"{self.root / name}: cannot be read: {error.strerror}") from error
 
     def names(self, folder: str = "") -> list[str]:
-        """The names in a folder, sorted; empty when there is none."""
+        """Return the names in a folder, sorted; empty if it does not exist."""
         try:
             found = os.listdir(self.root / folder)  # noqa: PTH208 - names, not paths
         except (FileNotFoundError, NotADirectoryError):
@@ -86,7 +87,7 @@ class RetainedFiles:
         return sorted(name for name in found if not name.endswith(_DRAFT))
 
     def drop(self, name: str) -> None:
-        """Keep it no longer."""
+        """Delete the file."""
         with suppress(OSError):  # the next sweep takes it
             (self.root / name).unlink(missing_ok=True)
 
@@ -98,7 +99,7 @@ class RetainedFiles:
         return self._used_bytes + coming_bytes > self._max_bytes
 
     def _sweep(self, coming_bytes: int) -> None:
-        """Remove what is too old, then what is too much."""
+        """Evict files over the age, then files over the bytes."""
         self._swept_ms = self._now_ms()
         folders: dict[Path, list[_Entry]] = {}
         for entry in self._entries():
@@ -125,12 +126,12 @@ class RetainedFiles:
                     found = path.stat()
                     yield _Entry(found.st_mtime_ns // 1_000_000, found.st_size, path)
             if not folders and not names and Path(folder) != self.root:
-                with suppress(OSError):  # a session that comes back makes it again
+                with suppress(OSError):  # created again when needed
                     Path(folder).rmdir()
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Durably and in one step, beside others that do the same."""
+    """Write atomically and durably; concurrent writers of one path do not collide."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_DRAFT}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(draft, flags, private_files.FILE_MODE)

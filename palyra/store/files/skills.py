@@ -1,9 +1,9 @@
-"""Installed skills on disk: one file that says which, one file for each package.
+"""Installed skills on disk: an index file and one file per package.
 
-Owns: `skills.json` and `packages/` in one directory.  Files, not journal records: packages are too
-large for rows and must be readable as they were signed, and what a run did with a skill is on its
-tape already (the tool's version names the package).  Each change replaces `skills.json` in one
-step, after the package it names is on disk.
+Owns: `skills.json` and `packages/` in one directory.  These are files, not journal records: packages
+are too large for rows and must stay byte-identical to what was signed, and the tape of a run already
+records its use of a skill (the tool's version names the package).  Each change replaces
+`skills.json` atomically, after the package that it names is on disk.
 """
 
 from pathlib import Path
@@ -17,14 +17,14 @@ from palyra.store.files import private_files
 
 
 class SkillStore:
-    """Blocking; called from threads, one change at a time."""
+    """The index and the packages; blocking, called from threads, one change at a time."""
 
     def __init__(self, directory: Path) -> None:
         self._index = directory / "skills.json"
         self._packages = directory / "packages"
 
     def read(self) -> SkillIndex:
-        """What is installed.  Raises Unavailable for a file that is not ours."""
+        """Read the index.  Raises Unavailable for an invalid file."""
         try:
             return msgspec.json.decode(self._index.read_bytes(), type=SkillIndex)
         except FileNotFoundError:
@@ -32,17 +32,17 @@ class SkillStore:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(f"{self._index}: cannot be read: {error}") from None
 
-    def write(self, shelf: SkillIndex) -> None:
-        """From now on that is what is installed, durably.  Raises Unavailable."""
+    def write(self, index: SkillIndex) -> None:
+        """Replace the index durably and delete unnamed packages.  Raises Unavailable."""
         try:
             private_files.make_directory(self._index.parent)
-            private_files.create_file(self._index, msgspec.json.encode(shelf, order="sorted"))
+            private_files.create_file(self._index, msgspec.json.encode(index, order="sorted"))
         except OSError as error:
             raise Unavailable(f"{self._index}: cannot be written: {error}") from None
-        self._sweep(shelf)
+        self._sweep(index)
 
     def put_package(self, data: bytes) -> str:
-        """Keep the package; its SHA-256.  Raises Unavailable."""
+        """Store the package and return its SHA-256.  Raises Unavailable."""
         digest = sha256_hex(data)
         try:
             private_files.make_directory(self._packages)
@@ -52,7 +52,7 @@ class SkillStore:
         return digest
 
     def find_package(self, digest: str) -> bytes | None:
-        """The package with exactly that digest; None when it is gone or is another one."""
+        """Return the package with this digest, None if it is absent or its content differs."""
         try:
             data = self._path(digest).read_bytes()
         except OSError:
@@ -62,9 +62,9 @@ class SkillStore:
     def _path(self, digest: str) -> Path:
         return self._packages / f"{digest}.zip"
 
-    def _sweep(self, shelf: SkillIndex) -> None:
-        """Remove packages that no skill names; what cannot be removed does no harm."""
-        named = {self._path(skill.package_sha256) for skill in shelf.skills.values()}
+    def _sweep(self, index: SkillIndex) -> None:
+        """Delete packages that no skill names; a package that stays does no harm."""
+        named = {self._path(skill.package_sha256) for skill in index.skills.values()}
         for path in self._packages.glob("*.zip"):
             if path not in named:
                 path.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""Admission: which rows of a batch are new, and what they hash to.  Pure.
+"""Admission: compare-and-append for a batch of changes, and the hashes of its new rows.  Pure.
 
-Compare-and-append: the rows of a change must follow the head of their run.  What is refused is
-one change, whole; the changes around it stand.  A row that is already there with the same content
-is passed over, and a change of such rows only is a repeat: its records are there too, perhaps
-replaced by newer ones, so it changes nothing.
+The rows of a change must follow the head of their run.  A change is refused as a whole, and without
+effect on the other changes of the batch.  A row that is committed already with the same content is
+skipped.  A change with only such rows is a repeat and changes nothing: its records are committed
+too, and newer ones may have replaced them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class TapeHead(NamedTuple):
 
 
 class ChainLink(NamedTuple):
-    """A row with its place in the journal."""
+    """A row with its position in the journal and its chain hash."""
 
     position: int
     hash: bytes
@@ -34,8 +34,8 @@ class ChainLink(NamedTuple):
 NO_HEAD = TapeHead(-1, GENESIS)
 
 
-class Tapes(Protocol):
-    """What is committed."""
+class CommittedTapes(Protocol):
+    """The committed rows that admission compares with."""
 
     def find_head(self, run_id: str) -> TapeHead:
         """The run's last row, NO_HEAD for an empty tape."""
@@ -44,24 +44,29 @@ class Tapes(Protocol):
 
 
 class Admission:
-    """The rows that a batch adds; nothing outside changes before the batch is committed."""
+    """The rows and records that a batch adds; changes nothing outside itself."""
 
-    __slots__ = ("_known", "_store", "_trusts", "heads", "links", "position", "records")
+    __slots__ = ("_assumes_new", "_known", "_store", "heads", "links", "position", "records")
 
     def __init__(
-        self, position: int, known: Mapping[str, TapeHead], store: Tapes, *, trusts: bool = False
+        self,
+        position: int,
+        known: Mapping[str, TapeHead],
+        store: CommittedTapes,
+        *,
+        assumes_new: bool = False,
     ) -> None:
-        """`trusts` takes a run that begins for a new one; the table's unique index knows better."""
+        """With `assumes_new` a tape that begins is not looked up; the unique index still checks."""
         self.position = position  # of the last row
         self.heads: dict[str, TapeHead] = {}  # moved by this batch
         self.links: list[ChainLink] = []
         self.records: list[Record] = []
         self._known = known
         self._store = store
-        self._trusts = trusts
+        self._assumes_new = assumes_new
 
     def admit(self, change: Change) -> None:
-        """Take in one change.  Raises TooLarge or InvariantBroken, and then takes nothing."""
+        """Add one change.  Raises TooLarge or InvariantBroken, and then adds nothing."""
         links = self._link(change.rows) if change.rows else []
         if change.rows and not links:
             return
@@ -75,22 +80,22 @@ class Admission:
             self.position = last.position
             self.heads[last.row.run_id] = TapeHead(last.row.seq, last.hash)
 
-    def take_over(self, other: "Admission") -> None:
-        """Add what a smaller batch, begun behind this one, took in."""
+    def extend(self, other: "Admission") -> None:
+        """Add the rows and records of a batch that started at the end of this one."""
         self.position = other.position
         self.heads |= other.heads
         self.links += other.links
         self.records += other.records
 
     def _link(self, rows: Sequence[TapeRow]) -> list[ChainLink]:
-        """The rows that are new, linked to the head of their run."""
+        """Return the new rows, chained to the head of their run."""
         run_id = rows[0].run_id
-        is_new = self._trusts and rows[0].seq == 0
-        seq, prev = self._find_known(run_id) or (
+        is_new = self._assumes_new and rows[0].seq == 0
+        seq, prev = self._find_cached_head(run_id) or (
             NO_HEAD if is_new else self._store.find_head(run_id)
         )
         if rows[0].seq <= seq:
-            rows = self._pass_over(rows, seq)
+            rows = self._skip_committed(rows, seq)
         position = self.position
         links = []
         for row in rows:
@@ -102,27 +107,27 @@ class Admission:
             links.append(ChainLink(position, prev, row))
         return links
 
-    def _find_known(self, run_id: str) -> TapeHead | None:
-        """The run's head, with what this batch added to it, if it is in memory."""
+    def _find_cached_head(self, run_id: str) -> TapeHead | None:
+        """Return the head of the run as this batch or a cache has it, None if neither does."""
         return self.heads.get(run_id) or self._known.get(run_id)
 
-    def _pass_over(self, rows: Sequence[TapeRow], head_seq: int) -> Sequence[TapeRow]:
-        """The rows behind the head; those up to it must be there already."""
+    def _skip_committed(self, rows: Sequence[TapeRow], head_seq: int) -> Sequence[TapeRow]:
+        """Return the rows after the head; those up to the head must equal the committed ones."""
         for index, row in enumerate(rows):
             if row.seq > head_seq:
                 return rows[index:]
             if row != self._store.find_row(row.run_id, row.seq):
                 raise InvariantBroken(
-                    f"event {row.seq} of {row.run_id} is on the tape with other content"
+                    f"event {row.seq} of {row.run_id} is on the tape already, with other content"
                 )
         return ()
 
     def _check_record(self, record: RunRecord, links: Sequence[ChainLink]) -> None:
-        """A record must not be ahead of its tape, or the tape would later look cut off."""
+        """Refuse a record that is ahead of its tape: the tape would later look truncated."""
         if links and links[-1].row.run_id == record.run_id:
             head_seq = links[-1].row.seq
         else:
-            head = self._find_known(record.run_id) or self._store.find_head(record.run_id)
+            head = self._find_cached_head(record.run_id) or self._store.find_head(record.run_id)
             head_seq = head.seq
         if record.head_seq > head_seq:
             raise InvariantBroken(
@@ -131,7 +136,7 @@ class Admission:
 
 
 def _describe(row: TapeRow, run_id: str, seq: int) -> PalyraError:
-    """Why the row cannot be event `seq` of the run."""
+    """Describe why the row cannot be event `seq` of the run."""
     if len(row.data) > MAX_PAYLOAD_BYTES:
         return TooLarge(
             f"event {row.seq} of {row.run_id} has {len(row.data)} bytes, "
@@ -143,7 +148,7 @@ def _describe(row: TapeRow, run_id: str, seq: int) -> PalyraError:
 
 
 class ChainHead(NamedTuple):
-    """Where a row of a run stands in the journal."""
+    """A row of a run: its seq, position and chain hash."""
 
     seq: int
     position: int
@@ -151,7 +156,7 @@ class ChainHead(NamedTuple):
 
 
 class TapeExtent(NamedTuple):
-    """What the database says it holds, and what it holds."""
+    """The last position as recorded in the owner row and as found in the tape."""
 
     claimed_position: int  # written with every commit
     last_position: int

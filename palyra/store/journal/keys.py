@@ -1,7 +1,7 @@
-"""The daemon's keys: Ed25519 for roots, attestations and exports, and the operator's token.
+"""The daemon's keys: Ed25519 for signed roots, attestations and exports; the operator's token.
 
-Owns: the files below `keys/`.  Never: shows a private key or keeps a token anywhere but in the
-operator's own file; the journal knows a token by its SHA-256.
+Owns: the files below `keys/`.  Never: returns a private key, or writes a token anywhere but into
+the operator's own file; the journal stores its SHA-256.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from palyra.store.files.free_space import cannot_write
 SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
 
 BOND_NAME = "journal.id"
-NO_JOURNAL = "none"  # what the file says of a key that has not signed for any journal
+NO_JOURNAL = "none"  # content of the file before the key is bound to a journal
 
 MIN_TOKEN_CHARS = 32
 _TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")
@@ -32,7 +32,7 @@ class KeyRing:
     __slots__ = ("_private", "bond_path", "key_id", "public_key")
 
     def __init__(self, seed: bytes, bond_path: Path | None = None) -> None:
-        """`bond_path` names the file that says which journal the key signs for; see `store.sqlite.key_binding`."""
+        """`bond_path` is the file with the id of the key's journal; see `sqlite.key_binding`."""
         self.bond_path = bond_path
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public_key = self._private.public_key().public_bytes_raw()  # 32 bytes
@@ -40,9 +40,9 @@ class KeyRing:
 
     @classmethod
     def open(cls, directory: Path) -> "KeyRing":
-        """The key ring kept in `directory`, made at the first call.
+        """Load the key ring from `directory`, creating it at the first call.
 
-        Raises Unavailable for a directory or key that cannot be read, is damaged, or is open to
+        Raises Unavailable for a directory or key that cannot be read, is damaged, or is readable by
         others.
         """
         private_files.make_directory(directory)
@@ -69,12 +69,12 @@ class KeyRing:
         return ring
 
     def sign(self, message: bytes) -> bytes:
-        """The Ed25519 signature, 64 bytes."""
+        """Return the Ed25519 signature, 64 bytes."""
         return self._private.sign(message)
 
 
 def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the signature over `message` was made with the private half of `public_key`."""
+    """True if `signature` over `message` is valid for `public_key`."""
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except (InvalidSignature, ValueError):
@@ -83,10 +83,10 @@ def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
-    """The token in `directory/operator.token`, made at the first call with `new_token`.
+    """Read the token in `directory/operator.token`, creating it with `new_token` if absent.
 
-    The caller commits its record when the journal has none: a crash in between leaves a token
-    that the next start completes.  Raises Unavailable.
+    The caller commits the token's record if the journal has none: after a crash in between, the next
+    start commits it.  Raises Unavailable.
     """
     private_files.make_directory(directory)
     path = directory / "operator.token"
@@ -102,7 +102,7 @@ def read_operator_token(directory: Path, new_token: Callable[[], str]) -> str:
 
 
 def _checked(path: Path, token: str) -> str:
-    """A token that can be guessed, or cannot stand in a header, opens no door."""
+    """Refuse a token that is too short to be secret or not allowed in an HTTP header."""
     if not _TOKEN.fullmatch(token):
         raise Unavailable(
             f"{path} does not hold a token ({MIN_TOKEN_CHARS} or more letters, digits, - and _): "

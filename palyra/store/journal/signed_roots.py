@@ -1,14 +1,14 @@
-"""Signed roots: a file of lines beside the database that says what the database held.
+"""Signed roots: a file of lines next to the database that proves what the database contained.
 
 One line per root or segment, appended and synced, never rewritten:
-`{"body":{…},"signature":"hex"}`.  The signature covers the exact bytes of the body; a body names
-the SHA-256 of the body before it, so a line can be neither changed, removed nor reordered.
-A `root` holds the Merkle root of the links at `first_position..through_position`.  A `segment`
-says that a break was found and that trust begins anew behind `through_position`.
+`{"body":{…},"signature":"hex"}`.  The signature covers the exact bytes of the body.  A body names
+the SHA-256 of the previous body, so a line cannot be changed, removed or reordered.
+A `root` holds the Merkle root of the chain hashes at `first_position..through_position`.  A
+`segment` records a chain violation; verification starts over after its `through_position`.
 
-A line is synced before anything relies on it, so only the last one can be torn by a power cut.
-A torn line lacks its line end, or has NUL bytes where sectors never arrived; JSON has neither.
-Only such a line is cut off.  A whole line that does not hold is evidence: it is reported and kept.
+A line is synced before anything relies on it, so a power cut can tear only the last one.  A torn
+line lacks its line end, or has NUL bytes where sectors were not written; JSON has neither.  Only
+such a line is cut off.  A complete line that is invalid is evidence: it is reported and kept.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Read(NamedTuple):
-    """A line whose signature holds."""
+    """A line with a valid signature."""
 
     root: SignedRoot
     digest: str
@@ -64,17 +64,18 @@ class SignedRootsFile:
     journal_id: str
     last: SignedRoot | None = None
     note: str | None = None  # what opening repaired
-    breaks: tuple[ChainViolation, ...] = ()  # what opening found wrong behind the last segment
-    _next_index: int = 0
+    breaks: tuple[ChainViolation, ...] = ()  # found by opening after the last segment
+    count: int = 0  # lines that should exist; the index of the next one
     _size_bytes: int = 0
     _prev: str = ""
 
     def open(self, expected: int) -> None:
-        """Read the end of the file, cut off a torn line, and go on behind the last line that holds.
+        """Read the end of the file, cut off a torn line, and continue after the last valid line.
 
-        `expected` is how many lines the database knows of.  Raises OSError, Unavailable.
+        `expected` is the number of lines that the database has recorded.  Raises OSError,
+        Unavailable.
         """
-        self._next_index = expected
+        self.count = expected
         self._size_bytes = self.file.size_bytes()
         offset = max(0, self._size_bytes - _CHUNK_BYTES)
         *lines, rest = self.file.read(offset, _CHUNK_BYTES).split(b"\n")
@@ -94,7 +95,7 @@ class SignedRootsFile:
         self.breaks = _behind_segment(found)
 
     def _end_line(self, rest: bytes) -> list[bytes]:
-        """The last line where only its line end is missing, which it gets; anything less is cut."""
+        """Return an unterminated last line after terminating it; cut it off if it is incomplete."""
         if not rest:
             return []
         if self._parse(rest) is None and len(rest) < _CHUNK_BYTES:
@@ -120,7 +121,7 @@ class SignedRootsFile:
         """
         root = SignedRoot(
             kind=kind,
-            index=self._next_index,
+            index=self.count,
             journal_id=self.journal_id,
             first_position=first,
             through_position=through,
@@ -138,21 +139,25 @@ class SignedRootsFile:
         return root
 
     def entries(self) -> Iterator[SignedRoot | ChainViolation]:
-        """Every line there is now, in order; a Break where one is damaged or missing."""
+        """Yield every line, in order, with a violation where one is damaged or missing."""
         lines = self._lines(self._size_bytes)
-        for found in self._check(lines, self._next_index, "the roots file", is_whole=True):
+        for found in self._check(lines, self.count, "the roots file", is_whole=True):
             yield found.root if isinstance(found, _Read) else found
 
     def _check(
         self, lines: Iterable[bytes], expected: int, where: str, *, is_whole: bool
     ) -> Iterator[_Read | ChainViolation]:
-        """The lines that hold, with a Break where one does not; `is_whole`: from the first line."""
+        """Yield valid lines and violations; `is_whole` if `lines` starts at the first line."""
         index, prev, is_lost = 0, "", not is_whole
         for number, line in enumerate(lines, 1):
             found = self._parse(line)
             if found is None or found.root.journal_id != self.journal_id:
                 is_lost = True
-                fault = "is damaged or not ours" if found is None else "belongs to another journal"
+                fault = (
+                    "is damaged or signed with another key"
+                    if found is None
+                    else "belongs to another journal"
+                )
                 yield root_break(f"line {number} of {where} {fault}")
                 continue
             root = found.root
@@ -166,18 +171,13 @@ class SignedRootsFile:
         if index < expected and not is_lost:
             yield root_break(f"roots {index} to {expected - 1} are missing")
 
-    @property
-    def count(self) -> int:
-        """Lines that should be there."""
-        return self._next_index
-
     def _adopt(self, found: _Read) -> None:
         """Continue after this line."""
         self.last, self._prev = found
-        self._next_index = max(self._next_index, found.root.index + 1)
+        self.count = max(self.count, found.root.index + 1)
 
     def _cut(self, count: int) -> None:
-        """Remove the last `count` bytes: a line that nobody relied on yet."""
+        """Remove the last `count` bytes: a line that nothing relies on yet."""
         if count:
             self.note = f"a torn last line of {count} bytes was cut off the roots file"
             self._size_bytes -= count
@@ -195,7 +195,7 @@ class SignedRootsFile:
         self._size_bytes += len(line)
 
     def _parse(self, line: bytes) -> _Read | None:
-        """The line's root when its signature holds, whichever journal it is of; else None."""
+        """Return the line's root, of any journal, if its signature is valid; else None."""
         try:
             parsed = msgspec.json.decode(line, type=_Line)
             root = msgspec.json.decode(parsed.body, type=SignedRoot)
@@ -208,7 +208,7 @@ class SignedRootsFile:
         return _Read(root, sha256(body).hexdigest())
 
     def _lines(self, end: int) -> Iterator[bytes]:
-        """The lines up to offset `end`, which is the end of one, without their line ends."""
+        """Yield the lines up to offset `end`, which ends a line, without their line ends."""
         offset, rest = 0, b""
         while offset < end:
             chunk = self.file.read(offset, min(_CHUNK_BYTES, end - offset))
@@ -218,7 +218,7 @@ class SignedRootsFile:
 
 
 def _behind_segment(found: Sequence[_Read | ChainViolation]) -> tuple[ChainViolation, ...]:
-    """The breaks that no segment has recorded yet."""
+    """Return the violations that no segment has recorded yet."""
     breaks: list[ChainViolation] = []
     for each in found:
         if isinstance(each, ChainViolation):

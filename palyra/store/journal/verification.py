@@ -1,11 +1,16 @@
-"""Verification: does the journal hold what was appended and signed?  Reads, never repairs.
+"""Verification of the journal against its chain hashes and signed roots.  Reads, never repairs.
 
-Three walls, each for what the one before cannot see: links (a changed or missing row), positions
-(a row moved, added or removed), signed roots (a chain that somebody computed anew).  The walk goes
-by position and reports where it first fails; it goes on behind a break, so that an old one hides
-no new one.
+Three checks, each for what the one before cannot detect:
 
-What a verification looks at, and what it finds.
+1. Chain hashes detect a changed row, or one missing inside a run.
+2. Positions are dense over the whole journal: they detect a row that was moved, added or removed,
+   and a tail that was cut off, as the owner row records the last position.
+3. Signed roots detect a chain that was recomputed after a change.
+
+`ChainVerifier` reads by position and reports the first violation with its run and seq.  It
+continues after a violation, so that an old one does not hide a new one.  A missing row has no
+content to name it, so a violation may be reported by position first and named later, when the row
+that should follow the missing one is read, or when a run's record counts more events than its tape.
 """
 
 from bisect import bisect_left
@@ -21,7 +26,7 @@ from palyra.store.journal.signed_roots import SignedRoot
 
 Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
 
-BEFORE_ALL = -(2**63)  # below every position SQLite can hold
+BEFORE_ALL = -(2**63)  # below every position SQLite can store
 PAGE_ROWS = 256  # about 2 ms of hashing, which other threads can interrupt
 PAGE_BYTES = 4_194_304
 
@@ -39,7 +44,7 @@ class ChainReader(Protocol):
 
 
 class ChainFindings:
-    """What was checked and what did not hold."""
+    """Counts of what was checked, and the violations."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -57,7 +62,7 @@ class ChainFindings:
         run_id: str | None = None,
         seq: int | None = None,
     ) -> None:
-        """Note one break; the first is kept, the others are counted."""
+        """Record a violation; the first is kept, the others are counted."""
         self.note(
             ChainViolation(kind=kind, position=position, run_id=run_id, seq=seq, detail=detail)
         )
@@ -68,11 +73,11 @@ class ChainFindings:
 
     @property
     def unnamed_position(self) -> int | None:
-        """Where the first break is, as long as nobody knows which event stood there."""
+        """Position of the first violation while its event is not known, else None."""
         return None if self.first is None or self.first.run_id else self.first.position
 
     def name_first(self, run_id: str, seq: int) -> None:
-        """Say which event the first break is about, if that was open."""
+        """Name the event of the first violation if it is not known yet."""
         if self.first is not None and self.unnamed_position is not None:
             self.first = msgspec.structs.replace(self.first, run_id=run_id, seq=seq)
 
@@ -87,26 +92,26 @@ class ChainFindings:
         )
 
 
-_KNOWN_RUNS = 4_096  # runs whose last link is remembered; others are looked up
+_KNOWN_RUNS = 4_096  # runs whose last hash is cached; others are looked up
 
 
 class ChainVerifier:
-    """One pass over the rows in the order of their positions."""
+    """One pass over the rows, by position."""
 
     def __init__(self, evidence: ChainReader, *, after: int) -> None:
-        """`after` is the position that trust begins behind; 0 is the whole journal."""
+        """Verify from `after` + 1; 0 verifies the whole journal."""
         self.findings = ChainFindings()
         self._evidence = evidence
         self._extent = evidence.read_extent()
-        self._after = after or BEFORE_ALL  # of the last row looked at
-        self._next = after + 1  # the position that must come next
-        self._segment_breaks = 0  # found up to the present segment
-        self._unexplained = 0  # absent positions whose events have not been named
+        self._after = after or BEFORE_ALL  # of the last row read
+        self._next = after + 1  # the expected position
+        self._segment_breaks = 0  # found before the current segment
+        self._unexplained = 0  # missing positions whose events are not known
         self._known: dict[str, ChainHead] = {}
         self._covered: list[bytes] | None = None  # hashes below the root under check
 
     def cover(self, root: SignedRoot | ChainViolation) -> None:
-        """Check everything up to the end of one root, and the root."""
+        """Check all rows up to the end of one root, and the root."""
         if isinstance(root, ChainViolation):
             self.findings.note(root)
             return
@@ -125,7 +130,7 @@ class ChainVerifier:
         self.findings.signed_through = root.through_position
 
     def finish(self) -> VerifyReport:
-        """Check what no root covers yet, and the claim about the end."""
+        """Check the rows without a root, and the recorded last position."""
         self._advance(self._extent.last_position)
         self._expect(self._extent.claimed_position + 1)
         if self.findings.unnamed_position is not None:
@@ -161,15 +166,15 @@ class ChainVerifier:
         self._known[row.run_id] = ChainHead(row.seq, position, digest)
 
     def _report_misfit(self, prev: bytes, found: ChainLink) -> None:
-        """Report a row that does not fit its hash, unless it would at the first absent position."""
+        """Report a row that does not match its hash, unless it belongs to a missing position."""
         position = self.findings.unnamed_position
         if position is not None and link(prev, position, found.row) == found.hash:
             self.findings.name_first(found.row.run_id, found.row.seq)
         else:
-            self._report("edited", "the event does not fit its hash", found)
+            self._report("edited", "the event does not match its hash", found)
 
     def _is_beyond(self, found: ChainLink) -> bool:
-        """Whether the row stands where no writer ever put one."""
+        """True if no writer ever appended a row at this position."""
         if self._next <= found.position <= self._extent.claimed_position:
             return False
         if not self._explain(found.row.run_id, found.row.seq):
@@ -177,21 +182,21 @@ class ChainVerifier:
         return True
 
     def _expect(self, position: int) -> None:
-        """Report the positions before this one that are not there."""
+        """Report missing positions before this one."""
         absent = position - self._next
         if absent <= 0:
             return
         is_tail = self._extent.last_position < position
         self.findings.report(
             "truncated" if is_tail else "missing",
-            f"positions {self._next} to {position - 1} are not there",
+            f"positions {self._next} to {position - 1} are missing",
             position=self._next,
         )
         self._unexplained += absent
         self._next = position
 
     def _find_prev(self, found: ChainLink) -> bytes | None:
-        """The hash that the row was linked to; None when that is not to be found."""
+        """Return the hash that the row was chained to, None if it is not available."""
         row = found.row
         if row.seq == 0:
             return GENESIS
@@ -201,15 +206,17 @@ class ChainVerifier:
         last_seq = -1 if before is None else before.seq
         if before is not None and last_seq == row.seq - 1:
             if before.position > found.position and not self._explain(row.run_id, last_seq):
-                self._report("reordered", f"the event stands before event {last_seq}", found)
+                self._report("reordered", f"the event is stored before event {last_seq}", found)
                 return None
             return before.hash
         if not self._explain(row.run_id, last_seq + 1):
-            self._report("edited", f"the event follows {last_seq}, as no writer lets it", found)
+            self._report(
+                "edited", f"the event follows event {last_seq}, which no writer allows", found
+            )
         return None
 
     def _explain(self, run_id: str, seq: int) -> bool:
-        """Whether an absent position is already reported for this event; then it has a name."""
+        """True if a missing position was reported for this event; names the violation."""
         if not self._unexplained:
             return False
         self._unexplained -= 1
@@ -217,7 +224,7 @@ class ChainVerifier:
         return True
 
     def _end_segment(self, root: SignedRoot) -> None:
-        """Trust begins anew; what was found then is reported if it is not to be seen any more."""
+        """Start over after a segment; report its violation if it left no other trace."""
         self._expect(root.first_position)
         if self._segment_breaks == self.findings.breaks and root.found is not None:
             self.findings.note(root.found)
@@ -229,14 +236,14 @@ class ChainVerifier:
         first = self._evidence.scan(after=root.first_position - 1, through=root.first_position)
         self.findings.report(
             "root",
-            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            f"positions {root.first_position} to {root.through_position} do not match the signed root",
             position=root.first_position,
             run_id=first[0].row.run_id if first else None,
             seq=first[0].row.seq if first else None,
         )
 
     def _report(self, kind: Kind, detail: str, found: ChainLink) -> None:
-        """Report a row; the first bad seq is the one its run should have had here."""
+        """Report a row, with the seq that its run should have had here."""
         run_id = found.row.run_id
         before = self._known.get(run_id) or self._evidence.find_earlier(run_id, found.position)
         seq = found.row.seq if before is None else min(found.row.seq, before.seq + 1)
@@ -246,7 +253,7 @@ class ChainVerifier:
 def verify_journal(
     evidence: ChainReader, roots: Iterable[SignedRoot | ChainViolation], *, after: int = 0
 ) -> VerifyReport:
-    """Check all rows behind position `after` against their links and these roots."""
+    """Check all rows after position `after` against their chain hashes and these roots."""
     walk = ChainVerifier(evidence, after=after)
     for root in roots:
         walk.cover(root)
@@ -259,15 +266,15 @@ def verify_run(
     run_id: str,
     claimed_seq: int | None,
 ) -> VerifyReport:
-    """Check the rows of one run against their links, and the roots that cover them.
+    """Check the rows of one run against their chain hashes, and the roots that cover them.
 
-    `claimed_seq` is the last event that the run's record knows of.
+    `claimed_seq` is the last seq according to the run's record.
     """
     findings = ChainFindings()
     positions = _check_run(evidence, findings, run_id)
     seq = len(positions) - 1
     if claimed_seq is not None and claimed_seq > seq and not findings.breaks:
-        detail = f"events {seq + 1} to {claimed_seq} are not there"
+        detail = f"events {seq + 1} to {claimed_seq} are missing"
         findings.report("truncated", detail, run_id=run_id, seq=seq + 1)
     for root in roots:
         if isinstance(root, ChainViolation):
@@ -281,7 +288,7 @@ def verify_run(
 
 
 def _check_run(evidence: ChainReader, findings: ChainFindings, run_id: str) -> list[int]:
-    """Check every link of the run; the positions of its rows."""
+    """Check every chain hash of the run; return the positions of its rows, sorted."""
     positions: list[int] = []
     before, after = ChainHead(-1, BEFORE_ALL, GENESIS), BEFORE_ALL
     while page := evidence.read_run(run_id, after_seq=after):
@@ -299,25 +306,25 @@ def _check_run(evidence: ChainReader, findings: ChainFindings, run_id: str) -> l
 
 
 def _find_wrong(before: ChainHead, found: ChainLink) -> tuple[Kind, str] | None:
-    """What keeps the row from following the one before it."""
+    """Return why the row cannot follow the one before it, None if it can."""
     if found.row.seq != before.seq + 1:
         return "missing", f"event {found.row.seq} follows event {before.seq}"
     if link(before.hash, found.position, found.row) != found.hash:
-        return "edited", "the event does not fit its hash"
+        return "edited", "the event does not match its hash"
     if found.position < before.position:
-        return "reordered", f"the event stands before event {before.seq}"
+        return "reordered", f"the event is stored before event {before.seq}"
     return None
 
 
 def _check_root(
     evidence: ChainReader, findings: ChainFindings, root: SignedRoot, run_id: str, seq: int
 ) -> None:
-    """Check that the stored hashes below one root are those that were signed."""
+    """Check the stored hashes against one signed root."""
     hashes = evidence.read_hashes(first=root.first_position, through=root.through_position)
     if merkle_root(hashes).hex() != root.merkle_root:
         findings.report(
             "root",
-            f"positions {root.first_position} to {root.through_position} are not what was signed",
+            f"positions {root.first_position} to {root.through_position} do not match the signed root",
             position=root.first_position,
             run_id=run_id,
             seq=seq,

@@ -1,13 +1,11 @@
-"""One SQLite file, opened the way the journal needs it, or not at all.
+"""Connections to the journal's SQLite file: settings, errors, transactions, bulk inserts.
 
-Every setting is read back: a pragma that silently did not take (a read-only directory, a file
+Every setting is read back: a pragma that silently had no effect (a read-only directory, a file
 system without locks) must stop the daemon, not weaken it.
 Source of the settings: https://www.sqlite.org/wal.html and /pragma.html.
 
-Many rows in few statements.
-
-Every step of SQLite gives the interpreter lock away and must win it back from a busy main
-thread; `executemany` steps once per row.  One statement with many rows steps once.
+Every step of SQLite releases the interpreter lock and must win it back from a busy main thread.
+`executemany` steps once per row; one statement with many rows (`BulkInsert`) steps once.
 """
 
 import os
@@ -27,8 +25,8 @@ from palyra.store.files.free_space import NO_ROOM, is_full
 
 Synchronous = Literal["full", "normal"]
 
-# What says that storage is at fault.  So does SQLError, as every statement here has a test: the
-# schema it meets is not ours any more.
+# Errors of the storage.  SQLError is one of them because every statement of this program has a test:
+# if one is invalid, the schema of the file was changed from outside.
 STORAGE_ERRORS = (
     apsw.BusyError,
     apsw.CantOpenError,
@@ -43,8 +41,8 @@ STORAGE_ERRORS = (
     apsw.ReadOnlyError,
     apsw.SQLError,
 )
-_UNEXPLAINED = (apsw.IOError, apsw.CantOpenError)  # a sync, a quota, a log that cannot be made
-# Two writers meet only for a moment, when an actor restarts while its last call still runs.
+_UNEXPLAINED = (apsw.IOError, apsw.CantOpenError)  # a failed sync, a quota, a log without room
+# Two writers overlap only briefly, when an actor restarts while its last call still runs.
 BUSY_TIMEOUT_MS = 5_000
 _LEVELS = {"normal": 1, "full": 2}
 _CACHED_STATEMENTS = 256  # one per table and chunk size, and the reads; far below this
@@ -52,10 +50,10 @@ _CACHED_STATEMENTS = 256  # one per table and chunk size, and the reads; far bel
 
 @contextmanager
 def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None, None]:
-    """Raise storage trouble as Unavailable, saying what was being done.
+    """Raise storage errors as Unavailable, with `doing` in the message.
 
-    With the `path` of the database, an error of which SQLite does not say the cause is DiskFull when
-    its file system takes nothing more.
+    With the `path` of the database, an error that SQLite does not explain is DiskFull if the file
+    system of that path is full.
     """
     try:
         yield
@@ -75,7 +73,7 @@ def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None
 
 
 def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connection:
-    """The writing connection, with everything set and read back.  Raises Unavailable."""
+    """Open the writing connection, with every setting read back.  Raises Unavailable."""
     disk.touch_file(path)  # SQLite gives the write-ahead log the mode of the database
     connection = _connect(path, disk, apsw.SQLITE_OPEN_READWRITE)
     wanted: list[tuple[str, str | int, str | int]] = [
@@ -83,12 +81,12 @@ def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connec
         ("journal_mode", "wal", "wal"),
         ("synchronous", synchronous, _LEVELS[synchronous]),
         ("foreign_keys", "on", 1),
-        ("recursive_triggers", "on", 1),  # or REPLACE would delete a row behind the trigger's back
+        ("recursive_triggers", "on", 1),  # else REPLACE deletes a row without firing its trigger
         ("trusted_schema", "off", 0),
         ("cell_size_check", "on", 1),
         ("temp_store", "memory", 2),
         ("wal_autocheckpoint", 0, 0),  # checkpoints are made between commits, not inside one
-        ("journal_size_limit", 67_108_864, 67_108_864),  # a log that grew once shrinks again
+        ("journal_size_limit", 67_108_864, 67_108_864),  # truncate a log that has grown
     ]
     for name, value, expected in wanted:
         _set_pragma(connection, name, value, expected)
@@ -97,7 +95,7 @@ def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connec
 
 
 def open_reader(path: Path, disk: Disk) -> apsw.Connection:
-    """A connection that cannot write."""
+    """Open a read-only connection."""
     connection = _connect(path, disk, apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     _set_pragma(connection, "trusted_schema", "off", 0)
@@ -116,14 +114,26 @@ def _connect(path: Path, disk: Disk, flags: int) -> apsw.Connection:
 def _set_pragma(
     connection: apsw.Connection, name: str, value: str | int, expected: str | int
 ) -> None:
-    connection.execute(f"PRAGMA {name} = {value}").get  # noqa: B018 - runs it to its end
+    connection.execute(f"PRAGMA {name} = {value}").get  # noqa: B018 - runs the statement
     found = connection.pragma(name)
     if found != expected:
         raise Unavailable(f"journal: PRAGMA {name} is {found!r}, must be {expected!r}")
 
 
+@contextmanager
+def transaction(connection: apsw.Connection) -> Generator[None, None, None]:
+    """Commit all writes of the block or none; waits for the write lock at its start."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 class Readers:
-    """Connections for any number of threads; each is used by one thread at a time."""
+    """Pool of reading connections; each is used by one thread at a time."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
@@ -133,7 +143,7 @@ class Readers:
 
     @contextmanager
     def borrow(self) -> Generator[apsw.Connection, None, None]:
-        """A connection for the length of the block.  Raises Unavailable once closed."""
+        """Lend a connection for the block.  Raises Unavailable once closed."""
         if not self._is_open:
             raise Unavailable("journal: it is closed")
         try:
@@ -143,14 +153,14 @@ class Readers:
         try:
             yield connection
         finally:
-            self._give_back(connection)
+            self._take_back(connection)
 
     def close(self) -> None:
-        """Close what is idle; what is borrowed follows when it is given back."""
+        """Close the idle connections now, the borrowed ones when they are returned."""
         self._is_open = False
         self._close_idle()
 
-    def _give_back(self, connection: apsw.Connection) -> None:
+    def _take_back(self, connection: apsw.Connection) -> None:
         self._idle.append(connection)
         if not self._is_open:
             self._close_idle()
@@ -181,7 +191,7 @@ class BulkInsert:
         )
 
     def append(self, connection: apsw.Connection, rows: Sequence[Row]) -> None:
-        """Write the rows in order.  Raises what the constraints of the table say."""
+        """Insert the rows in order.  Raises apsw.ConstraintError."""
         start = 0
         for size, statement in self._statements:
             while len(rows) - start >= size:

@@ -1,10 +1,11 @@
-"""Whether the pages of the database fit together, after an end that was not clean.
+"""Page check: consistency of the database file after an unclean shutdown.
 
-SQLite's log makes a crash harmless: what spoils pages is storage that lied, or a stranger's write.
-So nobody waits for a walk over the whole file.  The journal opens, serves, and is walked meanwhile;
-the part of it that is verified at every start is read at once all the same.  Damage that the walk
-finds is noted in a file beside the database: the journal is not opened again before a walk, which
-then comes first, finds everything in order.  Why: docs/decisions/0010-the-file-is-walked-beside-the-work.md.
+SQLite's write-ahead log makes a crash harmless; pages are damaged by storage that acknowledged
+writes it lost, or by another program.  So a start does not wait for a check of the whole file: the
+journal opens and serves while a thread checks all pages.  (The end of the journal is verified at
+every start anyway.)  Damage is recorded in a marker file next to the database.  While that file
+exists, an opening runs the check first and fails until the check passes.
+Why: docs/decisions/0010-the-file-is-walked-beside-the-work.md.
 """
 
 from collections.abc import Callable
@@ -17,21 +18,21 @@ import apsw
 from palyra.errors import Unavailable
 from palyra.store.files import private_files
 
-STEPS = 1_000  # pages or cells between two looks whether to go on: about a millisecond
+STEPS = 1_000  # pages or cells between two polls of the stop flag: about a millisecond
 
 
 class PageCheck:
-    """What is known of one database's pages, in memory and in the note beside it."""
+    """The result of the page check of one database, in memory and in its marker file."""
 
     def __init__(self, path: Path) -> None:
         self.note_path = path.with_name(f"{path.stem}.suspect")
-        self.is_walk_due = False  # until it was done no end counts as clean
+        self.is_walk_due = False  # no shutdown counts as clean before it is done
         self._damage: str | None = None  # found in this process
         self._walking = Lock()
         self._is_stopped = False
 
     def require_sound(self, connection: apsw.Connection) -> None:
-        """Walk at once if there is a note.  Raises Unavailable when the pages do not fit."""
+        """Check at once if the marker file exists.  Raises Unavailable for damaged pages."""
         self._is_stopped = False
         if self._damage is None and self.note_path.exists():
             self._damage = _find_damage(connection)
@@ -41,7 +42,7 @@ class PageCheck:
             raise Unavailable(_describe(self._damage))
 
     def walk(self, connection: apsw.Connection, is_stopped: Callable[[], bool]) -> str | None:
-        """What is wrong, in words; None when nothing is, or when it was stopped before the end.
+        """Check all pages; return a description of the damage, None if there is none or if stopped.
 
         Reads the whole file, about 1 GB/s from memory, and closes the connection.
         """
@@ -53,7 +54,7 @@ class PageCheck:
                 return None
         if damage is not None:
             self._damage = damage
-            with suppress(OSError):  # the finding itself is not lost: it ends this process
+            with suppress(OSError):  # the finding itself ends this process
                 private_files.create_file(self.note_path, f"{damage}\n".encode())
             return _describe(damage)
         self.is_walk_due = self._is_stopped
@@ -61,18 +62,18 @@ class PageCheck:
 
     @property
     def finding(self) -> str | None:
-        """What a walk of this process found."""
+        """Damage that a check of this process found."""
         return None if self._damage is None else _describe(self._damage)
 
     def stop(self) -> None:
-        """End a walk under way; none begins before the next `require_sound`."""
+        """Stop a running check; none starts before the next `require_sound`."""
         self._is_stopped = True
         with self._walking:
             pass
 
 
 def _find_damage(connection: apsw.Connection) -> str | None:
-    """The first finding of SQLite's own walk over all pages."""
+    """Return the first finding of SQLite's own check of all pages."""
     try:
         finding: str = connection.execute("PRAGMA quick_check(1)").get
     except (apsw.CorruptError, apsw.IOError, apsw.NotADBError) as error:

@@ -1,7 +1,13 @@
-"""The journal on SQLite: what is remembered, durable on return.
+"""The journal on SQLite: opening, closing and verifying one file.
 
-Owns: the database file, its log and the roots file beside it.  One writer, any number of readers
-beside it (see `core.ports.JournalStore` for who may call what, and when).  Never: repairs a tape.
+Owns: the database file, its write-ahead log and the roots file next to it.  One writer thread and
+any number of reader threads; `core.ports.JournalStore` says which methods each may call, and when.
+Never: repairs a tape.
+
+An opening checks, in this order: the pages if the last check found damage, the schema version, the
+ownership of the file, the roots file, the binding of the signing key, and the chain since the last
+signed root but one.  A chain violation does not prevent the opening: it is recorded in the roots
+file, reported, and the journal continues after the last position that was ever used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +23,8 @@ from palyra.core.journal.changes import (
     ChainViolation,
     Change,
     OpenReport,
-    RunFilter,
     TapePage,
     VerifyReport,
-)
-from palyra.core.journal.records import (
-    ApprovalRecord,
-    IdempotencyRecord,
-    RunRecord,
-    SessionRecord,
-    TokenRecord,
 )
 from palyra.core.ports import NowMs
 from palyra.errors import PalyraError, Unavailable
@@ -35,7 +33,7 @@ from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
 from palyra.store.journal.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
-from palyra.store.sqlite import key_binding, ownership, queries, tapes
+from palyra.store.sqlite import key_binding, tapes
 from palyra.store.sqlite.connection import (
     Readers,
     Synchronous,
@@ -44,19 +42,14 @@ from palyra.store.sqlite.connection import (
     storage_errors,
 )
 from palyra.store.sqlite.integrity import PageCheck
-from palyra.store.sqlite.queries import (
-    SqliteIncidents,
-    SqliteLedger,
-    SqliteRegistry,
-    list_unresolved,
-)
+from palyra.store.sqlite.queries import Queries, list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
-from palyra.store.sqlite.writer import Writer
+from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
 
 
-class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
+class SqliteJournal(Queries):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(
@@ -81,7 +74,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
 
     def open(self) -> OpenReport:
         """See `JournalStore.open`."""
-        if self._opened is not None:  # a life that ended without `close`
+        if self._opened is not None:  # the last incarnation ended without `close`
             self._opened.held.close()
             self._opened = None
         with storage_errors(f"open {self.path}", self.path), ExitStack() as held:
@@ -89,7 +82,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
             held.callback(connection.close)
             self._pages.require_sound(connection)
             migrated_from = migrate(connection)
-            found = ownership.take(connection)
+            found = take_ownership(connection)
             roots = self._open_roots(held, found)
             mismatch = key_binding.find_mismatch(self._keys, found)
             verification = _verify_end(connection, roots, found, mismatch)
@@ -114,7 +107,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
         )
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
-        """See `JournalStore.commit`; a commit of nothing proves that writing works."""
+        """See `JournalStore.commit`; an empty commit tests that writing works."""
         return self._get_opened().writer.commit(changes)
 
     def seal(self) -> bool:
@@ -122,10 +115,10 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
         return self._get_opened().writer.seal()
 
     def close(self) -> None:
-        """See `JournalStore.close`; whatever happens, nothing is left open."""
+        """See `JournalStore.close`; closes all files even when it raises."""
         opened = self._get_opened()
         self._opened = None
-        self._pages.stop()  # its transaction would keep the log from being folded in
+        self._pages.stop()  # its transaction would block the checkpoint
         with storage_errors("close"), opened.held:
             opened.writer.close(is_clean=not self._pages.is_walk_due)
 
@@ -147,9 +140,8 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
 
     def verify(self, run_id: str | None = None) -> VerifyReport:
         """See `JournalStore.verify`; some milliseconds for a thousand events, page by page."""
-        entries = (
-            self._get_opened().roots.entries()
-        )  # before the rows: no root may be newer than they are
+        # Roots are read before the rows, so that no root is newer than the rows.
+        entries = self._get_opened().roots.entries()
         if run_id is None:
             return self._read(lambda c: verify_journal(_SqliteEvidence(c), entries))
         found = self.find_run(run_id)
@@ -164,52 +156,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
         with storage_errors("check"):
             return self._pages.walk(open_reader(self.path, self._disk), is_stopped)
 
-    def find_run(self, run_id: str) -> RunRecord | None:
-        return self._read(lambda c: queries.find_run(c, run_id))
-
-    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
-        """Newest first."""
-        return self._read(lambda c: queries.list_runs(c, wanted))
-
-    def list_open_runs(self) -> list[RunRecord]:
-        """Oldest first."""
-        return self._read(queries.list_open_runs)
-
-    def find_session(self, session_id: str) -> SessionRecord | None:
-        return self._read(lambda c: queries.find_session(c, session_id))
-
-    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
-        return self._read(lambda c: queries.find_session_by_key(c, principal, key))
-
-    def list_sessions(
-        self, principal: str | None, *, before: str | None, limit: int
-    ) -> list[SessionRecord]:
-        """Newest first."""
-        return self._read(lambda c: queries.list_sessions(c, principal, before=before, limit=limit))
-
-    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
-        return self._read(lambda c: queries.find_approval(c, approval_id))
-
-    def list_approvals(
-        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
-    ) -> list[ApprovalRecord]:
-        """Pending first, then the newest first."""
-        return self._read(
-            lambda c: queries.list_approvals(
-                c, principal=principal, run_id=run_id, pending_only=pending_only, limit=limit
-            )
-        )
-
-    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
-        return self._read(lambda c: queries.find_receipt(c, principal, key, now_ms=now_ms))
-
-    def find_token(self, sha256: str) -> TokenRecord | None:
-        return self._read(lambda c: queries.find_token(c, sha256))
-
-    def list_tokens(self) -> list[TokenRecord]:
-        return self._read(queries.list_tokens)
-
-    def _open_roots(self, held: ExitStack, found: ownership.JournalOwner) -> SignedRootsFile:
+    def _open_roots(self, held: ExitStack, found: JournalOwner) -> SignedRootsFile:
         file = self._disk.open_file(self.roots_path)
         held.callback(file.close)
         roots = SignedRootsFile(file, self._keys, found.journal_id)
@@ -222,7 +169,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
         return self._opened
 
     def _read(self, query: Callable[[apsw.Connection], T]) -> T:
-        """What the query says, on a connection of this thread's own for its length."""
+        """Call the query with a pooled connection; see `Queries`."""
         readers = self._get_opened().readers
         with storage_errors("read"), readers.borrow() as connection:
             return query(connection)
@@ -230,7 +177,7 @@ class SqliteJournal(SqliteRegistry, SqliteLedger, SqliteIncidents):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What there is between `open` and `close`; `held` closes it all."""
+    """State between `open` and `close`; `held` closes all of it."""
 
     writer: Writer
     roots: SignedRootsFile
@@ -239,7 +186,7 @@ class _Opened:
 
 
 class _SqliteEvidence:
-    """Evidence from one reading connection."""
+    """A `ChainReader` over one reading connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -271,10 +218,10 @@ class _SqliteEvidence:
 def _verify_end(
     connection: apsw.Connection,
     roots: SignedRootsFile,
-    found: ownership.JournalOwner,
+    found: JournalOwner,
     mismatch: ChainViolation | None,
 ) -> VerifyReport:
-    """Check what came after the last root but one: what is older was checked when it was new."""
+    """Verify from the last root but one; older rows were verified when they were new."""
     entries: list[SignedRoot | ChainViolation] = [*roots.breaks]
     last = roots.last
     if last is None:
@@ -291,9 +238,9 @@ def _verify_end(
 
 
 def _notes(
-    roots: SignedRootsFile, found: ownership.JournalOwner, mismatch: ChainViolation | None
+    roots: SignedRootsFile, found: JournalOwner, mismatch: ChainViolation | None
 ) -> Iterator[str]:
-    """What opening repaired, and a journal made where there had been one."""
+    """Yield notes for the log: a repair, and a new journal in the place of an older one."""
     if roots.note is not None:
         yield roots.note
     if found.is_new and (mismatch is not None or roots.breaks):
@@ -301,9 +248,9 @@ def _notes(
 
 
 def _resume(
-    writer: Writer, roots: SignedRootsFile, report: VerifyReport, found: ownership.JournalOwner
+    writer: Writer, roots: SignedRootsFile, report: VerifyReport, found: JournalOwner
 ) -> None:
-    """Let the writer go on: where the journal ends, or behind everything that broke."""
+    """Position the writer at the end of the journal, or after everything that was ever used."""
     signed = 0 if roots.last is None else roots.last.through_position
     if report.first_break is None:  # a segment may end behind the last row: see `begin_segment`
         position = max(report.through_position, signed)

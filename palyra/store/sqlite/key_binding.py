@@ -1,9 +1,9 @@
-"""The bond of a signing key to its journal: `keys/journal.id` names the journal the key signs for.
+"""Binding of a signing key to its journal: `keys/journal.id` names the journal the key signs for.
 
-A journal that was deleted, emptied or replaced by a young one leaves no trace in itself, and may
-leave none in the roots file.  The bond is written with a new key, as "none", and completed when the
-first journal has been opened.  A key without the file was made by an older version or lost it: then
-only a journal made by this very opening is suspect.
+A journal that was deleted, emptied or replaced by a newer one shows no trace of that in itself, and
+perhaps none in the roots file.  The binding is written with a new key, as "none", and completed when
+the first journal has been opened.  A key without the file was created by an older version or lost
+it; then only a journal that this opening created is suspect.
 """
 
 from pathlib import Path
@@ -11,13 +11,13 @@ from pathlib import Path
 from palyra.core.journal.changes import ChainViolation
 from palyra.store.files import private_files
 from palyra.store.journal.keys import NO_JOURNAL, KeyRing
-from palyra.store.sqlite.ownership import JournalOwner
+from palyra.store.sqlite.writer import JournalOwner
 
 _MAX_SHOWN = 64  # characters of a journal's id; it has 32
 
 
 def find_mismatch(keys: KeyRing, found: JournalOwner) -> ChainViolation | None:
-    """What is wrong when the key belongs to another journal than this one.  Raises OSError."""
+    """Return a violation if the key is bound to another journal.  Raises OSError."""
     if keys.bond_path is None:
         return None
     bound = _read(keys.bond_path)
@@ -43,7 +43,7 @@ def find_mismatch(keys: KeyRing, found: JournalOwner) -> ChainViolation | None:
 
 
 def bind(keys: KeyRing, journal_id: str) -> None:
-    """Note durably that the key signs for this journal.  Raises OSError."""
+    """Bind the key to this journal, durably.  Raises OSError."""
     if keys.bond_path is not None and _read(keys.bond_path) != journal_id:
         private_files.create_file(keys.bond_path, f"{journal_id}\n".encode())
 

@@ -1,19 +1,27 @@
-"""Reading the record tables.  A list is read in one step, as one JSON array (see `bulk`).
+"""The record tables: how a record becomes a row, and every query that reads one.
 
-The part of the journal on SQLite that answers `core.ports.Registry`.
+Each table holds one row per record: the record as JSON in the column `record`, and copies of the
+fields that queries search by.  `TABLES` lists the tables and `Queries` is the query half of
+`core.ports.JournalStore`, so the SQL of a record is found in this file and, for its columns,
+indexes and triggers, in `schema`.
 
-The part of the journal on SQLite that answers `core.ports.Ledger`.
+Writing is an upsert: the last writer wins.  A row that must not be overwritten is protected by a
+trigger or a unique index of `schema`; `describe_refusal` translates their errors.
 
-The part of the journal on SQLite that answers `core.ports.IncidentBook`.
+Reading takes one step of SQLite per query: the rows are joined into one JSON array inside the
+database and decoded at once.  Every step releases the interpreter lock and has to win it back
+from a busy event loop, so a step per row would cost more than the rows do.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import apsw
 import msgspec
 
+from palyra.core.incident.incident import KEPT_RESOLVED
 from palyra.core.journal.changes import (
     IncidentFilter,
     PairingFilter,
@@ -32,299 +40,348 @@ from palyra.core.journal.records import (
     IdempotencyRecord,
     IncidentRecord,
     PairingRecord,
+    Record,
     RunRecord,
     SessionRecord,
     TokenRecord,
     UsageRecord,
 )
-from palyra.store.sqlite.connection import SQLValue
+from palyra.errors import Conflict, IdempotencyConflict, PalyraError
+from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
 
-R = TypeVar(
-    "R",
-    RunRecord,
-    SessionRecord,
-    ApprovalRecord,
-    IdempotencyRecord,
-    TokenRecord,
-    AgentRecord,
-    ChannelRecord,
-    PairingRecord,
-    GrantRecord,
-    UsageRecord,
-    BudgetRecord,
-    IncidentRecord,
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+
+NO_LIMIT = -1  # LIMIT -1 reads every row
+_ENCODER = msgspec.json.Encoder()
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTable:
+    """The table of one record type; the columns of `key` are fields that identify a record."""
+
+    name: str
+    key: tuple[str, ...]
+    insert: BulkInsert
+    row: Callable[[Any, str], Row]  # from a record and its JSON
+
+
+def _table(name: str, key: str, columns: str, row: Callable[[Any, str], Row]) -> RecordTable:
+    """Define a table with the columns of `key`, then `columns`, then `record`."""
+    keys, rest = tuple(key.split()), (*columns.split(), "record")
+    changes = ", ".join(f"{column} = excluded.{column}" for column in rest)
+    suffix = f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}"
+    return RecordTable(name, keys, BulkInsert(name, (*keys, *rest), suffix), row)
+
+
+_NO_PLACE = (None,) * 4  # of a session without a channel
+
+TABLES: dict[type[msgspec.Struct], RecordTable] = {
+    RunRecord: _table(
+        "runs",
+        "run_id",
+        "session_id principal state",
+        lambda r, text: (r.run_id, r.session_id, r.principal, r.state, text),
+    ),
+    SessionRecord: _table(
+        "sessions",
+        "session_id",
+        "principal key agent channel conversation_id",
+        lambda r, text: (r.session_id, r.principal, r.key, *(r.place or _NO_PLACE)[1:], text),
+    ),
+    ApprovalRecord: _table(
+        "approvals",
+        "approval_id",
+        "run_id principal state covers uses",
+        lambda r, text: (
+            r.approval_id, r.run_id, r.principal, r.state, 1 + len(r.covers), r.uses, text,
+        ),
+    ),
+    IdempotencyRecord: _table(
+        "receipts",
+        "principal key",
+        "created_ms",
+        lambda r, text: (r.principal, r.key, r.created_ms, text),
+    ),
+    TokenRecord: _table(
+        "tokens", "token_id", "sha256", lambda r, text: (r.token_id, r.sha256, text)
+    ),
+    AgentRecord: _table(
+        "agents",
+        "name version",
+        "is_deleted",
+        lambda r, text: (r.name, r.version, r.deleted_ms is not None, text),
+    ),
+    ChannelRecord: _table(
+        "channels",
+        "principal channel conversation_id",
+        "revision is_deleted",
+        lambda r, text: (
+            r.principal, r.channel, r.conversation_id, r.revision, r.deleted_ms is not None, text,
+        ),
+    ),
+    PairingRecord: _table(
+        "pairings",
+        "pairing_id",
+        "principal channel sender state expires_ms revision",
+        lambda r, text: (
+            r.pairing_id, r.principal, r.channel, r.sender, r.state, r.expires_ms, r.revision, text,
+        ),
+    ),
+    GrantRecord: _table(
+        "grants",
+        "grant_id",
+        "principal session_id expires_ms ended_ms",
+        lambda r, text: (
+            r.grant_id, r.principal, r.session_id, r.expires_ms, r.ended_ms, text,
+        ),
+    ),
+    UsageRecord: _table(
+        "usage",
+        "run_id turn attempt",
+        "at_ms principal agent session_id model outcome"
+        " input_tokens output_tokens cached_tokens is_estimate cost_usd_micros",
+        lambda r, text: (
+            r.run_id, r.turn, r.attempt, r.at_ms, r.principal, r.agent, r.session_id, r.model,
+            r.outcome, r.input_tokens, r.output_tokens, r.cached_tokens, r.is_estimate,
+            r.cost_usd_micros, text,
+        ),
+    ),
+    BudgetRecord: _table(
+        "budgets",
+        "budget_id",
+        "revision is_deleted",
+        lambda r, text: (r.budget_id, r.revision, r.deleted_ms is not None, text),
+    ),
+    IncidentRecord: _table(
+        "incidents",
+        "incident_id",
+        "domain state resolved_ms",
+        lambda r, text: (r.incident_id, r.domain, r.state, r.resolved_ms, text),
+    ),
+}  # fmt: skip
+
+
+def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
+    """Write the records, each table in the given order.  Raises apsw.ConstraintError."""
+    rows: dict[type[Record], list[Row]] = {}
+    for record in records:
+        text = _ENCODER.encode(record).decode()
+        kind = type(record)
+        rows.setdefault(kind, []).append(TABLES[kind].row(record, text))
+    for kind, batch in rows.items():
+        TABLES[kind].insert.append(connection, batch)
+
+
+def describe_refusal(error: apsw.ConstraintError) -> PalyraError:
+    """Translate an error of a unique index or a trigger of `schema`."""
+    text = str(error).removeprefix("UNIQUE constraint failed: ")
+    if "idempotency key" in text:
+        return IdempotencyConflict(text)
+    return Conflict(text if "stands" in text or "ended" in text else f"{text} is taken")
+
+
+# Records with an end: idempotency records expire, as do pairing requests with their code; of
+# resolved incidents the newest are kept, and those of one millisecond go together.
+_EXPIRED = (
+    f"DELETE FROM receipts WHERE created_ms <= :now_ms - {RECEIPT_TTL_MS}",  # noqa: S608 - a number
+    "DELETE FROM pairings WHERE state = 'pending' AND expires_ms <= :now_ms",
+    f"""DELETE FROM incidents WHERE state = 'resolved' AND resolved_ms <= (
+            SELECT resolved_ms FROM incidents WHERE state = 'resolved'
+            ORDER BY resolved_ms DESC LIMIT 1 OFFSET {KEPT_RESOLVED})""",  # noqa: S608 - a number
 )
 
-NO_LIMIT = -1  # SQLite's word for it
+
+def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
+    """Delete the records that are not kept any longer."""
+    for statement in _EXPIRED:
+        connection.execute(statement, {"now_ms": now_ms})
 
 
-class Query:
-    """A WHERE clause under construction; every value is a parameter."""
+# --- queries -------------------------------------------------------------------------------------
 
-    def __init__(self, table: str) -> None:
-        self._table = table
+
+class Select(Generic[R]):
+    """A SELECT of records of one type, with its WHERE clause under construction."""
+
+    def __init__(self, kind: type[R]) -> None:
+        self._kind = kind
         self._conditions: list[str] = ["TRUE"]
         self._values: list[SQLValue] = []
 
-    def where(self, condition: str, *values: SQLValue) -> "Query":
-        """Add a condition, unless its first value is None: then nobody asked for it."""
+    def where(self, condition: str, *values: SQLValue) -> "Select[R]":
+        """Add a condition with its parameters; one whose first parameter is None is left out."""
         if not values or values[0] is not None:
             self._conditions.append(condition)
             self._values += values
         return self
 
+    def where_in(self, column: str, values: Sequence[SQLValue]) -> "Select[R]":
+        """Add the condition that the column has one of these values; of none, no condition."""
+        if values:
+            self.where(f"{column} IN ({', '.join('?' * len(values))})", *values)
+        return self
+
     @property
     def condition(self) -> tuple[str, tuple[SQLValue, ...]]:
-        """What stands behind WHERE, and its parameters."""
+        """The expression behind WHERE and its parameters."""
         return " AND ".join(self._conditions), tuple(self._values)
 
-    def read(
-        self, connection: apsw.Connection, kind: type[R], order: str, limit: int = NO_LIMIT
-    ) -> list[R]:
-        """The records found, in this order."""
-        where: tuple[str, tuple[SQLValue, ...]] = self.condition
+    def read(self, connection: apsw.Connection, order: str, limit: int = NO_LIMIT) -> list[R]:
+        """Return the matching records in this order."""
+        where, values = self.condition
         found = connection.execute(
             "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
-            f" (SELECT record FROM {self._table} WHERE {where[0]}"
+            f" (SELECT record FROM {TABLES[self._kind].name} WHERE {where}"
             f" ORDER BY {order} LIMIT ?)",
-            (*where[1], limit),
+            (*values, limit),
         ).get
-        return [] if found is None else msgspec.json.decode(found, type=list[kind])  # type: ignore[valid-type]  # a type chosen at run time
-
-    def find(self, connection: apsw.Connection, kind: type[R]) -> R | None:
-        """The one record found, or None."""
-        found = self.read(connection, kind, "rowid", 1)
-        return found[0] if found else None
+        return [] if found is None else msgspec.json.decode(found, type=list[self._kind])  # type: ignore[name-defined]  # a type chosen at run time
 
 
-def find_run(connection: apsw.Connection, run_id: str) -> RunRecord | None:
-    return Query("runs").where("run_id = ?", run_id).find(connection, RunRecord)
-
-
-def list_runs(connection: apsw.Connection, wanted: RunFilter) -> list[RunRecord]:
-    """Newest first."""
-    query = (
-        Query("runs")
-        .where("principal = ?", wanted.principal)
-        .where("session_id = ?", wanted.session_id)
-        .where("run_id < ?", wanted.before)
-    )
-    if wanted.states:
-        query.where(f"state IN ({', '.join('?' * len(wanted.states))})", *wanted.states)
-    return query.read(connection, RunRecord, "run_id DESC", wanted.limit)
-
-
-def list_open_runs(connection: apsw.Connection) -> list[RunRecord]:
-    """Every run that has not ended, oldest first."""
-    query = Query("runs").where("state IN ('accepted', 'in_progress')")
-    return query.read(connection, RunRecord, "run_id")
-
-
-def find_session(connection: apsw.Connection, session_id: str) -> SessionRecord | None:
-    return Query("sessions").where("session_id = ?", session_id).find(connection, SessionRecord)
-
-
-def find_session_by_key(
-    connection: apsw.Connection, principal: str, key: str
-) -> SessionRecord | None:
-    query = Query("sessions").where("principal = ? AND key = ?", principal, key)
-    return query.find(connection, SessionRecord)
-
-
-def list_sessions(
-    connection: apsw.Connection, principal: str | None, *, before: str | None, limit: int
-) -> list[SessionRecord]:
-    """Newest first."""
-    query = Query("sessions").where("principal = ?", principal).where("session_id < ?", before)
-    return query.read(connection, SessionRecord, "session_id DESC", limit)
-
-
-def find_approval(connection: apsw.Connection, approval_id: str) -> ApprovalRecord | None:
-    query = Query("approvals").where("approval_id = ?", approval_id)
-    return query.find(connection, ApprovalRecord)
-
-
-def list_approvals(
-    connection: apsw.Connection,
-    *,
-    principal: str | None,
-    run_id: str | None,
-    pending_only: bool,
-    limit: int,
-) -> list[ApprovalRecord]:
-    """Pending first, then the newest first."""
-    query = Query("approvals").where("principal = ?", principal).where("run_id = ?", run_id)
-    if pending_only:
-        query.where("state = 'pending'")
-        return query.read(connection, ApprovalRecord, "approval_id DESC", limit)
-    order = "state = 'pending' DESC, approval_id DESC"
-    return query.read(connection, ApprovalRecord, order, limit)
-
-
-def find_grant(connection: apsw.Connection, grant_id: str) -> GrantRecord | None:
-    return Query("grants").where("grant_id = ?", grant_id).find(connection, GrantRecord)
-
-
-def list_grants(
-    connection: apsw.Connection, *, principal: str | None, live_at_ms: int | None, limit: int
-) -> list[GrantRecord]:
-    """Newest first; with `live_at_ms` only those that hold then."""
-    query = Query("grants").where("principal = ?", principal)
-    if live_at_ms is not None:
-        query.where("ended_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?)", live_at_ms)
-    return query.read(connection, GrantRecord, "grant_id DESC", limit)
-
-
-def find_receipt(
-    connection: apsw.Connection, principal: str, key: str, *, now_ms: int
-) -> IdempotencyRecord | None:
-    query = Query("receipts").where("principal = ? AND key = ?", principal, key)
-    return query.where("created_ms > ?", now_ms - RECEIPT_TTL_MS).find(
-        connection, IdempotencyRecord
-    )
-
-
-def find_token(connection: apsw.Connection, sha256: str) -> TokenRecord | None:
-    return Query("tokens").where("sha256 = ?", sha256).find(connection, TokenRecord)
-
-
-def list_tokens(connection: apsw.Connection) -> list[TokenRecord]:
-    """In the order of their ids, which is that of their making."""
-    return Query("tokens").read(connection, TokenRecord, "token_id")
-
-
-def find_conversation(
-    connection: apsw.Connection, principal: str, agent: str, channel: str, conversation_id: str
-) -> SessionRecord | None:
-    """The session of that identity which is not archived."""
-    query = Query("sessions").where("principal = ? AND agent = ?", principal, agent)
-    query.where("channel = ? AND conversation_id = ?", channel, conversation_id)
-    return query.find(connection, SessionRecord)
-
-
-def find_agent(
-    connection: apsw.Connection, name: str, version: int | None = None
-) -> AgentRecord | None:
-    """That version, or the newest, which may say that the agent is deleted."""
-    query = Query("agents").where("name = ?", name).where("version = ?", version)
-    return next(iter(query.read(connection, AgentRecord, "version DESC", 1)), None)
-
-
-def list_agents(connection: apsw.Connection) -> list[AgentRecord]:
-    """The newest version of each that is not deleted, by name."""
-    newest = "version = (SELECT max(version) FROM agents AS a WHERE a.name = agents.name)"
-    query = Query("agents").where(newest).where("NOT is_deleted")
-    return query.read(connection, AgentRecord, "name")
-
-
-def find_channel(
-    connection: apsw.Connection, principal: str, channel: str, conversation_id: str
-) -> ChannelRecord | None:
-    """Also one that is deleted."""
-    query = Query("channels").where("principal = ? AND channel = ?", principal, channel)
-    return query.where("conversation_id = ?", conversation_id).find(connection, ChannelRecord)
-
-
-def list_channels(connection: apsw.Connection, principal: str | None) -> list[ChannelRecord]:
-    """By principal, channel and conversation; none that is deleted."""
-    query = Query("channels").where("principal = ?", principal).where("NOT is_deleted")
-    return query.read(connection, ChannelRecord, "principal, channel, conversation_id")
-
-
-def find_pairing(connection: apsw.Connection, pairing_id: str) -> PairingRecord | None:
-    return Query("pairings").where("pairing_id = ?", pairing_id).find(connection, PairingRecord)
-
-
-def find_sender(
-    connection: apsw.Connection, principal: str, channel: str, sender: str
-) -> PairingRecord | None:
-    query = Query("pairings").where("principal = ? AND channel = ?", principal, channel)
-    return query.where("sender = ?", sender).find(connection, PairingRecord)
-
-
-def list_pairings(connection: apsw.Connection, wanted: PairingFilter) -> list[PairingRecord]:
-    """Newest first."""
-    query = (
-        Query("pairings")
-        .where("principal = ?", wanted.principal)
-        .where("channel = ?", wanted.channel)
-        .where("state = ?", wanted.state)
-        .where("pairing_id < ?", wanted.before)
-    )
-    return query.read(connection, PairingRecord, "pairing_id DESC", wanted.limit)
-
-
-T = TypeVar("T")
-
-
-class SqliteRegistry(ABC):
-    """Reads agents, channels, pairings and conversations."""
+class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queries
+    """The query half of `core.ports.JournalStore`: one method, one query, defined only here."""
 
     @abstractmethod
-    def _read(self, query: Callable[[apsw.Connection], T]) -> T: ...
+    def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        """Call the query with a reading connection of this thread.  Raises Unavailable."""
+
+    def _list(self, select: Select[R], order: str, limit: int = NO_LIMIT) -> list[R]:
+        return self._read(lambda connection: select.read(connection, order, limit))
+
+    def _find(self, select: Select[R], order: str = "rowid") -> R | None:
+        """Return the first match, None when there is none."""
+        found = self._list(select, order, 1)
+        return found[0] if found else None
+
+    # runs, sessions, approvals, grants
+
+    def find_run(self, run_id: str) -> RunRecord | None:
+        return self._find(Select(RunRecord).where("run_id = ?", run_id))
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Newest first."""
+        select = (
+            Select(RunRecord)
+            .where("principal = ?", wanted.principal)
+            .where("session_id = ?", wanted.session_id)
+            .where("run_id < ?", wanted.before)
+            .where_in("state", wanted.states)
+        )
+        return self._list(select, "run_id DESC", wanted.limit)
+
+    def list_open_runs(self) -> list[RunRecord]:
+        """Every run without a terminal state, oldest first."""
+        select = Select(RunRecord).where("state IN ('accepted', 'in_progress')")
+        return self._list(select, "run_id")
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        return self._find(Select(SessionRecord).where("session_id = ?", session_id))
+
+    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
+        return self._find(Select(SessionRecord).where("principal = ? AND key = ?", principal, key))
 
     def find_conversation(
         self, principal: str, agent: str, channel: str, conversation_id: str
     ) -> SessionRecord | None:
-        """One that is not archived."""
-        return self._read(
-            lambda c: find_conversation(c, principal, agent, channel, conversation_id)
+        """The session of this conversation that is not archived."""
+        select = Select(SessionRecord).where("principal = ? AND agent = ?", principal, agent)
+        select.where("channel = ? AND conversation_id = ?", channel, conversation_id)
+        return self._find(select)
+
+    def list_sessions(
+        self, principal: str | None, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """Newest first."""
+        select = Select(SessionRecord).where("principal = ?", principal)
+        return self._list(select.where("session_id < ?", before), "session_id DESC", limit)
+
+    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
+        return self._find(Select(ApprovalRecord).where("approval_id = ?", approval_id))
+
+    def list_approvals(
+        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        """Pending first, then newest first."""
+        select = (
+            Select(ApprovalRecord).where("principal = ?", principal).where("run_id = ?", run_id)
         )
+        if pending_only:  # without the first sort key, so that the index of pending ones serves
+            return self._list(select.where("state = 'pending'"), "approval_id DESC", limit)
+        return self._list(select, "state = 'pending' DESC, approval_id DESC", limit)
+
+    def find_grant(self, grant_id: str) -> GrantRecord | None:
+        return self._find(Select(GrantRecord).where("grant_id = ?", grant_id))
+
+    def list_grants(
+        self, *, principal: str | None, live_at_ms: int | None, limit: int
+    ) -> list[GrantRecord]:
+        """Newest first; with `live_at_ms` only those in force at that time."""
+        select = Select(GrantRecord).where("principal = ?", principal)
+        if live_at_ms is not None:
+            select.where("ended_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?)", live_at_ms)
+        return self._list(select, "grant_id DESC", limit)
+
+    # access
+
+    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
+        """The idempotency record of the key, None once it has expired."""
+        select = Select(IdempotencyRecord).where("principal = ? AND key = ?", principal, key)
+        return self._find(select.where("created_ms > ?", now_ms - RECEIPT_TTL_MS))
+
+    def find_token(self, sha256: str) -> TokenRecord | None:
+        return self._find(Select(TokenRecord).where("sha256 = ?", sha256))
+
+    def list_tokens(self) -> list[TokenRecord]:
+        """By id, which is the order of creation."""
+        return self._list(Select(TokenRecord), "token_id")
+
+    # agents and channels
 
     def find_agent(self, name: str, version: int | None = None) -> AgentRecord | None:
-        """That version, or the newest, deleted or not."""
-        return self._read(lambda c: find_agent(c, name, version))
+        """This version, or the newest; the newest may be a deletion."""
+        select = Select(AgentRecord).where("name = ?", name).where("version = ?", version)
+        return self._find(select, "version DESC")
 
     def list_agents(self) -> list[AgentRecord]:
-        """The newest version of each that is not deleted, by name."""
-        return self._read(list_agents)
+        """The newest version of each agent that is not deleted, by name."""
+        newest = "version = (SELECT max(version) FROM agents AS a WHERE a.name = agents.name)"
+        return self._list(Select(AgentRecord).where(newest).where("NOT is_deleted"), "name")
 
     def find_channel(
         self, principal: str, channel: str, conversation_id: str
     ) -> ChannelRecord | None:
         """Deleted or not."""
-        return self._read(lambda c: find_channel(c, principal, channel, conversation_id))
+        select = Select(ChannelRecord).where("principal = ? AND channel = ?", principal, channel)
+        return self._find(select.where("conversation_id = ?", conversation_id))
 
     def list_channels(self, principal: str | None) -> list[ChannelRecord]:
-        """By principal, channel and conversation; none that is deleted."""
-        return self._read(lambda c: list_channels(c, principal))
+        """Channels that are not deleted, by principal, channel and conversation."""
+        select = Select(ChannelRecord).where("principal = ?", principal).where("NOT is_deleted")
+        return self._list(select, "principal, channel, conversation_id")
 
     def find_pairing(self, pairing_id: str) -> PairingRecord | None:
-        return self._read(lambda c: find_pairing(c, pairing_id))
+        return self._find(Select(PairingRecord).where("pairing_id = ?", pairing_id))
 
     def find_sender(self, principal: str, channel: str, sender: str) -> PairingRecord | None:
-        return self._read(lambda c: find_sender(c, principal, channel, sender))
+        select = Select(PairingRecord).where("principal = ? AND channel = ?", principal, channel)
+        return self._find(select.where("sender = ?", sender))
 
     def list_pairings(self, wanted: PairingFilter) -> list[PairingRecord]:
         """Newest first."""
-        return self._read(lambda c: list_pairings(c, wanted))
-
-    def find_grant(self, grant_id: str) -> GrantRecord | None:
-        return self._read(lambda c: find_grant(c, grant_id))
-
-    def list_grants(
-        self, *, principal: str | None, live_at_ms: int | None, limit: int
-    ) -> list[GrantRecord]:
-        return self._read(
-            lambda c: list_grants(c, principal=principal, live_at_ms=live_at_ms, limit=limit)
+        select = (
+            Select(PairingRecord)
+            .where("principal = ?", wanted.principal)
+            .where("channel = ?", wanted.channel)
+            .where("state = ?", wanted.state)
+            .where("pairing_id < ?", wanted.before)
         )
+        return self._list(select, "pairing_id DESC", wanted.limit)
 
-
-COLUMNS: dict[UsageBy | None, str] = {
-    None: "''",
-    "principal": "principal",
-    "agent": "agent",
-    "session": "session_id",
-    "run": "run_id",
-    "model": "model",
-}
-
-
-class SqliteLedger(ABC):
-    """Reads usage and budgets."""
-
-    @abstractmethod
-    def _read(self, query: Callable[[apsw.Connection], T]) -> T: ...
+    # usage and budgets
 
     def sum_usage(
         self,
@@ -335,28 +392,64 @@ class SqliteLedger(ABC):
         limit: int = 1_000,
     ) -> list[UsageSum]:
         """See `Ledger.sum_usage`."""
-        return self._read(lambda c: _sum(c, wanted, by, grain_ms, limit))
+        condition, values = _select_usage(wanted).condition
+        statement = (
+            f"SELECT {_GROUPS[by]} AS grp, CASE WHEN ?1 THEN at_ms - at_ms % ?1 ELSE 0 END AS begun,"  # noqa: S608 - only literals of this file
+            " max(at_ms), count(*), sum(outcome <> 'completed'), sum(is_estimate),"
+            " sum(cost_usd_micros IS NULL), sum(input_tokens), sum(cached_tokens),"
+            " sum(output_tokens), coalesce(sum(cost_usd_micros), 0)"
+            f" FROM usage WHERE {condition} GROUP BY grp, begun ORDER BY grp, begun LIMIT ?"
+        )
+        parameters = (grain_ms or 0, *values, limit)  # a plain ? counts on from ?1
+        rows: list[tuple[Any, ...]] = self._read(
+            lambda connection: connection.execute(statement, parameters).fetchall()
+        )
+        fields = UsageSum.__struct_fields__
+        return [UsageSum(**dict(zip(fields, row, strict=True))) for row in rows]
 
     def list_usage(self, wanted: UsageFilter, *, limit: int) -> list[UsageRecord]:
         """Newest first."""
         order = "at_ms DESC, run_id DESC, turn DESC, attempt DESC"
-        return self._read(lambda c: _select(wanted).read(c, UsageRecord, order, limit))
+        return self._list(_select_usage(wanted), order, limit)
 
     def find_budget(self, budget_id: str) -> BudgetRecord | None:
         """Deleted or not."""
-        query = Query("budgets").where("budget_id = ?", budget_id)
-        return self._read(lambda c: query.find(c, BudgetRecord))
+        return self._find(Select(BudgetRecord).where("budget_id = ?", budget_id))
 
     def list_budgets(self) -> list[BudgetRecord]:
-        """By id; none that is deleted."""
-        query = Query("budgets").where("NOT is_deleted")
-        return self._read(lambda c: query.read(c, BudgetRecord, "budget_id"))
+        """Budgets that are not deleted, by id."""
+        return self._list(Select(BudgetRecord).where("NOT is_deleted"), "budget_id")
+
+    # incidents
+
+    def find_incident(self, incident_id: str) -> IncidentRecord | None:
+        return self._find(Select(IncidentRecord).where("incident_id = ?", incident_id))
+
+    def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]:
+        """Newest first."""
+        select = (
+            Select(IncidentRecord)
+            .where("domain = ?", wanted.domain)
+            .where("incident_id < ?", wanted.before)
+            .where_in("state", wanted.states)
+        )
+        return self._list(select, "incident_id DESC", wanted.limit)
 
 
-def _select(wanted: UsageFilter) -> Query:
+_GROUPS: dict[UsageBy | None, str] = {
+    None: "''",
+    "principal": "principal",
+    "agent": "agent",
+    "session": "session_id",
+    "run": "run_id",
+    "model": "model",
+}
+
+
+def _select_usage(wanted: UsageFilter) -> Select[UsageRecord]:
     family = wanted.model_family
     return (
-        Query("usage")
+        Select(UsageRecord)
         .where("principal = ?", wanted.principal)
         .where("agent = ?", wanted.agent)
         .where("session_id = ?", wanted.session_id)
@@ -368,51 +461,6 @@ def _select(wanted: UsageFilter) -> Query:
     )
 
 
-def _sum(
-    connection: apsw.Connection,
-    wanted: UsageFilter,
-    by: UsageBy | None,
-    grain_ms: int | None,
-    limit: int,
-) -> list[UsageSum]:
-    key = COLUMNS[by]
-    condition, values = _select(wanted).condition
-    rows = connection.execute(
-        f"SELECT {key} AS grp, CASE WHEN ?1 THEN at_ms - at_ms % ?1 ELSE 0 END AS begun,"  # noqa: S608 - only literals of this file
-        " max(at_ms), count(*), sum(outcome <> 'completed'), sum(is_estimate),"
-        " sum(cost_usd_micros IS NULL), sum(input_tokens), sum(cached_tokens),"
-        " sum(output_tokens), coalesce(sum(cost_usd_micros), 0)"
-        f" FROM usage WHERE {condition} GROUP BY grp, begun ORDER BY grp, begun LIMIT ?",
-        (grain_ms or 0, *values, limit),  # a plain ? counts on from ?1
-    )
-    fields = UsageSum.__struct_fields__
-    return [UsageSum(**dict(zip(fields, row, strict=True))) for row in rows]
-
-
-class SqliteIncidents(ABC):
-    """Reads incidents."""
-
-    @abstractmethod
-    def _read(self, query: Callable[[apsw.Connection], T]) -> T: ...
-
-    def find_incident(self, incident_id: str) -> IncidentRecord | None:
-        query = Query("incidents").where("incident_id = ?", incident_id)
-        return self._read(lambda c: query.find(c, IncidentRecord))
-
-    def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]:
-        """Newest first."""
-        query = (
-            Query("incidents")
-            .where("domain = ?", wanted.domain)
-            .where("incident_id < ?", wanted.before)
-        )
-        if wanted.states:
-            query.where(f"state IN ({', '.join('?' * len(wanted.states))})", *wanted.states)
-        order = "incident_id DESC"
-        return self._read(lambda c: query.read(c, IncidentRecord, order, wanted.limit))
-
-
 def list_unresolved(connection: apsw.Connection) -> list[IncidentRecord]:
-    """Oldest first."""
-    query = Query("incidents").where("state <> 'resolved'")
-    return query.read(connection, IncidentRecord, "incident_id")
+    """Return the incidents that an opening journal reports, oldest first."""
+    return Select(IncidentRecord).where("state <> 'resolved'").read(connection, "incident_id")

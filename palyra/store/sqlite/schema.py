@@ -1,17 +1,18 @@
-"""The tables, and how a file of an older version becomes one of this version.
+"""Tables, indexes and triggers of the journal, as a list of migrations.
 
-A migration is one transaction: it holds as a whole or the file stays as it was.  A published
-migration is never changed; what follows is a new one.  Rules that must hold whoever writes (a tape
-only grows, an answer stands, an end is final) are triggers: the database itself refuses.
+A migration is one transaction: it succeeds as a whole or leaves the file unchanged.  A published
+migration is never edited; a change is a new migration.  Invariants that must hold for every writer
+are triggers, so that the database itself refuses: a tape only grows, an answered approval keeps its
+answer, a terminal state is final.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import apsw
 
 from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
+from palyra.store.sqlite.connection import transaction
 
 APPLICATION_ID = 0x50414C59  # "PALY", shown by file(1)
 
@@ -235,22 +236,10 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
 SCHEMA_VERSION = len(MIGRATIONS)
 
 
-@contextmanager
-def transaction(connection: apsw.Connection) -> Generator[None, None, None]:
-    """All writes of the block or none; waits for the write lock at its start."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
 def migrate(connection: apsw.Connection, migrations: Sequence[str] = MIGRATIONS) -> int | None:
-    """Bring the file to the last version; the older one it had, None for a new or current file.
+    """Migrate the file; return its old version, None for a new or current file.
 
-    Raises Unavailable for a file that is not ours or from a newer version, and leaves it alone.
+    Raises Unavailable for the file of another program or of a newer version, and changes nothing.
     """
     found = _read_version(connection, len(migrations))
     for version in range(found, len(migrations)):

@@ -1,29 +1,19 @@
-"""The tape table: rows in, pages out.
+"""Reading the tape table, a page at a time.
 
-A page is read in one step, as one JSON text of the small columns and one blob of all payloads
-(see `bulk`): 1 000 rows cost the reader one fight for the interpreter lock instead of 1 000.
-Types are cast on the way out, so that a tampered row reads as something and is found by its hash.
+A page is read in one step of SQLite, as one JSON text of the small columns and one blob of all
+payloads: 1 000 rows compete once for the interpreter lock instead of 1 000 times.
+Types are cast in SQL, so that a tampered row can be read and is detected by its hash.
 """
-
-from collections.abc import Sequence
 
 import apsw
 import msgspec
-from msgspec.structs import astuple
 
 from palyra.core.journal.changes import ChainedRow, TapePage
 from palyra.core.journal.tape_row import TapeRow
 from palyra.store.journal.admission import NO_HEAD, ChainHead, ChainLink, TapeExtent, TapeHead
-from palyra.store.sqlite.connection import BulkInsert
 
-_INSERT = BulkInsert(
-    "tape",
-    ("position", "run_id", "session_id", "seq", "at_ms", "kind", "principal", "redacted", "data",
-     "hash"),
-)  # fmt: skip
-
-# ?1 and ?2 bound the range, ?3 is its limit in rows, ?4 in bytes: it ends before the payloads
-# pass that, but not before its first row.  Payload lengths are known without reading payloads.
+# ?1 and ?2 bound the range, ?3 limits the rows and ?4 the bytes: the page ends before its payloads
+# exceed ?4, but has at least one row.  SQLite knows the length of a payload without reading it.
 _PAGE = """
 SELECT CAST(json_group_array(json_array(position, CAST(run_id AS TEXT), CAST(session_id AS TEXT),
            CAST(seq AS INTEGER), CAST(at_ms AS INTEGER), CAST(kind AS TEXT),
@@ -45,21 +35,14 @@ _RUN_PAGE = _PAGE.format(
 )
 _SCAN_PAGE = _PAGE.format(key="position", range="position > ?1 AND position <= ?2", more="")
 _DECODER = msgspec.json.Decoder(list[tuple[int, str, str, int, int, str, str, int, int, str]])
-_NO_HASH = b""  # of a row that no writer could have written: it fits nothing
+_NO_HASH = b""  # of a row that no writer can have written: verification fails
 
 
-PAGE_BYTES = 2_097_152  # payload of one page, as the protocol says
-
-
-def append(connection: apsw.Connection, links: Sequence[ChainLink]) -> None:
-    """Write the rows.  Raises apsw.ConstraintError when a place is taken."""
-    _INSERT.append(
-        connection, [(position, *astuple(row), digest) for position, digest, row in links]
-    )
+PAGE_BYTES = 2_097_152  # payload of one page; docs/protocol.md
 
 
 def find_head(connection: apsw.Connection, run_id: str) -> TapeHead:
-    """The run's last row, NO_HEAD for an empty tape."""
+    """Return the run's last row, NO_HEAD for an empty tape."""
     found = connection.execute(
         "SELECT seq, hash FROM tape WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
     ).get
@@ -67,13 +50,13 @@ def find_head(connection: apsw.Connection, run_id: str) -> TapeHead:
 
 
 def find_row(connection: apsw.Connection, run_id: str, seq: int) -> TapeRow | None:
-    """One row, None when it is not there."""
+    """Return one row, None if it does not exist."""
     links = read_links(connection, run_id, after_seq=seq - 1, limit=1)
     return links[0].row if links and links[0].row.seq == seq else None
 
 
 def find_before(connection: apsw.Connection, run_id: str, seq: int) -> ChainHead | None:
-    """The run's last row below `seq`."""
+    """Return the run's last row below `seq`."""
     found = connection.execute(
         "SELECT seq, position, hash FROM tape WHERE run_id = ? AND seq < ?"
         " ORDER BY seq DESC LIMIT 1",
@@ -83,7 +66,7 @@ def find_before(connection: apsw.Connection, run_id: str, seq: int) -> ChainHead
 
 
 def find_earlier(connection: apsw.Connection, run_id: str, position: int) -> ChainHead | None:
-    """The run's last row below `position`; reads the whole run."""
+    """Return the run's last row below `position`; reads the whole run."""
     found = connection.execute(
         "SELECT seq, max(position), hash FROM tape WHERE run_id = ? AND position < ?",
         (run_id, position),
@@ -92,7 +75,7 @@ def find_earlier(connection: apsw.Connection, run_id: str, position: int) -> Cha
 
 
 def find_cut_tape(connection: apsw.Connection) -> tuple[str, int] | None:
-    """A run whose record knows of events that its tape lacks, and the first of them."""
+    """Return a run whose record counts more events than its tape has, and the first missing seq."""
     found: tuple[str, int] | None = connection.execute(
         """SELECT run_id, last + 1 FROM (
                SELECT run_id, iif(json_valid(record), record ->> 'head_seq', -1) AS head_seq,
@@ -104,7 +87,7 @@ def find_cut_tape(connection: apsw.Connection) -> tuple[str, int] | None:
 
 
 def read_extent(connection: apsw.Connection) -> TapeExtent:
-    """Claim and truth at one moment."""
+    """Read the recorded and the real last position in one snapshot."""
     return TapeExtent(
         *connection.execute(
             "SELECT head_position, coalesce((SELECT max(position) FROM tape), 0) FROM owner"
@@ -115,7 +98,7 @@ def read_extent(connection: apsw.Connection) -> TapeExtent:
 def read_page(
     connection: apsw.Connection, run_id: str, *, after_seq: int, limit: int, max_bytes: int
 ) -> TapePage:
-    """Rows of one run with seq > after_seq; at least one when there is any."""
+    """Return rows of one run with seq > after_seq; at least one if there is any."""
     text, payloads, head_seq, floor_seq = connection.execute(
         _RUN_PAGE, (run_id, after_seq, limit, max_bytes)
     ).get
@@ -138,7 +121,7 @@ def read_links(
     limit: int,
     max_bytes: int = PAGE_BYTES,
 ) -> list[ChainLink]:
-    """The same rows with their place and hash."""
+    """Return the same rows with position and hash."""
     text, payloads, _, _ = connection.execute(_RUN_PAGE, (run_id, after_seq, limit, max_bytes)).get
     return _parse_links(text, payloads or b"")
 
@@ -146,7 +129,7 @@ def read_links(
 def read_chain(
     connection: apsw.Connection, run_id: str, *, after_seq: int, limit: int
 ) -> list[ChainedRow]:
-    """The same for export."""
+    """Return the same rows as structs, for export."""
     links = read_links(connection, run_id, after_seq=after_seq, limit=limit)
     return [ChainedRow(position=place, hash=digest, row=row) for place, digest, row in links]
 
@@ -154,13 +137,13 @@ def read_chain(
 def scan(
     connection: apsw.Connection, *, after: int, through: int, limit: int, max_bytes: int
 ) -> list[ChainLink]:
-    """Rows of all runs in the order of their positions."""
+    """Return rows of all runs, by position."""
     text, payloads = connection.execute(_SCAN_PAGE, (after, through, limit, max_bytes)).get
     return _parse_links(text, payloads or b"")
 
 
 def read_hashes(connection: apsw.Connection, *, first: int, through: int) -> list[bytes]:
-    """The hashes at these positions, in order; fewer when rows are missing."""
+    """Return the hashes at these positions, in order; fewer if rows are missing."""
     text: str = connection.execute(
         "SELECT coalesce(group_concat(hex(hash), ','), '') FROM"
         " (SELECT hash FROM tape WHERE position BETWEEN ? AND ? ORDER BY position)",
@@ -170,7 +153,7 @@ def read_hashes(connection: apsw.Connection, *, first: int, through: int) -> lis
 
 
 def _parse_links(text: bytes, payloads: bytes) -> list[ChainLink]:
-    """The rows behind one page; text that is no longer UTF-8 reads as U+FFFD."""
+    """Build the rows of one page; bytes that are not UTF-8 become U+FFFD."""
     links = []
     start = 0
     for (
@@ -189,7 +172,7 @@ def _parse_links(text: bytes, payloads: bytes) -> list[ChainLink]:
         row = TapeRow(
             run_id, session_id, seq, at_ms, kind, principal, redacted == 1, payloads[start:end]
         )
-        is_possible = redacted in (0, 1)  # noqa: PLR6201 - a tuple is as fast and reads as said
+        is_possible = redacted in (0, 1)  # noqa: PLR6201 - a tuple is as fast
         links.append(ChainLink(position, bytes.fromhex(digest) if is_possible else _NO_HASH, row))
         start = end
     return links

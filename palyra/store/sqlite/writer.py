@@ -1,38 +1,103 @@
-"""The writing half of the journal: one thread, one connection, one transaction per batch.
+"""The writer of the journal: group commit on one thread, one connection.
 
-Owns: the head of every open run, the hashes that no root covers yet.  Both are caches of
-the file, and change only when a transaction has been committed.
+A commit takes a batch of changes and makes them durable in one transaction, with one sync.  Its
+steps, in order:
+
+1. Compare-and-append.  `Admission` compares the rows of each change with the head of their run:
+   the first new row must have the next `seq`.  A gap or a rewritten row refuses that change alone;
+   a repeated row is skipped, so a caller may append again when it does not know the outcome.
+2. Chain.  Each new row gets the next position of the journal and a hash over its content, its
+   position and the hash of the row before it in its run (`core.journal.hash_chain`).
+3. Begin, and check ownership.  The first statement of the transaction updates the owner row where
+   the epoch is still ours, and writes the position of the last row into it.  A writer whose file
+   was opened again elsewhere finds no such row and writes nothing.
+4. Rows and records.  The rows go into `tape`, the records into their tables, a few statements for
+   all of them.  Triggers and unique indexes check what admission cannot know.
+5. Commit.  SQLite appends the transaction to its write-ahead log and syncs the log.
+6. Acknowledge.  Only now do the caches of this object change: the last position, the heads of open
+   runs, the hashes without a signed root.  The caller then wakes its waiters.
+
+Steps 1 to 4 first assume that nothing is refused, and that a tape that begins is new, which saves
+a lookup per run.  If admission or a constraint objects, the transaction is rolled back and the
+batch repeated with a savepoint for each change, so that a refused change takes no other with it.
+
+Signed roots are not part of a commit: `seal` signs one Merkle root over the hashes of all rows
+since the last root, appends it to the roots file, and syncs that file.  It runs every few seconds,
+so a signature costs no append its latency.  What follows the last root is protected by the chain
+and by the position in the owner row until then.  `seal` also deletes expired records and copies the
+write-ahead log into the database (a checkpoint), which may not delay a commit either.
+
+Cancellation does not exist here: a call runs to its end on the journal's thread.
 """
 
+import secrets
 from collections import ChainMap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
+from msgspec.structs import astuple
 
 from palyra.core.journal.changes import ChainViolation, Change
 from palyra.core.journal.hash_chain import merkle_root
-from palyra.core.journal.records import RECEIPT_TTL_MS, RunRecord
+from palyra.core.journal.records import RunRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import NowMs
-from palyra.errors import InvariantBroken, PalyraError, TooLarge
+from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
 from palyra.store.journal.admission import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import ownership, tapes
-from palyra.store.sqlite import records as sqlite_records
-from palyra.store.sqlite.connection import storage_errors
-from palyra.store.sqlite.schema import transaction
+from palyra.store.sqlite import queries, tapes
+from palyra.store.sqlite.connection import BulkInsert, storage_errors, transaction
 
 # A checkpoint copies the log into the database and syncs it.  Between two batches at this size;
 # inside a commit only when the log has grown so far that reading it becomes slow.
 CHECKPOINT_PAGES = 2_000
 CHECKPOINT_NOW_PAGES = 32_000
-# Heads of runs that were left without a terminal record; beyond this all are read again.
+# Heads of runs that never got a terminal record accumulate; beyond this many all are read again.
 KNOWN_HEADS = 65_536
+
+_ROWS = BulkInsert(
+    "tape",
+    ("position", "run_id", "session_id", "seq", "at_ms", "kind", "principal", "redacted", "data",
+     "hash"),
+)  # fmt: skip
+
+
+class JournalOwner(NamedTuple):
+    """The owner row as an opening found it, with the new epoch."""
+
+    journal_id: str
+    epoch: int
+    head_position: int
+    roots: int  # lines of the roots file known to be durable
+    is_clean: bool  # True if the last owner closed the journal
+    is_new: bool  # True if this opening created the journal
+
+
+def take_ownership(connection: apsw.Connection) -> JournalOwner:
+    """Raise the epoch of the owner row, which ends the right of every earlier opening to write."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT INTO owner VALUES (1, ?, 0, 0, 0, 1) ON CONFLICT (id) DO NOTHING",
+            (secrets.token_hex(16),),
+        )
+        is_new = connection.changes() > 0
+        connection.execute("UPDATE owner SET epoch = epoch + 1")
+        found = connection.execute(
+            "SELECT journal_id, epoch, head_position, roots, is_clean FROM owner"
+        ).get
+        connection.execute("UPDATE owner SET is_clean = 0")
+    journal_id, epoch, head_position, roots, is_clean = found
+    return JournalOwner(journal_id, epoch, head_position, roots, bool(is_clean), is_new)
 
 
 class Writer:
-    """Appends to one open database and its roots file."""
+    """Appends to one open database and its roots file.
+
+    The heads of open runs and the unsigned hashes are caches of the file; they change only after a
+    transaction has been committed.
+    """
 
     def __init__(
         self,
@@ -55,7 +120,7 @@ class Writer:
         connection.set_wal_hook(self._note_wal)
 
     def resume(self, *, position: int, signed_position: int) -> None:
-        """Go on behind `position`; the rows after the last root await their signature."""
+        """Continue after `position`; the rows after the last root are signed by the next seal."""
         self.position = position
         self._signed_position = signed_position
         self._unsigned = tapes.read_hashes(
@@ -63,7 +128,7 @@ class Writer:
         )
 
     def begin_segment(self, found: ChainViolation, *, through: int) -> None:
-        """Begin anew behind `through`, and record why, in the roots file."""
+        """Continue after `through`, recording in the roots file why the chain starts over there."""
         self._roots.append(
             kind="segment",
             first=through + 1,
@@ -74,97 +139,100 @@ class Writer:
         )
         self.position = self._signed_position = through
         with transaction(self._connection):
-            self._touch(through)
+            self._write_owner(through)
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
-        """See `JournalStore.commit`."""
+        """Commit a batch; see `JournalStore.commit`."""
         with storage_errors("commit", self._path):
             if self._wal_pages >= CHECKPOINT_NOW_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
-            return self._commit(changes)
+            batch = Admission(self.position, self._heads, self, assumes_new=True)
+            outcomes = [_admit(batch, change) for change in changes]
+            if any(outcomes):
+                return self._commit_each(changes)
+            try:
+                with transaction(self._connection):
+                    self._write_owner(batch.position)
+                    self._write(batch)
+            except apsw.ConstraintError:
+                return self._commit_each(changes)
+            self._acknowledge(batch)
+            return outcomes
 
     def seal(self) -> bool:
-        """See `JournalStore.seal`; also the moment for what may not delay a commit."""
+        """Sign a root, delete expired records, checkpoint; see `JournalStore.seal`."""
         with storage_errors("seal", self._path):
-            is_sealed = self._sign()
+            is_sealed = bool(self._unsigned)
+            if is_sealed:
+                self._sign_root()
             if is_sealed and self._roots.count == 1:  # later ones are counted by the next commit
                 with transaction(self._connection):
-                    self._touch(self.position)
-            sqlite_records.forget_receipts(
-                self._connection, created_before_ms=self._now_ms() - RECEIPT_TTL_MS
-            )
-            sqlite_records.forget_pairings(self._connection, expired_ms=self._now_ms())
-            sqlite_records.forget_incidents(self._connection)
+                    self._write_owner(self.position)
+            queries.delete_expired(self._connection, now_ms=self._now_ms())
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed
 
     def close(self, *, is_clean: bool = True) -> None:
-        """Seal, mark the shutdown clean if all is in order, fold the log into the database."""
+        """Seal, record whether the shutdown is clean, copy the whole log into the database."""
         self.seal()
         with storage_errors("close", self._path):
             with transaction(self._connection):
-                self._touch(self.position, is_clean=is_clean)
+                self._write_owner(self.position, is_clean=is_clean)
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
+    # --- for admission ---------------------------------------------------------------------------
+
     def find_head(self, run_id: str) -> TapeHead:
+        """See `CommittedTapes.find_head`."""
         return tapes.find_head(self._connection, run_id)
 
     def find_row(self, run_id: str, seq: int) -> TapeRow | None:
+        """See `CommittedTapes.find_row`."""
         return tapes.find_row(self._connection, run_id, seq)
 
-    def _commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
-        """Assume that nothing stands in the way, and go the long way if something does."""
-        batch = Admission(self.position, self._heads, self, trusts=True)
-        outcomes = [_admit(batch, change) for change in changes]
-        if any(outcomes):
-            return self._commit_singly(changes)
-        try:
-            with transaction(self._connection):
-                self._touch(batch.position)
-                self._append(batch)
-        except apsw.ConstraintError:
-            return self._commit_singly(changes)
-        self._settle(batch)
-        return outcomes
+    # --- steps -----------------------------------------------------------------------------------
 
-    def _commit_singly(self, changes: Sequence[Change]) -> list[PalyraError | None]:
-        """The same in one transaction, but each change refused for itself."""
+    def _commit_each(self, changes: Sequence[Change]) -> list[PalyraError | None]:
+        """Commit the batch in one transaction, with a savepoint for each change."""
         batch = Admission(self.position, self._heads, self)
         with transaction(self._connection):
             outcomes = [self._commit_one(batch, change) for change in changes]
-            self._touch(batch.position)
-        self._settle(batch)
+            self._write_owner(batch.position)
+        self._acknowledge(batch)
         return outcomes
 
     def _commit_one(self, batch: Admission, change: Change) -> PalyraError | None:
+        """Add one change to the batch and write it, or return the reason of its refusal."""
         alone = Admission(batch.position, ChainMap(batch.heads, self._heads), self)
         refusal = _admit(alone, change)
         if refusal is not None:
             return refusal
         try:
             with self._connection:  # a savepoint
-                self._append(alone)
+                self._write(alone)
         except apsw.ConstraintError as error:
-            return sqlite_records.describe_refusal(error)
-        batch.take_over(alone)
+            return queries.describe_refusal(error)
+        batch.extend(alone)
         return None
 
-    def _append(self, batch: Admission) -> None:
-        tapes.append(self._connection, batch.links)
-        sqlite_records.append(self._connection, batch.records)
-
-    def _touch(self, position: int, *, is_clean: bool = False) -> None:
-        ownership.touch(
-            self._connection,
-            self._epoch,
-            head_position=position,
-            roots=self._roots.count,
-            is_clean=is_clean,
+    def _write_owner(self, position: int, *, is_clean: bool = False) -> None:
+        """Record the head, within a transaction.  Raises Unavailable when ownership was lost."""
+        self._connection.execute(
+            "UPDATE owner SET head_position = ?, roots = ?, is_clean = ? WHERE epoch = ?",
+            (position, self._roots.count, is_clean, self._epoch),
         )
+        if not self._connection.changes():
+            raise Unavailable("journal: ownership lost: it was opened again elsewhere")
 
-    def _settle(self, batch: Admission) -> None:
-        """Remember what is committed; an ended run needs no head in memory."""
+    def _write(self, batch: Admission) -> None:
+        """Insert rows and records.  Raises apsw.ConstraintError."""
+        rows = [(position, *astuple(row), digest) for position, digest, row in batch.links]
+        _ROWS.append(self._connection, rows)
+        queries.append(self._connection, batch.records)
+
+    def _acknowledge(self, batch: Admission) -> None:
+        """Update the caches after the commit; an ended run needs no head in memory."""
         self.position = batch.position
         if len(self._heads) >= KNOWN_HEADS:
             self._heads.clear()
@@ -174,9 +242,8 @@ class Writer:
             if isinstance(record, RunRecord) and record.is_terminal:
                 self._heads.pop(record.run_id, None)
 
-    def _sign(self) -> bool:
-        if not self._unsigned:
-            return False
+    def _sign_root(self) -> None:
+        """Append a signed root over the unsigned hashes to the roots file."""
         self._roots.append(
             kind="root",
             first=self._signed_position + 1,
@@ -186,7 +253,6 @@ class Writer:
         )
         self._signed_position = self.position
         self._unsigned = []
-        return True
 
     def _checkpoint(self, mode: int) -> None:
         self._connection.wal_checkpoint(None, mode)
@@ -198,7 +264,7 @@ class Writer:
 
 
 def _admit(batch: Admission, change: Change) -> PalyraError | None:
-    """Take the change in, or say why not."""
+    """Admit the change, or return the reason of its refusal."""
     try:
         batch.admit(change)
     except (InvariantBroken, TooLarge) as refusal:

@@ -35,7 +35,7 @@ class WorkspaceWatch:
         while True:
             before = self._problem
             self._problem = await self._run_blocking(self._workspace.find_problem)
-            is_hidden = self._problem and not self._alarms.is_told(WORKSPACE)
+            is_hidden = self._problem and not self._alarms.is_reported(WORKSPACE)
             if self._problem != before or is_hidden:
                 self._tell()
             await trio.sleep(LOOK_S)

@@ -43,7 +43,7 @@ class Recorder:
     heard: list[object] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.feed.lanes[self] = None
+        self.feed.listeners[self] = None
 
     def deliver(self, frames: Sequence[HubFrame]) -> None:
         self.heard += [frame.seq for frame in frames]
@@ -54,7 +54,7 @@ class Recorder:
     def offer_progress(self, piece: object) -> None:
         self.heard.append(piece)
 
-    def tell_committed(self) -> None:
+    def notify_committed(self) -> None:
         self.heard.append(("committed", self.feed.committed))
 
     def end(self) -> None:
@@ -256,7 +256,7 @@ async def test_a_commit_is_told_once_and_then_there_is_nothing_to_tell(
     hub.publish([row(0), row(1, kind="run.done")])
     for _ in range(2):
         hub.committed([(RUN, 0)])
-        hub.tell_committed()
+        hub.notify_committed()
     assert [0, 1, ("committed", 0)] == lane.heard
     with trio.move_on_after(1) as scope:
         await hub.wait_dirty()
@@ -266,7 +266,7 @@ async def test_a_commit_is_told_once_and_then_there_is_nothing_to_tell(
     hub.committed([("run_2", 2)])
     hub.publish([row(3, run_id="run_2", kind="run.done")])
     hub.committed([("run_2", 3)])
-    hub.tell_committed()
+    hub.notify_committed()
     assert [3, ("committed", 3), "end"] == other.heard
 
 

@@ -23,7 +23,7 @@ async def test_intensity_allows_n_and_escalates_at_n_plus_one(autojump_clock: Mo
     assert 3 == puppet.incarnation
     (escalated,) = raised.value.exceptions
     assert escalated.__cause__ is last
-    expected = "top: falling fell again after 2 restarts within 5 s: Boom: third"
+    expected = "top: falling failed again after 2 restarts within 5 s: Boom: third"
     assert expected == str(escalated)
 
 

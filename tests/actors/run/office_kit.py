@@ -53,7 +53,7 @@ from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
 from palyra.tools.toolbox import AsyncTool, InlineTool, Toolbox
 from palyra.wiring.host import new_id
-from tests.store.memory.artifacts import MemoryArtifacts
+from tests.store.memory.files import MemoryArtifacts
 
 T = TypeVar("T")
 OPERATOR = Caller(principal="ann", role="operator", token_id="tok_ann")
@@ -93,7 +93,7 @@ class InlineJournal:
         self.keep: int | None = None  # changes that are still committed before it holds
         self.fail_with: PalyraError | None = None
         self.is_down = False
-        self.gaps = FailedRuns(1_000)
+        self.failed_runs = FailedRuns(1_000)
         self.queued: list[tuple[Change, InlineTicket]] = []
         self.is_writable = True
         self.refusals = 0
@@ -129,12 +129,12 @@ class InlineJournal:
         """Commit, or fail, everything queued."""
         queued, self.queued = self.queued, []
         for change, ticket in queued:
-            ticket.error = self.fail_with or self.gaps.explain(
+            ticket.error = self.fail_with or self.failed_runs.explain(
                 change, self.store.commit([change])[0]
             )
             if self.fail_with is not None:
                 self.refusals += 1
-                self.gaps.note([change])
+                self.failed_runs.record([change])
             if ticket.error is None and change.rows:
                 self.hub.committed([(change.rows[-1].run_id, change.rows[-1].seq)])
             ticket.done.set()

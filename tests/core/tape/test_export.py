@@ -124,7 +124,7 @@ def test_wrong_signature_is_found() -> None:
     seal = msgspec.json.decode(lines[-1], type=ExportSeal)
     forged = msgspec.structs.replace(seal, signature=(b"0" * 32).hex())
     content = b"\n".join([*lines[:-1], render_seal(forged).encode()])
-    assert "does not fit" in str(verify_export(content, is_signed, KEY).problem)
+    assert "does not match" in str(verify_export(content, is_signed, KEY).problem)
 
 
 def test_seal_must_be_hexadecimal() -> None:

@@ -306,7 +306,7 @@ async def test_repeated_start_subscribes_again(autojump_clock: Clock) -> None:
         second = await daemon.connect()
         again = await second.call("run.start", **params)
         assert run_id == again["run_id"]
-        assert 1 == len(daemon.hub.get_feed(run_id).lanes)
+        assert 1 == len(daemon.hub.get_feed(run_id).listeners)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 129])

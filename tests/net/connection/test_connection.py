@@ -254,7 +254,7 @@ async def test_client_that_leaves_changes_nothing(autojump_clock: Clock) -> None
         peer.leave()
         await trio.testing.wait_all_tasks_blocked()
         assert 1 == daemon.hub.watcher_count
-        assert 2 == len(daemon.hub.get_feed(RUN).lanes)
+        assert 2 == len(daemon.hub.get_feed(RUN).listeners)
         daemon.publish(row(0))
         await other.read_all()
         assert 2 == len(other.events())
@@ -291,7 +291,7 @@ async def test_unavailable_journal_is_an_answer(autojump_clock: Clock) -> None:
         assert ("unavailable", True) == (data["code"], data["retryable"])
         assert "unavailable" == (await peer.fail("tape.subscribe", all=True))["data"]["code"]
         daemon.publish(row(0))
-        assert {} == daemon.hub.get_feed(RUN).lanes
+        assert {} == daemon.hub.get_feed(RUN).listeners
 
 
 async def test_bug_behind_a_request_is_internal(

@@ -177,7 +177,7 @@ def test_what_an_event_tells_is_not_told_by_itself() -> None:
     _, follower = follow(hub)
     hub.publish([row(2)])
     hub.committed([(RUN, 2)])
-    hub.tell_committed()
+    hub.notify_committed()
     (event,) = follower.outbox.pack(is_batched=False)
     assert b'"committed":2' in event
 

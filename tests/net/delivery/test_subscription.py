@@ -490,7 +490,7 @@ async def test_wide_stream_forgets_ended_runs(autojump_clock: Clock) -> None:
         assert 40 == len(peer.events())
         await peer.call("tape.unsubscribe", subscription=reply["subscription"])
         daemon.publish(row(0, "run_late"))
-        assert {} == daemon.hub.get_feed("run_late").lanes
+        assert {} == daemon.hub.get_feed("run_late").listeners
 
 
 # --- whose runs ---
@@ -506,7 +506,7 @@ async def test_foreign_run_is_like_a_missing_one(autojump_clock: Clock) -> None:
             assert "not_found" == foreign["data"]["code"]
             assert foreign["message"].replace(RUN, "run_x") == missing["message"]
         assert "not_found" == (await bob.fail("tape.subscribe", session_id="ses_1"))["data"]["code"]
-        assert {} == daemon.hub.get_feed(RUN).lanes
+        assert {} == daemon.hub.get_feed(RUN).listeners
 
 
 async def test_wide_stream_stays_with_its_principal(autojump_clock: Clock) -> None:
@@ -602,4 +602,4 @@ async def test_runs_of_others_stay_open_for_them(autojump_clock: Clock) -> None:
         daemon.store.runs["run_bob"] = run_record("run_bob", principal="bob")
         peer = await daemon.connect("tok-bob")
         await peer.call("tape.subscribe", all=True)
-        assert [1, 0] == [len(daemon.hub.get_feed(run).lanes) for run in ("run_bob", RUN)]
+        assert [1, 0] == [len(daemon.hub.get_feed(run).listeners) for run in ("run_bob", RUN)]

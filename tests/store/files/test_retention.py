@@ -16,8 +16,7 @@ from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.files.retention import SWEEP_MS, RetainedFiles
 from palyra.wiring.host import new_id
-from tests.store.memory.artifacts import MemoryArtifacts
-from tests.store.memory.checkpoints import MemoryCheckpoints
+from tests.store.memory.files import MemoryArtifacts, MemoryCheckpoints
 
 MIB = 1_048_576
 DAY_MS = 86_400_000

@@ -114,9 +114,9 @@ Damage = Callable[[list[bytes]], list[bytes]]
         (itemgetter(slice(2, None)), ["roots 0 to 1 are missing", 2, 3]),
         (
             lambda lines: [lines[0], lines[1].replace(b'"through_position":20', b'"through_position":19'), *lines[2:]],
-            [0, "line 2 of the roots file is damaged or not ours", 2, 3],
+            [0, "line 2 of the roots file is damaged or signed with another key", 2, 3],
         ),
-        (lambda lines: [lines[0], b"", *lines[2:]], [0, "line 2 of the roots file is damaged or not ours", 2, 3]),
+        (lambda lines: [lines[0], b"", *lines[2:]], [0, "line 2 of the roots file is damaged or signed with another key", 2, 3]),
         (itemgetter(slice(2)), [0, 1, "roots 2 to 3 are missing"]),
         (lambda _: [], ["roots 0 to 3 are missing"]),
     ],
@@ -168,7 +168,7 @@ def test_several_damaged_last_lines_are_left_alone() -> None:
     ("roots", "fault"),
     [
         (roots_file(written(1), journal_id="j2"), "belongs to another journal"),
-        (roots_file(written(1), keys=KeyRing(bytes(32))), "is damaged or not ours"),
+        (roots_file(written(1), keys=KeyRing(bytes(32))), "is damaged or signed with another key"),
     ],
     ids=["another journal", "another key"],
 )

@@ -1,21 +1,22 @@
-"""The journal in memory: the same promises without a disk, for tests and for trying things out.
+"""The journal in memory: a `JournalStore` without a disk, for actor tests and the simulation.
 
-It shares admission, roots and verification with the real one and stands for SQLite with lists and
-dicts; `tests/store` holds both to the same rules.  What is committed survives `close` and `open`,
-and also an `open` without a `close`, which is what a crash looks like.
+It shares admission, signed roots and verification with the journal on SQLite, and replaces SQLite
+by lists and dictionaries.  The contract tests of `tests/store` run against both, and
+`tests/store/test_contract_stateful.py` compares them call by call.  Committed data survives `close`
+and `open`, and also an `open` without a `close`, as after a crash.
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
+from palyra.core.incident.incident import KEPT_RESOLVED
 from palyra.core.journal.changes import (
     ChainedRow,
     Change,
     OpenReport,
-    RunFilter,
     TapePage,
     VerifyReport,
 )
@@ -49,41 +50,26 @@ from palyra.store.journal.admission import Admission
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRootsFile
 from palyra.store.journal.verification import verify_journal, verify_run
+from palyra.store.sqlite.queries import TABLES, R
 from palyra.store.sqlite.tapes import PAGE_BYTES
-from tests.store.memory.incidents import MemoryIncidents, forget_incidents
-from tests.store.memory.ledger import MemoryLedger
-from tests.store.memory.registry import MemoryRegistry, R
+from tests.store.memory.queries import MemoryQueries
 from tests.store.memory.tapes import MemoryFile, MemoryTapes
 
 Key = tuple[str | int, ...]
-Tables = Mapping[type[Record], Mapping[Key, Record]]
+Tables = Mapping[type[msgspec.Struct], Mapping[Key, Record]]
 
-_KEYS: dict[type[Record], tuple[str, ...]] = {
-    RunRecord: ("run_id",),
-    SessionRecord: ("session_id",),
-    ApprovalRecord: ("approval_id",),
-    IdempotencyRecord: ("principal", "key"),
-    TokenRecord: ("token_id",),
-    AgentRecord: ("name", "version"),
-    ChannelRecord: ("principal", "channel", "conversation_id"),
-    PairingRecord: ("pairing_id",),
-    GrantRecord: ("grant_id",),
-    UsageRecord: ("run_id", "turn", "attempt"),
-    BudgetRecord: ("budget_id",),
-    IncidentRecord: ("incident_id",),
-}
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
 
-class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
+class MemoryJournal(MemoryQueries):
     """A `JournalStore` that lives as long as the object."""
 
     def __init__(self, keys: KeyRing | None = None, *, now_ms: NowMs = lambda: 0) -> None:
         self._roots = SignedRootsFile(MemoryFile(), keys or KeyRing(MEMORY_SEED), "memory")
         self._now_ms = now_ms
         self._tapes = MemoryTapes()
-        self._records: dict[type[Record], dict[Key, Record]] = {kind: {} for kind in _KEYS}
+        self._records: dict[type[msgspec.Struct], dict[Key, Record]] = {kind: {} for kind in TABLES}
         self._epoch = 0
         self._signed_position = 0
         self._is_open = False
@@ -113,8 +99,8 @@ class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
     def seal(self) -> bool:
         """See `JournalStore.seal`."""
         self._require_open()
-        self._forget_pairings()
-        forget_incidents(self._records[IncidentRecord])
+        self._delete_expired_pairings()
+        _delete_old_incidents(self._records[IncidentRecord])
         first, through = self._signed_position + 1, len(self._tapes.links)
         if through < first:
             return False
@@ -134,7 +120,7 @@ class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
         self.seal()
         self._is_open, self._is_clean = False, True
 
-    def _forget_pairings(self) -> None:
+    def _delete_expired_pairings(self) -> None:
         now_ms, pairings = self._now_ms(), self._records[PairingRecord]
         for record in self._list(PairingRecord):
             if record.state == "pending" and record.expires_ms <= now_ms:
@@ -154,11 +140,11 @@ class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
 
     def _accept(self, records: Iterable[Record]) -> Tables:
         """The records by table and key.  Raises Conflict for what SQLite's rules would refuse."""
-        accepted: dict[type[Record], dict[Key, Record]] = {kind: {} for kind in _KEYS}
+        accepted: dict[type[msgspec.Struct], dict[Key, Record]] = {kind: {} for kind in TABLES}
         for record in records:
             kind = type(record)
             table = ChainMap(accepted[kind], self._records[kind])
-            key = tuple(getattr(record, name) for name in _KEYS[kind])
+            key = tuple(getattr(record, name) for name in TABLES[kind].key)
             before = table.get(key)
             if before is not None:
                 _check_successor(before, record)
@@ -209,73 +195,6 @@ class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
         self._require_open()
         return None
 
-    def find_run(self, run_id: str) -> RunRecord | None:
-        return self._find(RunRecord, run_id)
-
-    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
-        """Newest first."""
-        found = [
-            run
-            for run in self._list(RunRecord)
-            if wanted.principal in {None, run.principal}
-            and wanted.session_id in {None, run.session_id}
-            and (not wanted.states or run.state in wanted.states)
-            and (wanted.before is None or run.run_id < wanted.before)
-        ]
-        return found[::-1][: wanted.limit]
-
-    def list_open_runs(self) -> list[RunRecord]:
-        """Oldest first."""
-        return [run for run in self._list(RunRecord) if not run.is_terminal]
-
-    def find_session(self, session_id: str) -> SessionRecord | None:
-        return self._find(SessionRecord, session_id)
-
-    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
-        found = self._list(SessionRecord)
-        return next((s for s in found if (s.principal, s.key) == (principal, key)), None)
-
-    def list_sessions(
-        self, principal: str | None, *, before: str | None, limit: int
-    ) -> list[SessionRecord]:
-        """Newest first."""
-        found = [
-            session
-            for session in self._list(SessionRecord)
-            if principal in {None, session.principal}
-            and (before is None or session.session_id < before)
-        ]
-        return found[::-1][:limit]
-
-    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
-        return self._find(ApprovalRecord, approval_id)
-
-    def list_approvals(
-        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
-    ) -> list[ApprovalRecord]:
-        """Pending first, then the newest first."""
-        found = [
-            approval
-            for approval in self._list(ApprovalRecord)
-            if principal in {None, approval.principal}
-            and run_id in {None, approval.run_id}
-            and (not pending_only or approval.state == "pending")
-        ]
-        pending = [approval for approval in found if approval.state == "pending"]
-        settled = [approval for approval in found if approval.state != "pending"]
-        return [*reversed(pending), *reversed(settled)][:limit]
-
-    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
-        found = self._find(IdempotencyRecord, principal, key)
-        is_alive = found is not None and found.created_ms > now_ms - RECEIPT_TTL_MS
-        return found if is_alive else None
-
-    def find_token(self, sha256: str) -> TokenRecord | None:
-        return next((t for t in self._list(TokenRecord) if t.sha256 == sha256), None)
-
-    def list_tokens(self) -> list[TokenRecord]:
-        return self._list(TokenRecord)
-
     # --- records ---------------------------------------------------------------------------------
 
     def _find(self, kind: type[R], *key: str | int) -> R | None:
@@ -292,11 +211,11 @@ class MemoryJournal(MemoryRegistry, MemoryLedger, MemoryIncidents):
             raise Unavailable("journal: it is closed")
 
 
-_FIXED: dict[type[Record], str] = {
+_FIXED: dict[type[msgspec.Struct], str] = {
     AgentRecord: "the agent was changed meanwhile; the first change stands",
     UsageRecord: "the call is in the ledger; its first line stands",
 }
-_REVISED: dict[type[Record], str] = {
+_REVISED: dict[type[msgspec.Struct], str] = {
     ChannelRecord: "channel",
     PairingRecord: "pairing",
     BudgetRecord: "budget",
@@ -363,3 +282,14 @@ def _check_unique(other: Record, record: Record) -> None:
             raise Conflict("pairings.principal, pairings.channel, pairings.sender is taken")
         case TokenRecord(), TokenRecord() if other.sha256 == record.sha256:
             raise Conflict("tokens.sha256 is taken")
+
+
+def _delete_old_incidents(kept: MutableMapping[Any, Any]) -> None:
+    """Keep the newest of those that are resolved; of equal age all go."""
+    ends = {
+        key: incident.resolved_ms for key, incident in kept.items() if incident.state == "resolved"
+    }
+    newest_first = sorted(ends.values(), reverse=True)
+    for key, end_ms in ends.items():
+        if len(newest_first) > KEPT_RESOLVED and end_ms <= newest_first[KEPT_RESOLVED]:
+            del kept[key]

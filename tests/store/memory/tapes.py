@@ -1,4 +1,4 @@
-"""Tapes and files in memory: what `memory_journal` has instead of a disk."""
+"""Tapes and the roots file in memory."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ class MemoryFile:
 
 
 class MemoryTapes:
-    """All tapes of one journal, as committed rows and as evidence for a verification."""
+    """All tapes of one journal, for admission and for verification."""
 
     def __init__(self) -> None:
         self.links: list[ChainLink] = []  # by position, from 1
@@ -55,7 +55,7 @@ class MemoryTapes:
     def read_page(
         self, run_id: str, after_seq: int, limit: int, max_bytes: int = PAGE_BYTES
     ) -> list[ChainLink]:
-        """Rows with seq > after_seq, at least one when there is any."""
+        """Return rows with seq > after_seq, at least one if there is any."""
         page: list[ChainLink] = []
         room = max_bytes
         start = max(after_seq + 1, 0)
@@ -83,7 +83,7 @@ class MemoryTapes:
 
     @staticmethod
     def find_cut_tape() -> tuple[str, int] | None:
-        """None: memory has no back door through which a tape could be cut."""
+        """Return None: a tape in memory cannot be cut behind the journal's back."""
         return None
 
     def read_hashes(self, *, first: int, through: int) -> list[bytes]:

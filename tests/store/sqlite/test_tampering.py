@@ -316,7 +316,7 @@ def test_a_segment_that_was_cut_short_is_a_segment(
     damage(tmp_path, run_sql("DELETE FROM tape WHERE position >= 9"))
     store = sqlite_journal(tmp_path)
     with monkeypatch.context() as crash:
-        crash.setattr(Writer, "_touch", lambda *_: 1 / 0)
+        crash.setattr(Writer, "_write_owner", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             store.open()
     assert None is store.open().verification.first_break

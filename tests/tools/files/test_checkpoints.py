@@ -13,7 +13,7 @@ from palyra.errors import Conflict, IllegalState, Unavailable
 from palyra.tools.files.changes import Changes
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.workspace import Workspace
-from tests.store.memory.checkpoints import MemoryCheckpoints
+from tests.store.memory.files import MemoryCheckpoints
 
 CALL = ToolCall(
     call_id="call_1", run_id="run_1", session_id="ses_1", principal="ann", tool="apply_patch",

@@ -23,7 +23,7 @@ from palyra.tools.files.search import search_tools
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.write import write_tools
 from palyra.tools.toolbox import ThreadTool
-from tests.store.memory.checkpoints import MemoryCheckpoints
+from tests.store.memory.files import MemoryCheckpoints
 
 SECRET = "the-secret-of-the-house"
 

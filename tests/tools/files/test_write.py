@@ -25,7 +25,7 @@ from palyra.tools.files.write import (
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.toolbox import ThreadTool, Tool, Toolbox
 from tests.core.policy.tool_samples import FACTS, a_catalogue
-from tests.store.memory.checkpoints import MemoryCheckpoints
+from tests.store.memory.files import MemoryCheckpoints
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The store in memory, where the twins' tests do not reach: evidence and its file."""
+"""The journal in memory, beyond the contract tests: tampering and the roots file."""
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from tests.store.memory.tapes import MemoryFile
 
 
 def test_a_changed_event_is_found_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verification of the twin is the real one: it looks, and it finds."""
+    """The journal in memory runs the real verification, which reports an edited event."""
     monkeypatch.setattr(verification, "_KNOWN_RUNS", 1)
     store = memory_journal()
     store.open()
@@ -25,7 +25,7 @@ def test_a_changed_event_is_found_in_memory(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_cut_tail_is_found_in_memory() -> None:
-    """What a root covers must be there; nobody can say which run it belonged to."""
+    """Rows that a signed root covers and that are missing are reported, without a run."""
     store = memory_journal()
     store.open()
     store.commit([rows("run_a", 0, 4)])
@@ -37,7 +37,7 @@ def test_a_cut_tail_is_found_in_memory() -> None:
 
 
 def test_a_file_in_memory_is_a_file() -> None:
-    """What is written at an offset is read there, and a truncated end is gone."""
+    """Bytes written at an offset are read there, and truncating removes the end."""
     file = MemoryFile()
     file.write(0, b"abcdef")
     file.write(2, b"XY")

@@ -1,4 +1,4 @@
-"""The store in memory earns its trust: whatever happens, it answers like the one on disk."""
+"""The journal in memory answers every sequence of calls like the journal on SQLite."""
 
 import tempfile
 from pathlib import Path
@@ -96,7 +96,7 @@ def an_incident(draw: st.DrawFn, number: int, variant: int) -> Record:
 
 @st.composite
 def a_record(draw: st.DrawFn) -> Record:
-    """A record that often meets another of the same key."""
+    """A record whose key often exists already."""
     number, variant = draw(few), draw(few)
     kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, a_grant]
     kinds += [a_line, a_budget, an_incident]
@@ -110,15 +110,15 @@ def a_record(draw: st.DrawFn) -> Record:
 
 @st.composite
 def a_change(draw: st.DrawFn) -> Change:
-    """Rows near the head of a small tape: new, repeated, rewritten or behind a gap."""
+    """Rows near the head of a small tape: new, repeated, rewritten or after a gap."""
     run_id, first, count = draw(run_ids), draw(st.integers(0, 6)), draw(st.integers(0, 3))
     data = draw(st.sampled_from([b"{}", b"{}", b"{}", b"[1]"]))
     events = tuple(row(run_id, seq, data=data) for seq in range(first, first + count))
     return Change(rows=events, records=tuple(draw(st.lists(a_record(), max_size=2))))
 
 
-class Twins(RuleBasedStateMachine):
-    """The same calls on both stores, with the same outcome."""
+class JournalComparison(RuleBasedStateMachine):
+    """Makes the same calls on both stores and compares the outcomes."""
 
     @initialize()
     def begin(self) -> None:
@@ -140,7 +140,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(run_id=run_ids)
     def append(self, run_id: str) -> None:
-        """Grow one tape for certain."""
+        """Append one valid row, whatever `commit` drew."""
         for store in self.stores:
             head = store.read_tape(run_id, after_seq=-1, limit=1).head_seq
             assert store.commit([Change(rows=(row(run_id, head + 1, data=b"{}"),))]) == [None]
@@ -191,11 +191,11 @@ class Twins(RuleBasedStateMachine):
         self.agree(*(store.verify(run_id) for store in self.stores))
 
     @invariant()
-    def hold_the_same(self) -> None:
+    def have_the_same_contents(self) -> None:
         self.agree(*(self.contents(store) for store in self.stores))
 
     def contents(self, store: JournalStore) -> list[Any]:
-        """Everything the store can be asked for."""
+        """The results of all queries."""
         return [
             [seqs(store, run_id) for run_id in RUNS],
             store.list_runs(RunFilter()),
@@ -230,5 +230,7 @@ class Twins(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
-TestTwins = pytest.mark.real(Twins.TestCase)
-Twins.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestJournalComparison = pytest.mark.real(JournalComparison.TestCase)
+JournalComparison.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=20, deadline=None
+)

@@ -1,0 +1,263 @@
+"""The query half of the journal in memory, over dictionaries; mirrors `palyra/store/sqlite/queries`."""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from palyra.core.incident.incident import is_wanted
+from palyra.core.journal.changes import (
+    IncidentFilter,
+    PairingFilter,
+    RunFilter,
+    UsageBy,
+    UsageFilter,
+    UsageSum,
+)
+from palyra.core.journal.records import (
+    RECEIPT_TTL_MS,
+    AgentRecord,
+    ApprovalRecord,
+    BudgetRecord,
+    ChannelRecord,
+    GrantRecord,
+    IdempotencyRecord,
+    IncidentRecord,
+    PairingRecord,
+    RunRecord,
+    SessionRecord,
+    TokenRecord,
+    UsageRecord,
+)
+from palyra.store.sqlite.queries import R
+
+
+class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queries
+    """The queries of `core.ports.JournalStore`."""
+
+    @abstractmethod
+    def _find(self, kind: type[R], *key: str | int) -> R | None: ...
+
+    @abstractmethod
+    def _list(self, kind: type[R]) -> list[R]:
+        """All records of one type, by key."""
+
+    def find_run(self, run_id: str) -> RunRecord | None:
+        return self._find(RunRecord, run_id)
+
+    def list_runs(self, wanted: RunFilter) -> list[RunRecord]:
+        """Newest first."""
+        found = [
+            run
+            for run in self._list(RunRecord)
+            if wanted.principal in {None, run.principal}
+            and wanted.session_id in {None, run.session_id}
+            and (not wanted.states or run.state in wanted.states)
+            and (wanted.before is None or run.run_id < wanted.before)
+        ]
+        return found[::-1][: wanted.limit]
+
+    def list_open_runs(self) -> list[RunRecord]:
+        """Oldest first."""
+        return [run for run in self._list(RunRecord) if not run.is_terminal]
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        return self._find(SessionRecord, session_id)
+
+    def find_session_by_key(self, principal: str, key: str) -> SessionRecord | None:
+        found = self._list(SessionRecord)
+        return next((s for s in found if (s.principal, s.key) == (principal, key)), None)
+
+    def list_sessions(
+        self, principal: str | None, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        """Newest first."""
+        found = [
+            session
+            for session in self._list(SessionRecord)
+            if principal in {None, session.principal}
+            and (before is None or session.session_id < before)
+        ]
+        return found[::-1][:limit]
+
+    def find_approval(self, approval_id: str) -> ApprovalRecord | None:
+        return self._find(ApprovalRecord, approval_id)
+
+    def list_approvals(
+        self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        """Pending first, then the newest first."""
+        found = [
+            approval
+            for approval in self._list(ApprovalRecord)
+            if principal in {None, approval.principal}
+            and run_id in {None, approval.run_id}
+            and (not pending_only or approval.state == "pending")
+        ]
+        pending = [approval for approval in found if approval.state == "pending"]
+        settled = [approval for approval in found if approval.state != "pending"]
+        return [*reversed(pending), *reversed(settled)][:limit]
+
+    def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
+        found = self._find(IdempotencyRecord, principal, key)
+        is_alive = found is not None and found.created_ms > now_ms - RECEIPT_TTL_MS
+        return found if is_alive else None
+
+    def find_token(self, sha256: str) -> TokenRecord | None:
+        return next((t for t in self._list(TokenRecord) if t.sha256 == sha256), None)
+
+    def list_tokens(self) -> list[TokenRecord]:
+        return self._list(TokenRecord)
+
+    def find_conversation(
+        self, principal: str, agent: str, channel: str, conversation_id: str
+    ) -> SessionRecord | None:
+        """One that is not archived."""
+        wanted = principal, agent, channel, conversation_id
+        found = self._list(SessionRecord)
+        return next((s for s in found if s.place == wanted), None)
+
+    def find_agent(self, name: str, version: int | None = None) -> AgentRecord | None:
+        """This version, or the newest, deleted or not."""
+        if version is not None:
+            return self._find(AgentRecord, name, version)
+        return next((a for a in reversed(self._list(AgentRecord)) if a.name == name), None)
+
+    def list_agents(self) -> list[AgentRecord]:
+        """The newest version of each that is not deleted, by name."""
+        newest = {agent.name: agent for agent in self._list(AgentRecord)}
+        return [agent for agent in newest.values() if agent.deleted_ms is None]
+
+    def find_channel(
+        self, principal: str, channel: str, conversation_id: str
+    ) -> ChannelRecord | None:
+        """Deleted or not."""
+        return self._find(ChannelRecord, principal, channel, conversation_id)
+
+    def list_channels(self, principal: str | None) -> list[ChannelRecord]:
+        """By principal, channel and conversation; none that is deleted."""
+        return [
+            found
+            for found in self._list(ChannelRecord)
+            if found.deleted_ms is None and principal in {None, found.principal}
+        ]
+
+    def find_pairing(self, pairing_id: str) -> PairingRecord | None:
+        return self._find(PairingRecord, pairing_id)
+
+    def find_sender(self, principal: str, channel: str, sender: str) -> PairingRecord | None:
+        wanted = principal, channel, sender
+        found = self._list(PairingRecord)
+        return next((p for p in found if (p.principal, p.channel, p.sender) == wanted), None)
+
+    def list_pairings(self, wanted: PairingFilter) -> list[PairingRecord]:
+        """Newest first."""
+        found = [
+            pairing
+            for pairing in self._list(PairingRecord)
+            if wanted.principal in {None, pairing.principal}
+            and wanted.channel in {None, pairing.channel}
+            and wanted.state in {None, pairing.state}
+            and (wanted.before is None or pairing.pairing_id < wanted.before)
+        ]
+        return found[::-1][: wanted.limit]
+
+    def find_grant(self, grant_id: str) -> GrantRecord | None:
+        return self._find(GrantRecord, grant_id)
+
+    def list_grants(
+        self, *, principal: str | None, live_at_ms: int | None, limit: int
+    ) -> list[GrantRecord]:
+        """Newest first; with `live_at_ms` only those in force at that time."""
+        found = [
+            grant
+            for grant in self._list(GrantRecord)
+            if principal in {None, grant.principal}
+            and (live_at_ms is None or grant.is_live(live_at_ms))
+        ]
+        return found[::-1][:limit]
+
+    def sum_usage(
+        self,
+        wanted: UsageFilter,
+        by: UsageBy | None = None,
+        *,
+        grain_ms: int | None = None,
+        limit: int = 1_000,
+    ) -> list[UsageSum]:
+        """See `Ledger.sum_usage`."""
+        groups: dict[tuple[str, int], list[UsageRecord]] = defaultdict(list)
+        for line in self._list(UsageRecord):
+            if _is_wanted(line, wanted):
+                begun = line.at_ms - line.at_ms % grain_ms if grain_ms else 0
+                groups[_GROUPS[by](line), begun].append(line)
+        return [_add_up(*place, lines) for place, lines in sorted(groups.items())][:limit]
+
+    def list_usage(self, wanted: UsageFilter, *, limit: int) -> list[UsageRecord]:
+        """Newest first."""
+        found = [line for line in self._list(UsageRecord) if _is_wanted(line, wanted)]
+        found.sort(key=lambda line: (line.at_ms, line.run_id, line.turn, line.attempt))
+        return found[::-1][:limit]
+
+    def find_budget(self, budget_id: str) -> BudgetRecord | None:
+        """Deleted or not."""
+        return self._find(BudgetRecord, budget_id)
+
+    def list_budgets(self) -> list[BudgetRecord]:
+        """By id; none that is deleted."""
+        return [found for found in self._list(BudgetRecord) if found.deleted_ms is None]
+
+    def find_incident(self, incident_id: str) -> IncidentRecord | None:
+        return self._find(IncidentRecord, incident_id)
+
+    def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]:
+        """Newest first."""
+        found = [each for each in self._list(IncidentRecord) if is_wanted(each, wanted)]
+        return found[::-1][: wanted.limit]
+
+    def unresolved(self) -> tuple[IncidentRecord, ...]:
+        """Oldest first."""
+        return tuple(each for each in self._list(IncidentRecord) if each.state != "resolved")
+
+
+_GROUPS: dict[UsageBy | None, Callable[[UsageRecord], str]] = {
+    None: lambda _: "",
+    "principal": lambda line: line.principal,
+    "agent": lambda line: line.agent,
+    "session": lambda line: line.session_id,
+    "run": lambda line: line.run_id,
+    "model": lambda line: line.model,
+}
+
+
+def _is_wanted(line: UsageRecord, wanted: UsageFilter) -> bool:
+    return (
+        wanted.principal in {None, line.principal}
+        and wanted.agent in {None, line.agent}
+        and wanted.session_id in {None, line.session_id}
+        and wanted.run_id in {None, line.run_id}
+        and _is_model(line.model, wanted)
+        and line.at_ms >= wanted.since_ms
+        and (wanted.until_ms is None or line.at_ms < wanted.until_ms)
+    )
+
+
+def _is_model(model: str, wanted: UsageFilter) -> bool:
+    family = wanted.model_family
+    return wanted.model in {None, model} if family is None else model.startswith(family)
+
+
+def _add_up(key: str, begun: int, lines: Iterable[UsageRecord]) -> UsageSum:
+    lines = tuple(lines)
+    return UsageSum(
+        key=key,
+        from_ms=begun,
+        last_ms=max(line.at_ms for line in lines),
+        calls=len(lines),
+        broken_calls=sum(line.outcome != "completed" for line in lines),
+        estimated_calls=sum(line.is_estimate for line in lines),
+        unpriced_calls=sum(line.cost_usd_micros is None for line in lines),
+        input_tokens=sum(line.input_tokens for line in lines),
+        cached_tokens=sum(line.cached_tokens for line in lines),
+        output_tokens=sum(line.output_tokens for line in lines),
+        cost_usd_micros=sum(line.cost_usd_micros or 0 for line in lines),
+    )
