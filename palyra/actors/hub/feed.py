@@ -7,33 +7,51 @@ has to do that itself.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.ports import ProgressKind
 from palyra.core.tape.events import TERMINAL_KINDS
 
 KEEP_BYTES = 65_536  # of committed payloads kept per open run, so that most joins need no read
 
 
-class HubFrame(NamedTuple):
-    """One row for the wire: its event encoded once, up to what depends on the reader."""
+@dataclass(slots=True, eq=False)
+class PublishedRow:
+    """One row for all readers.
 
-    seq: int
-    kind: str
-    body: bytes
+    The first reader that needs the encoded event stores it here, so that an event is encoded once
+    however many read it, and not at all if no reader needs bytes.
+    """
+
+    row: TapeRow
+    encoded: bytes | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ProgressDelta:
+    """One volatile delta of a run for all readers; `encoded` as in `PublishedRow`."""
+
+    run_id: str
+    item: str  # turn or call id
+    kind: ProgressKind
+    order: int
+    delta: str
+    encoded: tuple[bytes, bytes] | None = None
 
 
 class FeedListener(Protocol):
     """One run as one subscription follows it."""
 
-    def deliver(self, frames: Sequence[HubFrame]) -> None:
+    def deliver(self, rows: Sequence[PublishedRow]) -> None:
         """Rows that were just published, in order."""
 
     def rewind(self, seq: int) -> None:
         """The rows from `seq` on never happened; others will take their place."""
 
-    def offer_progress(self, piece: Any) -> None:  # noqa: ANN401 - what Wire.encode_progress made
-        """A delta, as encoded by the wire."""
+    def offer_progress(self, delta: ProgressDelta) -> None:
+        """A delta, which may be dropped."""
 
     def tell_committed(self) -> None:
         """The feed's committed seq has advanced."""

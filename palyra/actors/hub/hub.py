@@ -13,12 +13,12 @@ needs time: it tells idle streams how far the tape is committed.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
 
-from palyra.actors.hub.feed import FeedListener, HubFrame, RunFeed
+from palyra.actors.hub.feed import FeedListener, ProgressDelta, PublishedRow, RunFeed
 from palyra.actors.kernel.child import ChildSpec
 from palyra.core.access import Caller
 from palyra.core.journal.tape_row import TapeRow
@@ -29,22 +29,13 @@ REVOKED = (4403, "token revoked")
 COMMITTED_DELAY_S = 0.01  # idle streams hear of a commit after this; 50 ms are promised
 
 
-class ProgressDelta(NamedTuple):
-    """One volatile delta of a run."""
-
-    run_id: str
-    item: str  # turn or call id
-    kind: ProgressKind
-    order: int
-    delta: str
-
-
 class Wire(Protocol):
-    """How things look on the wire; a module of `net`."""
+    """Encoding of notices for the wire; a module of `net`.
 
-    def encode_event(self, row: TapeRow) -> bytes: ...
+    Rows and deltas are not encoded here: the readers that need bytes encode them, once for all.
+    """
+
     def encode_notice(self, method: str, params: object) -> bytes: ...
-    def encode_progress(self, progress: ProgressDelta) -> Any: ...  # noqa: ANN401 - opaque to the hub
 
 
 class WideSubscriber(Protocol):
@@ -91,10 +82,9 @@ class Hub:
             self._rewind(feed, first.seq)
         feed.append(rows)
         if feed.lanes:  # most runs of a harness are watched by nobody
-            encode = self._wire.encode_event
-            frames = [HubFrame(row.seq, row.kind, encode(row)) for row in rows]
+            published = [PublishedRow(row) for row in rows]
             for lane in feed.lanes:
-                lane.deliver(frames)
+                lane.deliver(published)
 
     def _open(self, feed: RunFeed, first: TapeRow) -> None:
         feed.learn(first)
@@ -151,9 +141,9 @@ class Hub:
         feed = self._feeds.get(run_id)
         if feed is None or not feed.lanes:
             return
-        piece = self._wire.encode_progress(ProgressDelta(run_id, item, kind, order, delta))
+        progress = ProgressDelta(run_id, item, kind, order, delta)
         for lane in feed.lanes:
-            lane.offer_progress(piece)
+            lane.offer_progress(progress)
 
     def notify(
         self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str

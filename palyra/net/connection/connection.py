@@ -203,7 +203,7 @@ class Connection:
             viewer = ClientContext(
                 caller=caller,
                 hub=self._backend.hub,
-                outbox=self._outbox,
+                sink=self._outbox,
                 read_page=self._read_page,
                 new_id=self._backend.new_id,
                 spawn=nursery.start_soon,
@@ -214,7 +214,9 @@ class Connection:
 
     async def _serve_requests(self, viewer: ClientContext) -> NoReturn:
         subscriptions = Subscriptions(viewer, self._limits.max_subscriptions)
-        requests = RequestDispatcher(viewer, self._backend, subscriptions, self.hang_up)
+        requests = RequestDispatcher(
+            viewer, self._outbox, self._backend, subscriptions, self.hang_up
+        )
         self._wait_answered = requests.wait_idle
         self._backend.hub.attach(self)
         try:

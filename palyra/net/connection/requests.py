@@ -33,7 +33,7 @@ from palyra.net.api.idempotency import digest_body
 from palyra.net.api.method import AnyMethod, MethodCall, Mutation
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import TokenBucket
-from palyra.net.delivery.outbox import REPLY
+from palyra.net.delivery.outbox import REPLY, Outbox
 from palyra.net.delivery.subscription import ClientContext, Subscriptions
 from palyra.net.protocol import close_codes, jsonrpc
 from palyra.net.protocol.close_codes import HangUp
@@ -51,11 +51,13 @@ class RequestDispatcher:
     def __init__(
         self,
         viewer: ClientContext,
+        outbox: Outbox,
         backend: Backend,
         subscriptions: Subscriptions,
         hang_up: HangUp,
     ) -> None:
         self._viewer = viewer
+        self._outbox = outbox
         self._backend = backend
         self._subscriptions = subscriptions
         self._hang_up = hang_up
@@ -112,7 +114,7 @@ class RequestDispatcher:
 
     def _refuse(self, request_id: jsonrpc.RequestId | None, error: PalyraError) -> None:
         reply = jsonrpc.encode_error(request_id, error, self._backend.redact)
-        self._viewer.outbox.put(reply, REPLY)
+        self._outbox.put(reply, REPLY)
 
     async def _serve(self, request: jsonrpc.Request) -> None:
         try:
@@ -122,7 +124,7 @@ class RequestDispatcher:
                 self._refuse(request.id, jsonrpc.UnknownMethod(text))
             elif method.is_bulk:
                 async with self._viewer.bulk:
-                    await self._viewer.outbox.wait_room()
+                    await self._outbox.wait_room()
                     await self._answer(method, request)
             else:
                 await self._answer(method, request)
@@ -139,7 +141,7 @@ class RequestDispatcher:
                 log.exception("request failed", method=method.name)
             self._refuse(request.id, error)
             return
-        self._viewer.outbox.put(reply, REPLY)
+        self._outbox.put(reply, REPLY)
         for step in call.afterwards:
             step()
 

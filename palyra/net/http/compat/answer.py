@@ -12,20 +12,41 @@ the answer with an error, for a piece that was shown cannot be taken back.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
 from palyra.core.journal.records import Usage
+from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ProposedCall
+from palyra.core.ports import ProgressKind
 from palyra.core.run.ending import OWN_WORDS
 from palyra.core.session.continuation import BREAK
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import CLIENT, HANDED_OVER
 from palyra.errors import Unavailable
-from palyra.net.http.compat.run_follower import Committed, FollowedEvent, Frame, Streamed
 
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+@dataclass(slots=True)
+class Streamed:
+    """Deltas of one turn, merged while they waited."""
+
+    item: str
+    kind: ProgressKind
+    text: bytearray = field(default_factory=bytearray)  # UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The tape is committed up to that seq."""
+
+    seq: int
+
+
+Item = TapeRow | Streamed | Committed  # of a run, in order
 
 
 class ServerCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,18 +109,18 @@ class AnswerReader:
         self._is_paused = False  # the next text begins another paragraph
         self._promised: list[tuple[int, Part]] = []  # in order, each until its seq is committed
 
-    def take(self, frame: Frame) -> Iterator[Part]:
-        """What the frame tells.  Raises Unavailable for a stream that cannot be right."""
+    def take(self, item: Item) -> Iterator[Part]:
+        """Return what an item adds.  Raises Unavailable for a stream that cannot be right."""
         seq, committed = -1, -1
         parts: Iterator[Part] = iter(())
-        match frame:
+        match item:
             case Streamed():
-                parts = self._take_piece(frame)
+                parts = self._take_streamed(item)
             case Committed():
-                committed = frame.committed
-            case FollowedEvent():
-                parts = _HEARD[frame.kind](self, frame)
-                seq, committed = frame.seq, frame.committed
+                committed = item.seq
+            case TapeRow():
+                parts = _HANDLERS[item.kind](self, item)
+                seq = item.seq
         for part in parts:
             if self._promised:  # nothing overtakes them
                 self._promised.append((seq, part))
@@ -113,15 +134,16 @@ class AnswerReader:
 
     # --- text
 
-    def _take_piece(self, piece: Streamed) -> Iterator[Part]:
-        if piece.item != self._turn:
+    def _take_streamed(self, streamed: Streamed) -> Iterator[Part]:
+        if streamed.item != self._turn:
             return  # of a turn that is over
-        if piece.kind == "reasoning":
-            self.reasoning += piece.delta
-            yield Reasoning(piece.delta)
+        text = streamed.text.decode()
+        if streamed.kind == "reasoning":
+            self.reasoning += text
+            yield Reasoning(text)
             return
-        self._streamed += piece.delta
-        yield from self._say(piece.delta)
+        self._streamed += text
+        yield from self._say(text)
 
     def _say(self, text: str, *, is_final: bool = False) -> Iterator[Part]:
         if not text or (self._is_strict and not is_final):
@@ -132,8 +154,8 @@ class AnswerReader:
         self.text += text
         yield Text(text)
 
-    def _turn_started(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.TurnStarted)
+    def _turn_started(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.TurnStarted)
         if self._streamed:
             raise Unavailable("a turn was begun anew; ask for the run by its id")
         self._turn, self._streamed = f"turn:{event.turn}", ""
@@ -142,8 +164,8 @@ class AnswerReader:
             self._answer, self._is_paused = "", bool(self.text)
         return iter(())
 
-    def _turn_completed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.TurnCompleted)
+    def _turn_completed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.TurnCompleted)
         if not event.text.startswith(self._streamed):
             raise Unavailable("pieces of this stream were lost; ask for the run by its id")
         rest = event.text[len(self._streamed) :]
@@ -153,8 +175,8 @@ class AnswerReader:
         self.usage = self.usage.plus(event.usage)
         yield from self._say(rest)
 
-    def _message_completed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.MessageCompleted)
+    def _message_completed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.MessageCompleted)
         self._calls = event.calls
         if self._is_strict or not self.text.strip():
             self._held = event.text if self._is_strict else event.text.removeprefix(self._answer)
@@ -166,8 +188,8 @@ class AnswerReader:
 
     # --- calls
 
-    def _proposed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ToolProposed)
+    def _proposed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ToolProposed)
         if event.executor == CLIENT:  # told with the end, unless a person is asked about it
             return
         yield self._note(
@@ -176,8 +198,8 @@ class AnswerReader:
             )
         )
 
-    def _asked(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ApprovalRequested)
+    def _asked(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ApprovalRequested)
         call_id = event.call_id or event.approval_id  # of a question about no call: a budget's
         if call_id not in self.server_calls:
             self._note(
@@ -190,21 +212,21 @@ class AnswerReader:
             expires_ms=event.expires_ms,
         )
         # Who is told of a question must find it.
-        self._promised += [(frame.seq, part) for part in question]
+        self._promised += [(row.seq, part) for part in question]
         return iter(())
 
-    def _answered(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ApprovalResolved)
+    def _answered(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ApprovalResolved)
         status = {"allow": "allowed", "deny": "denied", "abort": "aborted"}[event.decision]
         yield from self._change(event.call_id or event.approval_id, status=status)
 
-    def _completed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ToolCompleted)
+    def _completed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ToolCompleted)
         changes = {"status": event.status, "output": event.output, "error": event.error or ""}
         return self._change(event.call_id, is_news=False, **changes)
 
-    def _attested(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ToolAttested)
+    def _attested(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ToolAttested)
         return self._change(event.call_id, status=str(event.attestation.get("status", HANDED_OVER)))
 
     def _note(self, call: ServerCall) -> ServerCall:
@@ -227,14 +249,14 @@ class AnswerReader:
 
     # --- the beginning and the end
 
-    def _accepted(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunAccepted)
+    def _accepted(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunAccepted)
         must_call = event.brief is not None and bool(event.brief.must_call)
-        self.created_ms, self._is_strict = frame.at_ms, event.json_mode or must_call
+        self.created_ms, self._is_strict = row.at_ms, event.json_mode or must_call
         return iter(())
 
-    def _done(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunDone)
+    def _done(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunDone)
         is_own = not event.cause or event.cause in OWN_WORDS
         refusal = "" if is_own or not self._held else event.missing
         if not refusal:
@@ -246,7 +268,7 @@ class AnswerReader:
             partial=event.cause,
             refusal=refusal,
         )
-        self._promised.append((frame.seq, ended))
+        self._promised.append((row.seq, ended))
 
     def _find_finish(self, event: ev.RunDone) -> Finish:
         if self._calls:
@@ -255,22 +277,22 @@ class AnswerReader:
             return "content_filter"
         return "length" if event.cause in {"max_tokens", "cut_off", "turn_cap"} else "stop"
 
-    def _failed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunFailed)
+    def _failed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunFailed)
         reason = f"{event.reason}: {event.action}" if event.action else event.reason
         ended = AnswerEnded(finish="stop", failure_class=event.failure_class, reason=reason)
-        self._promised.append((frame.seq, ended))
+        self._promised.append((row.seq, ended))
         return iter(())
 
-    def _cancelled(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunCancelled)
+    def _cancelled(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunCancelled)
         reason = f"the run was cancelled by {event.by}" + (f": {event.reason}" * bool(event.reason))
         ended = AnswerEnded(finish="stop", failure_class="run_cancelled", reason=reason)
-        self._promised.append((frame.seq, ended))
+        self._promised.append((row.seq, ended))
         return iter(())
 
 
-_HEARD: dict[str, Callable[[AnswerReader, FollowedEvent], Iterator[Part]]] = {
+_HANDLERS: dict[str, Callable[[AnswerReader, TapeRow], Iterator[Part]]] = {
     "run.accepted": AnswerReader._accepted,  # noqa: SLF001 - its own table
     "turn.started": AnswerReader._turn_started,  # noqa: SLF001
     "turn.completed": AnswerReader._turn_completed,  # noqa: SLF001
@@ -284,3 +306,5 @@ _HEARD: dict[str, Callable[[AnswerReader, FollowedEvent], Iterator[Part]]] = {
     "run.failed": AnswerReader._failed,  # noqa: SLF001
     "run.cancelled": AnswerReader._cancelled,  # noqa: SLF001
 }
+KINDS = frozenset(_HANDLERS)
+STREAMED_KINDS = frozenset({"text", "reasoning"})

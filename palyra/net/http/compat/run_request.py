@@ -181,8 +181,8 @@ class CompatAnswer:
         parts: list[Part] = []
         until_s = trio.current_time() + HEARTBEAT_S
         while not parts and (left_s := until_s - trio.current_time()) > 0:
-            for frame in await self._following.next_frames(left_s):
-                parts.extend(self.reading.take(frame))
+            for item in await self._following.next_items(left_s):
+                parts.extend(self.reading.take(item))
         told = [
             part for part in parts if not (isinstance(part, AnswerEnded) and part.failure_class)
         ]
