@@ -24,7 +24,7 @@ from werkzeug.exceptions import HTTPException
 
 from palyra.core.access import Caller
 from palyra.errors import Forbidden, PalyraError, Unauthenticated
-from palyra.net.http.compat.routes import CompatRouter
+from palyra.net.http.compat.routes import CompatApp
 from palyra.net.http.hypercorn_server import AppServer
 from palyra.net.http.late import HttpSources
 from palyra.net.http.metrics import Reading
@@ -123,14 +123,16 @@ class GuardedApp:
     def __init__(self, app: QuartTrio, sources: HttpSources) -> None:
         self._app = app
         self._names = sources.names
-        self._compat = CompatRouter(sources.compat) if sources.compat is not None else None
+        self._compat = (
+            CompatApp(sources.compat, app.url_map) if sources.compat is not None else None
+        )
 
     async def __call__(
         self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
     ) -> None:
         refusal = self._judge(scope)
         compat = self._compat
-        if refusal is None and scope["type"] == "http" and compat and compat.knows(scope["path"]):
+        if refusal is None and scope["type"] == "http" and compat and compat.serves(scope["path"]):
             await compat(scope, receive, send)
         elif refusal is None:
             await self._app(scope, receive, send)

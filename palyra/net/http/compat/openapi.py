@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from werkzeug.routing import Rule
 
 Json = dict[str, Any]
 REF_TEMPLATE = "#/components/schemas/{name}"
@@ -60,11 +61,11 @@ class HttpRoute:
     error: type[msgspec.Struct] = ErrorAnswer
 
     @property
-    def pattern(self) -> re.Pattern[str]:
-        """What matches the path; an id that ends it may hold slashes, as names of models do."""
-        inner = self.path.replace("{id}/", "(?P<id>[^/]+)/")
-        deep = ".+" if self.path.startswith("/v1/models") else "[^/]+"
-        return re.compile(inner.replace("{id}", f"(?P<id>{deep})"))
+    def rule(self) -> Rule:
+        """The route in the table of the web app; an id of a model may have slashes."""
+        id_pattern = "<path:id>" if self.path.startswith("/v1/models") else "<id>"
+        path = self.path.replace("{id}", id_pattern)
+        return Rule(path, endpoint=self, methods=[self.method])
 
     @property
     def structs(self) -> list[type[msgspec.Struct]]:
