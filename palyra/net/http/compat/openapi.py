@@ -1,7 +1,6 @@
-"""The OpenAPI 3.1 document of everything HTTP, made from the routes and structs that serve it.
+"""The OpenAPI 3.1 document of all HTTP routes, made from the routes and their structs.
 
-Pure.  The pages that need no struct (health, metrics, the WebSocket) are named with their media
-types only.
+Pure.  Pages without structs (health, metrics, the WebSocket) have a media type only.
 """
 
 import re
@@ -49,7 +48,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
-    """One method of one path, and the structs it takes and gives."""
+    """One method of one path, with the structs of its request and answers."""
 
     method: str
     path: str
@@ -69,7 +68,7 @@ class HttpRoute:
 
     @property
     def structs(self) -> list[type[msgspec.Struct]]:
-        """All of them."""
+        """All structs of the route."""
         return [kind for kind in (self.request, self.answer, self.stream, self.error) if kind]
 
 
@@ -85,7 +84,7 @@ PAGES = (
 
 
 def render_openapi(routes: Sequence[HttpRoute], *, version: str) -> Json:
-    """The document."""
+    """Return the document."""
     kinds = list(dict.fromkeys(kind for route in routes for kind in route.structs))
     refs, schemas = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
     schema_of = dict(zip(kinds, refs, strict=True))

@@ -83,7 +83,7 @@ from palyra.net.http.compat.responses import (
     ResponseStream,
     build_response,
     read_responses,
-    response_under_way,
+    response_in_progress,
     run_id_of,
     whole_response,
 )
@@ -308,7 +308,7 @@ async def _show(call: HttpCall, run_id: str) -> None:
     backend = call.sources.backend
     record = (await backend.gateway.get_run(call.caller, run_id)).record
     if not record.is_terminal:
-        await call.exchange.respond(HTTPStatus.OK, response_under_way(record))
+        await call.exchange.respond(HTTPStatus.OK, response_in_progress(record))
         return
     async with find_answer(backend, call.caller, record) as answer:
         response = build_response(record.model, answer, await answer.read_end())
