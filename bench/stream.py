@@ -26,6 +26,7 @@ import structlog
 import trio
 import trio_websocket
 
+from palyra.actors.hub.feed import PublishedRow
 from palyra.config.load import load
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import RunRecord
@@ -271,7 +272,8 @@ async def measure_raw() -> Round:
     """trio-websocket's own server, sending what was packed beforehand."""
     ending = "sub_" + "0" * 36
     bodies = [
-        encoding.encode_event(row(seq)) + encoding.end_event(ending, seq) for seq in range(EVENTS)
+        encoding.encode_event(PublishedRow(row(seq))) + encoding.end_event(ending, seq)
+        for seq in range(EVENTS)
     ]
     size = ARRAY_BYTES // len(bodies[0])
     texts = [f"[{b','.join(bodies[at : at + size]).decode()}]" for at in range(0, EVENTS, size)]

@@ -13,10 +13,12 @@ import time
 from collections.abc import Awaitable, Callable
 
 import trio
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import TextMessage
 
 from palyra.net.server.request_head import HeadParser
 from palyra.net.server.stream import PrefixedStream
-from palyra.net.server.websocket import Engine, WebSocketLimits, WebSocketTransport, render_frames
+from palyra.net.server.websocket import WebSocketLimits, WebSocketTransport, render_frames
 
 MESSAGE = b"x" * 200
 BATCH = [MESSAGE] * 64
@@ -26,26 +28,28 @@ UPGRADE = (
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 
-Writer = Callable[[Engine, WebSocketTransport, int], Awaitable[None]]
+Writer = Callable[[PrefixedStream, WebSocketTransport, int], Awaitable[None]]
 
 
-async def write_batches(_engine: Engine, transport: WebSocketTransport, count: int) -> None:
+async def write_batches(_stream: PrefixedStream, transport: WebSocketTransport, count: int) -> None:
     """`Transport.send` of 64 messages at a time."""
     for _ in range(count // len(BATCH)):
         await transport.send(BATCH)
 
 
-async def write_singly(_engine: Engine, transport: WebSocketTransport, count: int) -> None:
+async def write_singly(_stream: PrefixedStream, transport: WebSocketTransport, count: int) -> None:
     """`Transport.send` of one message at a time."""
     for _ in range(count):
         await transport.send([MESSAGE])
 
 
-async def write_by_library(engine: Engine, _transport: WebSocketTransport, count: int) -> None:
-    """trio-websocket's own `send_message`."""
-    text = MESSAGE.decode()
+async def write_by_library(
+    stream: PrefixedStream, _transport: WebSocketTransport, count: int
+) -> None:
+    """One message and one write at a time, framed by wsproto."""
+    frames, text = Connection(ConnectionType.SERVER), MESSAGE.decode()
     for _ in range(count):
-        await engine.send_message(text)
+        await stream.send_all(frames.send(TextMessage(text)))
 
 
 class ByteCounter:
@@ -69,12 +73,12 @@ async def measure(write: Writer, count: int) -> float:
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     client = socket.create_connection(listener.socket.getsockname())
     stream = PrefixedStream(await listener.accept())
-    engine, transport = await open_transport(stream)
+    transport = await open_transport(stream)
     client.recv(65_536)  # the answer to the upgrade
     counter = ByteCounter(client, count * FRAME_BYTES)
     counter.thread.start()
     began_s = time.perf_counter()
-    await write(engine, transport, count)
+    await write(stream, transport, count)
     await trio.to_thread.run_sync(counter.thread.join)
     stream.abort()
     client.close()
@@ -82,13 +86,12 @@ async def measure(write: Writer, count: int) -> float:
     return count / (counter.ended_s - began_s)
 
 
-async def open_transport(stream: PrefixedStream) -> tuple[Engine, WebSocketTransport]:
+async def open_transport(stream: PrefixedStream) -> WebSocketTransport:
     head = HeadParser().feed(UPGRADE)
     assert head is not None
-    limits = WebSocketLimits()
-    engine = Engine(stream, limits)
-    await engine.shake_hands(head, None)
-    return engine, WebSocketTransport(engine, stream, limits, name="bench")
+    transport = WebSocketTransport(stream, WebSocketLimits(), name="bench")
+    await transport.accept(head, None)
+    return transport
 
 
 def median_rate(write: Writer, count: int, rounds: int) -> int:

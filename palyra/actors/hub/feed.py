@@ -14,9 +14,11 @@ listeners rewind.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.ports import ProgressKind
 from palyra.core.tape.events import TERMINAL_KINDS
 
 KEEP_BYTES = (
@@ -24,24 +26,40 @@ KEEP_BYTES = (
 )
 
 
-class HubFrame(NamedTuple):
-    """One row for the wire; the event is encoded once for all listeners."""
+@dataclass(slots=True, eq=False)
+class PublishedRow:
+    """One row for all readers.
 
-    seq: int
-    kind: str
-    body: bytes
+    The first reader that needs the encoded event stores it here, so that an event is encoded once
+    however many read it, and not at all if no reader needs bytes.
+    """
+
+    row: TapeRow
+    encoded: bytes | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ProgressDelta:
+    """One volatile delta of a run for all readers; `encoded` as in `PublishedRow`."""
+
+    run_id: str
+    item: str  # turn or call id
+    kind: ProgressKind
+    order: int
+    delta: str
+    encoded: tuple[bytes, bytes] | None = None
 
 
 class FeedListener(Protocol):
     """The cursor of one subscription on one run."""
 
-    def deliver(self, frames: Sequence[HubFrame]) -> None:
+    def deliver(self, rows: Sequence[PublishedRow]) -> None:
         """Deliver newly published rows, in order."""
 
     def rewind(self, seq: int) -> None:
         """Withdraw the rows from `seq` on: they were not committed, others replace them."""
 
-    def offer_progress(self, piece: Any) -> None:  # noqa: ANN401 - the result of Wire.encode_progress
+    def offer_progress(self, delta: ProgressDelta) -> None:
         """Deliver a delta if the listener has room."""
 
     def notify_committed(self) -> None:

@@ -13,12 +13,12 @@ the committed seq to streams that have no event to carry it, at most every `COMM
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
 
-from palyra.actors.hub.feed import FeedListener, HubFrame, RunFeed
+from palyra.actors.hub.feed import FeedListener, ProgressDelta, PublishedRow, RunFeed
 from palyra.actors.kernel.child import ChildSpec
 from palyra.core.access import Caller
 from palyra.core.journal.tape_row import TapeRow
@@ -29,22 +29,13 @@ REVOKED = (4403, "token revoked")
 COMMITTED_DELAY_S = 0.01  # until idle streams get the committed seq; 50 ms are promised
 
 
-class ProgressDelta(NamedTuple):
-    """One volatile delta of a run."""
-
-    run_id: str
-    item: str  # turn or call id
-    kind: ProgressKind
-    order: int
-    delta: str
-
-
 class Wire(Protocol):
-    """Encoders of the wire format; a module of `net`."""
+    """Encoders of the wire format; a module of `net`.
 
-    def encode_event(self, row: TapeRow) -> bytes: ...
+    Rows and deltas are not encoded here: a reader that needs bytes encodes them, once for all.
+    """
+
     def encode_notice(self, method: str, params: object) -> bytes: ...
-    def encode_progress(self, progress: ProgressDelta) -> Any: ...  # noqa: ANN401 - opaque to the hub
 
 
 class WideSubscriber(Protocol):
@@ -94,10 +85,9 @@ class Hub:
             self._rewind(feed, first.seq)
         feed.append(rows)
         if feed.listeners:  # most runs of a load test have none
-            encode = self._wire.encode_event
-            frames = [HubFrame(row.seq, row.kind, encode(row)) for row in rows]
+            published = [PublishedRow(row) for row in rows]
             for listener in feed.listeners:
-                listener.deliver(frames)
+                listener.deliver(published)
 
     @staticmethod
     def _rewind(feed: RunFeed, seq: int) -> None:
@@ -148,9 +138,9 @@ class Hub:
         feed = self._feeds.get(run_id)
         if feed is None or not feed.listeners:
             return
-        piece = self._wire.encode_progress(ProgressDelta(run_id, item, kind, order, delta))
+        progress = ProgressDelta(run_id, item, kind, order, delta)
         for listener in feed.listeners:
-            listener.offer_progress(piece)
+            listener.offer_progress(progress)
 
     def notify(
         self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str

@@ -1,13 +1,16 @@
-"""One connection: an actor that turns messages into calls, and news into messages.
+"""One connection: an actor that turns messages into calls, and rows and notices into messages.
 
 Owns: the outbox, the subscriptions and the requests of one client.  Talks to: its transport, and
-the daemon through `Services`.  Never: owns a run; a client that leaves changes nothing.
+the daemon through `Backend`.  Never: owns a run; a client that disconnects changes nothing.
 Restart: temporary; the client connects again and resumes from its cursors.
 
-Two nested scopes: inside, the reader, one task per request and those that catch up; outside, the
-writer.  Whoever finds that it is over calls `hang_up`: the inner scope ends at once, the writer
-still gets a moment for what waits (unless the reader is the problem), then the transport is
-closed with the first code and reason that were given.
+There are two nested cancel scopes.  The inner one holds the reader, one task per request, and the
+replays of subscriptions; the outer one holds the writer as well.  A connection ends with `hang_up`,
+which any of them, the hub or a token's expiry may call:
+
+1. the inner scope is cancelled at once;
+2. the writer gets `goodbye_s` for the queued frames, unless the client is too slow to read them;
+3. the transport is closed with the code and reason of the first `hang_up`.
 """
 
 import math
@@ -32,15 +35,15 @@ from palyra.net.server.transport import BadFrame, NoMoreInput, Peer, PeerClosed,
 
 log = structlog.get_logger("palyra.connection")
 
-CONNECT_BYTES = 16_384  # of the first message: strangers get no more of our time
-EXPIRY_LOOK_S = 5.0  # how late a token may be noticed to have expired, after a suspended machine
-LAST_ANSWERS_S = 10.0  # for what a client asked before it stopped to speak
+CONNECT_BYTES = 16_384  # of the first message, whose sender is not authenticated yet
+EXPIRY_LOOK_S = 5.0  # delay after which an expiry is noticed on a machine that was suspended
+LAST_ANSWERS_S = 10.0  # for requests in progress when the client ends its input
 
 
 async def serve_connection(transport: Transport, peer: Peer, backend: Backend) -> None:
-    """Serve one client until either side has enough; the transport is closed on return.
+    """Serve one client until either side closes; the transport is closed on return.
 
-    Cancellation: the client is told 1001.
+    Cancellation: the client gets close code 1001.
     """
     connection = Connection(transport, peer, backend)
     try:
@@ -66,14 +69,14 @@ class Connection:
         self._is_batched = False
         self._wrote_s = -math.inf
         self._farewell: tuple[int, str] | None = None
-        self._sent: tuple[str, int] | None = None  # run and seq of the last event handed over
+        self._sent: tuple[str, int] | None = None  # run and seq of the last event written
         self._all = trio.CancelScope()
         self._inside = trio.CancelScope()
-        self._wait_answered = trio.lowlevel.checkpoint  # until nothing is being answered
+        self._wait_answered = trio.lowlevel.checkpoint  # returns when no request is in progress
 
     @property
     def farewell(self) -> tuple[int, str]:
-        """Why the connection ends."""
+        """Close code and reason."""
         if self._farewell is not None:
             return self._farewell
         is_cancelled = trio.current_effective_deadline() == -math.inf
@@ -84,7 +87,7 @@ class Connection:
         )
 
     async def serve(self) -> None:
-        """Until somebody hangs up."""
+        """Serve the client until `hang_up`."""
         with self._all:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write)
@@ -94,18 +97,20 @@ class Connection:
                 self._all.deadline = trio.current_time() + self._limits.goodbye_s
 
     def hang_up(self, code: int, reason: str) -> None:
-        """End the connection; the first reason counts."""
+        """End the connection; the first code and reason are kept."""
         self._farewell = self._farewell or (code, reason)
         self._inside.cancel(reason)
 
     def notify(self, message: bytes) -> None:
-        """News outside any subscription."""
+        """Queue a notice that belongs to no subscription."""
         self._outbox.put(message)
 
     # --- writing ---
 
     async def _write(self) -> None:
-        with trio.CancelScope() as stall:  # one for all writes: a scope costs as much as a frame
+        with (
+            trio.CancelScope() as stall
+        ):  # one for all writes: a cancel scope costs as much as a frame
             try:
                 while await self._outbox.wait():
                     await self._pace()
@@ -113,12 +118,12 @@ class Connection:
                     await self._send()
                     stall.deadline = math.inf
             except PeerClosed:
-                self.hang_up(close_codes.DONE, "the peer is gone")
+                self.hang_up(close_codes.DONE, "the connection was closed")
         if stall.cancelled_caught:
             self._give_up()
 
     async def _pace(self) -> None:
-        """Let news gather for a moment; replies do not wait."""
+        """Wait for this connection's slot, so that frames gather; a reply does not wait."""
         now_s = trio.current_time()
         due_s = self._backend.pacer.reserve(now_s, self._wrote_s)
         if due_s > now_s:
@@ -134,7 +139,7 @@ class Connection:
         self._sent = last_event
 
     def _give_up(self) -> None:
-        """The client does not read fast enough: tell it where it was and write nothing more."""
+        """Close the connection of a slow reader, with the last seq it was sent; write nothing more."""
         run_id, seq = self._sent or ("any run", -1)
         self.hang_up(close_codes.SLOW_CONSUMER, f"slow consumer: last seq {seq} of {run_id}")
         self._all.cancel("slow consumer")
@@ -174,11 +179,11 @@ class Connection:
 
     async def _end(self, code: int, reason: str) -> NoReturn:
         self.hang_up(code, reason)
-        await trio.sleep_forever()  # is cancelled here and now
+        await trio.sleep_forever()  # cancelled at once by `hang_up`
         raise AssertionError
 
     async def _open(self, data: bytes) -> Caller:
-        """Who the client is; whatever comes before a good `connect` ends the connection."""
+        """Authenticate the client; a first message other than a valid `connect` ends the connection."""
         request: jsonrpc.Request | None = None
         try:
             request = jsonrpc.decode(data, max_bytes=CONNECT_BYTES)
@@ -200,27 +205,29 @@ class Connection:
         log.info("connected", peer=self._peer.address, principal=caller.principal, role=caller.role)
         self.caller = caller
         async with trio.open_nursery() as nursery:
-            viewer = ClientContext(
+            client = ClientContext(
                 caller=caller,
                 hub=self._backend.hub,
-                outbox=self._outbox,
+                sink=self._outbox,
                 read_page=self._read_page,
                 new_id=self._backend.new_id,
                 spawn=nursery.start_soon,
                 bulk=trio.Lock(),
             )
             nursery.start_soon(self._expire)
-            await self._serve_requests(viewer)
+            await self._serve_requests(client)
 
-    async def _serve_requests(self, viewer: ClientContext) -> NoReturn:
-        subscriptions = Subscriptions(viewer, self._limits.max_subscriptions)
-        requests = RequestDispatcher(viewer, self._backend, subscriptions, self.hang_up)
+    async def _serve_requests(self, client: ClientContext) -> NoReturn:
+        subscriptions = Subscriptions(client, self._limits.max_subscriptions)
+        requests = RequestDispatcher(
+            client, self._outbox, self._backend, subscriptions, self.hang_up
+        )
         self._wait_answered = requests.wait_idle
         self._backend.hub.attach(self)
         try:
             while True:
                 requests.accept(await self._receive())
-        finally:  # before the nursery closes: the hub must not find it closed
+        finally:  # before the nursery closes, because the hub spawns tasks in it
             self._backend.hub.detach(self)
             subscriptions.close_all()
 
@@ -234,7 +241,9 @@ class Connection:
     async def _expire(self) -> None:
         if self.caller.expires_ms is not None:
             left_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
-            while left_s > 0:  # a time of day: the daemon's clock does not count suspended time
+            while (
+                left_s > 0
+            ):  # checked against wall time: trio's clock does not count suspended time
                 await trio.sleep(min(left_s, EXPIRY_LOOK_S))
                 wall_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
                 left_s = min(left_s - EXPIRY_LOOK_S, wall_s)

@@ -1,12 +1,15 @@
-"""Requests of one connected client: admitted, dispatched by the table, answered.
+"""Requests of one connected client: admission, dispatch by the method table, reply.
 
-Owns: the requests under way and the client's rates.  Each request is a task of the connection;
-replies come in the order in which they are ready.
+Owns: the requests in progress and the client's rates.  Each request is a task of the connection;
+replies are sent in the order in which they are ready.
 
-What goes out is redacted without holding up the loop.
+A message passes these steps: flood limit, JSON-RPC, rate (by size), limit of requests in progress,
+unique id, method, scope, parameters.  The first that fails answers with an error; a flood or a
+message that is too large also closes the connection.
 
-Most replies cost a look of microseconds.  One in which something looks like a secret costs about a
-millisecond for each two thousand bytes, because each of its strings is read by itself.
+Replies are redacted without blocking the loop.  A search for secrets costs microseconds; if it finds
+a possible one, about a millisecond for each 2,000 bytes, because every string is then searched by
+itself.  Large replies are redacted in a thread.
 """
 
 from collections.abc import Callable
@@ -33,7 +36,7 @@ from palyra.net.api.idempotency import digest_body
 from palyra.net.api.method import AnyMethod, MethodCall, Mutation
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import TokenBucket
-from palyra.net.delivery.outbox import REPLY
+from palyra.net.delivery.outbox import REPLY, Outbox
 from palyra.net.delivery.subscription import ClientContext, Subscriptions
 from palyra.net.protocol import close_codes, jsonrpc
 from palyra.net.protocol.close_codes import HangUp
@@ -46,21 +49,23 @@ UNIT_BYTES = 16_384  # a request costs one token of its rate per started unit: p
 
 
 class RequestDispatcher:
-    """What one client asks."""
+    """The requests of one client."""
 
     def __init__(
         self,
-        viewer: ClientContext,
+        client: ClientContext,
+        outbox: Outbox,
         backend: Backend,
         subscriptions: Subscriptions,
         hang_up: HangUp,
     ) -> None:
-        self._viewer = viewer
+        self._client = client
+        self._outbox = outbox
         self._backend = backend
         self._subscriptions = subscriptions
         self._hang_up = hang_up
         self._inflight: set[jsonrpc.RequestId] = set()
-        self._ended = trio.lowlevel.ParkingLot()  # who waits for the end of a request
+        self._ended = trio.lowlevel.ParkingLot()  # tasks in `wait_idle`
         limits, now_s = backend.limits, trio.current_time()
         flood = limits.requests_per_s * limits.flood_factor
         burst = limits.burst or 2 * limits.requests_per_s
@@ -68,7 +73,7 @@ class RequestDispatcher:
         self._messages = TokenBucket(flood, flood, now_s)
 
     def accept(self, data: bytes) -> None:
-        """Begin to serve one message, or answer why not.  Never waits."""
+        """Start to serve one message, or queue the error.  Never waits."""
         if not self._messages.take(trio.current_time()):
             self._hang_up(close_codes.FLOOD, "request flood")
             return
@@ -83,7 +88,7 @@ class RequestDispatcher:
             self._admit(request, len(data))
 
     async def wait_idle(self) -> None:
-        """Return when no request is under way."""
+        """Return when no request is in progress."""
         while self._inflight:
             await self._ended.park()
 
@@ -94,10 +99,10 @@ class RequestDispatcher:
             self._refuse(request.id, error)
         else:
             self._inflight.add(request.id)
-            self._viewer.spawn(lambda: self._serve(request))
+            self._client.spawn(lambda: self._serve(request))
 
     def _check(self, request: jsonrpc.Request, size_bytes: int) -> None:
-        """Raises why the request is not even begun."""
+        """Raise the reason for which the request is not started, if there is one."""
         limits = self._backend.limits
         if not self._requests.take(trio.current_time(), 1 + size_bytes // UNIT_BYTES):
             raise RateLimited(
@@ -112,7 +117,7 @@ class RequestDispatcher:
 
     def _refuse(self, request_id: jsonrpc.RequestId | None, error: PalyraError) -> None:
         reply = jsonrpc.encode_error(request_id, error, self._backend.redact)
-        self._viewer.outbox.put(reply, REPLY)
+        self._outbox.put(reply, REPLY)
 
     async def _serve(self, request: jsonrpc.Request) -> None:
         try:
@@ -121,8 +126,8 @@ class RequestDispatcher:
                 text = f"no method {jsonrpc.show(request.method)}"
                 self._refuse(request.id, jsonrpc.UnknownMethod(text))
             elif method.is_bulk:
-                async with self._viewer.bulk:
-                    await self._viewer.outbox.wait_room()
+                async with self._client.bulk:
+                    await self._outbox.wait_room()
                     await self._answer(method, request)
             else:
                 await self._answer(method, request)
@@ -131,7 +136,7 @@ class RequestDispatcher:
             self._ended.unpark_all()
 
     async def _answer(self, method: AnyMethod, request: jsonrpc.Request) -> None:
-        call = _Pending(self._viewer.caller, self._backend, self._subscriptions)
+        call = _Pending(self._client.caller, self._backend, self._subscriptions)
         try:
             reply = await call.perform(method, request)
         except PalyraError as error:
@@ -139,14 +144,14 @@ class RequestDispatcher:
                 log.exception("request failed", method=method.name)
             self._refuse(request.id, error)
             return
-        self._viewer.outbox.put(reply, REPLY)
+        self._outbox.put(reply, REPLY)
         for step in call.afterwards:
             step()
 
 
 @dataclass(slots=True)
 class _Pending:
-    """One request while it is served."""
+    """One request in progress."""
 
     caller: Caller
     backend: Backend
@@ -154,12 +159,12 @@ class _Pending:
     afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     async def perform(self, method: AnyMethod, request: jsonrpc.Request) -> bytes:
-        """The encoded reply.  Raises PalyraError."""
+        """Serve the request and return the encoded reply.  Raises PalyraError."""
         if method.scope is not None:
             self.caller.require(method.scope)
         params = convert_params(method.params, request.params)
         result = await method.serve(self._call(method, params), params)
-        reply = jsonrpc.encode_result(request.id, await self._shown(method, result))
+        reply = jsonrpc.encode_result(request.id, await self._redacted(method, result))
         limit_bytes = self.backend.limits.outbox_bytes // 2
         if len(reply) > limit_bytes:
             raise TooLarge(
@@ -167,7 +172,7 @@ class _Pending:
             )
         return reply
 
-    async def _shown(self, method: AnyMethod, result: object) -> object:
+    async def _redacted(self, method: AnyMethod, result: object) -> object:
         if method.is_exact:
             return result
         backend = self.backend
@@ -180,14 +185,16 @@ class _Pending:
             backend=self.backend,
             subscriptions=self.subscriptions,
             then=self.afterwards.append,
-            key=self._receipt_key(method, params),
+            key=self._idempotency_key(method, params),
         )
 
-    def _receipt_key(self, method: AnyMethod, params: Params) -> IdempotencyKey | None:
+    def _idempotency_key(self, method: AnyMethod, params: Params) -> IdempotencyKey | None:
         if not isinstance(params, Mutation) or params.idempotency_key is None:
             return None
         if self.backend.redact(params.idempotency_key.encode())[1]:
-            raise InvalidParams("the key holds a secret: choose another", field="idempotency_key")
+            raise InvalidParams(
+                "the key contains a secret: choose another", field="idempotency_key"
+            )
         return IdempotencyKey(
             principal=self.caller.principal,
             key=params.idempotency_key,
@@ -195,11 +202,11 @@ class _Pending:
         )
 
 
-REDACT_INLINE_BYTES = 2_048  # at most a millisecond; more goes to a thread
+REDACT_INLINE_BYTES = 2_048  # at most 1 ms of work; more goes to a thread
 
 
 async def redact_frame(data: bytes, redact: Redact, run_blocking: RunBlocking = run_sync) -> bytes:
-    """The JSON or text as it may go out.  Cancellation: not heard while it is in a thread."""
+    """Return the JSON or text redacted.  Cancellation: takes effect when the thread is done."""
     if len(data) <= REDACT_INLINE_BYTES:
         return redact(data)[0]
     return (await run_blocking(redact, data))[0]

@@ -1,145 +1,173 @@
-"""The lane: one run as one subscription follows it, from a cursor to the live stream.
+"""The feed cursor: one run as one subscription reads it, from a seq to the live stream.
 
-Owns: the cursor (`next_seq`).  Fed by: the hub with live rows, its subscription with pages of the
-journal.  Never: awaits, or keeps a row; what is not yet due stays in the feed's tail or on the
-tape.
+Owns: `next_seq`, the seq of the next row to pass on.  Fed by: the hub with live rows, and by its
+subscription with pages of the journal.  Never: awaits, or keeps a row.
+
+A cursor is in one of two states.
+
+- Behind: its subscription reads pages of the tape and hands them to `replay`, until `join` finds
+  that the feed's tail (the newest published rows, in memory) reaches back to `next_seq`.
+- Live: `deliver` passes on every published row.  A row that is not `next_seq` (a gap, or an old
+  row) is not passed on; the cursor goes back to behind and reads the tape.
+
+`join` is one step without an await, so no row can be published between its last look at the tail
+and the cursor being live.  Rows are therefore passed on in order, without gap or duplicate, and a
+cursor that is behind costs no memory: rows that are not due stay in the tail or on the tape.
+
+One exception goes backwards.  If a commit fails, the run continues from its committed head, and
+rows that were published already are void: `rewind` withdraws those that still wait in the sink
+(they would be reported as committed once other rows have their numbers) and sends a `tape.reset`.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from palyra.actors.hub.feed import HubFrame, RunFeed
+from palyra.actors.hub.feed import ProgressDelta, PublishedRow, RunFeed
 from palyra.core.journal.changes import TapePage
-from palyra.core.journal.tape_row import TapeRow
 from palyra.core.tape.events import TurnCompleted
 from palyra.errors import InvariantBroken
-from palyra.net.delivery.encoding import encode_event, encode_notice, end_event
-from palyra.net.delivery.outbox import Outbox, ProgressFrame
-from palyra.net.protocol.notifications import TapeCommitted, TapeReset
+from palyra.net.delivery.encoding import encode_notice, end_event
+from palyra.net.delivery.outbox import FrameSuffix
+from palyra.net.protocol.notifications import TapeCaughtUp, TapeCommitted, TapeReset
 
-MOST_HELD = 4_096  # deltas that come between a run's beginning and the reply that names it
+MOST_HELD = 4_096  # deltas between the start of a run and the reply that names the subscription
+
+
+class RowSink(Protocol):
+    """Queue of one reader: a socket's outbox, or the rows of an HTTP request.
+
+    Nothing here waits except `wait_room`; a sink that is full gives up on its reader.
+    """
+
+    def put_rows(self, rows: Iterable[PublishedRow], suffix: FrameSuffix) -> None: ...
+    def put_progress(self, progress: ProgressDelta) -> None: ...
+    def put_notice(self, method: str, params: TapeCaughtUp | TapeReset) -> None: ...
+
+    def put_committed(self, suffix: FrameSuffix) -> None:
+        """Queue the news that the feed's committed seq has advanced."""
+
+    def withdraw(self, suffix: FrameSuffix, seq: int) -> None:
+        """Remove the waiting rows of that cursor from `seq` on."""
+
+    async def wait_room(self) -> None:
+        """Return once little is queued."""
 
 
 class Follower(Protocol):
-    """The subscription a lane belongs to."""
+    """The subscription of a cursor."""
 
     @property
     def subscription_id(self) -> str: ...
     @property
-    def outbox(self) -> Outbox: ...
+    def sink(self) -> RowSink: ...
     @property
     def kinds(self) -> frozenset[str] | None: ...
     @property
     def wants_progress(self) -> bool: ...
-    def joined(self, lane: "FeedCursor") -> None:
-        """The committed rows are through; what follows is live."""
+    def joined(self, cursor: "FeedCursor") -> None:
+        """All committed rows were passed on; those that follow are live."""
 
-    def fall_behind(self, lane: "FeedCursor") -> None:
-        """Read the tape for this lane until it can join."""
+    def fall_behind(self, cursor: "FeedCursor") -> None:
+        """Read the tape for this cursor until it can join."""
 
-    def end_lane(self, lane: "FeedCursor") -> None:
-        """Nothing will follow."""
+    def end_run(self, cursor: "FeedCursor") -> None:
+        """The run has ended: no row follows."""
 
 
 class FeedCursor:
-    """What one subscription has had of one run."""
+    """Position of one subscription in one run; also the end of each of its frames."""
 
     __slots__ = (
-        "_ending", "_follower", "_held", "_is_live", "_outbox", "_told", "feed", "next_seq",
+        "_ending", "_follower", "_held", "_is_live", "_reported", "_sink", "feed", "next_seq",
     )  # fmt: skip
 
     def __init__(self, follower: Follower, feed: RunFeed, next_seq: int) -> None:
         self.feed = feed
         self.next_seq = next_seq
         self._follower = follower
-        self._outbox = follower.outbox
+        self._sink = follower.sink
         self._is_live = False
-        self._held: list[ProgressFrame] | None = (
-            None  # deltas for a reader that may not be sent to yet
-        )
-        self._told = -1  # the committed seq in the last frame written
-        self._ending = end_event(follower.subscription_id, self._told)
+        self._held: list[ProgressDelta] | None = None  # before the first `join`
+        self._reported = -1  # the committed seq in the last frame written
+        self._ending = end_event(follower.subscription_id, self._reported)
         feed.listeners[self] = None
 
-    # --- the hub's side ---
+    # --- called by the hub ---
 
-    def deliver(self, frames: Sequence[HubFrame]) -> None:
-        """Pass on live rows; if they are not the next ones, go back to the tape."""
+    def deliver(self, rows: Sequence[PublishedRow]) -> None:
+        """Pass on live rows; if they are not the next ones, read the tape."""
         if not self._is_live:
             return
-        if frames[0].seq == self.next_seq:
-            self._put(frames)
+        if rows[0].row.seq == self.next_seq:
+            self._put(rows)
             return
         self._is_live = False
         self._follower.fall_behind(self)
 
     def rewind(self, seq: int) -> None:
-        """Tell a reader that saw rows from `seq` on that they are void.
-
-        Those that still wait would be told as committed once others have their numbers.
-        """
+        """Withdraw the rows from `seq` on, which are void, and reset a reader that has seen them."""
         if self._is_live and self.next_seq > seq:
-            self._outbox.withdraw(self, seq)
+            self._sink.withdraw(self, seq)
             self._reset("truncated", seq)
 
-    def offer_progress(self, piece: ProgressFrame) -> None:
-        """Pass on a delta, once the reader is up to date."""
+    def offer_progress(self, delta: ProgressDelta) -> None:
+        """Pass on a delta if the cursor is live, or hold it for the first `join`."""
         if not self._follower.wants_progress:
             return
         if self._is_live:
-            self._outbox.put_progress(piece)
+            self._sink.put_progress(delta)
         elif self._held is not None:
-            self._held.append(piece)
+            self._held.append(delta)
             if len(self._held) > MOST_HELD:
                 self._held = None  # all or nothing: what is streamed has no gap
 
     def notify_committed(self) -> None:
-        """Let an idle reader know; says nothing if a frame does it first."""
-        if self._is_live and self._told < self.feed.committed:
-            self._outbox.put(b"", _Committed(self))
+        """Report a commit to an idle reader, unless a frame reports it first."""
+        if self._is_live and self._reported < self.feed.committed:
+            self._sink.put_committed(_Committed(self))
 
     def end(self) -> None:
-        """The run is over."""
-        self._follower.end_lane(self)
+        """The run's terminal event is committed."""
+        self._follower.end_run(self)
 
     # --- catching up ---
 
     def hold(self) -> None:
-        """Keep deltas until the first try to join: the reply that lets it begin is on its way."""
+        """Keep deltas until the first `join`, while the reply that names the subscription waits."""
         self._held = []
 
     def join(self) -> bool:
-        """Go live if the feed's tail reaches back to the cursor; False: read the tape first."""
+        """Go live if the feed's tail reaches back to `next_seq`; False if the tape must be read."""
         rows = self.feed.find_rows(self.next_seq)
         held, self._held = self._held, None
         if rows is None:
             return False
         committed = self.feed.committed
-        self._put(_encode(row for row in rows if row.seq <= committed))
+        self._put([PublishedRow(row) for row in rows if row.seq <= committed])
         self._follower.joined(self)
-        self._put(_encode(row for row in rows if row.seq > committed))
+        self._put([PublishedRow(row) for row in rows if row.seq > committed])
         self._is_live = True
         if held and not any(row.kind == TurnCompleted.KIND for row in rows):  # which has it all
-            for piece in held:
-                self._outbox.put_progress(piece)
+            for delta in held:
+                self._sink.put_progress(delta)
         return True
 
     def replay(self, page: TapePage) -> None:
-        """Pass on a page read after the cursor."""
+        """Pass on a page read from `next_seq` on.  Raises InvariantBroken if it lacks that row."""
         if self.next_seq < page.floor_seq:
             self._reset("below_floor", page.floor_seq)
         if not page.rows and self.next_seq <= page.head_seq:
             raise InvariantBroken(f"the tape of {self.feed.run_id} lacks seq {self.next_seq}")
-        self._put(_encode(page.rows))
+        self._put([PublishedRow(row) for row in page.rows])
 
-    def _put(self, frames: Sequence[HubFrame]) -> None:
-        if not frames:
+    def _put(self, rows: Sequence[PublishedRow]) -> None:
+        if not rows:
             return
-        self.next_seq = frames[-1].seq + 1
+        self.next_seq = rows[-1].row.seq + 1
         kinds = self._follower.kinds
         if kinds is not None:
-            frames = [frame for frame in frames if frame.kind in kinds]
-        self._outbox.put_frames(frames, self)
+            rows = [each for each in rows if each.row.kind in kinds]
+        self._sink.put_rows(rows, self)
 
     def _reset(self, reason: Literal["below_floor", "truncated"], floor: int) -> None:
         self.next_seq = floor
@@ -149,46 +177,41 @@ class FeedCursor:
             reason=reason,
             floor=floor,
         )
-        self._outbox.put(encode_notice("tape.reset", notice))
+        self._sink.put_notice("tape.reset", notice)
 
-    # --- when a frame is written ---
+    # --- the reader's own part of a frame, appended when a socket writes it ---
 
     @property
     def run_id(self) -> str:
-        """Whose events these are."""
         return self.feed.run_id
 
     def finish(self, body: bytes) -> bytes:
-        """Complete an event with how far the tape is committed now."""
+        """Complete an event with the committed seq of this moment."""
         committed = self.feed.committed
-        if self._told != committed:
-            self._told = committed
+        if self._reported != committed:
+            self._reported = committed
             self._ending = end_event(self._follower.subscription_id, committed)
         return body + self._ending
 
     def render_committed(self) -> bytes:
-        """A bare `tape.committed`; empty when a frame has told it meanwhile."""
+        """A bare `tape.committed`; empty if a frame has reported that seq meanwhile."""
         committed = self.feed.committed
-        if self._told >= committed:
+        if self._reported >= committed:
             return b""
-        self._told = committed
+        self._reported = committed
         self._ending = end_event(self._follower.subscription_id, committed)
         notice = TapeCommitted(run_id=self.feed.run_id, committed=committed)
         return encode_notice("tape.committed", notice)
 
 
 class _Committed:
-    """Decides at the time of writing whether there still is something to say."""
+    """Suffix of an empty frame: decides when it is written whether the commit is still news."""
 
-    __slots__ = ("_lane",)
+    __slots__ = ("_cursor",)
     run_id = ""
 
-    def __init__(self, lane: FeedCursor) -> None:
-        self._lane = lane
+    def __init__(self, cursor: FeedCursor) -> None:
+        self._cursor = cursor
 
     def finish(self, body: bytes) -> bytes:
-        return body + self._lane.render_committed()
-
-
-def _encode(rows: Iterable[TapeRow]) -> list[HubFrame]:
-    return [HubFrame(row.seq, row.kind, encode_event(row)) for row in rows]
+        return body + self._cursor.render_committed()

@@ -1,7 +1,7 @@
 """Hypercorn, driven one accepted connection at a time.  Imported late, by `app`.
 
-Owns: nothing between connections.  Hypercorn's own server loop is not used: it ends for everybody
-when one connection crashes, and does not end at all while one client refuses to read.
+Owns: no state between connections.  Hypercorn's own server loop is not used: a crash of one
+connection ends all of them, and its shutdown waits for a client that does not read.
 """
 
 import logging
@@ -20,7 +20,7 @@ from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
 from palyra.net.server.stream import PrefixedStream
 from palyra.net.server.strict import harden
 
-IDLE_TIMEOUT_S = 15.0  # between two requests of one connection, the second's head included
+IDLE_TIMEOUT_S = 15.0  # between two requests of a connection, including the head of the second
 
 
 class AppServer:
@@ -43,7 +43,7 @@ class AppServer:
 
 
 async def _abort_when_cancelled(stream: PrefixedStream) -> None:
-    """Hypercorn writes under a shield; only a closed socket makes such a write end."""
+    """Close the socket on cancellation: Hypercorn shields its writes, so nothing else ends them."""
     try:
         await trio.sleep_forever()
     finally:
@@ -51,7 +51,7 @@ async def _abort_when_cancelled(stream: PrefixedStream) -> None:
 
 
 class _Connection(TCPServer):
-    """Hypercorn's connection without TLS and HTTP/2, and with a prompt end."""
+    """Hypercorn's connection without TLS and HTTP/2, which ends at once when cancelled."""
 
     def __init__(self, app: AppWrapper, config: Config, stream: PrefixedStream) -> None:
         super().__init__(app, config, WorkerContext(None), {}, stream)  # type: ignore[arg-type]  # what it uses of a stream is there
@@ -85,4 +85,4 @@ class _Http1(H11Protocol):
         harden(cast("h11.Connection", self.connection))
 
     async def _check_protocol(self, event: h11.Request) -> None:
-        """Stay.  A request that claims to be of version 2 is answered like any other: 505."""
+        """Ignore upgrades: a request of HTTP version 2 is answered with 505 like any other."""

@@ -1,9 +1,8 @@
-"""HTTP, loaded late: the web stack is imported by the first HTTP request, not at start.
+"""HTTP, loaded on first use: the first HTTP request imports the web stack, not the start.
 
 Quart, Hypercorn and the Prometheus client take 0.2 to 0.3 s and 13 MB, and a daemon that only
 speaks WebSocket never needs them.  They are imported in a thread; the longest pause the event
-loop saw meanwhile was 23 ms.  After `ready` would be the same work for everybody, asked for or
-not.
+loop saw meanwhile was 23 ms.  Importing after `ready` would do that work in every daemon.
 """
 
 import importlib
@@ -21,12 +20,12 @@ from palyra.net.server.accept import HttpServer
 from palyra.net.server.request_head import Names
 from palyra.net.server.stream import PrefixedStream
 
-WRITE_TIMEOUT_S = 30.0  # Hypercorn shields its writes: a reader that stalls must be cut off here
+WRITE_TIMEOUT_S = 30.0  # a stalled reader is cut off here, because Hypercorn shields its writes
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSources:
-    """What the pages are made from."""
+    """Services and snapshots that the pages show."""
 
     version: str
     state: Callable[[], State]
@@ -35,13 +34,13 @@ class HttpSources:
     names: Callable[[], Names]
     asyncapi: Callable[[], bytes]
     metrics: Sequence[Source] = field(default=())
-    problems: Callable[[], Sequence[str]] = tuple  # what somebody has to mend, in words
+    problems: Callable[[], Sequence[str]] = tuple  # in words, for the operator
     count_incidents: Callable[[], int] = int  # that are not resolved
-    compat: CompatSources | None = None  # for other people's SDKs
+    compat: CompatSources | None = None  # for SDKs of other vendors
 
 
 class LateHttp:
-    """An `HttpServer` that imports its better half on first use."""
+    """An `HttpServer` that imports its implementation on first use."""
 
     def __init__(self, sources: HttpSources) -> None:
         self._sources = sources

@@ -1,6 +1,6 @@
-"""What the metrics page shows, as plain readings; how they are printed is the web app's business.
+"""Readings of the metrics page, which `palyra.net.http.pages` renders.
 
-Pure functions from snapshots.  A label never carries an id, a name or a text that a client chose:
+Pure functions of snapshots.  A label never carries an id, a name or a text that a client chose:
 the number of time series stays fixed, and nothing crosses principals.
 """
 
@@ -23,7 +23,7 @@ from palyra.services.budgets import Budgets
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number; `total` marks one that only grows."""
+    """One number; `is_total` marks a counter, which only grows."""
 
     name: str
     help: str
@@ -36,7 +36,7 @@ Source = Callable[[], Iterable[Reading]]
 
 
 def read_state(state: State) -> Iterator[Reading]:
-    """One of the states is 1."""
+    """The state of the daemon: 1 for the current one, 0 for the others."""
     for name in get_args(State):
         yield Reading(
             "palyra_state", "The daemon's state.", float(name == state), (("state", name),)
@@ -44,7 +44,7 @@ def read_state(state: State) -> Iterator[Reading]:
 
 
 def read_journal(journal: Journal) -> Iterator[Reading]:
-    """Whether it can be written, and what waits."""
+    """Health and backlog of the journal."""
     yield Reading("palyra_journal_backlog_rows", "Events not yet committed.", journal.backlog)
     yield Reading(
         "palyra_journal_writable", "0 while commits fail, as on a full disk.", journal.is_writable
@@ -52,17 +52,17 @@ def read_journal(journal: Journal) -> Iterator[Reading]:
 
 
 def read_stranded(count: int) -> Iterator[Reading]:
-    """Runs that need somebody."""
+    """Open runs that cannot be resumed."""
     yield Reading("palyra_runs_stranded", "Open runs that cannot go on.", count)
 
 
 def read_problems(count: int) -> Iterator[Reading]:
-    """What somebody has to mend; `system.status` says what it is."""
+    """Problems for the operator; `system.status` describes them."""
     yield Reading("palyra_problems", "Things somebody has to mend.", count)
 
 
 def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
-    """What was found to be wrong and is not resolved."""
+    """Open incidents by severity."""
     for severity in SEVERITIES:
         yield Reading(
             "palyra_incidents_open",
@@ -73,13 +73,13 @@ def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
 
 
 def read_loop(lag: LoopLag) -> Iterator[Reading]:
-    """How late the event loop wakes what is due."""
+    """Lag of the event loop."""
     yield Reading("palyra_loop_lag_seconds", "How late the last timer fired.", lag.last_s)
     yield Reading("palyra_loop_lag_max_seconds", "The latest of the last minute.", lag.worst_s)
 
 
 def read_budgets(budgets: Budgets) -> Iterator[Reading]:
-    """How the accounts of each scope stand, summed; whose they are is not said here."""
+    """Sums of the budget accounts of each scope, without their owners."""
     now_ms = budgets.now_ms()
     for scope in get_args(BudgetScope):
         own = [each for each in budgets.accounts if each.budget.scope == scope]
@@ -97,7 +97,7 @@ def read_budgets(budgets: Budgets) -> Iterator[Reading]:
 
 
 def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Reading]:
-    """Each provider of the configuration: is it left alone, and who waits for it?"""
+    """Breaker state and calls of each configured provider."""
     for each in standings:
         labels = (("provider", each.provider),)
         for name in get_args(BreakerState):
@@ -112,7 +112,7 @@ def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Reading]:
 
 
 def read_tally(tally: EdgeCounters) -> Iterator[Reading]:
-    """Connections, and why some were not served."""
+    """Connections, and the reasons why some were not served."""
     yield _total("palyra_connections_accepted", "Accepted connections.", tally.accepted)
     yield _total(
         "palyra_accept_errors", "Failed accepts, as without descriptors.", tally.accept_errors
@@ -127,7 +127,7 @@ def read_tally(tally: EdgeCounters) -> Iterator[Reading]:
 
 
 def read_tree(root: ChildSnapshot) -> Iterator[Reading]:
-    """The supervision tree by kind of actor: `run:…` counts under run, whatever its id."""
+    """The supervision tree by kind of actor: `run:…` counts as run, whatever its id."""
     kinds: dict[str, list[ChildSnapshot]] = defaultdict(list)
     for child in _walk(root):
         kinds[child.id.partition(":")[0]].append(child)

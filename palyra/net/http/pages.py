@@ -1,11 +1,14 @@
-"""The web app: a handful of pages.  Imported late, by `http`.
+"""The web app: its pages, the checks before every request, and the table of all routes.
 
-Owns: nothing but the app object.  Every request, also a later one on a kept-alive connection,
-passes the same checks as an upgrade.  `/healthz`, `/readyz` and `/` are open.  Everything else
-needs a bearer token with the scope `system:read`, and `/metrics`, which counts across principals,
-one whose role sees them all.
+Owns: the app object.  Imported on first use (`palyra.net.http.late`).
 
-Readings in the text format Prometheus reads, with the process's own numbers beside them.
+Every request, also a later one of a kept-alive connection, passes the same checks as an upgrade.
+The compat APIs have their routes in the app's table, but are called without its request cycle
+(docs/decisions/0024-one-http-stack.md).
+
+`/healthz`, `/readyz` and `/` are open.  Every other page needs a bearer token with the scope
+`system:read`.  `/metrics` counts across principals, so its token needs a role that sees them all; it
+has the text format of Prometheus, and includes the metrics of the process.
 """
 
 import itertools
@@ -24,7 +27,7 @@ from werkzeug.exceptions import HTTPException
 
 from palyra.core.access import Caller
 from palyra.errors import Forbidden, PalyraError, Unauthenticated
-from palyra.net.http.compat.routes import CompatRouter
+from palyra.net.http.compat.routes import CompatApp
 from palyra.net.http.hypercorn_server import AppServer
 from palyra.net.http.late import HttpSources
 from palyra.net.http.metrics import Reading
@@ -32,8 +35,8 @@ from palyra.net.server.request_head import (
     WEBSOCKET_PATH,
     HttpRefusal,
     RequestHead,
+    check_request,
     find_bearer,
-    judge_request,
 )
 
 MAX_BODY_BYTES = 1_048_576
@@ -66,7 +69,7 @@ HEADERS = {
 
 
 class WebPages:
-    """What is served, one method per page.
+    """The pages, one method each.
 
     All are coroutines, also those that await nothing: Quart runs a plain function in a thread.
     """
@@ -79,10 +82,10 @@ class WebPages:
         return _respond(page)
 
     async def readyz(self) -> Response:
-        """200 when ready and the journal takes writes.
+        """Answer 200 if the daemon is ready and the journal takes writes, else 503.
 
-        How many problems and open incidents there are beside that stands on lines of their own,
-        without their words: they may name paths, and this page is open.
+        Further lines count problems and open incidents, without their texts: those may contain
+        paths, and this page is open.
         """
         state = self._sources.state()
         if state != "ready":
@@ -99,7 +102,9 @@ class WebPages:
     async def metrics(self) -> Response:
         caller = await self._authorize()
         if caller.principal_filter is not None:
-            raise Forbidden(f"these count everybody's runs; role {caller.role!r} sees only its own")
+            raise Forbidden(
+                f"these metrics count the runs of all principals; role {caller.role!r} sees only its own"
+            )
         page = render_readings(itertools.chain.from_iterable(s() for s in self._sources.metrics))
         return _respond(page, content_type=CONTENT_TYPE)
 
@@ -108,7 +113,7 @@ class WebPages:
         return _respond(self._sources.asyncapi(), content_type="application/json")
 
     async def _authorize(self) -> Caller:
-        """Whose token came with the request.  Raises Unauthenticated, Forbidden."""
+        """Return the caller of the request's token.  Raises Unauthenticated, Forbidden."""
         bearer = find_bearer(_head(cast("HTTPScope", request.scope)))
         if bearer is None:
             raise Unauthenticated("this page needs `Authorization: Bearer TOKEN`")
@@ -118,19 +123,21 @@ class WebPages:
 
 
 class GuardedApp:
-    """The app behind the checks of Host and Origin, which every request meets first."""
+    """The app behind the checks of Host and Origin, which every request passes first."""
 
     def __init__(self, app: QuartTrio, sources: HttpSources) -> None:
         self._app = app
         self._names = sources.names
-        self._compat = CompatRouter(sources.compat) if sources.compat is not None else None
+        self._compat = (
+            CompatApp(sources.compat, app.url_map) if sources.compat is not None else None
+        )
 
     async def __call__(
         self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
     ) -> None:
-        refusal = self._judge(scope)
+        refusal = self._check(scope)
         compat = self._compat
-        if refusal is None and scope["type"] == "http" and compat and compat.knows(scope["path"]):
+        if refusal is None and scope["type"] == "http" and compat and compat.serves(scope["path"]):
             await compat(scope, receive, send)
         elif refusal is None:
             await self._app(scope, receive, send)
@@ -139,22 +146,25 @@ class GuardedApp:
         else:
             await send({"type": "websocket.close", "code": 1008, "reason": refusal.text})
 
-    def _judge(self, scope: Scope) -> HttpRefusal | None:
-        """Only HTTP/1 requests that name us; a second request may ask for anything."""
+    def _check(self, scope: Scope) -> HttpRefusal | None:
+        """Refuse all but HTTP/1 requests that name this daemon.
+
+        The second request of a connection was not seen by the acceptor, so it may be anything.
+        """
         if scope["type"] != "http":
             return HttpRefusal(HTTPStatus.BAD_REQUEST, "a WebSocket needs a connection of its own")
         if scope["http_version"] not in {"1.0", "1.1"}:
             return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
-        return judge_request(_head(scope), self._names())
+        return check_request(_head(scope), self._names())
 
 
 def build_server(sources: HttpSources) -> AppServer:
-    """The guarded app, ready for connections."""
+    """Return a server of the guarded app."""
     return AppServer(cast("ASGIFramework", GuardedApp(build_app(sources), sources)))
 
 
 def build_app(sources: HttpSources) -> QuartTrio:
-    """The app with all its pages."""
+    """Return the app with all its pages."""
     app = QuartTrio("palyra", static_folder=None)
     app.config.update(
         MAX_CONTENT_LENGTH=MAX_BODY_BYTES, BODY_TIMEOUT=BODY_TIMEOUT_S, RESPONSE_TIMEOUT=None
@@ -176,7 +186,7 @@ async def _healthz() -> Response:  # noqa: RUF029 - Quart runs a plain function 
 
 
 async def _want_websocket() -> Response:  # noqa: RUF029 - as above
-    """A plain request to the WebSocket's address (RFC 9110 section 15.5.22)."""
+    """Answer a plain request to the WebSocket's address (RFC 9110 section 15.5.22)."""
     text = "this address speaks WebSocket: connect with ws:// and subprotocol palyra.v1\n"
     response = _respond(text, HTTPStatus.UPGRADE_REQUIRED)
     response.headers["Upgrade"] = "websocket"
@@ -184,7 +194,7 @@ async def _want_websocket() -> Response:  # noqa: RUF029 - as above
 
 
 async def _explain(error: Exception) -> Response:  # noqa: RUF029 - as above
-    """Every error is one line of plain text; one nobody foresaw is a 500 without details."""
+    """Answer an error with one line of plain text; an unexpected one is a 500 without details."""
     if isinstance(error, PalyraError):
         status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
         response = _respond(f"{error.message}\n", status)
@@ -205,7 +215,7 @@ def _respond(
 
 
 async def _answer(send: ASGISendCallable, refusal: HttpRefusal) -> None:
-    """Answer without the app."""
+    """Send a refusal without the app."""
     headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close", **HEADERS}
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
     status, body = refusal.status.value, f"{refusal.text}\n".encode()
@@ -216,7 +226,7 @@ async def _answer(send: ASGISendCallable, refusal: HttpRefusal) -> None:
 
 
 def _head(scope: HTTPScope) -> RequestHead:
-    """The request as the checks know it."""
+    """Return the request in the form that the checks take."""
     target = scope["raw_path"] + b"?" + scope["query_string"]
     version = scope["http_version"].encode()
     return RequestHead(scope["method"].encode(), target, tuple(scope["headers"]), version)
@@ -228,7 +238,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class _Readings(Collector):
-    """One scrape's worth of numbers."""
+    """The readings of one scrape."""
 
     def __init__(self, readings: Iterable[Reading]) -> None:
         self._readings = readings
@@ -248,7 +258,7 @@ def _family(reading: Reading) -> Family:
 
 
 def render_readings(readings: Iterable[Reading]) -> bytes:
-    """The page; names of totals end in `_total`."""
+    """Return the metrics page; names of counters end in `_total`."""
     registry = CollectorRegistry(auto_describe=False)  # its own: nothing global is exported
     ProcessCollector(registry=registry)
     registry.register(_Readings(readings))

@@ -128,9 +128,3 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "pairing.requested": PairingRequested,
     "system.draining": SystemDraining,
 }
-
-_ENCODER = msgspec.json.Encoder()
-_EVENT = b'{"jsonrpc":"2.0","method":"tape.event","params":%b'
-_PROGRESS = (
-    b'{"jsonrpc":"2.0","method":"progress","params":{"run_id":%b,"item":%b,"kind":%b,"order":'
-)

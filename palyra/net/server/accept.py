@@ -1,14 +1,15 @@
-"""The door: what happens to one accepted socket, from its first byte to its last.
+"""The edge: one listening port, and its connections as actors of one supervision branch.
 
-Owns: one socket.  Used by: the listener, as the start function of `connection:<n>`.
-Reads the request's head, checks who is asked for and by whom, and hands the socket to the
-WebSocket transport or to the HTTP server.  Never: reads past the head before the checks.
-Restart: temporary; a crash here costs this connection alone.
+Owns: the binding, the supervisor of the connections, and each accepted socket.
+Restart: the branch is permanent; a connection is temporary, and its crash ends no other.
 
-The edge: the listener and its connections, as one branch of the supervision tree.
+An accepted socket passes these steps:
 
-Owns: the connections' supervisor and the binding.  Talked to by: the composition root.
-Restart: the branch is permanent; a connection is temporary and costs nobody else.
+1. `EdgeServer` starts an actor `connection:<n>` for it, or answers 503 if there are too many.
+2. `read_head` reads the request's head within a deadline; nothing after the head is read yet.
+3. The head is checked (`palyra.net.server.request_head`): Host, Origin, no token in the URL.
+4. An upgrade at WEBSOCKET_PATH goes to the WebSocket transport, any other request to the HTTP
+   server, which gets the bytes of the head again.
 """
 
 import itertools
@@ -34,8 +35,8 @@ from palyra.net.server.request_head import (
     HttpRefusal,
     Names,
     RequestHead,
-    judge_request,
-    judge_upgrade,
+    check_request,
+    check_upgrade,
     read_head,
     replay_all,
     replay_rest,
@@ -45,13 +46,13 @@ from palyra.net.server.transport import Peer, Transport
 from palyra.net.server.websocket import WebSocketLimits, WebSocketTransport, serve_websocket
 
 REFUSE_WITHIN_S = 2.0
-REFUSE_DROP_BYTES = 65_536  # of a body that nobody will read
+REFUSE_DROP_BYTES = 65_536  # of a refused body, read so that the client can read the answer
 
 Serve = Callable[[Transport, Peer], Awaitable[None]]
 
 
 class HttpServer(Protocol):
-    """Serves plain HTTP on a stream that begins with a request."""
+    """Server of plain HTTP on a stream that begins with a request."""
 
     async def serve(self, stream: PrefixedStream) -> None:
         """Serve the connection to its end.  Cancellation: the socket is closed at once."""
@@ -59,52 +60,52 @@ class HttpServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionAcceptor:
-    """What every connection of one listener shares."""
+    """Services that all connections of one listener share."""
 
     names: Callable[[], Names]
     serve: Serve
     http: HttpServer
-    tally: EdgeCounters
+    counters: EdgeCounters
     limits: WebSocketLimits
     head_timeout_s: float
     redact: Redact
 
-    async def pass_through(self, stream: trio.SocketStream, address: str) -> None:
-        """Serve one accepted socket to its end; it is closed afterwards, come what may."""
+    async def serve_socket(self, stream: trio.SocketStream, address: str) -> None:
+        """Serve one accepted socket to its end; it is closed in any case."""
         try:
-            await self._pass_through(stream, address)
+            await self._serve_socket(stream, address)
         finally:
             stream.socket.close()
 
-    async def _pass_through(self, stream: trio.SocketStream, address: str) -> None:
+    async def _serve_socket(self, stream: trio.SocketStream, address: str) -> None:
         try:
             head, parser = await read_head(stream, timeout_s=self.head_timeout_s)
         except EOFError:
-            self.tally.silent += 1
+            self.counters.silent += 1
         except BadHead as bad:
             await self._refuse(PrefixedStream(stream), bad.refusal)
         else:
-            await self._hand_over(stream, address, head, parser)
+            await self._dispatch(stream, address, head, parser)
 
-    async def _hand_over(
+    async def _dispatch(
         self, stream: trio.SocketStream, address: str, head: RequestHead, parser: HeadParser
     ) -> None:
         if head.is_websocket and head.path == WEBSOCKET_PATH:
             await self._open_websocket(replay_rest(stream, parser), address, head)
-        elif refusal := judge_request(head, self.names()) or _judge_upgrade_elsewhere(head):
+        elif refusal := check_request(head, self.names()) or _check_other_upgrade(head):
             await self._refuse(PrefixedStream(stream), refusal)
         else:
-            self.tally.http_connections += 1
+            self.counters.http_connections += 1
             await self.http.serve(replay_all(stream, parser))
 
     async def _open_websocket(
         self, stream: PrefixedStream, address: str, head: RequestHead
     ) -> None:
-        admission = judge_upgrade(head, self.names())
+        admission = check_upgrade(head, self.names())
         if isinstance(admission, HttpRefusal):
             await self._refuse(stream, admission)
             return
-        self.tally.websockets += 1
+        self.counters.websockets += 1
 
         async def serve(transport: WebSocketTransport) -> None:
             await self.serve(transport, Peer(address, admission.bearer))
@@ -114,27 +115,27 @@ class ConnectionAcceptor:
 
     async def _refuse(self, stream: PrefixedStream, refusal: HttpRefusal) -> None:
         """Answer and close, bounded in time."""
-        self.tally.refused[refusal.status.value] += 1
+        self.counters.refused[refusal.status.value] += 1
         with trio.move_on_after(REFUSE_WITHIN_S):
             try:
                 await stream.send_all(refusal.render(self.redact))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return  # it did not wait for the answer
+                return  # the peer did not wait for the answer
             await stream.linger(max_bytes=REFUSE_DROP_BYTES)
 
 
-def _judge_upgrade_elsewhere(head: RequestHead) -> HttpRefusal | None:
-    """Only one path speaks WebSocket, and nothing here speaks another protocol."""
+def _check_other_upgrade(head: RequestHead) -> HttpRefusal | None:
+    """Refuse an upgrade at another path, or to another protocol."""
     if not head.values(b"upgrade"):
         return None
-    place = WEBSOCKET_PATH.decode()
-    return HttpRefusal(HTTPStatus.BAD_REQUEST, f"the only upgrade is to websocket, at {place}")
+    path = WEBSOCKET_PATH.decode()
+    return HttpRefusal(HTTPStatus.BAD_REQUEST, f"the only upgrade is to websocket, at {path}")
 
 
 # Each connection holds one descriptor and, idle, 31 KB; the usual limit is 1 024 descriptors.
 MAX_CONNECTIONS = 512
 CONNECTION_GRACE_S = 5.0  # more than `WebSocketLimits.close_timeout_s`
-TURN_AWAY_WITHIN_S = 0.1  # a fresh socket has room for the answer: this never waits
+REJECT_WITHIN_S = 0.1  # the send buffer of a new socket has room for the answer: this does not wait
 
 FULL = HttpRefusal(
     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -145,7 +146,7 @@ FULL = HttpRefusal(
 
 @dataclass(frozen=True, slots=True)
 class EdgeSettings:
-    """Where to listen, under which names, for how many."""
+    """Address, names and limits of the listener."""
 
     host: str = "127.0.0.1"
     port: int = 7467
@@ -157,80 +158,80 @@ class EdgeSettings:
 
 
 class EdgeServer:
-    """One listening port and everybody connected to it."""
+    """One listening port and its connections."""
 
     def __init__(
         self,
         settings: EdgeSettings,
         serve: Serve,
         http: HttpServer,
-        tally: EdgeCounters,
+        counters: EdgeCounters,
         redact: Redact,
     ) -> None:
         self.binding = Binding(settings.host, settings.port)
-        self.tally = tally
+        self.counters = counters
         self.connections = DynamicSupervisor("connections", max_children=settings.max_connections)
         self._settings = settings
         self._redact = redact
         self._numbers = itertools.count(1)
-        self._door = ConnectionAcceptor(
+        self._acceptor = ConnectionAcceptor(
             names=self.names,
             serve=serve,
             http=http,
-            tally=tally,
+            counters=counters,
             limits=settings.websocket,
             head_timeout_s=settings.head_timeout_s,
             redact=redact,
         )
 
     def names(self) -> Names:
-        """What requests may call us; the port is known once the listener is ready."""
+        """Return the names that requests may use; the port is known once the listener is ready."""
         return Names(self.binding.port, self._settings.hosts, self._settings.origins)
 
     def stop_accepting(self) -> None:
-        """The first step of a drain: the port closes, open connections stay."""
+        """Close the port and keep open connections: the first step of a drain."""
         self.binding.close()
 
     def child_spec(self) -> ChildSpec:
-        """The branch; ready when the port accepts connections."""
-        start = partial(listen, self.binding, self.welcome, self.tally)
+        """Return the branch; it is ready when the port accepts connections."""
+        start = partial(listen, self.binding, self.accept_socket, self.counters)
         listener = ChildSpec("listener", start, restart="transient", grace_s=1.0)
         connections = self.connections.child_spec(grace_s=2 * CONNECTION_GRACE_S + 1)
         edge = Supervisor("edge", [connections, listener], strategy="one_for_one")
         return edge.child_spec()
 
-    async def welcome(self, stream: trio.SocketStream) -> None:
-        """Give an accepted socket a child of its own, or turn it away."""
+    async def accept_socket(self, stream: trio.SocketStream) -> None:
+        """Start a child for an accepted socket, or answer 503 if there are too many."""
         try:
             host, port, *_ = stream.socket.getpeername()
             self.connections.spawn_child(self._connection_spec(stream, f"{host}:{port}"))
         except Overloaded:
-            await self._turn_away(stream)
-        except (ActorGone, OSError):  # we are stopping; or the peer has left already
+            await self._reject(stream)
+        except (ActorGone, OSError):  # the daemon is stopping, or the peer has disconnected
             stream.socket.close()
 
     def _connection_spec(self, stream: trio.SocketStream, address: str) -> ChildSpec:
-        start = partial(_serve_one, self._door.pass_through, stream, address)
+        start = partial(_serve_one, self._acceptor.serve_socket, stream, address)
         name = f"connection:{next(self._numbers)}"
         return ChildSpec(name, start, restart="temporary", grace_s=CONNECTION_GRACE_S)
 
-    async def _turn_away(self, stream: trio.SocketStream) -> None:
-        self.tally.turned_away += 1
-        with trio.move_on_after(TURN_AWAY_WITHIN_S):
+    async def _reject(self, stream: trio.SocketStream) -> None:
+        self.counters.turned_away += 1
+        with trio.move_on_after(REJECT_WITHIN_S):
             try:
                 await stream.send_all(FULL.render(self._redact))
                 await stream.send_eof()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # it did not wait for the answer
+                pass  # the peer did not wait for the answer
         stream.socket.close()
 
 
 async def _serve_one(
-    pass_through: Callable[[trio.SocketStream, str], Awaitable[None]],
+    serve_socket: Callable[[trio.SocketStream, str], Awaitable[None]],
     stream: trio.SocketStream,
     address: str,
     *,
     task_status: trio.TaskStatus[None],
 ) -> None:
     task_status.started()
-    await pass_through(stream, address)
+    await serve_socket(stream, address)

@@ -1,4 +1,4 @@
-"""What the edge has seen: plain numbers, counted where things happen, read by the metrics page."""
+"""Counters of the edge, read by the metrics page."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ class EdgeCounters:
     """Counts since the process started; written from one thread."""
 
     accepted: int = 0
-    accept_errors: int = 0  # EMFILE and its kin
+    accept_errors: int = 0  # EMFILE and similar
     turned_away: int = 0  # the connection cap was reached
     websockets: int = 0
     http_connections: int = 0
-    silent: int = 0  # left before they had sent a whole request
+    silent: int = 0  # disconnected before a whole request was read
     refused: Counter[int] = field(default_factory=Counter)  # by HTTP status

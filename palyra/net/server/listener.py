@@ -1,6 +1,6 @@
-"""The listener: one port, one accept loop per address, every socket handed on at once.
+"""The listener: one port, one accept loop per address; each socket is passed on at once.
 
-Owns: the listening sockets.  Talks to: whoever welcomes accepted sockets.
+Owns: the listening sockets.  Talks to: the edge server.
 Never: reads from a connection, or ends because of one.
 Restart: transient; a crash opens the same port again, `Binding.close` ends it for good.
 """
@@ -17,9 +17,9 @@ from palyra.net.server.counters import EdgeCounters
 
 log = structlog.get_logger("palyra.listener")
 
-BACKOFF_S = 0.1  # trio's own value for a full table of descriptors: others must close some first
+BACKOFF_S = 0.1  # trio's own value when descriptors run out: others must be closed first
 
-# accept(2): no room now, or a connection that died in the queue.  Neither is the listener's end.
+# accept(2): out of resources for now, or a connection that died in the queue.
 SURVIVED_ERRNOS = frozenset(
     {
         errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EPERM,
@@ -28,11 +28,11 @@ SURVIVED_ERRNOS = frozenset(
     }
 )  # fmt: skip
 
-Welcome = Callable[[trio.SocketStream], Awaitable[None]]
+OnAccept = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Binding:
-    """Where to listen.  Outlives the listener's incarnations: a restart takes the same port."""
+    """Address to listen on.  Outlives the listener's incarnations: a restart takes the same port."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -47,15 +47,15 @@ class Binding:
         return f"http://{host}:{self.port}"
 
     async def prepare(self) -> None:
-        """Open the port before there is anybody to accept: callers wait in the kernel's queue.
+        """Open the port before the listener starts: clients wait in the kernel's queue.
 
-        A port that cannot be had is then the starter's error, not a crash of the listener.
+        A port that cannot be opened is then an error of startup, not a crash of the listener.
         Raises Unavailable.
         """
         self._prepared = await self._listen()
 
     async def open(self) -> list[trio.SocketListener]:
-        """Listening sockets, one per address of the host: the prepared ones, or others.
+        """Return listening sockets, one per address of the host: the prepared ones, or new ones.
 
         Raises Unavailable.
         """
@@ -63,10 +63,10 @@ class Binding:
         return prepared or await self._listen()
 
     async def _listen(self) -> list[trio.SocketListener]:
-        """Fresh sockets.
+        """Open the sockets.
 
-        With port 0 the system's choice for the first address holds, and the others are left out:
-        each would get a port of its own.
+        With port 0 the system chooses a port for each address; only the first address is kept, so
+        that there is one port.
         """
         try:
             listeners = await trio.open_tcp_listeners(self.port, host=self.host)
@@ -82,7 +82,7 @@ class Binding:
         return listeners
 
     def close(self) -> None:
-        """Accept nothing any more, for good."""
+        """Stop accepting permanently."""
         self._closed.set()
 
     async def wait_closed(self) -> None:
@@ -99,12 +99,12 @@ def _remedy(error: OSError) -> str:
 
 async def listen(
     binding: Binding,
-    welcome: Welcome,
-    tally: EdgeCounters,
+    accept_socket: OnAccept,
+    counters: EdgeCounters,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Accept until the binding is closed; ready when connections are taken.
+    """Accept until the binding is closed; ready when connections are accepted.
 
     Cancellation: the port is closed; accepted sockets are not touched.
     """
@@ -112,7 +112,7 @@ async def listen(
     try:
         async with trio.open_nursery() as nursery:
             for listener in listeners:
-                nursery.start_soon(accept_all, listener, welcome, tally)
+                nursery.start_soon(accept_all, listener, accept_socket, counters)
             log.info("listening", url=binding.url)
             task_status.started()
             await binding.wait_closed()
@@ -122,8 +122,10 @@ async def listen(
             listener.socket.close()
 
 
-async def accept_all(listener: trio.SocketListener, welcome: Welcome, tally: EdgeCounters) -> None:
-    """Hand on every connection; errors of the moment are waited out.  Never returns."""
+async def accept_all(
+    listener: trio.SocketListener, accept_socket: OnAccept, counters: EdgeCounters
+) -> None:
+    """Pass on every connection; wait after a transient error.  Never returns."""
     is_failing = False
     while True:
         try:
@@ -131,12 +133,12 @@ async def accept_all(listener: trio.SocketListener, welcome: Welcome, tally: Edg
         except OSError as error:
             if error.errno not in SURVIVED_ERRNOS:
                 raise
-            tally.accept_errors += 1
-            if not is_failing:  # one line per spell, not ten a second
+            counters.accept_errors += 1
+            if not is_failing:  # log the first error of a series only
                 log.warning("cannot accept connections", error=str(error))
             is_failing = True
             await trio.sleep(BACKOFF_S)
         else:
             is_failing = False
-            tally.accepted += 1
-            await welcome(stream)
+            counters.accepted += 1
+            await accept_socket(stream)

@@ -1,15 +1,14 @@
-"""Reading the head of a request before anything decides who serves it.
+"""The head of a request: read before a server is chosen for it, and checked.
 
 `HeadParser` is sans-IO and leaves the grammar to h11, the parser that both the WebSocket
-handshake and the HTTP server use afterwards: what was checked is what will be served.
+handshake and the HTTP server use afterwards, so the head that was checked is the one that is served.
 `read_head` adds the socket and the deadline.
 
-Who may talk to the daemon at all: pure checks on a request's head, before any app byte.
-
-The first thing a browser page of a stranger can do is send requests to 127.0.0.1, so every
-request, WebSocket or HTTP, must name us (`Host`, against DNS rebinding) and, when it comes from
-a page, that page must be ours (`Origin`, against cross-site WebSocket hijacking: RFC 6455
-section 10.2).  Refusals name the setting that would allow the request.
+The checks are pure, and run before the first byte of the body is read.  Any web page can make a
+browser send requests to 127.0.0.1.  Every request, WebSocket or HTTP, must therefore name this
+daemon (`Host`, against DNS rebinding) and, if a page sends it, that page must belong to the daemon
+(`Origin`, against cross-site WebSocket hijacking: RFC 6455 section 10.2).  A URL must not contain a
+token, because URLs are logged.  Refusals name the setting that would allow the request.
 """
 
 import re
@@ -28,7 +27,7 @@ from palyra.net.server.stream import RECEIVE_BYTES, PrefixedStream
 from palyra.net.server.strict import harden
 
 _SHOWN_BYTES = re.compile(r":? *(?:bytearray\()?\bb['\"].*", re.DOTALL)
-MAX_HEAD_BYTES = 16_384  # what h11 itself allows by default, and so the HTTP server behind us
+MAX_HEAD_BYTES = 16_384  # h11's default, and so the limit of the HTTP server
 VERSIONS = frozenset({b"1.0", b"1.1"})
 
 
@@ -42,11 +41,11 @@ class RequestHead:
     version: bytes = b"1.1"
 
     def values(self, name: bytes) -> list[bytes]:
-        """Every value of that header, stripped."""
+        """Return every value of that header, stripped."""
         return [value.strip() for key, value in self.headers if key == name]
 
     def tokens(self, name: bytes) -> set[bytes]:
-        """The header's comma-separated words in lower case."""
+        """Return the comma-separated words of that header in lower case."""
         words = b",".join(self.values(name)).lower().split(b",")
         return {word.strip() for word in words}
 
@@ -57,20 +56,20 @@ class RequestHead:
 
     @property
     def is_websocket(self) -> bool:
-        """Whether the client asks to switch to WebSocket."""
+        """True if the client asks for an upgrade to WebSocket."""
         return b"websocket" in self.tokens(b"upgrade") and b"upgrade" in self.tokens(b"connection")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRefusal:
-    """An answer that ends the connection: status and one line of plain text."""
+    """Answer that ends the connection: status and one line of plain text."""
 
     status: HTTPStatus
     text: str
     headers: tuple[tuple[str, str], ...] = ()
 
     def render(self, redact: Redact) -> bytes:
-        """The whole HTTP response, without secrets: the text may quote the request."""
+        """Return the whole HTTP response, redacted: the text may quote the request."""
         body, _ = redact(f"{self.text}\n".encode())
         lines = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
@@ -83,7 +82,7 @@ class HttpRefusal:
 
 
 class BadHead(Exception):
-    """What came is not the head of a request we serve."""
+    """The received bytes are not the head of a request that is served here."""
 
     def __init__(self, refusal: HttpRefusal) -> None:
         super().__init__(refusal.text)
@@ -91,7 +90,7 @@ class BadHead(Exception):
 
 
 class HeadParser:
-    """Bytes in, one `Head` out."""
+    """Bytes in, one `RequestHead` out."""
 
     def __init__(self, max_bytes: int = MAX_HEAD_BYTES) -> None:
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=max_bytes)
@@ -99,7 +98,7 @@ class HeadParser:
         self.received = bytearray()
 
     def feed(self, data: bytes) -> RequestHead | None:
-        """The head once it is complete, else None.  Raises BadHead."""
+        """Return the head once it is complete, else None.  Raises BadHead."""
         self.received += data
         try:
             self._parser.receive_data(data)
@@ -113,12 +112,12 @@ class HeadParser:
 
     @property
     def trailing(self) -> bytes:
-        """What came after the head: a body, or bytes sent before the handshake was answered."""
+        """Bytes after the head: a body, or frames sent before the handshake was answered."""
         return bytes(self._parser.trailing_data[0])
 
 
 def _reason(error: h11.RemoteProtocolError) -> str:
-    """The error without the bytes that came, which h11 shows as Python would write them."""
+    """Return the error without the received bytes, which h11 shows as a Python literal."""
     return _SHOWN_BYTES.sub("", str(error))
 
 
@@ -136,15 +135,15 @@ def _check_version(request: h11.Request) -> RequestHead:
 async def read_head(
     stream: trio.SocketStream, *, timeout_s: float
 ) -> tuple[RequestHead, HeadParser]:
-    """The request's head within `timeout_s` of the call, however slowly it drips in.
+    """Read the request's head within `timeout_s`, however slowly its bytes arrive.
 
-    Raises BadHead, and EOFError when the peer left (or never spoke) without a whole head.
+    Raises BadHead, and EOFError if the peer disconnected (or sent nothing) without a whole head.
     """
     parser = HeadParser()
     with trio.move_on_after(timeout_s):
         return await _read_head(stream, parser), parser
     if not parser.received:
-        raise EOFError("the peer connected and said nothing")
+        raise EOFError("the peer connected and sent nothing")
     raise BadHead(
         HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no whole request within {timeout_s:g} s")
     )
@@ -155,42 +154,42 @@ async def _read_head(stream: trio.SocketStream, parser: HeadParser) -> RequestHe
         try:
             data = await stream.receive_some(RECEIVE_BYTES)
         except trio.BrokenResourceError as error:
-            raise EOFError("the peer vanished in the middle of a request") from error
+            raise EOFError("the connection broke in the middle of a request") from error
         if not data:
-            raise EOFError("the peer left in the middle of a request")
+            raise EOFError("the peer disconnected in the middle of a request")
         if head := parser.feed(bytes(data)):
             return head
 
 
 def replay_all(stream: trio.SocketStream, parser: HeadParser) -> PrefixedStream:
-    """The connection as if nothing had been read."""
+    """Return the connection as if nothing had been read."""
     return PrefixedStream(stream, bytes(parser.received))
 
 
 def replay_rest(stream: trio.SocketStream, parser: HeadParser) -> PrefixedStream:
-    """The connection from the first byte after the head."""
+    """Return the connection from the first byte after the head."""
     return PrefixedStream(stream, parser.trailing)
 
 
 WEBSOCKET_PATH = b"/v1/ws"
 SUBPROTOCOL = "palyra.v1"
-HTTP_PORT = 80  # RFC 9110 section 4.2.1: what a Host header without a port means
+HTTP_PORT = 80  # of a Host header without a port (RFC 9110 section 4.2.1)
 MAX_PORT = 65_535
 
 _AUTHORITY = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")  # RFC 6455 section 4.1: 16 bytes in base64
 _TOKEN_KEYS = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
 _MAX_QUERY_FIELDS = 100
-_MAX_DECODINGS = 4  # twice is a mistake somewhere, more is no accident
+_MAX_DECODINGS = 4  # twice may be a mistake, more is an attempt to hide the value
 _TOKEN = re.compile(r"pal_[A-Za-z0-9_-]{8}|\A\s*(?:basic|bearer)[\s:=]", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z0-9_+/-]{32,}")  # as long as the shortest token a file may hold
+_WORD = re.compile(r"[A-Za-z0-9_+/-]{32,}")  # the length of the shortest token in a file
 _HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
 _MIN_HEX_CHARS = 40  # 160 bits: ids have 32 digits
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the daemon is called: its port, and names and origins the owner added.
+    """Names of the daemon: its port, and the hosts and origins from the settings.
 
     `hosts` holds `name` (any port) or `name:port`; `origins` holds `scheme://name[:port]`.
     """
@@ -208,9 +207,9 @@ class UpgradeRequest:
     subprotocol: str | None
 
 
-def judge_upgrade(head: RequestHead, names: Names) -> UpgradeRequest | HttpRefusal:
-    """Whether this head may become a WebSocket, and with which token and subprotocol."""
-    refusal = judge_request(head, names) or _judge_handshake(head)
+def check_upgrade(head: RequestHead, names: Names) -> UpgradeRequest | HttpRefusal:
+    """Return the token and subprotocol of a valid WebSocket upgrade, else the refusal."""
+    refusal = check_request(head, names) or _check_handshake(head)
     if refusal:
         return refusal
     wanted = head.tokens(b"sec-websocket-protocol") - {b""}
@@ -221,13 +220,13 @@ def judge_upgrade(head: RequestHead, names: Names) -> UpgradeRequest | HttpRefus
     return UpgradeRequest(find_bearer(head), SUBPROTOCOL if wanted else None)
 
 
-def judge_request(head: RequestHead, names: Names) -> HttpRefusal | None:
-    """Why this request must not be served, whatever it asks for; None when it may."""
-    return _judge_host(head, names) or _judge_origin(head, names) or _judge_secrets(head)
+def check_request(head: RequestHead, names: Names) -> HttpRefusal | None:
+    """Return the refusal of a request that must not be served at any path; None if it may be."""
+    return _check_host(head, names) or _check_origin(head, names) or _check_secrets(head)
 
 
 def find_bearer(head: RequestHead) -> str | None:
-    """The token of `Authorization: Bearer`; None for none or another scheme."""
+    """Return the token of `Authorization: Bearer`; None if missing or of another scheme."""
     for value in head.values(b"authorization"):
         scheme, _, token = value.partition(b" ")
         if scheme.lower() == b"bearer" and token.strip().isascii():
@@ -236,7 +235,7 @@ def find_bearer(head: RequestHead) -> str | None:
 
 
 def is_own_host(authority: str, names: Names) -> bool:
-    """Whether a `Host` value, in lower case, names this daemon."""
+    """True if a `Host` value, in lower case, names this daemon."""
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
         return False
@@ -245,12 +244,12 @@ def is_own_host(authority: str, names: Names) -> bool:
         return False
     if name in names.hosts or f"{name}:{port}" in names.hosts:
         return True
-    # Without a port a loopback name is still no stranger's: nobody can make it lead elsewhere.
+    # A loopback name without a port is safe: DNS cannot point it to another machine.
     return is_loopback(name) and (match["port"] is None or port == names.port)
 
 
 def is_loopback(name: str) -> bool:
-    """Whether the name can only mean this machine.  `localhost.evil.example` cannot."""
+    """True if the name can only mean this machine, unlike `localhost.evil.example`."""
     if name in {"localhost", "[::1]"}:
         return True
     try:
@@ -259,7 +258,7 @@ def is_loopback(name: str) -> bool:
         return False
 
 
-def _judge_host(head: RequestHead, names: Names) -> HttpRefusal | None:
+def _check_host(head: RequestHead, names: Names) -> HttpRefusal | None:
     values = head.values(b"host")
     if len(values) == 1 and is_own_host(_text(values[0]), names):
         return None
@@ -270,11 +269,11 @@ def _judge_host(head: RequestHead, names: Names) -> HttpRefusal | None:
     )
 
 
-def _judge_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
+def _check_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
     values = head.values(b"origin")
     if not values:
-        return None  # not a browser: the token decides
-    # Compared whole: "null", a suffix look-alike and a second header cannot match.
+        return None  # not sent by a page: the token decides
+    # Compared as a whole, so "null", a similar suffix or a second header cannot match.
     own = _own_origin(_text(head.values(b"host")[0]), names)
     allowed = {_without_default_port(name) for name in (own, *names.origins)}
     if len(values) == 1 and _without_default_port(_text(values[0])) in allowed:
@@ -287,7 +286,7 @@ def _judge_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
 
 
 def _own_origin(host: str, names: Names) -> str:
-    """Where a page of ours comes from, of which the Host is known to be ours."""
+    """Return the origin of a page that this daemon serves under that (checked) Host."""
     is_bare = is_loopback(host) and host not in names.hosts
     return f"http://{host}:{names.port}" if is_bare else f"http://{host}"
 
@@ -298,13 +297,13 @@ def _without_default_port(origin: str) -> str:
     return origin.removesuffix(":443") if origin.startswith("https://") else origin
 
 
-def _judge_secrets(head: RequestHead) -> HttpRefusal | None:
+def _check_secrets(head: RequestHead) -> HttpRefusal | None:
     if len(head.values(b"authorization")) > 1:
         return HttpRefusal(HTTPStatus.BAD_REQUEST, "more than one Authorization header")
     query = head.target.partition(b"?")[2].decode("latin-1")
     if query.count("&") >= _MAX_QUERY_FIELDS:
         return HttpRefusal(HTTPStatus.BAD_REQUEST, "too many query fields")
-    if _holds_token(query):  # which is not repeated: URLs end up in logs, answers too
+    if _holds_token(query):  # the answer does not quote it: answers are logged, too
         return HttpRefusal(
             HTTPStatus.BAD_REQUEST, "no token in the URL: send `Authorization: Bearer` instead"
         )
@@ -312,7 +311,7 @@ def _judge_secrets(head: RequestHead) -> HttpRefusal | None:
 
 
 def _holds_token(query: str) -> bool:
-    """Whether a parameter is called like a token, or holds what looks like one, however encoded."""
+    """True if a parameter has the name of a token, or contains a likely token in any encoding."""
     for _ in range(_MAX_DECODINGS):
         pairs = parse_qsl(query.replace(";", "&"), keep_blank_values=True, encoding="latin-1")
         if any(name.strip().lower() in _TOKEN_KEYS for name, _ in pairs):
@@ -322,18 +321,18 @@ def _holds_token(query: str) -> bool:
         query, before = unquote_plus(query, encoding="latin-1"), query
         if query == before:
             return False
-    return True  # encoded again and again: to hide what it is
+    return True  # still encoded: its value is hidden on purpose
 
 
 def looks_like_token(text: str) -> bool:
-    """Whether a text holds one of our tokens, one that a rule knows, or a long random word."""
+    """True if a text contains a Palyra token, a secret of a known format, or a long random word."""
     if _TOKEN.search(text) or _redactor().redact_text(text)[1]:
         return True
     return any(_is_random(word) for word in _WORD.findall(text))
 
 
 def _is_random(word: str) -> bool:
-    """Whether a word is too mixed for a name or an id: those are in lower case, or have 32 digits."""
+    """True if a word is too mixed for a name or id: those are lower case, or have 32 digits."""
     if _HEXADECIMAL.fullmatch(word):
         return len(word) >= _MIN_HEX_CHARS
     kinds = (str.islower, str.isupper, str.isdigit)
@@ -342,12 +341,12 @@ def _is_random(word: str) -> bool:
 
 @cache
 def _redactor() -> Redactor:
-    """The rules for secrets of all kinds; made at the first query, some milliseconds."""
+    """Return the redactor with all built-in rules; made on first use, in some milliseconds."""
     return Redactor([])
 
 
-def _judge_handshake(head: RequestHead) -> HttpRefusal | None:
-    """What the WebSocket engine would refuse later with less to say, or not at all."""
+def _check_handshake(head: RequestHead) -> HttpRefusal | None:
+    """Check the parts of the handshake that the WebSocket library refuses vaguely or not at all."""
     if head.version != b"1.1":
         return HttpRefusal(HTTPStatus.BAD_REQUEST, "a WebSocket opens with HTTP/1.1")
     if head.method != b"GET":
@@ -371,5 +370,5 @@ def _text(value: bytes) -> str:
 
 
 def _shown(value: bytes) -> str:
-    """A header value fit for an answer: bounded and printable."""
+    """Return a header value bounded and printable, to be quoted in an answer."""
     return ascii(value[:100].decode("latin-1"))

@@ -2,8 +2,8 @@
 
 Owns: the process's standard input and output, from `take_stdio` on.  For programs that run the
 daemon as a child.  Nothing but protocol lines may reach standard output, so both descriptors are
-moved away first: a stray print ends on standard error, a child process reads nothing.
-Restart: temporary; there is no second connection to a parent, so its end is told to `on_end`.
+duplicated first: a stray print then goes to standard error, and a child process reads nothing.
+Restart: temporary; there is no second connection to a parent, so its end calls `on_end`.
 """
 
 import os
@@ -28,7 +28,7 @@ GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class StdioStream(Protocol):
-    """What is needed of a byte stream; trio has it for pipes and terminals."""
+    """The used part of a byte stream; trio has it for pipes and terminals."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
     async def send_all(self, data: bytes) -> None: ...
@@ -36,7 +36,7 @@ class StdioStream(Protocol):
 
 
 class ReadyFile:
-    """A file that never makes anybody wait, and so cannot be waited for: on disk, or /dev/null."""
+    """A file that is always ready, which epoll cannot wait for: a regular file, or /dev/null."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -58,7 +58,7 @@ class ReadyFile:
 class StdioTransport:
     """A `Transport` over two byte streams; see `palyra.net.server.transport`.
 
-    The end of input ends the connection, once what was asked before it is answered.
+    The end of input ends the connection, once the requests before it are answered.
     """
 
     name = NAME
@@ -69,11 +69,11 @@ class StdioTransport:
         self._max_message_bytes = max_message_bytes
         self._received = bytearray()
         self._searched = 0  # so far without a newline
-        self._is_torn = False  # a write was cut off in the middle of a line
+        self._is_cut = False  # a write was cancelled in the middle of a line
         self._is_closed = False
 
     async def receive(self) -> bytes:
-        """The next line that is not blank.  Raises BadFrame, PeerClosed."""
+        """Return the next line that is not blank.  Raises BadFrame, PeerClosed."""
         while True:
             line = await self._receive_line()
             if line.strip():
@@ -93,7 +93,7 @@ class StdioTransport:
         return line
 
     async def _receive_more(self) -> bool:
-        """Read on; False when a last line without its newline is all there is."""
+        """Read more; False if only a last line without its newline is left."""
         try:
             data = await self._source.receive_some(RECEIVE_BYTES)
         except GONE as error:
@@ -111,29 +111,29 @@ class StdioTransport:
 
     async def send(self, messages: Sequence[bytes]) -> None:
         """Write all lines at once.  Raises PeerClosed.  Cancellation: only `close` may follow."""
-        # JSON has newlines between tokens only, if at all: there a space says the same.
+        # In JSON a newline can only be between tokens, where a space is equivalent.
         lines = [message.replace(b"\n", b" ") for message in messages]
-        self._is_torn = True
+        self._is_cut = True
         try:
             await self._sink.send_all(b"\n".join([*lines, b""]))
         except (*GONE, OSError) as error:
             raise PeerClosed(f"{NAME}: {error}") from error
-        self._is_torn = False
+        self._is_cut = False
 
     async def close(self, code: int, reason: str) -> None:
-        """Say why in a last line and close both ends; bounded in time, a second call does nothing."""
+        """Send code and reason in a last line and close both ends; bounded in time, idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
         with trio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
             await self._say_goodbye(code, reason)
-        with trio.CancelScope(shield=True):  # closing waits for nothing
+        with trio.CancelScope(shield=True):  # closing does not wait
             await self._source.aclose()
             await self._sink.aclose()
 
     async def _say_goodbye(self, code: int, reason: str) -> None:
-        if self._is_torn:
-            return  # the line would continue one that was cut off
+        if self._is_cut:
+            return  # the line would continue a cut one
         params = {"code": code, "reason": reason}
         notice = {"jsonrpc": "2.0", "method": "connection.closed", "params": params}
         try:
@@ -151,7 +151,7 @@ def _check_text(line: bytes) -> bytes:
 
 
 def take_stdio(*, max_message_bytes: int) -> StdioTransport:
-    """A transport over the process's own input and output, which nobody else can use any more."""
+    """Return a transport over the process's input and output, which other code then cannot use."""
     source, sink = _take(STDIN, os.O_RDONLY), _take(STDOUT, os.O_WRONLY)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, STDIN)
@@ -163,22 +163,22 @@ def take_stdio(*, max_message_bytes: int) -> StdioTransport:
 
 
 def _take(fd: int, flags: int) -> int:
-    """A descriptor of our own for what `fd` stands for.
+    """Return a descriptor of our own for the file of `fd`.
 
-    Pipes and terminals are opened anew where that is possible, because non-blocking mode belongs
-    to what was opened, and a terminal's is shared with standard error and with the shell.
+    Pipes and terminals are opened again if possible: non-blocking mode belongs to the open file
+    description, and that of a terminal is shared with standard error and with the shell.
     """
     mode = os.fstat(fd).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         try:
             return os.open(f"/proc/self/fd/{fd}", flags | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
-            pass  # no /proc, or another user's: then it is shared
+            pass  # no /proc, or another user's: then the description is shared
     return os.dup(fd)
 
 
 def open_stream(fd: int) -> StdioStream:
-    """The descriptor as a stream, which owns it from now on."""
+    """Return a stream that owns the descriptor."""
     status = os.fstat(fd)
     if stat.S_ISREG(status.st_mode) or os.path.samestat(status, Path(os.devnull).stat()):
         return ReadyFile(fd)
@@ -191,7 +191,7 @@ def child_spec(
     peer: Peer,
     on_end: Callable[[], None],
 ) -> ChildSpec:
-    """The connection to the parent process; `on_end` is called when it is over, however it ends."""
+    """Return the actor of the connection to the parent process; its end always calls `on_end`."""
 
     async def start(*, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()

@@ -1,9 +1,9 @@
-"""A socket stream that first gives back what was already read from it, and never tears a write.
+"""A socket stream that returns bytes already read from it first, and completes cancelled writes.
 
-Owns: one accepted socket.  Used by: the request sniffer, the WebSocket engine, the HTTP server.
-Two differences from `trio.SocketStream`: the bytes read while sniffing come first, and a write
-that was cancelled is finished by the next one, so a close frame can follow a stalled message
-without cutting it in half.
+Owns: one accepted socket.  Used by: the acceptor, the WebSocket transport, the HTTP server.
+Two differences from `trio.SocketStream`: the bytes read with the head come first, and a write that
+was cancelled is completed by the next one, so a close frame can follow a stalled message without
+cutting it.
 """
 
 import math
@@ -19,14 +19,14 @@ class PrefixedStream(trio.abc.HalfCloseableStream):
 
     def __init__(self, stream: trio.SocketStream, pending: bytes = b"") -> None:
         self.socket = stream.socket
-        self.write_timeout_s = math.inf  # for a writer that cannot bound its writes itself
+        self.write_timeout_s = math.inf  # for writers that cannot bound their writes
         self.heard_s = -math.inf  # when the peer last sent anything, on trio's clock
         self._stream = stream
         self._pending = pending
         self._unsent: deque[memoryview] = deque()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """The next bytes, those read before first; empty at the end of the stream."""
+        """Return the next bytes, first those read before; empty at the end of the stream."""
         if not self._pending:
             data = await self._stream.receive_some(max_bytes or RECEIVE_BYTES)
             self.heard_s = trio.current_time()
@@ -37,7 +37,7 @@ class PrefixedStream(trio.abc.HalfCloseableStream):
         return taken
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write everything, whatever a cancelled call left over first.
+        """Write everything, after the rest of a cancelled call.
 
         Raises BrokenResourceError or ClosedResourceError.  Cancellation: the rest is kept and
         goes out before the next write, so frames are late but never torn.
@@ -48,7 +48,7 @@ class PrefixedStream(trio.abc.HalfCloseableStream):
         with trio.move_on_after(self.write_timeout_s) as scope:
             await self._send_unsent()
         if scope.cancelled_caught:
-            self.abort()  # the reading half would go on waiting for this peer
+            self.abort()  # else the reader would still wait for this peer
             raise trio.BrokenResourceError(f"nothing taken for {self.write_timeout_s:g} s")
 
     async def _send_unsent(self) -> None:
@@ -71,26 +71,26 @@ class PrefixedStream(trio.abc.HalfCloseableStream):
         await self._stream.wait_send_all_might_not_block()
 
     async def send_eof(self) -> None:
-        """Say that nothing more will be written.  Happens even when cancelled.
+        """Send the end of the stream, also when cancelled.
 
-        Hypercorn closes from a task that Quart has just cancelled; were the end not said then,
-        a client that asked for `Connection: close` would wait for it for ever.
+        Hypercorn closes from a task that Quart has just cancelled; without this, a client that
+        asked for `Connection: close` would wait for ever.
         """
-        with trio.CancelScope(shield=True):  # a checkpoint and a system call: takes no time
+        with trio.CancelScope(shield=True):  # a checkpoint and a system call, which do not wait
             await self._stream.send_eof()
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
     def abort(self) -> None:
-        """Close at once; tasks that wait on the socket wake with ClosedResourceError."""
+        """Close at once; tasks that wait for the socket get ClosedResourceError."""
         self.socket.close()
 
     async def linger(self, *, max_bytes: int) -> None:
-        """Say "no more" and drop what still comes, so that our last words are not reset away.
+        """Send the end of the stream, then read and drop what the peer still sends.
 
-        A socket closed with unread bytes sends a reset, which can destroy what the peer has not
-        read yet.  Ends with the peer's end, after `max_bytes`, or at the caller's deadline.
+        A socket closed with unread bytes sends a reset, and the peer may then lose bytes that it
+        has not read yet.  Ends with the peer's end, after `max_bytes`, or at the caller's deadline.
         """
         try:
             await self.send_eof()

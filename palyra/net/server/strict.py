@@ -1,10 +1,10 @@
-"""A stricter reading of HTTP/1 heads and chunks than h11's: nothing that two parsers may read apart.
+"""Stricter parsing of HTTP/1 heads and chunks than h11's, against request smuggling.
 
-h11 forgives what RFC 9112 lets a server forgive: bare line feeds, folded lines, repeated equal
-lengths, a length next to a transfer coding, anything behind a chunk's size.  A proxy before the
-daemon may read the same bytes otherwise, and one request then becomes two.  Every such head is
+h11 accepts all that RFC 9112 lets a server accept: bare line feeds, folded lines, repeated equal
+lengths, a length together with a transfer coding, anything after a chunk's size.  A proxy in front
+of the daemon may parse the same bytes differently, and one request then becomes two.  Every such head is
 refused with 400, and the connection ends.
-Used by: the sniffer and the HTTP server, each of which puts `StrictBuffer` into its h11 connection
+Used by: the head parser and the HTTP server, each of which puts `StrictBuffer` into its h11 connection
 (a private attribute: the version range in pyproject.toml is narrow, and a test fails when it moves).
 Source: RFC 9112 sections 2.2, 3.2, 5.2, 6 and 7.1, RFC 9110 section 5.5.
 """
@@ -24,20 +24,20 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 def harden(connection: h11.Connection) -> None:
-    """Make a fresh connection refuse what is ambiguous."""
+    """Make a new connection refuse ambiguous requests."""
     connection._receive_buffer = StrictBuffer()  # noqa: SLF001 - see the module
 
 
 class StrictBuffer(ReceiveBuffer):
-    """The bytes that have come and were not read; raises LocalProtocolError like h11's readers."""
+    """Buffer of received bytes; raises LocalProtocolError like h11's readers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._searched = 0  # bytes in which no end and nothing ambiguous was found
-        self._is_trailer = False  # the last chunk has been read, and its trailer has not
+        self._searched = 0  # bytes searched without finding an end or an ambiguity
+        self._is_trailer = False  # after the last chunk, before the end of its trailer
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """The lines of a head or trailer without their ends, once it is complete."""
+        """Return the lines of a complete head or trailer without line ends, else None."""
         if self._data[:2] == b"\r\n":  # no trailer; before a request it is an empty head
             self._extract(2)
             self._searched, self._is_trailer = 0, False
@@ -57,7 +57,7 @@ class StrictBuffer(ReceiveBuffer):
         return lines
 
     def maybe_extract_next_line(self) -> bytearray | None:
-        """A chunk's size and extensions, once the line is complete."""
+        """Return the line with a chunk's size and extensions once it is complete, else None."""
         line: bytearray | None = super().maybe_extract_next_line()
         if line is None:
             if len(self._data) > _MAX_CHUNK_LINE_BYTES:
@@ -70,7 +70,7 @@ class StrictBuffer(ReceiveBuffer):
 
 
 def _check_framing(lines: list[bytearray]) -> None:
-    """Refuse a head that does not say in exactly one way where its body ends."""
+    """Refuse a head that does not define the end of its body in exactly one way."""
     lengths, codings = _values(lines, b"content-length"), _values(lines, b"transfer-encoding")
     if lengths and codings:
         raise _refused("Content-Length and Transfer-Encoding in one request")
@@ -83,7 +83,7 @@ def _check_framing(lines: list[bytearray]) -> None:
 
 
 def _in_origin_form(lines: list[bytearray]) -> bytearray:
-    """The request line; an absolute target, which must name the same host, without scheme and host.
+    """Return the request line in origin form; an absolute target must name the same host.
 
     RFC 9112 section 3.2.2 has every server accept that form.
     """
@@ -104,7 +104,7 @@ def _in_origin_form(lines: list[bytearray]) -> bytearray:
 
 
 def _values(lines: list[bytearray], name: bytes) -> list[bytes]:
-    """The values of every header of that name; h11 refuses a blank before the colon."""
+    """Return the values of every header of that name; h11 refuses a blank before the colon."""
     pairs = (bytes(line).partition(b":") for line in lines[1:])
     return [value.strip(b" \t") for key, _, value in pairs if key.lower() == name]
 

@@ -1,4 +1,4 @@
-"""What a connection needs from a transport: whole messages in, batches of messages out.
+"""The transport of a connection: whole messages in, batches of messages out.
 
 Implemented over WebSocket, over standard input and output, and in memory for tests.
 """
@@ -12,7 +12,7 @@ from palyra.core.access import Caller
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end, as far as the transport can tell."""
+    """The other end, as far as the transport knows it."""
 
     address: str
     bearer: str | None = None  # the token of the upgrade's Authorization header
@@ -24,11 +24,11 @@ class Peer:
 
 
 class PeerClosed(Exception):
-    """The peer is gone, politely or not."""
+    """The connection was closed, or is broken."""
 
 
 class NoMoreInput(PeerClosed):
-    """The peer asks nothing more, but may still read."""
+    """The peer sends no more, but may still read."""
 
 
 class Transport(Protocol):
@@ -37,10 +37,10 @@ class Transport(Protocol):
     name: str  # ws:127.0.0.1:51422, stdio, …
 
     async def receive(self) -> bytes:
-        """The next whole message, at most the configured size.
+        """Return the next whole message, at most of the configured size.
 
-        Raises PeerClosed or NoMoreInput at the end, BadFrame for what is not a text message (the transport is
-        then closed with the fitting code).  Cancellation: no message is lost.
+        Raises PeerClosed or NoMoreInput at the end, BadFrame for a frame that breaks the protocol; it
+        carries the code to close the transport with.  Cancellation: no message is lost.
         """
 
     async def send(self, messages: Sequence[bytes]) -> None:
@@ -50,11 +50,11 @@ class Transport(Protocol):
         """
 
     async def close(self, code: int, reason: str) -> None:
-        """Say why and close; bounded in time, never raises."""
+        """Send code and reason, then close; bounded in time, never raises."""
 
 
 class BadFrame(Exception):
-    """A frame that is no text message; carries the close code."""
+    """A frame that breaks the protocol; carries the close code."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,14 +1,23 @@
 """The WebSocket transport: text messages over one upgraded connection.
 
-Owns: the engine of one connection, its reader and its keep-alive.  Used by: the listener.
-Whatever a peer does (vanish, stall, send garbage) ends its own connection and nothing else.
+Owns: the frames of one connection, its reader and its keep-alive.  Used by: the acceptor.
+A peer that vanishes, stalls or breaks the protocol ends its own connection and nothing else.
 
-The WebSocket engine: trio-websocket's connection with exact limits and batched writes.
+wsproto parses frames and keeps the state of the close handshake (RFC 6455 section 7.1):
 
-Owns: the frames of one connection.  Used by: `palyra.net.websocket` only.
-It changes three private handlers of trio-websocket, uses its send lock and puts a limit into
-wsproto's decoder, so the version ranges in pyproject.toml are narrow and a test fails when one of
-the names in `RELIED_ON` is gone.
+    OPEN -- we close --> LOCAL_CLOSING -- the peer's close frame --> CLOSED
+    OPEN -- the peer's close frame --> REMOTE_CLOSING -- our answer --> CLOSED
+
+Three tasks share a connection.  The reader feeds wsproto, answers pings and closes, and hands
+messages to `receive` through a queue of one.  `send` writes batches of text frames, which it renders
+itself.  `keep_alive` pings.  All of them write through one first-come-first-served lock, so a pong
+or close frame goes before or after a batch, never into it; and a write that was cancelled is
+completed by the next one (`PrefixedStream`), so a frame is never cut.
+
+Every end passes through the reader: it sets `_ended` once no more frames can come, either because
+the close handshake is complete or because the socket is closed.  A protocol error is different: the
+reader sends the close frame that names the error and stops, `receive` raises `BadFrame`, and `close`
+reads and drops what the peer is still sending, so that a reset does not destroy the close frame.
 """
 
 import math
@@ -16,13 +25,11 @@ import struct
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
 
 import trio
-from trio_websocket import ConnectionClosed, WebSocketConnection
-from wsproto import ConnectionType, WSConnection
+from wsproto import ConnectionType
 from wsproto.connection import Connection, ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, Request, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.extensions import Extension
 from wsproto.frame_protocol import (
     CloseReason,
@@ -32,22 +39,14 @@ from wsproto.frame_protocol import (
     ParseFailed,
     RsvBits,
 )
-from wsproto.utilities import LocalProtocolError
+from wsproto.utilities import generate_accept_token
 
 from palyra.net.protocol import close_codes
 from palyra.net.server.request_head import RequestHead, UpgradeRequest
 from palyra.net.server.stream import RECEIVE_BYTES, PrefixedStream
 from palyra.net.server.transport import BadFrame, PeerClosed
 
-RELIED_ON = frozenset(
-    {
-        "_abort_web_socket", "_accept", "_close_handshake", "_close_reason", "_close_web_socket",
-        "_handle_close_connection_event", "_handle_message_event", "_handle_ping_event",
-        "_handle_pong_event", "_reader_task", "_send", "_send_channel", "_stream_lock", "_wsproto",
-    }
-)  # fmt: skip
-
-# One message waits for `get_message`, one is being put together: no peer can make us hold more.
+# One message waits for `receive`, one is being put together: a peer can make us hold no more.
 _QUEUED_MESSAGES = 1
 _FIN_TEXT = 0x81
 _SHORT, _MEDIUM = 125, 65_535  # payload lengths up to which a frame's header has 2 and 4 bytes
@@ -58,14 +57,14 @@ class WebSocketLimits:
     """Bounds of one connection."""
 
     max_message_bytes: int = 1_048_576
-    send_timeout_s: float = 30.0  # a peer that takes nothing for so long does not read any more
-    close_timeout_s: float = 3.0  # for the whole goodbye, after which the socket is just closed
+    send_timeout_s: float = 30.0  # a peer that reads nothing for so long is given up
+    close_timeout_s: float = 3.0  # for the close handshake, after which the socket is closed
     ping_every_s: float = 20.0
     pong_within_s: float = 20.0
 
 
 def render_frames(messages: Sequence[bytes]) -> bytes:
-    """All messages as unmasked, unfragmented text frames, back to back (RFC 6455 section 5.2)."""
+    """Render messages as unmasked, unfragmented text frames (RFC 6455 section 5.2)."""
     return b"".join(_parts(messages))
 
 
@@ -82,17 +81,17 @@ def _parts(messages: Sequence[bytes]) -> Iterator[bytes]:
 
 
 class _SizeLimit(Extension):
-    """Refuses a message by the lengths that its frames announce, before their payload comes.
+    """Refuse a message by the lengths that its frames announce, before their payload comes.
 
-    wsproto may look at one header several times while the rest of it is awaited.
+    wsproto may read one header several times while the rest of it is awaited.
     """
 
-    name = "size-limit"  # never offered: it is put into the decoder alone
+    name = "size-limit"  # never negotiated
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._message_bytes = 0  # of the fragments that have ended
-        self._frame_bytes = 0  # announced by the present fragment
+        self._message_bytes = 0  # of the complete fragments
+        self._frame_bytes = 0  # announced by the current fragment
 
     def enabled(self) -> bool:  # noqa: PLR6301 - wsproto asks for a method
         return True
@@ -122,173 +121,180 @@ class _SizeLimit(Extension):
         return None
 
 
-class Engine(WebSocketConnection):
-    """One server-side connection.  Messages are handed out as UTF-8 bytes."""
-
-    def __init__(self, stream: PrefixedStream, limits: WebSocketLimits) -> None:
-        super().__init__(
-            stream,
-            WSConnection(ConnectionType.SERVER),
-            message_queue_size=_QUEUED_MESSAGES,
-            max_message_size=limits.max_message_bytes,
-            receive_buffer_size=RECEIVE_BYTES,
-        )
-        self.refusal: BadFrame | None = None
-        self._limits = limits
-        self._partial = bytearray()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a message may still be sent."""
-        return self._close_reason is None and self._wsproto.state is ConnectionState.OPEN
-
-    @property
-    def is_held_up(self) -> bool:
-        """Whether reading stands still because nobody takes the message that was read."""
-        return self._send_channel.statistics().tasks_waiting_send > 0
-
-    async def shake_hands(self, head: RequestHead, subprotocol: str | None) -> None:
-        """Answer a checked request with 101.  Raises ConnectionClosed.
-
-        `read` starts afterwards, so what the peer sent too early are frames like any other.
-        """
-        self._wsproto.initiate_upgrade_connection(list(head.headers), head.target)
-        request = cast("Request", next(self._wsproto.events()))
-        await self._accept(request, subprotocol, [])
-        connection = cast("Connection", self._wsproto.connection)
-        decoder = connection._proto._frame_decoder  # noqa: SLF001 - see the module
-        decoder.extensions.append(_SizeLimit(self._limits.max_message_bytes))
-
-    async def read(self) -> None:
-        """Read frames until the connection ends; answers pings and closes."""
-        with suppress(BadFrame):  # `refusal` tells whoever receives
-            await self._reader_task()
-
-    async def send_batch(self, messages: Sequence[bytes]) -> None:
-        """Write all messages with one `send_all`.  Raises ConnectionClosed.
-
-        The lock is the engine's own, and first come first served: frames of the reader (pong,
-        close) go before or after a batch, never into it.
-        """
-        if not self.is_open:
-            raise ConnectionClosed(self._close_reason)
-        data = render_frames(messages)
-        async with self._stream_lock:
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._stream.send_all(data)
-                return
-        await self._abort_web_socket()
-        raise ConnectionClosed(self._close_reason)
-
-    async def check_alive(self) -> None:
-        """Returns once the peer answered a ping, or the connection is closing."""
-        with suppress(ConnectionClosed, LocalProtocolError):
-            await self.ping()
-
-    async def _handle_message_event(self, event: BytesMessage | TextMessage) -> None:
-        # Replaces the base method, which counts characters, keeps every fragment as an object of
-        # its own and lets a flood of empty fragments run without ever yielding to other tasks.
-        if isinstance(event, BytesMessage):
-            await self._refuse(
-                close_codes.UNSUPPORTED, "binary frames are not part of the protocol"
-            )
-        self._partial += cast("str", event.data).encode()
-        if not event.message_finished:
-            await trio.lowlevel.checkpoint()
-            return
-        message = bytes(self._partial)
-        self._partial.clear()
-        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):  # we are closing
-            await self._send_channel.send(message)
-
-    async def _handle_close_connection_event(self, event: CloseConnection) -> None:
-        # OPEN means that wsproto made this event up because it cannot parse what came; the base
-        # method would drop the connection without the close frame that says why.
-        if self._wsproto.state is ConnectionState.OPEN:
-            await self._refuse(int(event.code), event.reason or "")
-        await super()._handle_close_connection_event(event)
-
-    async def _handle_ping_event(self, event: Ping) -> None:
-        # The base method raises LocalProtocolError for a ping that crosses our close frame.
-        if self.is_open:
-            await super()._handle_ping_event(event)
-
-    async def _handle_pong_event(self, event: Pong) -> None:
-        await super()._handle_pong_event(event)
-        await trio.lowlevel.checkpoint()  # pongs nobody asked for must not starve other tasks
-
-    async def _refuse(self, code: int, reason: str) -> None:
-        """Say why and set `refusal`.  Always raises it, which ends the reader at once."""
-        self.refusal = BadFrame(code, reason)
-        with trio.move_on_after(self._limits.close_timeout_s), suppress(ConnectionClosed):
-            await self._send(CloseConnection(code=code, reason=reason))
-        await self._close_web_socket(code, reason)
-        self._close_handshake.set()
-        raise self.refusal
-
-
 class WebSocketTransport:
     """A `Transport` over one WebSocket; see `palyra.net.server.transport`."""
 
-    def __init__(
-        self, engine: Engine, stream: PrefixedStream, limits: WebSocketLimits, *, name: str
-    ) -> None:
+    def __init__(self, stream: PrefixedStream, limits: WebSocketLimits, *, name: str) -> None:
         self.name = name
-        self._engine = engine
         self._stream = stream
         self._limits = limits
+        self._frames = Connection(
+            ConnectionType.SERVER, extensions=[_SizeLimit(limits.max_message_bytes)]
+        )
+        self._incoming, self._messages = trio.open_memory_channel[bytes](_QUEUED_MESSAGES)
+        self._partial = bytearray()
+        self._write_lock = trio.StrictFIFOLock()
+        self._pong = trio.Event()
+        self._ended = trio.Event()  # no more frames can come
+        self._refusal: BadFrame | None = None
         self._is_closed = False
 
+    @property
+    def is_open(self) -> bool:
+        """True while messages may be sent."""
+        return self._frames.state is ConnectionState.OPEN and not self._ended.is_set()
+
+    async def accept(self, head: RequestHead, subprotocol: str | None) -> None:
+        """Answer a checked upgrade request with 101.  Raises PeerClosed.
+
+        Frames that the peer sent together with the request are read by `read` like any other.
+        """
+        (key,) = head.values(b"sec-websocket-key")
+        lines = [
+            b"HTTP/1.1 101 Switching Protocols",
+            b"Upgrade: WebSocket",
+            b"Connection: Upgrade",
+            b"Sec-WebSocket-Accept: " + generate_accept_token(key),
+        ]
+        if subprotocol is not None:
+            lines.append(b"Sec-WebSocket-Protocol: " + subprotocol.encode())
+        await self._write(b"\r\n".join([*lines, b"", b""]))
+
+    # --- the three parts of the Transport protocol ---
+
     async def receive(self) -> bytes:
-        """The next whole text message.  Raises BadFrame, PeerClosed."""
+        """Return the next whole text message as UTF-8.  Raises BadFrame, PeerClosed."""
         try:
-            message = await self._engine.get_message()
-        except ConnectionClosed as closed:
-            raise self._engine.refusal or PeerClosed(f"{self.name}: {closed.reason}") from None
-        return message if isinstance(message, bytes) else message.encode()
+            return await self._messages.receive()
+        except (trio.EndOfChannel, trio.ClosedResourceError):
+            raise self._refusal or self._peer_closed() from None
 
     async def send(self, messages: Sequence[bytes]) -> None:
-        """Write all messages in one go.  Raises PeerClosed, also when the peer stopped reading.
+        """Write all messages with one write.  Raises PeerClosed, also if the peer stopped reading.
 
-        Cancellation: the rest of the batch goes out before the close frame, so `close` still
+        Cancellation: the rest of the batch is written before the close frame, so `close` still
         works; another `send` would put its messages after messages the caller takes for lost.
         """
+        if not self.is_open:
+            raise self._peer_closed()
         with trio.move_on_after(self._limits.send_timeout_s) as scope:
-            try:
-                await self._engine.send_batch(messages)
-            except ConnectionClosed as closed:
-                raise PeerClosed(f"{self.name}: {closed.reason}") from None
+            await self._write(render_frames(messages))
         if scope.cancelled_caught:
             await self.close(close_codes.SLOW_CONSUMER, "slow consumer")
             raise PeerClosed(f"{self.name}: took nothing for {self._limits.send_timeout_s:g} s")
 
     async def close(self, code: int, reason: str) -> None:
-        """Say why and close, within `close_timeout_s`; a second call does nothing."""
+        """Close with that code, within `close_timeout_s`; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
-        with trio.move_on_after(self._limits.close_timeout_s, shield=True):
-            await self._say_goodbye(code, reason)
+        with trio.move_on_after(self._limits.close_timeout_s, shield=True), suppress(PeerClosed):
+            if self._refusal is not None:  # our close frame is sent
+                await self._stream.linger(max_bytes=4 * self._limits.max_message_bytes)
+            else:
+                if self.is_open:
+                    await self._send_event(CloseConnection(code=code, reason=reason))
+                self._messages.close()  # else the reader could wait for `receive`
+                await self._ended.wait()
         self._stream.abort()
 
-    async def _say_goodbye(self, code: int, reason: str) -> None:
-        if self._engine.refusal is None:
-            await self._engine.aclose(code, reason)
-        else:  # our close frame is out; the peer may still be busy sending what was refused
-            await self._stream.linger(max_bytes=4 * self._limits.max_message_bytes)
+    # --- the reader ---
+
+    async def read(self) -> None:
+        """Read frames until the connection ends; answer pings and closes."""
+        gone = (trio.BrokenResourceError, trio.ClosedResourceError, PeerClosed)
+        try:
+            with suppress(*gone, BadFrame):  # `receive` reports it
+                await self._read_frames()
+        finally:
+            self._ended.set()
+            self._pong.set()
+            self._incoming.close()
+            if self._refusal is None:
+                self._stream.abort()
+
+    async def _read_frames(self) -> None:
+        while self._frames.state is not ConnectionState.CLOSED:
+            data = await self._stream.receive_some(RECEIVE_BYTES)
+            if not data:
+                return
+            self._frames.receive_data(data)
+            for event in self._frames.events():
+                await self._handle(event)
+
+    async def _handle(self, event: Event) -> None:
+        match event:
+            case TextMessage() if self.is_open:
+                self._partial += event.data.encode()
+                if event.message_finished:
+                    message = bytes(self._partial)
+                    self._partial.clear()
+                    with suppress(trio.ClosedResourceError, trio.BrokenResourceError):  # closing
+                        await self._incoming.send(message)
+                else:
+                    await trio.lowlevel.checkpoint()  # empty fragments must not starve other tasks
+            case BytesMessage() if self.is_open:
+                text = "binary frames are not part of the protocol"
+                await self._refuse(close_codes.UNSUPPORTED, text)
+            case Ping() if self.is_open:  # a ping may cross our close frame
+                await self._send_event(event.response())
+            case Pong():
+                self._pong.set()
+                await trio.lowlevel.checkpoint()  # nor may unsolicited pongs
+            case CloseConnection():
+                await self._handle_close(event)
+            case _:
+                pass  # data that crosses our close frame
+
+    async def _handle_close(self, event: CloseConnection) -> None:
+        match self._frames.state:
+            case ConnectionState.REMOTE_CLOSING:
+                await self._send_event(event.response())
+            case ConnectionState.OPEN:  # wsproto reports a parse error like this
+                await self._refuse(int(event.code), event.reason or "")
+            case _:  # the answer to our close frame, or a parse error in place of it
+                raise self._peer_closed()
+
+    async def _refuse(self, code: int, reason: str) -> None:
+        """Send a close frame that names the protocol error.  Always raises BadFrame."""
+        self._refusal = BadFrame(code, reason)
+        with trio.move_on_after(self._limits.close_timeout_s):
+            await self._send_event(CloseConnection(code=code, reason=reason))
+        raise self._refusal
+
+    # --- the keep-alive ---
 
     async def keep_alive(self) -> None:
-        """Ping now and then; close the socket of a peer that stays silent.  Never returns."""
+        """Ping at intervals; close the socket of a peer that stays silent.  Never returns."""
         while True:
             await trio.sleep(self._limits.ping_every_s)
             asked_s = trio.current_time()
-            with trio.move_on_after(self._limits.pong_within_s) as scope:
-                await self._engine.check_alive()
-            # Any byte is life: a pong cannot overtake a long message.  And while a message waits
-            # for `receive` nothing is read at all: that is our doing.
+            with trio.move_on_after(self._limits.pong_within_s) as scope, suppress(PeerClosed):
+                if self.is_open:
+                    self._pong = trio.Event()
+                    await self._send_event(Ping())
+                    await self._pong.wait()
+            # Any byte is a sign of life: a pong cannot overtake a long message.  And while a message
+            # waits for `receive`, nothing is read: that is our doing, not the peer's.
             is_silent = scope.cancelled_caught and self._stream.heard_s < asked_s
-            if is_silent and not self._engine.is_held_up:
+            if is_silent and not self._incoming.statistics().tasks_waiting_send:
                 self._stream.abort()
+
+    # --- writing ---
+
+    async def _send_event(self, event: Event) -> None:
+        await self._write(self._frames.send(event))
+
+    async def _write(self, data: bytes) -> None:
+        async with self._write_lock:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._stream.send_all(data)
+                return
+        self._stream.abort()
+        raise self._peer_closed()
+
+    def _peer_closed(self) -> PeerClosed:
+        return PeerClosed(f"{self.name}: the connection is closed")
 
 
 async def serve_websocket(
@@ -302,17 +308,17 @@ async def serve_websocket(
 ) -> None:
     """Answer the handshake and let `serve` use the connection; both end together.
 
-    `stream` starts after the head.  Cancellation: the peer is told 1001, bounded in time.
+    `stream` starts after the head.  Cancellation: the peer gets close code 1001, bounded in time.
     """
-    engine = Engine(stream, limits)
-    with trio.move_on_after(limits.send_timeout_s), suppress(ConnectionClosed):
-        await engine.shake_hands(head, admission.subprotocol)
-    if not engine.is_open:
+    transport = WebSocketTransport(stream, limits, name=name)
+    try:
+        with trio.fail_after(limits.send_timeout_s):
+            await transport.accept(head, admission.subprotocol)
+    except (PeerClosed, trio.TooSlowError):
         return  # the peer left before it was answered
-    transport = WebSocketTransport(engine, stream, limits, name=name)
-    reading = trio.CancelScope(shield=True)  # the peer's answer to our close must be heard
+    reading = trio.CancelScope(shield=True)  # the peer's answer to our close must be read
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_read, engine, reading)
+        nursery.start_soon(_read, transport, reading)
         nursery.start_soon(transport.keep_alive)
         try:
             await _serve_and_close(transport, serve)
@@ -321,9 +327,9 @@ async def serve_websocket(
         nursery.cancel_scope.cancel(reason="the connection has been served")
 
 
-async def _read(engine: Engine, reading: trio.CancelScope) -> None:
+async def _read(transport: WebSocketTransport, reading: trio.CancelScope) -> None:
     with reading:
-        await engine.read()
+        await transport.read()
 
 
 async def _serve_and_close(

@@ -9,7 +9,7 @@ import pytest
 import trio.testing
 
 from palyra.actors.hub import hub as hub_module
-from palyra.actors.hub.feed import KEEP_BYTES, HubFrame, RunFeed
+from palyra.actors.hub.feed import KEEP_BYTES, ProgressDelta, PublishedRow, RunFeed
 from palyra.actors.hub.hub import Hub, child_spec
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.core.access import Caller
@@ -41,18 +41,20 @@ class Recorder:
 
     feed: RunFeed
     heard: list[object] = field(default_factory=list)
+    delivered: list[PublishedRow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.feed.listeners[self] = None
 
-    def deliver(self, frames: Sequence[HubFrame]) -> None:
-        self.heard += [frame.seq for frame in frames]
+    def deliver(self, rows: Sequence[PublishedRow]) -> None:
+        self.delivered += rows
+        self.heard += [each.row.seq for each in rows]
 
     def rewind(self, seq: int) -> None:
         self.heard.append(("rewind", seq))
 
-    def offer_progress(self, piece: object) -> None:
-        self.heard.append(piece)
+    def offer_progress(self, delta: ProgressDelta) -> None:
+        self.heard.append(delta)
 
     def notify_committed(self) -> None:
         self.heard.append(("committed", self.feed.committed))
@@ -112,24 +114,13 @@ def test_published_rows_reach_every_lane_of_the_run(hub: Hub) -> None:
     assert [[0, 1, 2], [0, 1, 2], []] == [first.heard, second.heard, other.heard]
 
 
-def test_an_event_is_encoded_once() -> None:
-    """Every lane is given the very same bytes, and a row that nobody watches is not encoded."""
-    encoded: list[int] = []
-
-    class CountingWire:
-        encode_notice = staticmethod(encoding.encode_notice)
-        encode_progress = staticmethod(encoding.encode_progress)
-
-        @staticmethod
-        def encode_event(row: TapeRow) -> bytes:
-            encoded.append(row.seq)
-            return encoding.encode_event(row)
-
-    hub = Hub(CountingWire())
+def test_readers_share_what_is_published(hub: Hub) -> None:
+    """Every lane is given the same object, so that what the first one encodes serves all."""
+    lanes = [Recorder(hub.get_feed(RUN)) for _ in range(2)]
     hub.publish([row(0)])
-    first, second = Recorder(hub.get_feed(RUN)), Recorder(hub.get_feed(RUN))
-    hub.publish([row(1)])
-    assert ([1], [1], [1]) == (encoded, first.heard, second.heard)
+    (first,), (second,) = lanes[0].delivered, lanes[1].delivered
+    assert first is second
+    assert first.encoded is None
 
 
 def test_a_failed_commit_rewinds(hub: Hub) -> None:
@@ -333,7 +324,7 @@ def test_feeds_that_only_readers_know_are_no_runs(hub: Hub) -> None:
 
 
 def test_progress_goes_to_lanes_of_open_runs(hub: Hub) -> None:
-    """A delta is encoded once for all lanes; without a lane it goes nowhere."""
+    """All lanes are given the same delta; without a lane it goes nowhere."""
     lanes = [Recorder(hub.get_feed(RUN)) for _ in range(2)]
     for run_id in (RUN, "run_unwatched"):
         hub.progress(run_id=run_id, item="t1", order=0, kind="text", delta="hi")

@@ -276,7 +276,7 @@ async def test_socket_that_breaks_while_written_ends_the_connection(autojump_clo
         peer.transport.from_daemon.close()
         daemon.hub.broadcast("system.draining", {})
         await peer.transport.closed.wait()
-        assert (1000, "the peer is gone") == peer.transport.farewell
+        assert (1000, "the connection was closed") == peer.transport.farewell
 
 
 # --- failures behind the request ---

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import HubFrame, RunFeed
-from palyra.actors.hub.hub import Hub, ProgressDelta
+from palyra.actors.hub.feed import ProgressDelta, PublishedRow, RunFeed
+from palyra.actors.hub.hub import Hub
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.errors import InvariantBroken
@@ -35,7 +35,7 @@ class Client:
         self.viewer = ClientContext(
             caller=Caller(principal="ann", role="operator", token_id="tok_1"),
             hub=self.hub,
-            outbox=self.outbox,
+            sink=self.outbox,
             read_page=self.read_page,
             new_id=new_id,
             spawn=self.tasks.append,
@@ -51,7 +51,7 @@ class Client:
     def subscribe(self, *runs: str) -> tuple[LiveSubscription, list[FeedCursor]]:
         """A subscription that has begun, on runs that nobody publishes."""
         subscription = LiveSubscription(self.viewer, SubscriptionFilter())
-        lanes = [subscription.open_lane(self.hub.get_feed(run), 0) for run in runs]
+        lanes = [subscription.open_cursor(self.hub.get_feed(run), 0) for run in runs]
         subscription.start()
         return subscription, lanes
 
@@ -72,7 +72,7 @@ class Follower:
 
     def __init__(self, kinds: frozenset[str] | None = None) -> None:
         self.kinds = kinds
-        self.outbox = Outbox(1_000_000, lambda: None)
+        self.sink = Outbox(1_000_000, lambda: None)
         self.behind = 0
 
     def joined(self, lane: FeedCursor) -> None:
@@ -81,7 +81,7 @@ class Follower:
     def fall_behind(self, _lane: FeedCursor) -> None:
         self.behind += 1
 
-    def end_lane(self, lane: FeedCursor) -> None:
+    def end_run(self, lane: FeedCursor) -> None:
         """Not of interest here."""
 
 
@@ -106,11 +106,11 @@ async def test_one_task_reads_for_all_lanes_each_time_some_are_behind(
     (first,) = client.tasks
     await first()
     assert [(RUN, -1), (OTHER, -1)] == client.reads
-    lane.deliver([HubFrame(HEAD + 8, "turn.started", b"")])
+    lane.deliver([PublishedRow(row(HEAD + 8))])
     _, second = client.tasks
     await second()
     client.sent()
-    lane.deliver([HubFrame(HEAD + 1, "turn.started", b"{")])
+    lane.deliver([PublishedRow(row(HEAD + 1))])
     assert 1 == len(client.sent())
 
 
@@ -151,8 +151,8 @@ def test_a_row_that_is_not_the_next_one_is_not_sent(seq: int) -> None:
     """Neither an old one nor one behind a gap: the lane goes back to the tape, once."""
     lane, follower = follow(Hub(encoding))
     for _ in range(2):
-        lane.deliver([HubFrame(seq, "turn.started", b"{")])
-    assert ([], 1) == (follower.outbox.pack(is_batched=False), follower.behind)
+        lane.deliver([PublishedRow(row(seq))])
+    assert ([], 1) == (follower.sink.pack(is_batched=False), follower.behind)
 
 
 def test_rows_nobody_wants_are_read_all_the_same() -> None:
@@ -178,7 +178,7 @@ def test_what_an_event_tells_is_not_told_by_itself() -> None:
     hub.publish([row(2)])
     hub.committed([(RUN, 2)])
     hub.notify_committed()
-    (event,) = follower.outbox.pack(is_batched=False)
+    (event,) = follower.sink.pack(is_batched=False)
     assert b'"committed":2' in event
 
 
@@ -191,9 +191,9 @@ def test_deltas_are_held_until_the_first_try_to_join(monkeypatch: pytest.MonkeyP
     lane = FeedCursor(follower, hub.get_feed(RUN), 1)
     lane.hold()
     for item in ("t1", "t2"):
-        lane.offer_progress(encoding.encode_progress(ProgressDelta(RUN, item, "text", 0, item)))
+        lane.offer_progress(ProgressDelta(RUN, item, "text", 0, item))
     assert lane.join()
-    assert 2 == len(follower.outbox.pack(is_batched=False))
-    lane.deliver([HubFrame(9, "turn.started", b"{")])
+    assert 2 == len(follower.sink.pack(is_batched=False))
+    lane.deliver([PublishedRow(row(9))])
     assert lane.join()
-    assert [] == follower.outbox.pack(is_batched=False)
+    assert [] == follower.sink.pack(is_batched=False)

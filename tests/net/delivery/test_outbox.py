@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import HubFrame
-from palyra.actors.hub.hub import ProgressDelta
-from palyra.net.delivery.encoding import encode_notice, encode_progress
+from palyra.actors.hub.feed import ProgressDelta, PublishedRow
+from palyra.net.delivery.encoding import encode_notice
 from palyra.net.delivery.outbox import (
     ARRAY_BYTES,
     ENTRY_BYTES,
@@ -16,8 +15,8 @@ from palyra.net.delivery.outbox import (
     ROOM_BYTES,
     SEND_BYTES,
     Outbox,
-    ProgressFrame,
 )
+from tests.net.api.fake_services import row
 
 Clock = trio.testing.MockClock
 
@@ -46,8 +45,12 @@ def make(limit_bytes: int = 10_000) -> tuple[Outbox, Fullness]:
     return Outbox(limit_bytes, full), full
 
 
-def delta(text: str, *, item: str = "t1", order: int = 0) -> ProgressFrame:
-    return encode_progress(ProgressDelta("run_1", item, "text", order, text))
+def delta(text: str, *, item: str = "t1", order: int = 0) -> ProgressDelta:
+    return ProgressDelta("run_1", item, "text", order, text)
+
+
+def encoded(seq: int, body: bytes) -> PublishedRow:
+    return PublishedRow(row(seq), body)
 
 
 def shown(message: bytes) -> dict[str, Any]:
@@ -59,11 +62,24 @@ def test_messages_keep_their_order() -> None:
     """Replies, notices and events leave in the order in which they were put."""
     outbox, _ = make()
     outbox.put(b"reply", REPLY)
-    outbox.put_frames([HubFrame(0, "k", b"a"), HubFrame(1, "k", b"b")], Numbered())
+    outbox.put_rows([encoded(0, b"a"), encoded(1, b"b")], Numbered())
     outbox.put(b"notice")
     assert [b"reply", b"a!", b"b!", b"notice"] == outbox.pack(is_batched=False)
     assert ("run_1", 1) == outbox.last_event
     assert 0 == outbox.waiting_bytes
+
+
+def test_what_is_published_is_encoded_once() -> None:
+    """Two connections queue the same bytes, of an event and of a delta."""
+    published, progress = PublishedRow(row(0)), delta("a")
+    bodies: list[tuple[bytes | None, tuple[bytes, bytes] | None]] = []
+    for _ in range(2):
+        outbox, _full = make()
+        outbox.put_rows([published], Numbered())
+        outbox.put_progress(progress)
+        bodies.append((published.encoded, progress.encoded))
+    assert bodies[0][0] is bodies[1][0] is not None
+    assert bodies[0][1] is bodies[1][1] is not None
 
 
 def test_arrays_hold_neighbouring_notifications() -> None:
@@ -211,7 +227,7 @@ async def test_the_writer_waits_on_when_what_woke_it_is_nothing(
         nursery.start_soon(write)
         await trio.testing.wait_all_tasks_blocked()
         lane = Numbered()
-        outbox.put_frames([HubFrame(1, "run.done", b"void")] if is_withdrawn else [], lane)
+        outbox.put_rows([encoded(1, b"void")] if is_withdrawn else [], lane)
         outbox.withdraw(lane, 0)
         await trio.testing.wait_all_tasks_blocked()
         assert [] == results
@@ -241,8 +257,8 @@ def test_what_is_withdrawn_takes_no_room() -> None:
     """Its events are gone and others' are not."""
     outbox, _ = make()
     lane, other = Numbered(), Numbered()
-    outbox.put_frames([HubFrame(0, "k", b"a"), HubFrame(1, "k", b"bb")], lane)
-    outbox.put_frames([HubFrame(1, "k", b"c")], other)
+    outbox.put_rows([encoded(0, b"a"), encoded(1, b"bb")], lane)
+    outbox.put_rows([encoded(1, b"c")], other)
     outbox.withdraw(lane, 1)
     assert 2 * (ENTRY_BYTES + 1) == outbox.waiting_bytes
     assert [b"a!", b"c!"] == outbox.pack(is_batched=False)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import HubFrame, RunFeed
+from palyra.actors.hub.feed import PublishedRow, RunFeed
 from palyra.core.journal.changes import Change, TapePage
 from palyra.errors import InvariantBroken, Unavailable
 from palyra.net.api.rate_limit import ConnectionLimits
@@ -561,7 +561,7 @@ class OneLane:
     wants_progress = True
 
     def __init__(self) -> None:
-        self.outbox = Outbox(1_000_000, lambda: None)
+        self.sink = Outbox(1_000_000, lambda: None)
         self.behind = 0
 
     def joined(self, lane: FeedCursor) -> None:
@@ -570,7 +570,7 @@ class OneLane:
     def fall_behind(self, _lane: FeedCursor) -> None:
         self.behind += 1
 
-    def end_lane(self, lane: FeedCursor) -> None:
+    def end_run(self, lane: FeedCursor) -> None:
         """Not of interest here."""
 
 
@@ -582,10 +582,10 @@ async def test_lane_that_sees_a_gap_goes_back_to_the_tape(autojump_clock: Clock)
         follower = OneLane()
         lane = FeedCursor(follower, feed, 0)
         assert lane.join()
-        follower.outbox.pack(is_batched=False)
-        lane.deliver([HubFrame(0, "run.accepted", b"")])
-        lane.deliver([HubFrame(0, "run.accepted", b"")])
-        assert ([], 1) == (follower.outbox.pack(is_batched=False), follower.behind)
+        follower.sink.pack(is_batched=False)
+        lane.deliver([PublishedRow(row(0))])
+        lane.deliver([PublishedRow(row(0))])
+        assert ([], 1) == (follower.sink.pack(is_batched=False), follower.behind)
 
 
 def test_tape_that_lacks_rows_below_its_head_is_a_bug() -> None:

@@ -65,7 +65,7 @@ class Daemon:
             asyncapi=lambda: b'{"asyncapi":"3.0.0"}',
             metrics=(
                 lambda: read_state(self.state),
-                lambda: read_tally(find_edge().tally),
+                lambda: read_tally(find_edge().counters),
                 lambda: read_tree(TREE),
                 lambda: self.readings,
             ),

@@ -41,7 +41,7 @@ class RunningEdge:
     def __init__(self, edge: EdgeServer) -> None:
         self.edge = edge
         self.port = edge.binding.port
-        self.tally = edge.tally
+        self.counters = edge.counters
 
     async def dial(self) -> RawPeer:
         return RawPeer(await trio.open_tcp_stream("127.0.0.1", self.port))

@@ -9,7 +9,7 @@ import trio
 from palyra.net.server.request_head import (
     Names,
     UpgradeRequest,
-    judge_upgrade,
+    check_upgrade,
     read_head,
     replay_rest,
 )
@@ -136,7 +136,7 @@ class RawPeer:
 async def serve_socket(stream: trio.SocketStream, serve: Serve, limits: WebSocketLimits) -> None:
     """What the listener does with an upgrade it admits."""
     head, parser = await read_head(stream, timeout_s=5)
-    admission = judge_upgrade(head, Names(PORT))
+    admission = check_upgrade(head, Names(PORT))
     assert isinstance(admission, UpgradeRequest)
     replay = replay_rest(stream, parser)
     await serve_websocket(replay, head, admission, limits, serve, name="ws:test")

@@ -91,7 +91,7 @@ async def test_connection_cap_turns_the_next_away() -> None:
                 answer = await running.ask(b"")
                 assert answer.startswith(b"HTTP/1.1 503 ")
                 assert b"server.max_connections" in answer
-                assert 1 == running.tally.turned_away
+                assert 1 == running.counters.turned_away
             await wait_for_connections(running, 1)
             async with (await running.open_websocket()).stream as third:
                 await check_echo(RawPeer(third))
@@ -162,9 +162,9 @@ class FailingListener:
 
 async def accept_after(errnos: list[int]) -> tuple[int, int]:
     """How many errors were survived, and how many connections welcomed, until the first of them."""
-    tally, stop = EdgeCounters(), trio.CancelScope()
+    counters, stop = EdgeCounters(), trio.CancelScope()
 
-    async def welcome(stream: trio.SocketStream) -> None:
+    async def accept_socket(stream: trio.SocketStream) -> None:
         await stream.aclose()
         stop.cancel(reason="one is enough")
 
@@ -172,8 +172,8 @@ async def accept_after(errnos: list[int]) -> tuple[int, int]:
     failing = FailingListener(listener, errnos)
     async with listener, await open_stream_to_socket_listener(listener):
         with stop:
-            await accept_all(failing, welcome, tally)  # type: ignore[arg-type]  # only `accept` is used
-    return tally.accept_errors, tally.accepted
+            await accept_all(failing, accept_socket, counters)  # type: ignore[arg-type]  # only `accept` is used
+    return counters.accept_errors, counters.accepted
 
 
 async def test_full_descriptor_table_is_waited_out(autojump_clock: MockClock) -> None:
@@ -236,16 +236,16 @@ async def test_door_answers_before_any_handler(status: bytes, request_head: byte
     async with running_edge() as running:
         answer = await running.ask(request_head.replace(b"UPGRADE", upgrade))
         assert b"HTTP/1.1 " + status == answer[:12]
-        assert 0 == running.tally.websockets
+        assert 0 == running.counters.websockets
 
 
 async def test_refusals_are_counted_by_status() -> None:
-    """The tally knows how many were refused with which status, and how many said nothing."""
+    """The counters knows how many were refused with which status, and how many said nothing."""
     async with running_edge() as running:
         await running.ask(b"nonsense\r\n\r\n")
         await running.ask(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
         async with (await running.dial()).stream:
             pass
         await wait_for_connections(running, 0)
-        assert {400: 1, 403: 1} == dict(running.tally.refused)
-        assert (3, 1) == (running.tally.accepted, running.tally.silent)
+        assert {400: 1, 403: 1} == dict(running.counters.refused)
+        assert (3, 1) == (running.counters.accepted, running.counters.silent)

@@ -9,11 +9,11 @@ from palyra.net.server.request_head import (
     Names,
     RequestHead,
     UpgradeRequest,
+    check_request,
+    check_upgrade,
     find_bearer,
     is_loopback,
     is_own_host,
-    judge_request,
-    judge_upgrade,
 )
 
 OWN = Names(7420)
@@ -60,7 +60,7 @@ def status(verdict: UpgradeRequest | HttpRefusal | None) -> int | None:
 )
 def test_loopback_names_are_ours(host: str) -> None:
     """Whoever names this machine is served, unless with a port that is not ours."""
-    assert None is judge_request(request(("host", host)), OWN)
+    assert None is check_request(request(("host", host)), OWN)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_loopback_names_are_ours(host: str) -> None:
 )
 def test_other_names_are_refused(host: str) -> None:
     """A name that may mean another machine, or another port, is 403: DNS rebinding ends here."""
-    verdict = judge_request(request(("host", host)), OWN)
+    verdict = check_request(request(("host", host)), OWN)
     assert HTTPStatus.FORBIDDEN == status(verdict)
 
 
@@ -131,9 +131,9 @@ def test_port_80_may_be_left_out() -> None:
 
 def test_missing_or_repeated_host_is_refused() -> None:
     """There must be exactly one Host header."""
-    assert HTTPStatus.FORBIDDEN == status(judge_request(request(), OWN))
+    assert HTTPStatus.FORBIDDEN == status(check_request(request(), OWN))
     twice = request(("host", "localhost:7420"), ("host", "localhost:7420"))
-    assert HTTPStatus.FORBIDDEN == status(judge_request(twice, OWN))
+    assert HTTPStatus.FORBIDDEN == status(check_request(twice, OWN))
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "127.255.255.254", "[::1]"])
@@ -158,7 +158,7 @@ def test_loopback(name: str) -> None:
 )
 def test_own_and_listed_origins_pass(host: str, origin: str) -> None:
     """A page of the daemon itself, or of a listed origin, may talk to it."""
-    assert None is judge_request(request(("host", host), ("origin", origin)), CONFIGURED)
+    assert None is check_request(request(("host", host), ("origin", origin)), CONFIGURED)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_own_and_listed_origins_pass(host: str, origin: str) -> None:
 )
 def test_other_origins_are_refused(origin: str) -> None:
     """Any other page, look-alikes and `null` included, is 403."""
-    verdict = judge_request(request(("host", "localhost:7420"), ("origin", origin)), CONFIGURED)
+    verdict = check_request(request(("host", "localhost:7420"), ("origin", origin)), CONFIGURED)
     assert HTTPStatus.FORBIDDEN == status(verdict)
 
 
@@ -199,20 +199,20 @@ def test_other_origins_are_refused(origin: str) -> None:
 )
 def test_a_host_without_a_port_makes_no_other_page_ours(expected: int | None, origin: str) -> None:
     """Our own pages have our port, whatever `Host` leaves out."""
-    verdict = judge_request(request(("host", "localhost"), ("origin", origin)), OWN)
+    verdict = check_request(request(("host", "localhost"), ("origin", origin)), OWN)
     assert expected == status(verdict)
 
 
 def test_two_origins_are_refused() -> None:
     """A second Origin header is 403, even when both are ours."""
     own = ("origin", "http://localhost:7420")
-    verdict = judge_request(request(("host", "localhost:7420"), own, own), OWN)
+    verdict = check_request(request(("host", "localhost:7420"), own, own), OWN)
     assert HTTPStatus.FORBIDDEN == status(verdict)
 
 
 def test_refusal_names_the_setting_and_not_much_of_the_value() -> None:
     """The answer tells what to change, and repeats at most 100 escaped characters."""
-    verdict = judge_request(request(("host", "\x1b]0;" + "x" * 500)), OWN)
+    verdict = check_request(request(("host", "\x1b]0;" + "x" * 500)), OWN)
     assert verdict is not None
     assert "server.allowed_hosts" in verdict.text
     assert verdict.text.isprintable()
@@ -225,7 +225,7 @@ def test_refusal_names_the_setting_and_not_much_of_the_value() -> None:
 )
 def test_token_in_the_url_is_refused(query: str) -> None:
     """A URL with a token field is refused, and the value is not repeated."""
-    verdict = judge_request(request(("host", "localhost:7420"), target=f"/v1/ws?{query}"), OWN)
+    verdict = check_request(request(("host", "localhost:7420"), target=f"/v1/ws?{query}"), OWN)
     assert verdict is not None
     assert HTTPStatus.BAD_REQUEST == verdict.status
     assert "pal_1" not in verdict.text
@@ -234,7 +234,7 @@ def test_token_in_the_url_is_refused(query: str) -> None:
 def test_endless_query_is_refused() -> None:
     """A query of very many fields is not taken apart."""
     target = "/?" + "a=b&" * 1_000
-    verdict = judge_request(request(("host", "localhost:7420"), target=target), OWN)
+    verdict = check_request(request(("host", "localhost:7420"), target=target), OWN)
     assert HTTPStatus.BAD_REQUEST == status(verdict)
 
 
@@ -258,20 +258,20 @@ def test_bearer(expected: str | None, values: list[str]) -> None:
 def test_two_tokens_are_refused() -> None:
     """Two Authorization headers are ambiguous."""
     twice = [("authorization", "Bearer a"), ("authorization", "Bearer b")]
-    assert HTTPStatus.BAD_REQUEST == status(judge_upgrade(handshake(*twice), OWN))
+    assert HTTPStatus.BAD_REQUEST == status(check_upgrade(handshake(*twice), OWN))
 
 
 def test_good_handshake_is_admitted() -> None:
     """Without Origin and with a token: a program, not a page."""
     head = handshake(("authorization", "Bearer pal_x"))
-    assert UpgradeRequest("pal_x", None) == judge_upgrade(head, OWN)
+    assert UpgradeRequest("pal_x", None) == check_upgrade(head, OWN)
 
 
 def test_subprotocol_is_ours_or_none() -> None:
     """Our subprotocol is chosen when offered; others alone are refused by name."""
     offered = handshake(("sec-websocket-protocol", "chat, palyra.v1"))
-    assert UpgradeRequest(None, "palyra.v1") == judge_upgrade(offered, OWN)
-    foreign = judge_upgrade(handshake(("sec-websocket-protocol", "chat")), OWN)
+    assert UpgradeRequest(None, "palyra.v1") == check_upgrade(offered, OWN)
+    foreign = check_upgrade(handshake(("sec-websocket-protocol", "chat")), OWN)
     assert isinstance(foreign, HttpRefusal)
     assert HTTPStatus.BAD_REQUEST == foreign.status
     assert "palyra.v1" in foreign.text
@@ -300,11 +300,11 @@ def test_subprotocol_is_ours_or_none() -> None:
 )
 def test_bad_handshake_is_refused(expected: int, head: RequestHead) -> None:
     """Each fault of a handshake has its own status."""
-    assert expected == status(judge_upgrade(head, OWN))
+    assert expected == status(check_upgrade(head, OWN))
 
 
 def test_wrong_version_is_told_the_right_one() -> None:
     """RFC 6455 section 4.4: the answer to another version names the one we speak."""
-    verdict = judge_upgrade(handshake(without="sec-websocket-version"), OWN)
+    verdict = check_upgrade(handshake(without="sec-websocket-version"), OWN)
     assert isinstance(verdict, HttpRefusal)
     assert (("Sec-WebSocket-Version", "13"),) == verdict.headers

@@ -1,22 +1,18 @@
 """The WebSocket transport against raw frames."""
 
-import inspect
-import re
 import struct
-from importlib.metadata import version
 
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
-from trio_websocket import WebSocketConnection
 from wsproto import ConnectionType
 from wsproto.connection import Connection
 from wsproto.events import TextMessage
 
 from palyra.net.server.transport import BadFrame, PeerClosed, Transport
-from palyra.net.server.websocket import RELIED_ON, WebSocketLimits, render_frames
+from palyra.net.server.websocket import WebSocketLimits, render_frames
 from tests.net.server.peers import (
     ACCEPT,
     BINARY,
@@ -407,10 +403,3 @@ def test_batches_are_rendered_like_wsproto_renders(payloads: list[bytes]) -> Non
     oracle = Connection(ConnectionType.SERVER)
     expected = b"".join(oracle.send(TextMessage(data=text.decode())) for text in messages)
     assert expected == render_frames(messages)
-
-
-def test_private_names_of_the_engine_are_still_there() -> None:
-    """The release of trio-websocket is one we know, and has every name the engine touches."""
-    assert version("trio-websocket").startswith("0.12.")
-    names = set(re.findall(r"\b_[a-z_]+", inspect.getsource(WebSocketConnection)))
-    assert set() == RELIED_ON - names

@@ -1,6 +1,6 @@
-"""The HTTP surface other people's SDKs speak: chat completions, responses, messages, embeddings.
+"""HTTP APIs for SDKs of other vendors: chat completions, responses, messages, embeddings.
 
-Every request that asks a model is an ordinary run, started through the gateway and followed
-through the hub like any other; nothing here has a way of its own to either.  docs/openai.md says
+Every request for an answer of a model is an ordinary run: the gateway starts it, and its rows come
+from the hub.  docs/openai.md says
 what each parameter does.  Imported with the first request for one of its paths.
 """

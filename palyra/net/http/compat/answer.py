@@ -1,31 +1,55 @@
-"""A run's frames as what an answer is made of.  Pure.
+"""The reader of an answer: rows and deltas of a run in, parts of an answer out.  Pure.
 
-The text of an answer is everything the model says in the run: the turns before a tool's call, too,
-with a blank line between two turns.  It must be passed on as it comes, before anybody can know
-whether the turn will end in a call; so the whole answer and the stream say the same.  In JSON mode
-only the answer itself counts, once it was found to be JSON; and where a call is asked for, only the
-words beside it.  What the daemon itself says of a run without an answer is none of the model's
-words: such an end is a refusal.
+The text of an answer is all text of the model in the run, also of turns that end in a tool call, with
+a blank line between two turns.  A stream must pass text on before it is known whether the turn ends
+in a call, and the whole answer equals the stream.  There are two exceptions.  In JSON mode only the
+final text counts, once it is known to be valid; and if a call is required, only the text of the turn
+that makes it.  A text of the daemon about a run without an answer is not the model's: it becomes a
+refusal.
 
-What streamed is checked against what the tape has: a turn whose pieces are not its beginning ends
-the answer with an error, for a piece that was shown cannot be taken back.
+Parts are passed on in order.  A part that must be durable first (a question to a person, the end of
+the run) waits until the seq of its row is committed, and all later parts wait behind it.
+
+Streamed text is compared with the tape: if the text of a completed turn does not begin with the
+streamed text, the answer ends with an error, because text that was sent cannot be taken back.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
 from palyra.core.journal.records import Usage
+from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ProposedCall
+from palyra.core.ports import ProgressKind
 from palyra.core.run.ending import OWN_WORDS
 from palyra.core.session.continuation import BREAK
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import CLIENT, HANDED_OVER
 from palyra.errors import Unavailable
-from palyra.net.http.compat.run_follower import Committed, FollowedEvent, Frame, Streamed
 
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+@dataclass(slots=True)
+class Streamed:
+    """Deltas of one turn, merged while they waited."""
+
+    item: str
+    kind: ProgressKind
+    text: bytearray = field(default_factory=bytearray)  # UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The tape is committed up to that seq."""
+
+    seq: int
+
+
+Item = TapeRow | Streamed | Committed  # of a run, in order
 
 
 class ServerCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,41 +58,69 @@ class ServerCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     tool: str
     arguments: Any
-    status: str  # waiting for its turn, a person, or the outcome
+    status: str  # proposed, awaiting_approval, allowed, or the outcome
     output: str = ""
     error: str = ""
     approval_id: str = ""
-    expires_ms: int = 0  # of the question
+    expires_ms: int = 0  # of the approval
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of answers: members with their default value are left out."""
+
+
+class RunNote(Answered, frozen=True, kw_only=True):
+    """The member `palyra` of an answer: the run, and the calls of its tools."""
+
+    run_id: str
+    session_id: str
+    model: str = ""  # of the last turn, by its whole name
+    tool_calls: list[ServerCall] = []
+    partial: str = ""  # why the answer is not whole
+    reason: str = ""
+
+
+class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Input tokens read from the provider's cache, and written to it."""
+
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Output tokens of the model's reasoning."""
+
+    reasoning_tokens: int = 0
 
 
 class Text(msgspec.Struct, frozen=True):
-    """More of the answer."""
+    """Text to append to the answer."""
 
     delta: str
 
 
 class Reasoning(msgspec.Struct, frozen=True):
-    """More of what the model thought."""
+    """Text to append to the reasoning."""
 
     delta: str
 
 
 class AnswerEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The run is over, and its end is committed."""
+    """The run has ended, and its end is committed."""
 
     finish: Finish
     calls: tuple[ProposedCall, ...] = ()  # for the client
-    failure_class: str = ""  # with it there is no answer
+    failure_class: str = ""  # set if there is no answer
     reason: str = ""
-    partial: str = ""  # why the answer is none as a whole
-    refusal: str = ""  # in place of an answer: nothing of what the model said is one
+    partial: str = ""  # the cause of an incomplete answer
+    refusal: str = ""  # in place of an answer
 
 
 Part = Text | Reasoning | ServerCall | AnswerEnded
 
 
 class AnswerReader:
-    """What is known of a run so far, and what follows from each frame."""
+    """The answer of a run so far."""
 
     def __init__(self) -> None:
         self.created_ms = 0
@@ -78,50 +130,55 @@ class AnswerReader:
         self.server_calls: dict[str, ServerCall] = {}
         self.usage = Usage()
         self.ended: AnswerEnded | None = None
-        self._is_strict = False  # not every text may be an answer: none leaves before the end
-        self._turn = ""  # the item its pieces come with
+        self._is_strict = (
+            False  # text is held until the end of the run: not every text may be an answer
+        )
+        self._turn = ""  # the item of the deltas of the current turn
         self._streamed = ""  # of the turn
-        self._answer = ""  # the text of the last turn, with what it goes on from
+        self._answer = ""  # the text of the last turn, and of the turns that it continues
         self._finish_reason = ""
         self._calls: tuple[ProposedCall, ...] = ()
-        self._held = ""  # the answer, until the run's end tells whether it is one
-        self._is_paused = False  # the next text begins another paragraph
-        self._promised: list[tuple[int, Part]] = []  # in order, each until its seq is committed
+        self._held = ""  # text that becomes the answer if the run ends well
+        self._is_paused = False  # the next text starts a paragraph
+        self._uncommitted: list[
+            tuple[int, Part]
+        ] = []  # in order, with the seq that must commit first
 
-    def take(self, frame: Frame) -> Iterator[Part]:
-        """What the frame tells.  Raises Unavailable for a stream that cannot be right."""
+    def take(self, item: Item) -> Iterator[Part]:
+        """Return what an item adds.  Raises Unavailable for a stream that cannot be right."""
         seq, committed = -1, -1
         parts: Iterator[Part] = iter(())
-        match frame:
+        match item:
             case Streamed():
-                parts = self._take_piece(frame)
+                parts = self._take_streamed(item)
             case Committed():
-                committed = frame.committed
-            case FollowedEvent():
-                parts = _HEARD[frame.kind](self, frame)
-                seq, committed = frame.seq, frame.committed
+                committed = item.seq
+            case TapeRow():
+                parts = _HANDLERS[item.kind](self, item)
+                seq = item.seq
         for part in parts:
-            if self._promised:  # nothing overtakes them
-                self._promised.append((seq, part))
+            if self._uncommitted:  # keep the order
+                self._uncommitted.append((seq, part))
             else:
                 yield part
-        while self._promised and self._promised[0][0] <= committed:
-            _, part = self._promised.pop(0)
+        while self._uncommitted and self._uncommitted[0][0] <= committed:
+            _, part = self._uncommitted.pop(0)
             if isinstance(part, AnswerEnded):
                 self.ended = part
             yield part
 
     # --- text
 
-    def _take_piece(self, piece: Streamed) -> Iterator[Part]:
-        if piece.item != self._turn:
+    def _take_streamed(self, streamed: Streamed) -> Iterator[Part]:
+        if streamed.item != self._turn:
             return  # of a turn that is over
-        if piece.kind == "reasoning":
-            self.reasoning += piece.delta
-            yield Reasoning(piece.delta)
+        text = streamed.text.decode()
+        if streamed.kind == "reasoning":
+            self.reasoning += text
+            yield Reasoning(text)
             return
-        self._streamed += piece.delta
-        yield from self._say(piece.delta)
+        self._streamed += text
+        yield from self._say(text)
 
     def _say(self, text: str, *, is_final: bool = False) -> Iterator[Part]:
         if not text or (self._is_strict and not is_final):
@@ -132,20 +189,20 @@ class AnswerReader:
         self.text += text
         yield Text(text)
 
-    def _turn_started(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.TurnStarted)
+    def _turn_started(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.TurnStarted)
         if self._streamed:
-            raise Unavailable("a turn was begun anew; ask for the run by its id")
+            raise Unavailable("a turn was restarted; get the run by its id")
         self._turn, self._streamed = f"turn:{event.turn}", ""
         self.model = event.model
         if not event.continues:
             self._answer, self._is_paused = "", bool(self.text)
         return iter(())
 
-    def _turn_completed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.TurnCompleted)
+    def _turn_completed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.TurnCompleted)
         if not event.text.startswith(self._streamed):
-            raise Unavailable("pieces of this stream were lost; ask for the run by its id")
+            raise Unavailable("deltas of this stream were lost; get the run by its id")
         rest = event.text[len(self._streamed) :]
         self._turn, self._streamed = "", ""
         self._answer += event.text
@@ -153,22 +210,22 @@ class AnswerReader:
         self.usage = self.usage.plus(event.usage)
         yield from self._say(rest)
 
-    def _message_completed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.MessageCompleted)
+    def _message_completed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.MessageCompleted)
         self._calls = event.calls
         if self._is_strict or not self.text.strip():
             self._held = event.text if self._is_strict else event.text.removeprefix(self._answer)
         elif event.text.startswith(self._answer):
             yield from self._say(event.text[len(self._answer) :])
-        else:  # of a run that ends with less than an answer
+        else:  # a run that ends with less than an answer
             self._is_paused = bool(self.text)
             yield from self._say(event.text)
 
     # --- calls
 
-    def _proposed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ToolProposed)
-        if event.executor == CLIENT:  # told with the end, unless a person is asked about it
+    def _proposed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ToolProposed)
+        if event.executor == CLIENT:  # part of the end, unless it needs an approval
             return
         yield self._note(
             ServerCall(
@@ -176,9 +233,9 @@ class AnswerReader:
             )
         )
 
-    def _asked(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ApprovalRequested)
-        call_id = event.call_id or event.approval_id  # of a question about no call: a budget's
+    def _asked(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ApprovalRequested)
+        call_id = event.call_id or event.approval_id  # an approval of a budget has no call
         if call_id not in self.server_calls:
             self._note(
                 ServerCall(id=call_id, tool=event.tool, arguments=event.arguments, status="asked")
@@ -189,22 +246,22 @@ class AnswerReader:
             approval_id=event.approval_id,
             expires_ms=event.expires_ms,
         )
-        # Who is told of a question must find it.
-        self._promised += [(frame.seq, part) for part in question]
+        # A client that sees an approval must be able to find it: it must be committed.
+        self._uncommitted += [(row.seq, part) for part in question]
         return iter(())
 
-    def _answered(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ApprovalResolved)
+    def _answered(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ApprovalResolved)
         status = {"allow": "allowed", "deny": "denied", "abort": "aborted"}[event.decision]
         yield from self._change(event.call_id or event.approval_id, status=status)
 
-    def _completed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ToolCompleted)
+    def _completed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ToolCompleted)
         changes = {"status": event.status, "output": event.output, "error": event.error or ""}
         return self._change(event.call_id, is_news=False, **changes)
 
-    def _attested(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.ToolAttested)
+    def _attested(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.ToolAttested)
         return self._change(event.call_id, status=str(event.attestation.get("status", HANDED_OVER)))
 
     def _note(self, call: ServerCall) -> ServerCall:
@@ -225,16 +282,16 @@ class AnswerReader:
         if is_news:
             yield call
 
-    # --- the beginning and the end
+    # --- start and end
 
-    def _accepted(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunAccepted)
+    def _accepted(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunAccepted)
         must_call = event.brief is not None and bool(event.brief.must_call)
-        self.created_ms, self._is_strict = frame.at_ms, event.json_mode or must_call
+        self.created_ms, self._is_strict = row.at_ms, event.json_mode or must_call
         return iter(())
 
-    def _done(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunDone)
+    def _done(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunDone)
         is_own = not event.cause or event.cause in OWN_WORDS
         refusal = "" if is_own or not self._held else event.missing
         if not refusal:
@@ -246,7 +303,7 @@ class AnswerReader:
             partial=event.cause,
             refusal=refusal,
         )
-        self._promised.append((frame.seq, ended))
+        self._uncommitted.append((row.seq, ended))
 
     def _find_finish(self, event: ev.RunDone) -> Finish:
         if self._calls:
@@ -255,22 +312,22 @@ class AnswerReader:
             return "content_filter"
         return "length" if event.cause in {"max_tokens", "cut_off", "turn_cap"} else "stop"
 
-    def _failed(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunFailed)
+    def _failed(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunFailed)
         reason = f"{event.reason}: {event.action}" if event.action else event.reason
         ended = AnswerEnded(finish="stop", failure_class=event.failure_class, reason=reason)
-        self._promised.append((frame.seq, ended))
+        self._uncommitted.append((row.seq, ended))
         return iter(())
 
-    def _cancelled(self, frame: FollowedEvent) -> Iterator[Part]:
-        event = msgspec.json.decode(frame.data, type=ev.RunCancelled)
+    def _cancelled(self, row: TapeRow) -> Iterator[Part]:
+        event = msgspec.json.decode(row.data, type=ev.RunCancelled)
         reason = f"the run was cancelled by {event.by}" + (f": {event.reason}" * bool(event.reason))
         ended = AnswerEnded(finish="stop", failure_class="run_cancelled", reason=reason)
-        self._promised.append((frame.seq, ended))
+        self._uncommitted.append((row.seq, ended))
         return iter(())
 
 
-_HEARD: dict[str, Callable[[AnswerReader, FollowedEvent], Iterator[Part]]] = {
+_HANDLERS: dict[str, Callable[[AnswerReader, TapeRow], Iterator[Part]]] = {
     "run.accepted": AnswerReader._accepted,  # noqa: SLF001 - its own table
     "turn.started": AnswerReader._turn_started,  # noqa: SLF001
     "turn.completed": AnswerReader._turn_completed,  # noqa: SLF001
@@ -284,3 +341,5 @@ _HEARD: dict[str, Callable[[AnswerReader, FollowedEvent], Iterator[Part]]] = {
     "run.failed": AnswerReader._failed,  # noqa: SLF001
     "run.cancelled": AnswerReader._cancelled,  # noqa: SLF001
 }
+KINDS = frozenset(_HANDLERS)
+STREAMED_KINDS = frozenset({"text", "reasoning"})

@@ -1,6 +1,4 @@
-"""`POST /v1/chat/completions`: the request as a run, the run as an answer or as chunks.
-
-Chat completions: the request, the answer, the chunks of a stream.
+"""OpenAI's chat completions, `POST /v1/chat/completions`: request, answer, and chunks of a stream.
 
 Source: https://platform.openai.com/docs/api-reference/chat.
 """
@@ -11,11 +9,22 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.journal.records import Usage
-from palyra.core.model.messages import ProposedCall
-from palyra.core.model.request_options import ANY_TOOL, ClientTool
+from palyra.core.model.messages import ProposedCall, Sampling
+from palyra.core.model.request_options import ANY_TOOL
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
-from palyra.net.http.compat.answer import AnswerEnded, Finish, Part, Reasoning, ServerCall, Text
+from palyra.net.http.compat.answer import (
+    Answered,
+    AnswerEnded,
+    Finish,
+    InputDetails,
+    OutputDetails,
+    Part,
+    Reasoning,
+    RunNote,
+    ServerCall,
+    Text,
+)
 from palyra.net.http.compat.conversation import (
     Attachment,
     ChatInput,
@@ -33,10 +42,10 @@ from palyra.net.http.compat.params import (
     Share,
     Temperature,
     ToolName,
+    client_tool,
     read_schema,
     read_stop,
     refuse_unless_neutral,
-    sampling_of,
 )
 from palyra.net.http.compat.run_request import CompatAnswer, Extension, RunRequest, check_tools
 from palyra.net.protocol.params import Params
@@ -47,13 +56,13 @@ class ContentPart(Params, frozen=True, kw_only=True, tag_field="type"):
 
 
 class TextPart(ContentPart, frozen=True, kw_only=True, tag="text"):
-    """Words."""
+    """Text."""
 
     text: str
 
 
 class RefusalPart(ContentPart, frozen=True, kw_only=True, tag="refusal"):
-    """Words with which a model refused."""
+    """Text of a refusal."""
 
     refusal: str
 
@@ -72,7 +81,7 @@ class ImagePart(ContentPart, frozen=True, kw_only=True, tag="image_url"):
 
 
 class FunctionCall(Params, frozen=True, kw_only=True):
-    """Which function, and its arguments as JSON in a text."""
+    """A function, and its arguments as a JSON string."""
 
     name: str
     arguments: str = "{}"
@@ -96,15 +105,15 @@ class ChatMessage(Params, frozen=True, kw_only=True):
     tool_calls: tuple[ChatToolCall, ...] | None = None
     tool_call_id: Name | None = None
     refusal: str | None = None
-    reasoning_content: str | None = None  # what a model thought before is not shown to it again
+    reasoning_content: str | None = None  # not sent to the model again
     annotations: tuple[Any, ...] | None = None
     audio: None = None
     function_call: None = None
-    palyra: dict[str, Any] | None = None  # of an answer that is sent back as it came
+    palyra: dict[str, Any] | None = None  # of an answer that is sent back
 
 
 class Function(Params, frozen=True, kw_only=True):
-    """What the client can run."""
+    """A function that the client can run."""
 
     name: ToolName
     description: str | None = None
@@ -113,7 +122,7 @@ class Function(Params, frozen=True, kw_only=True):
 
 
 class Tool(Params, frozen=True, kw_only=True):
-    """A tool of the client's."""
+    """A tool that the client runs."""
 
     function: Function
     type: Literal["function"] = "function"
@@ -133,14 +142,14 @@ class NamedTool(Params, frozen=True, kw_only=True):
 
 
 class ResponseFormat(Params, frozen=True, kw_only=True):
-    """What form the answer has."""
+    """The form of the answer."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: dict[str, Any] | None = None
 
 
 class StreamOptions(Params, frozen=True, kw_only=True):
-    """What a stream has beside its chunks."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
@@ -188,22 +197,7 @@ class ChatRequest(CompatRequest, frozen=True, kw_only=True):
 # --- answers -------------------------------------------------------------------------------------
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of what is answered: optional members that say nothing are left out."""
-
-
-class RunNote(Answered, frozen=True, kw_only=True):
-    """The member `palyra` of an answer: the run, and what it did on the way."""
-
-    run_id: str
-    session_id: str
-    model: str = ""  # that spoke last, by its whole name
-    tool_calls: list[ServerCall] = []
-    partial: str = ""  # why the answer is not whole
-    reason: str = ""
-
-
-class ChunkNote(Answered, frozen=True, kw_only=True):
+class ChunkNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The member `palyra` of a chunk: the run, or a call of a tool that the daemon runs."""
 
     run_id: str = ""
@@ -213,19 +207,6 @@ class ChunkNote(Answered, frozen=True, kw_only=True):
     partial: str = ""
     reason: str = ""
     tool_call: ServerCall | None = None
-
-
-class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the input: what was read from the provider's cache, and what was written to it."""
-
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-
-
-class OutputDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the output: what the model thought."""
-
-    reasoning_tokens: int = 0
 
 
 class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,7 +220,7 @@ class ChatUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnsweredFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """Which function, and its arguments as JSON in a text."""
+    """A function, and its arguments as a JSON string."""
 
     name: str
     arguments: str
@@ -265,7 +246,7 @@ class AnsweredMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one choice there is."""
+    """The only choice of an answer."""
 
     message: AnsweredMessage
     finish_reason: Finish
@@ -287,7 +268,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkDelta(Answered, frozen=True, kw_only=True):
-    """What a chunk adds."""
+    """The content of a chunk."""
 
     role: Literal["assistant"] | msgspec.UnsetType = msgspec.UNSET
     content: str | msgspec.UnsetType = msgspec.UNSET
@@ -297,7 +278,7 @@ class ChunkDelta(Answered, frozen=True, kw_only=True):
 
 
 class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one choice, in a chunk."""
+    """The only choice of a chunk."""
 
     delta: ChunkDelta
     finish_reason: Finish | None = None
@@ -317,7 +298,7 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ID_PREFIX = "chatcmpl-"
-# Parameters that no run can be asked for, and the values that ask for nothing.
+# Parameters that runs do not support, and their neutral values.
 NEUTRAL = {
     "n": (1,),
     "frequency_penalty": (0,),
@@ -337,18 +318,25 @@ NEUTRAL = {
 
 
 def read_chat(request: ChatRequest, target: ModelTarget, _called: Mapping[str, str]) -> RunRequest:
-    """What is asked.  Raises InvalidParams, Unsupported."""
+    """Return the run that is requested.  Raises InvalidParams, Unsupported."""
     refuse_unless_neutral(request, NEUTRAL)
-    tools = () if request.tool_choice == "none" else _tools(request.tools or ())
+    tools = (
+        ()
+        if request.tool_choice == "none"
+        else tuple(
+            client_tool(each.function.name, each.function.description, each.function.parameters)
+            for each in request.tools or ()
+        )
+    )
     must_call = _must_call(request.tool_choice)
     check_tools(tools, must_call)
     return RunRequest(
-        told=_told(request.messages),
+        chat=_conversation(request.messages),
         target=target,
         tools=tools,
         must_call=must_call,
         one_call=request.parallel_tool_calls is False,
-        sampling=sampling_of(
+        sampling=Sampling(
             max_output_tokens=request.max_completion_tokens or request.max_tokens,
             temperature=request.temperature,
             top_p=request.top_p,
@@ -374,18 +362,7 @@ def _schema(request: ChatRequest) -> dict[str, Any] | None:
     return read_schema((wanted.json_schema or {}).get("schema"), "response_format")
 
 
-def _tools(tools: Sequence[Tool]) -> tuple[ClientTool, ...]:
-    return tuple(
-        ClientTool(
-            name=tool.function.name,
-            description=tool.function.description or "",
-            parameters=tool.function.parameters or {"type": "object", "properties": {}},
-        )
-        for tool in tools
-    )
-
-
-def _told(messages: Sequence[ChatMessage]) -> ChatInput:
+def _conversation(messages: Sequence[ChatMessage]) -> ChatInput:
     conversation = Conversation()
     for index, message in enumerate(messages):
         _add(conversation, message, f"messages[{index}]")
@@ -446,7 +423,7 @@ def _pictures(message: ChatMessage, where: str) -> tuple[Attachment, ...]:
 
 
 def whole_chat(request: ChatRequest, answer: CompatAnswer, ended: AnswerEnded) -> ChatCompletion:
-    """The whole answer."""
+    """Return the whole answer."""
     reading = answer.reading
     calls = [_answered_call(call) for call in ended.calls]
     message = AnsweredMessage(
@@ -462,19 +439,7 @@ def whole_chat(request: ChatRequest, answer: CompatAnswer, ended: AnswerEnded) -
         model=request.model,
         choices=[Choice(message=message, finish_reason=ended.finish)],
         usage=_usage(reading.usage),
-        palyra=run_note(answer, ended),
-    )
-
-
-def run_note(answer: CompatAnswer, ended: AnswerEnded) -> RunNote:
-    """The run, and what it did on the way."""
-    return RunNote(
-        run_id=answer.run_id,
-        session_id=answer.session_id,
-        model=answer.reading.model,
-        tool_calls=list(answer.reading.server_calls.values()),
-        partial=ended.partial,
-        reason=ended.reason,
+        palyra=answer.note(ended),
     )
 
 
@@ -488,15 +453,10 @@ def _usage(usage: Usage) -> ChatUsage:
         prompt_tokens=usage.input_tokens,
         completion_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
-        prompt_tokens_details=input_details(usage),
+        prompt_tokens_details=InputDetails(
+            cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
+        ),
         completion_tokens_details=OutputDetails(reasoning_tokens=usage.reasoning_tokens),
-    )
-
-
-def input_details(usage: Usage) -> InputDetails:
-    """What of the input came from a cache, or went into it."""
-    return InputDetails(
-        cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
     )
 
 
@@ -504,7 +464,7 @@ def input_details(usage: Usage) -> InputDetails:
 
 
 class ChatStream:
-    """An answer in chunks; `palyra` in them tells what no delta can."""
+    """An answer in chunks; the member `palyra` has what a delta cannot express."""
 
     def __init__(self, request: ChatRequest, answer: CompatAnswer) -> None:
         self._request = request
@@ -513,12 +473,12 @@ class ChatStream:
         self._wants_usage = options is not None and bool(options.include_usage)
 
     def begin(self) -> bytes:
-        """The role, and which run it is."""
+        """Return the role and the ids of the run."""
         note = ChunkNote(run_id=self._answer.run_id, session_id=self._answer.session_id)
         return self._chunk(ChunkDelta(role="assistant", content=""), palyra=note)
 
     def take(self, part: Part) -> bytes:
-        """What one part becomes."""
+        """Return the chunk of one part."""
         match part:
             case Text():
                 return self._chunk(ChunkDelta(content=part.delta))
@@ -531,20 +491,20 @@ class ChatStream:
 
     @staticmethod
     def fail(error: PalyraError) -> bytes:
-        """An error after the beginning; no `[DONE]` follows."""
+        """Return an error after the start of the stream; no `[DONE]` follows."""
         return http_exchange.event({"error": error_body(error)})
 
     def _end(self, ended: AnswerEnded) -> bytes:
         calls = [_answered_call(call, index) for index, call in enumerate(ended.calls)]
-        said = self._chunk(ChunkDelta(tool_calls=calls)) if calls else b""
+        content = self._chunk(ChunkDelta(tool_calls=calls)) if calls else b""
         if ended.refusal:
-            said += self._chunk(ChunkDelta(refusal=ended.refusal))
-        note = ChunkNote(**msgspec.structs.asdict(run_note(self._answer, ended)))
+            content += self._chunk(ChunkDelta(refusal=ended.refusal))
+        note = ChunkNote(**msgspec.structs.asdict(self._answer.note(ended)))
         last = self._encode([ChunkChoice(delta=ChunkDelta(), finish_reason=ended.finish)], note)
         usage = b""
         if self._wants_usage:
             usage = self._encode([], usage=_usage(self._answer.reading.usage))
-        return said + last + usage + http_exchange.DONE
+        return content + last + usage + http_exchange.DONE
 
     def _chunk(
         self,

@@ -1,9 +1,9 @@
-"""A conversation as a request tells it, brought into the form of a run.
+"""The conversation of a request, converted to the input of a run.
 
-The last message of the user is the run's text.  What stands before it is the conversation the run
-goes on from; its pictures are shown with the text.  System and developer messages become the
-caller's instructions, in order.  Results of the client's tools are a stranger's words: fenced, and
-looked through for orders.
+The last message of the user is the run's text.  The messages before it are the conversation that the
+run inherits; their pictures are sent with the text.  System and developer messages become the
+caller's instructions, in order.  Results of the client's tools are untrusted external content: they
+are fenced, and searched for prompt injections.
 """
 
 from collections.abc import Mapping
@@ -33,19 +33,19 @@ MAX_BEFORE_BYTES = 1_048_576
 
 
 class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says."""
+    """The input of a run, made from the messages of a request."""
 
     instructions: str = ""
     before: tuple[Message, ...] = ()
-    results: tuple[ToolMessage, ...] = ()  # that the conversation ends with
+    results: tuple[ToolMessage, ...] = ()  # at the end of the conversation
     text: str = ""
     attachments: tuple[Attachment, ...] = ()  # of the last message
     shown_before: tuple[Attachment, ...] = ()  # with the messages before it
-    is_continued: bool = False  # the session holds what came before
+    is_continued: bool = False  # the session holds the messages before
 
     @property
     def branch(self) -> InheritedConversation | None:
-        """The conversation to go on from; None when there is none, or the session holds it."""
+        """The conversation to inherit; None if there is none, or the session holds it."""
         if self.is_continued:
             return None
         messages = (*self.before, *self.results)
@@ -53,36 +53,36 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pictures(self) -> tuple[Attachment, ...]:
-        """What is shown with the text, the newest: nothing again that the session has kept."""
+        """The newest pictures, to be sent with the text, without those that the session holds."""
         before = () if self.is_continued else self.shown_before
         return (*before, *self.attachments)[-MAX_PICTURES:]
 
 
 class Conversation:
-    """Put together message by message."""
+    """Builder of a `ChatInput`, message by message."""
 
     def __init__(self, called: Mapping[str, str] = MappingProxyType({})) -> None:
-        """`called`: the tools of calls that were made earlier, by the call's id."""
+        """Start with the tools of earlier calls, by call id."""
         self._instructions: list[str] = []
         self._messages: list[Message] = []
         self._shown: list[tuple[Attachment, ...]] = []  # with each message of the user
         self._tools = dict(called)
 
     def add_system(self, text: str) -> None:
-        """Instructions of the caller, wherever they stand."""
+        """Add instructions of the caller, at any place of the conversation."""
         if text.strip():
             self._instructions.append(text)
 
     def add_user(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        """A person's words."""
+        """Add a message of the user."""
         self._messages.append(UserMessage(text))
         self._shown.append(attachments)
 
     def add_assistant(self, text: str, calls: tuple[ProposedCall, ...] = ()) -> None:
-        """The model's words, and what it called."""
+        """Add text and calls of the model."""
         self._tools.update((call.call_id, call.tool) for call in calls)
         last = self._messages[-1] if self._messages else None
-        if isinstance(last, AssistantMessage) and not last.calls:  # text and calls came apart
+        if isinstance(last, AssistantMessage) and not last.calls:  # text and calls in two messages
             self._messages[-1] = AssistantMessage(last.text + text, calls)
         elif isinstance(last, AssistantMessage) and not text:
             self._messages[-1] = AssistantMessage(last.text, (*last.calls, *calls))
@@ -92,7 +92,7 @@ class Conversation:
     def add_result(
         self, call_id: str, output: str, field: str, *, tool: str = "", is_error: bool = False
     ) -> None:
-        """What the client's tool returned.  Raises InvalidParams for a call that nobody made."""
+        """Add the result of a client's tool.  Raises InvalidParams for an unknown call."""
         name = self._tools.get(call_id) or tool
         if not name:
             raise InvalidParams(
@@ -105,16 +105,16 @@ class Conversation:
         self._messages.append(result)
 
     def finish(self, field: str) -> ChatInput:
-        """The whole.
+        """Return the input.
 
-        Raises InvalidParams unless a word of the user, or results, come last; TooLarge for more
-        before them than a run takes.
+        Raises InvalidParams unless a message of the user, or results, come last; TooLarge if the
+        messages before them are too large for a run.
         """
         messages, shown = list(self._messages), list(self._shown)
         text = ""
         attachments: tuple[Attachment, ...] = ()
-        if messages and isinstance(word := messages[-1], UserMessage):
-            text, attachments = word.text, shown.pop()
+        if messages and isinstance(question := messages[-1], UserMessage):
+            text, attachments = question.text, shown.pop()
             messages.pop()
             if not (text.strip() or attachments):
                 raise InvalidParams(f"{field}: the last message of the user is empty", field=field)
@@ -148,7 +148,7 @@ def _check_size(messages: tuple[Message, ...], field: str) -> None:
 
 
 def picture_of_url(url: str, field: str) -> Attachment:
-    """A picture from a `data:` URL.  Raises Unsupported for one that would have to be fetched."""
+    """Return the picture of a `data:` URL.  Raises Unsupported for any other URL."""
     head, comma, data = url.partition(",")
     scheme, colon, kind = head.partition(":")
     if scheme.lower() != "data" or not (comma and colon) or not kind.lower().endswith(";base64"):
@@ -160,12 +160,12 @@ def picture_of_url(url: str, field: str) -> Attachment:
 
 
 def picture(media_type: str, data: str) -> Attachment:
-    """A picture as an attachment of a run; the daemon looks at its bytes itself."""
+    """Return a picture as an attachment of a run, which validates its bytes."""
     return {"type": IMAGE, "media_type": media_type, "data": data}
 
 
 def parse_arguments(text: str) -> Any:  # noqa: ANN401 - a JSON value
-    """A call's arguments, which are JSON in a text; the text itself when they are none."""
+    """Return a call's arguments, decoded from a JSON string; the string itself if it is not JSON."""
     try:
         return msgspec.json.decode(text) if text.strip() else {}
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -173,5 +173,5 @@ def parse_arguments(text: str) -> Any:  # noqa: ANN401 - a JSON value
 
 
 def arguments_text(arguments: Any) -> str:  # noqa: ANN401 - a JSON value
-    """A call's arguments as these APIs have them: JSON in a text."""
+    """Return a call's arguments as a JSON string."""
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()

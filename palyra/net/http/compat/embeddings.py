@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`: texts as vectors, by the model of embeddings the daemon is set up with.
+"""`POST /v1/embeddings`: texts as vectors, by the configured embedding model.
 
 Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
@@ -18,11 +18,11 @@ from palyra.net.http.compat.params import Name
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.protocol.params import Params
 
-SCOPE = "runs:write"  # it costs what asking a model costs
+SCOPE = "runs:write"  # it costs money like a run
 
 
 class EmbeddingsRequest(Params, frozen=True, kw_only=True):
-    """What is to be embedded."""
+    """`POST /v1/embeddings`."""
 
     model: Name
     input: str | tuple[Any, ...]  # texts
@@ -56,7 +56,10 @@ class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def embed(sources: CompatSources, caller: Caller, request: EmbeddingsRequest) -> bytes:
-    """The vectors, an `EmbeddingList` as JSON.  Raises ModelNotFound, Rejected, ModelFailure, Unavailable."""
+    """Return the vectors, an `EmbeddingList` as JSON.
+
+    Raises ModelNotFound, Rejected, ModelFailure, Unavailable.
+    """
     caller.require(SCOPE)
     model = sources.embeddings
     if model is None or request.model != model.name:
@@ -77,7 +80,7 @@ async def embed(sources: CompatSources, caller: Caller, request: EmbeddingsReque
 
 
 def _encode(made: Embeddings, request: EmbeddingsRequest) -> bytes:
-    """Blocks, and lets others run between two vectors."""
+    """Encode the list.  Blocking; encodes vector by vector, so that other threads can run."""
     spell = _base64 if request.encoding_format == "base64" else list
     tokens = made.usage.input_tokens
     items: list[Any] = [

@@ -1,7 +1,7 @@
-"""Errors as OpenAI's and Anthropic's SDKs expect them: a status, a type, our own typed code.
+"""Errors as the SDKs of OpenAI and Anthropic expect them: a status, a type, and Palyra's code.
 
-`x-should-retry` tells an SDK whether to try again by itself: a request that has started a run must
-not be repeated blindly, for the run may have done things.
+The header `x-should-retry` controls the SDKs' automatic retries.  A request that has started a run
+must not be retried automatically: the run may have had effects.
 """
 
 from http import HTTPStatus
@@ -32,7 +32,7 @@ STATUSES: dict[str, HTTPStatus] = {
     "budget_exceeded": HTTPStatus.TOO_MANY_REQUESTS,
     "budget_unpriced": HTTPStatus.TOO_MANY_REQUESTS,
     "internal": HTTPStatus.INTERNAL_SERVER_ERROR,
-    # How a run fails; what the daemon's own keys are refused for is not the caller's mistake.
+    # Failure classes of runs.  If a provider refuses the daemon's key, that is no error of the caller.
     "auth": HTTPStatus.BAD_GATEWAY,
     "quota": HTTPStatus.BAD_GATEWAY,
     "malformed": HTTPStatus.BAD_GATEWAY,
@@ -58,29 +58,29 @@ class ModelNotFound(Rejected):
 
 
 class Unsupported(Rejected):
-    """A parameter, or a value of one, that would change what is asked for and cannot be kept."""
+    """A parameter, or a value of one, that is not supported and would change the answer."""
 
     code = "unsupported_parameter"
 
 
 class NoThreads(Unsupported):
-    """A conversation that the server is to hold; the SDK's tool runner then tells it whole."""
+    """A conversation kept by the server; the SDK's tool runner then sends the whole conversation."""
 
 
 class Encoded(Rejected):
-    """A body that would have to be unpacked before anybody knows how large it is."""
+    """A compressed body, whose size is unknown until it is unpacked."""
 
     code = "unsupported_encoding"
 
 
 class WrongMethod(Rejected):
-    """The path is there, for another method."""
+    """The path has other methods only."""
 
     code = "method_not_allowed"
 
 
 class RunEnded(PalyraError):
-    """The run ended without an answer; `failure_class` is why, and takes the code's place."""
+    """The run ended without an answer; its `failure_class` takes the place of the code."""
 
     def __init__(self, failure_class: str, reason: str, run_id: str) -> None:
         super().__init__(reason)
@@ -89,14 +89,14 @@ class RunEnded(PalyraError):
 
 
 def code_of(error: PalyraError) -> str:
-    """The typed code."""
+    """Return the typed code."""
     if isinstance(error, RunEnded | ModelFailure):
         return error.failure_class
     return "invalid_json" if isinstance(error, BadMessage) else error.code
 
 
 def status_of(error: PalyraError) -> HTTPStatus:
-    """The status; what nobody foresaw is a 500, and any other refusal a 400."""
+    """Return the status: 400 for a refusal without one of its own, 500 for any other error."""
     if isinstance(error, BadMessage):
         return _BAD
     known = STATUSES.get(code_of(error))
@@ -106,7 +106,7 @@ def status_of(error: PalyraError) -> HTTPStatus:
 
 
 def type_of(status: HTTPStatus) -> str:
-    """The family that SDKs tell errors by."""
+    """Return the error type, from which SDKs choose an exception class."""
     known = _TYPES.get(status)
     if known is not None:
         return known
@@ -114,7 +114,7 @@ def type_of(status: HTTPStatus) -> str:
 
 
 def error_body(error: PalyraError) -> dict[str, Any]:
-    """`error` in OpenAI's shape; of a bug only the fact."""
+    """Return `error` in OpenAI's shape; an internal error has no details."""
     status = status_of(error)
     is_bug = status is HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, RunEnded)
     body: dict[str, Any] = {
@@ -129,7 +129,7 @@ def error_body(error: PalyraError) -> dict[str, Any]:
 
 
 def error_headers(error: PalyraError) -> dict[str, str]:
-    """What an SDK may do about it."""
+    """Return the headers that control retries and authentication."""
     may_retry = error.retryable and not isinstance(error, RunEnded)
     headers = {"x-should-retry": "true" if may_retry else "false"}
     if isinstance(error, Overloaded | Unavailable) and error.retry_after_ms is not None:

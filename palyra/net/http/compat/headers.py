@@ -1,4 +1,4 @@
-"""What the headers of a request say of its run."""
+"""Run options in the headers of a request."""
 
 import hashlib
 from typing import Any
@@ -18,16 +18,16 @@ _SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 
 def with_headers(request: Any, exchange: HttpExchange) -> Any:  # noqa: ANN401 - any request
-    """The request with what its headers say of its run; its own member wins."""
+    """Return the request with the options of its headers; the body's `palyra` member wins."""
     changes: dict[str, Any] = {}
-    said = request.palyra
+    options = request.palyra
     mode = _find(exchange, "x-palyra-approval-mode")
-    if mode is not None and said.approval_mode is None:
+    if mode is not None and options.approval_mode is None:
         if mode not in {"ask", "deny"}:
             raise InvalidParams("x-palyra-approval-mode: ask or deny", field="approval_mode")
         changes["approval_mode"] = mode
     cancel = _find(exchange, "x-palyra-cancel-on-disconnect")
-    if cancel is not None and said.cancel_on_disconnect is None:
+    if cancel is not None and options.cancel_on_disconnect is None:
         if (wanted := _SWITCH.get(cancel.lower())) is None:
             raise InvalidParams(
                 "x-palyra-cancel-on-disconnect: true or false", field="cancel_on_disconnect"
@@ -35,11 +35,11 @@ def with_headers(request: Any, exchange: HttpExchange) -> Any:  # noqa: ANN401 -
         changes["cancel_on_disconnect"] = wanted
     if not changes:
         return request
-    return msgspec.structs.replace(request, palyra=msgspec.structs.replace(said, **changes))
+    return msgspec.structs.replace(request, palyra=msgspec.structs.replace(options, **changes))
 
 
 def _find(exchange: HttpExchange, name: str) -> str | None:
-    """The header, None when there is none.  Raises InvalidParams for one that nobody can read."""
+    """Return the header, None if missing.  Raises InvalidParams if it is not ASCII."""
     text = exchange.header(name.lower().encode())
     if text is None and exchange.head.values(name.lower().encode()):
         raise InvalidParams(f"{name}: only ASCII fits into a header", field=name.lower())
@@ -49,7 +49,7 @@ def _find(exchange: HttpExchange, name: str) -> str | None:
 async def find_key(
     exchange: HttpExchange, caller: Caller, request: Params, size_bytes: int, redact: Redact
 ) -> IdempotencyKey | None:
-    """The idempotency key with the digest of what is asked for, whose body had that size.
+    """Return the idempotency key with the digest of the request, whose body has that size.
 
     Raises InvalidParams.
     """
@@ -69,9 +69,9 @@ async def find_key(
 
 
 def _digest(path: str, request: Params) -> str:
-    """Of what is asked for, not of how the answer is to come."""
-    asked = msgspec.to_builtins(request)
+    """Digest the request without the options of its delivery."""
+    value = msgspec.to_builtins(request)
     for name in ("stream", "stream_options"):
-        asked.pop(name, None)
-    text = msgspec.json.encode([path, asked], order="deterministic")
+        value.pop(name, None)
+    text = msgspec.json.encode([path, value], order="deterministic")
     return hashlib.sha256(text).hexdigest()

@@ -1,8 +1,10 @@
-"""One HTTP request and its answer, over ASGI: a bounded body, an answer whole or in pieces.
+"""One HTTP request and its answer over ASGI: a bounded body, an answer whole or in pieces.
 
-Owns: what was read and sent of one exchange.  Never: decides anything about the request.
-Quart is left out on purpose: a stream holds a nursery from its first look at the run to its last
-byte, and whether the client is still there must be known all the time.
+Owns: the read and write state of one exchange.  Never: decides anything about the request.
+
+Handlers of the compat APIs use an exchange instead of the web framework's request and response: a
+stream holds a nursery from its first look at the run to its last byte, and needs to know at any
+time whether the client is still connected (docs/decisions/0024-one-http-stack.md).
 
 Server-sent events (HTML, section 9.2): JSON has no line ends, so one line of data is enough.
 """
@@ -22,11 +24,11 @@ from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.server.request_head import RequestHead
 
 BODY_TIMEOUT_S = 30.0
-# What still comes of a body that is refused: a connection closed on it would be reset, and the
-# client would never read why.
+# Bounds for dropping the rest of a refused body: if the connection were closed with bytes unread, it
+# would be reset, and the client could not read the refusal.
 LINGER_S = 10.0
 LINGER_BYTES = 33_554_432
-INLINE_BYTES = 16_384  # of a body: about a millisecond of work; more goes to a thread
+INLINE_BYTES = 16_384  # of a body: about 1 ms of work; a larger one goes to a thread
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
 HEADERS = {
@@ -38,11 +40,11 @@ HEADERS = {
 
 
 class Gone(PalyraError):
-    """The client left before it had asked."""
+    """The client disconnected before its request was complete."""
 
 
 class HttpExchange:
-    """What came and what was answered."""
+    """One request and its answer."""
 
     def __init__(
         self,
@@ -58,25 +60,25 @@ class HttpExchange:
             scope["method"].encode(), scope["raw_path"], tuple(scope["headers"])
         )
         self.has_begun = False
-        self.is_gone = False  # the client has left
-        self._is_read = False  # all of the body, that is
-        self.headers: dict[str, str] = {}  # beside those that every answer has
+        self.is_gone = False  # the client has disconnected
+        self._is_read = False  # the whole body was received
+        self.headers: dict[str, str] = {}  # of the answer, besides those that every answer has
         self._receive = receive
         self._send = send
         self._redact = redact
 
     def header(self, name: bytes) -> str | None:
-        """The first header of that name, in lower case; None when there is none, or no text."""
+        """Return the first header of that (lower case) name; None if it is missing or not ASCII."""
         for value in self.head.values(name):
             return value.decode("ascii") if value.isascii() else None
         return None
 
     def asks(self, name: str, value: str) -> bool:
-        """Whether the query says so."""
+        """True if the query has that value for that name."""
         return value in parse_qs(self._query.decode("ascii", "replace")).get(name, ())
 
     async def read_body(self, max_bytes: int) -> bytes:
-        """The whole body.  Raises Encoded, TooLarge, TooSlow, Gone."""
+        """Return the whole body.  Raises Encoded, TooLarge, TooSlow, Gone."""
         encoding = self.header(b"content-encoding")
         if any(self.head.values(b"content-encoding")) and encoding != "identity":
             raise Encoded("Content-Encoding: send the body as it is", field="content-encoding")
@@ -88,7 +90,7 @@ class HttpExchange:
             while True:
                 event = await self._receive()
                 if event["type"] != "http.request":
-                    raise Gone("the client has left")
+                    raise Gone("the client has disconnected")
                 body += event["body"]
                 if len(body) > max_bytes:
                     raise TooLarge(f"the body has more than {max_bytes} bytes, the limit")
@@ -98,16 +100,16 @@ class HttpExchange:
         raise TooSlow(f"the body did not arrive within {BODY_TIMEOUT_S:g} s")
 
     async def wait_gone(self) -> None:
-        """Return once the client has left; for after the body was read."""
+        """Return once the client has disconnected.  Call it after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.is_gone = True
 
     async def respond(self, status: HTTPStatus, value: object) -> None:
-        """The whole answer, as JSON without secrets; bytes are JSON already.
+        """Send a whole answer as redacted JSON; bytes are JSON already.
 
-        It may quote what was asked, which was redacted on the tape alone.  One that comes before the
-        whole body did is there at once, and the rest is dropped.
+        Redacted, because an answer may quote the request, which is redacted on the tape alone.  An
+        answer before the end of the body is sent at once, and the rest of the body is dropped.
         """
         encoded = value if isinstance(value, bytes) else msgspec.json.encode(value)
         body = await redact_frame(encoded, self._redact)
@@ -127,15 +129,15 @@ class HttpExchange:
                 left -= len(event["body"])
 
     async def begin_stream(self) -> None:
-        """The answer will come in pieces."""
+        """Send the head of an answer that comes in pieces."""
         await self._begin(HTTPStatus.OK, {"Content-Type": SSE_TYPE, "X-Accel-Buffering": "no"})
 
     async def send(self, piece: bytes) -> None:
-        """One piece, without secrets; waits for a reader that is slow, and is cut off with it."""
+        """Send one piece, redacted.  Waits for a slow reader, until the server gives up on it."""
         await self._put(await redact_frame(piece, self._redact), is_last=False)
 
     async def end_stream(self) -> None:
-        """No more pieces."""
+        """Send the end of the answer."""
         await self._put(b"", is_last=True)
 
     async def _put(self, body: bytes, *, is_last: bool) -> None:
@@ -143,12 +145,12 @@ class HttpExchange:
 
     async def _begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
         self.has_begun = True
-        told = {**HEADERS, **self.headers, **headers}
+        every = {**HEADERS, **self.headers, **headers}
         await self._send(
             {
                 "type": "http.response.start",
                 "status": status.value,
-                "headers": [(name.lower().encode(), text.encode()) for name, text in told.items()],
+                "headers": [(name.lower().encode(), text.encode()) for name, text in every.items()],
                 "trailers": False,
             }
         )
@@ -160,6 +162,6 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(value: object, name: str = "") -> bytes:
-    """One event; with a name if the API has typed ones."""
+    """Encode one event, with a name if the API has typed events."""
     head = f"event: {name}\n".encode() if name else b""
     return b"%bdata: %b\n\n" % (head, _ENCODER.encode(value))

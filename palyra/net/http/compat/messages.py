@@ -1,13 +1,9 @@
-"""`POST /v1/messages`: Anthropic's way to ask and to answer.
-
-Anthropic's Messages: the request, its blocks, the answer.
+"""Anthropic's Messages, `POST /v1/messages`: request, answer, stream, and the count of tokens.
 
 Source: https://docs.anthropic.com/en/api/messages.
 
-`POST /v1/messages/count_tokens`: what a message would take of the model's window.
-
-An estimate, made as a run makes it for its budgets (`core.context`): the agent's instructions and
-tools count, for they are sent, too; what a session remembers does not.
+`POST /v1/messages/count_tokens` estimates tokens as a run does for its budgets (`core.context`).  The
+agent's instructions and tools count, because they are sent, too; messages kept by a session do not.
 """
 
 from collections.abc import Mapping
@@ -22,13 +18,20 @@ from palyra.core.agent import DEFAULT_AGENT
 from palyra.core.context.assembly import Prefix, brief_prefix
 from palyra.core.journal.records import Usage
 from palyra.core.model.images import PICTURE_TOKENS
-from palyra.core.model.messages import ProposedCall, message_tokens
+from palyra.core.model.messages import ProposedCall, Sampling, message_tokens
 from palyra.core.model.request_options import ANY_TOOL, ClientTool
 from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
-from palyra.net.http.compat.answer import AnswerEnded, Finish, Part, Reasoning, ServerCall, Text
-from palyra.net.http.compat.chat import RunNote, run_note
+from palyra.net.http.compat.answer import (
+    AnswerEnded,
+    Finish,
+    Part,
+    Reasoning,
+    RunNote,
+    ServerCall,
+    Text,
+)
 from palyra.net.http.compat.conversation import Attachment, Conversation, picture
 from palyra.net.http.compat.errors import NoThreads, Unsupported, code_of, error_body
 from palyra.net.http.compat.model_names import ModelTarget, find_target
@@ -41,7 +44,6 @@ from palyra.net.http.compat.params import (
     read_schema,
     read_stop,
     refuse_unless_neutral,
-    sampling_of,
 )
 from palyra.net.http.compat.run_request import (
     CompatAnswer,
@@ -55,7 +57,7 @@ from palyra.net.protocol.params import Params
 
 
 class Source(Params, frozen=True, kw_only=True):
-    """Where a picture is: in here."""
+    """A picture, which must be in the request."""
 
     type: Literal["base64", "url"]
     media_type: str = ""
@@ -91,7 +93,7 @@ class InputMessage(Params, frozen=True, kw_only=True):
 
 
 class InputTool(Params, frozen=True, kw_only=True):
-    """A tool of the client's."""
+    """A tool that the client runs."""
 
     name: ToolName
     input_schema: dict[str, Any]
@@ -103,7 +105,7 @@ class InputTool(Params, frozen=True, kw_only=True):
 
 
 class ToolChoice(Params, frozen=True, kw_only=True):
-    """Whether the client's tools are to be called."""
+    """The tools that the model may or must call."""
 
     type: Literal["auto", "none", "any", "tool"]
     name: str | None = None
@@ -111,21 +113,21 @@ class ToolChoice(Params, frozen=True, kw_only=True):
 
 
 class OutputFormat(Params, frozen=True, kw_only=True):
-    """What form the answer has."""
+    """The form of the answer."""
 
     type: Literal["json_schema"]
     schema: dict[str, Any]
 
 
 class OutputConfig(Params, frozen=True, kw_only=True):
-    """How the answer is to be."""
+    """Options of the answer."""
 
     format: OutputFormat | None = None
     effort: str | None = None
 
 
 class Metadata(Params, frozen=True, kw_only=True):
-    """Whose request it is."""
+    """The user of the request."""
 
     user_id: Name | None = None
 
@@ -154,7 +156,7 @@ class MessagesRequest(CompatRequest, frozen=True, kw_only=True):
 
 
 class CountRequest(Params, frozen=True, kw_only=True):
-    """`POST /v1/messages/count_tokens`: what a message would say, without its limits."""
+    """`POST /v1/messages/count_tokens`."""
 
     model: Name
     messages: tuple[InputMessage, ...]
@@ -171,13 +173,13 @@ class CountRequest(Params, frozen=True, kw_only=True):
 
 
 class TextBlock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
-    """Words."""
+    """Text."""
 
     text: str
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
-    """What the model thought."""
+    """Reasoning of the model."""
 
     thinking: str
     signature: str = ""
@@ -195,14 +197,14 @@ StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal"]
 
 
 class StopDetails(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
-    """Why there is no answer in the model's own words."""
+    """The reason for a refusal."""
 
     explanation: str
     category: None = None
 
 
 class ThinkingDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the output: what the model thought."""
+    """Output tokens of the model's reasoning."""
 
     thinking_tokens: int = 0
 
@@ -218,13 +220,13 @@ class MessageUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens a request would take, estimated."""
+    """Estimated tokens of a request."""
 
     input_tokens: int
 
 
 class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer, whole or at its beginning."""
+    """An answer, whole or at the start of a stream."""
 
     id: str
     model: str
@@ -255,7 +257,7 @@ _OVERLOADED = frozenset({"overloaded", "draining", "unavailable"})
 def read_messages(
     request: MessagesRequest, target: ModelTarget, _called: Mapping[str, str]
 ) -> RunRequest:
-    """What is asked.  Raises InvalidParams, Unsupported."""
+    """Return the run that is requested.  Raises InvalidParams, Unsupported."""
     refuse_unless_neutral(request, NEUTRAL)
     if request.thread is not None:
         raise NoThreads(
@@ -266,19 +268,28 @@ def read_messages(
     wanted = None if request.output_config is None else request.output_config.format
     choice = request.tool_choice or ToolChoice(type="auto")
     must_call = _must_call(choice)
-    tools = () if choice.type == "none" else _tools(request)
+    tools = (
+        ()
+        if choice.type == "none"
+        else tuple(
+            ClientTool(
+                name=each.name, description=each.description or "", parameters=each.input_schema
+            )
+            for each in request.tools or ()
+        )
+    )
     check_tools(tools, must_call)
     conversation = Conversation()
     conversation.add_system(_text(request.system or "", "system"))
     for index, message in enumerate(request.messages):
         _add(conversation, message, f"messages[{index}]")
     return RunRequest(
-        told=conversation.finish("messages"),
+        chat=conversation.finish("messages"),
         target=target,
         tools=tools,
         must_call=must_call,
         one_call=bool(choice.disable_parallel_tool_use),
-        sampling=sampling_of(
+        sampling=Sampling(
             max_output_tokens=request.max_tokens,
             temperature=request.temperature,
             top_p=request.top_p,
@@ -299,13 +310,6 @@ def _must_call(choice: ToolChoice) -> str:
     return ANY_TOOL if choice.type == "any" else ""
 
 
-def _tools(request: MessagesRequest) -> tuple[ClientTool, ...]:
-    return tuple(
-        ClientTool(name=tool.name, description=tool.description or "", parameters=tool.input_schema)
-        for tool in request.tools or ()
-    )
-
-
 def _add(conversation: Conversation, message: InputMessage, where: str) -> None:
     content = message.content
     if message.role == "system":
@@ -317,7 +321,7 @@ def _add(conversation: Conversation, message: InputMessage, where: str) -> None:
 
 
 def _add_user(conversation: Conversation, content: str | tuple[Block, ...], where: str) -> None:
-    """Results come first, as the API wants them; then what the person says."""
+    """Add results first, in the order of the API, then the user's message."""
     blocks = () if isinstance(content, str) else content
     for block in blocks:
         if block.type == "tool_result":
@@ -379,7 +383,7 @@ def _need(value: str | None, where: str, name: str) -> str:
 def whole_message(
     request: MessagesRequest, answer: CompatAnswer, ended: AnswerEnded
 ) -> MessageAnswer:
-    """The whole answer."""
+    """Return the whole answer."""
     reading = answer.reading
     content: list[TextBlock | ThinkingBlock | ToolUseBlock] = []
     if reading.reasoning:
@@ -394,7 +398,7 @@ def whole_message(
         stop_reason=_stop_reason(ended),
         stop_details=_stop_details(ended),
         usage=_usage(reading.usage),
-        palyra=run_note(answer, ended),
+        palyra=answer.note(ended),
     )
 
 
@@ -422,22 +426,22 @@ def _usage(usage: Usage) -> MessageUsage:
 
 
 def message_error(error: PalyraError) -> dict[str, Any]:
-    """The error in Anthropic's shape, with our typed code; `details` are what its SDK acts on."""
-    told = error_body(error)
-    kind = _TYPES.get(told["type"], told["type"])
+    """Return the error in Anthropic's shape, with Palyra's code; its SDK reads `details`."""
+    body = error_body(error)
+    kind = _TYPES.get(body["type"], body["type"])
     if code_of(error) in _OVERLOADED:
         kind = "overloaded_error"
-    told = {"type": kind, "message": told["message"], "code": told["code"], "param": told["param"]}
+    body = {"type": kind, "message": body["message"], "code": body["code"], "param": body["param"]}
     if isinstance(error, NoThreads):
-        told["details"] = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-    return {"type": "error", "error": told}
+        body["details"] = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    return {"type": "error", "error": body}
 
 
 # --- the stream ----------------------------------------------------------------------------------
 
 
 class MessageStream:
-    """An answer as typed events; a block ends where one of another kind begins."""
+    """An answer as typed events; a block ends when one of another kind starts."""
 
     def __init__(self, request: MessagesRequest, answer: CompatAnswer) -> None:
         self._request = request
@@ -446,7 +450,7 @@ class MessageStream:
         self._kind = ""  # of the open block
 
     def begin(self) -> bytes:
-        """The message without content."""
+        """Return the message without content."""
         answer = self._answer
         message = MessageAnswer(
             id=ID_PREFIX + answer.run_id,
@@ -459,7 +463,7 @@ class MessageStream:
         return _event("message_start", message=message)
 
     def take(self, part: Part) -> bytes:
-        """What one part becomes."""
+        """Return the events of one part."""
         match part:
             case Text():
                 delta = {"type": "text_delta", "text": part.delta}
@@ -474,7 +478,7 @@ class MessageStream:
 
     @staticmethod
     def fail(error: PalyraError) -> bytes:
-        """An error after the beginning."""
+        """Return an error after the start of the stream."""
         return http_exchange.event(message_error(error), "error")
 
     def _end(self, ended: AnswerEnded) -> bytes:
@@ -484,7 +488,7 @@ class MessageStream:
             "stop_sequence": None,
             "stop_details": _stop_details(ended),
         }
-        note = run_note(self._answer, ended)
+        note = self._answer.note(ended)
         usage = _usage(self._answer.reading.usage)
         last = _event("message_delta", delta=delta, usage=usage, palyra=note)
         return calls + self._close() + last + _event("message_stop")
@@ -492,8 +496,8 @@ class MessageStream:
     def _call(self, block: ToolUseBlock) -> bytes:
         empty = msgspec.structs.replace(block, input={})
         text = msgspec.json.encode(block.input).decode()
-        begun = self._open(f"tool_use {block.id}", empty)
-        return begun + self._delta({"type": "input_json_delta", "partial_json": text})
+        start = self._open(f"tool_use {block.id}", empty)
+        return start + self._delta({"type": "input_json_delta", "partial_json": text})
 
     def _open(self, kind: str, block: TextBlock | ThinkingBlock | ToolUseBlock) -> bytes:
         if kind == self._kind:
@@ -521,7 +525,10 @@ SCOPE = "runs:write"
 
 
 async def count_tokens(sources: CompatSources, caller: Caller, request: CountRequest) -> TokenCount:
-    """The tokens.  Raises ModelNotFound, InvalidParams, Unsupported, TooLarge; NotFound for the agent."""
+    """Estimate the tokens of a request.
+
+    Raises ModelNotFound, InvalidParams, Unsupported, TooLarge, and NotFound for the agent.
+    """
     caller.require(SCOPE)
     target = await find_target(sources, caller, request.model)
     agents = sources.backend.agents
@@ -533,8 +540,8 @@ async def count_tokens(sources: CompatSources, caller: Caller, request: CountReq
 def _count(request: CountRequest, target: ModelTarget, prefix: Prefix) -> TokenCount:
     fields = {name: getattr(request, name) for name in request.__struct_fields__}
     ask = read_messages(MessagesRequest(**fields, max_tokens=1), target, {})
-    told = ask.told
-    words = sum(map(message_tokens, (*told.before, *told.results))) + estimate_tokens(told.text)
-    pictures = PICTURE_TOKENS * len(told.pictures)
+    chat = ask.chat
+    texts = sum(map(message_tokens, (*chat.before, *chat.results))) + estimate_tokens(chat.text)
+    pictures = PICTURE_TOKENS * len(chat.pictures)
     whole = brief_prefix(prefix, make_command(ask).brief)
-    return TokenCount(input_tokens=whole.tokens + words + pictures)
+    return TokenCount(input_tokens=whole.tokens + texts + pictures)

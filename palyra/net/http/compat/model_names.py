@@ -1,4 +1,4 @@
-"""What `model` names: an agent (`agent/NAME`), or a model that the default agent is to use."""
+"""The parameter `model`: an agent (`agent/NAME`), or a model for the default agent."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -17,7 +17,7 @@ OWNER = "palyra"
 
 
 class ModelTarget(NamedTuple):
-    """Who answers, and with which model; None is the daemon's or the agent's own."""
+    """The agent and the model of an answer; None is the default of the daemon or the agent."""
 
     agent: str | None
     model: str | None
@@ -30,7 +30,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     display_name: str
     object: str = "model"
     type: str = "model"
-    created: int = 0  # Unix seconds; 0 for what is part of the program or the configuration
+    created: int = 0  # Unix seconds; 0 if built in or configured
     created_at: str  # the same as RFC 3339
     owned_by: str = OWNER
 
@@ -46,7 +46,7 @@ class ModelCards(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_target(sources: CompatSources, caller: Caller, name: str) -> ModelTarget:
-    """Whom the name means: a model by its whole name, else an agent.  Raises ModelNotFound."""
+    """Return the model of that whole name, else the agent.  Raises ModelNotFound."""
     if name in sources.models:
         return ModelTarget(None, name)
     agent = name.removeprefix(AGENT_PREFIX)
@@ -61,7 +61,7 @@ async def find_target(sources: CompatSources, caller: Caller, name: str) -> Mode
 
 
 async def list_cards(sources: CompatSources, caller: Caller) -> ModelCards:
-    """Agents, then models that are listed, then embeddings; a provider has more."""
+    """List agents, then listed models, then embeddings; a provider may have more models."""
     agents = await sources.backend.agents.list_all(caller)
     cards = [_card(AGENT_PREFIX + agent.name, agent.created_ms // 1000) for agent in agents]
     cards += [_card(name) for name in sources.models]
@@ -71,7 +71,7 @@ async def list_cards(sources: CompatSources, caller: Caller) -> ModelCards:
 
 
 async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelCard:
-    """One name, listed or not.  Raises ModelNotFound."""
+    """Return the card of one name, listed or not.  Raises ModelNotFound."""
     if sources.embeddings is not None and name == sources.embeddings.name:
         return _card(name)
     target = await find_target(sources, caller, name)

@@ -1,7 +1,6 @@
-"""The OpenAPI 3.1 document of everything HTTP, made from the routes and structs that serve it.
+"""The OpenAPI 3.1 document of all HTTP routes, made from the routes and their structs.
 
-Pure.  The pages that need no struct (health, metrics, the WebSocket) are named with their media
-types only.
+Pure.  Pages without structs (health, metrics, the WebSocket) have a media type only.
 """
 
 import re
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from werkzeug.routing import Rule
 
 Json = dict[str, Any]
 REF_TEMPLATE = "#/components/schemas/{name}"
@@ -48,7 +48,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
-    """One method of one path, and the structs it takes and gives."""
+    """One method of one path, with the structs of its request and answers."""
 
     method: str
     path: str
@@ -60,15 +60,15 @@ class HttpRoute:
     error: type[msgspec.Struct] = ErrorAnswer
 
     @property
-    def pattern(self) -> re.Pattern[str]:
-        """What matches the path; an id that ends it may hold slashes, as names of models do."""
-        inner = self.path.replace("{id}/", "(?P<id>[^/]+)/")
-        deep = ".+" if self.path.startswith("/v1/models") else "[^/]+"
-        return re.compile(inner.replace("{id}", f"(?P<id>{deep})"))
+    def rule(self) -> Rule:
+        """The route in the table of the web app; an id of a model may have slashes."""
+        id_pattern = "<path:id>" if self.path.startswith("/v1/models") else "<id>"
+        path = self.path.replace("{id}", id_pattern)
+        return Rule(path, endpoint=self, methods=[self.method])
 
     @property
     def structs(self) -> list[type[msgspec.Struct]]:
-        """All of them."""
+        """All structs of the route."""
         return [kind for kind in (self.request, self.answer, self.stream, self.error) if kind]
 
 
@@ -84,7 +84,7 @@ PAGES = (
 
 
 def render_openapi(routes: Sequence[HttpRoute], *, version: str) -> Json:
-    """The document."""
+    """Return the document."""
     kinds = list(dict.fromkeys(kind for route in routes for kind in route.structs))
     refs, schemas = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
     schema_of = dict(zip(kinds, refs, strict=True))

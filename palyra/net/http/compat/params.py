@@ -1,13 +1,11 @@
-"""Parameters that several of the APIs share, and the one way to say no to a value.
+"""Parameters that the APIs share, and the refusal of unsupported ones.
 
-A parameter is honoured, or ignored because it changes nothing about the answer's meaning, or
-refused by name.  None is silently taken for something else.
+A parameter is honoured, or ignored because it does not change the meaning of the answer, or refused
+by name.
 
-Members that say nothing: an SDK that dumps its own types sends `null` for whatever they have.
-
-A name that is not known is refused, for it would change what is asked for; with the value `null`
-it asks for nothing.  Only members of the APIs' own objects are left out: in arguments and schemas
-`null` is somebody's data.
+An unknown parameter is refused, because it might change the answer; with the value `null` it is
+ignored, because SDKs send `null` for every unset member of their types.  Unknown nulls are removed
+from the APIs' own objects only: in arguments and schemas `null` is data.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import inspect
 
-from palyra.core.model.messages import Sampling
+from palyra.core.model.request_options import ClientTool
 from palyra.core.text.json_schema import UnusableSchema, check_schema
 from palyra.core.text.validation_errors import MAX_FIELD_CHARS, WORDS, show
 from palyra.errors import InvalidParams
@@ -41,45 +39,40 @@ MAX_SCHEMA_BYTES = 16_384
 
 
 class CompatRequest(Params, frozen=True, kw_only=True):
-    """What every request to a model says."""
+    """Members of every request for an answer of a model."""
 
     model: Name
     stream: bool | None = None
 
 
 def refuse_unless_neutral(params: msgspec.Struct, neutral: Mapping[str, Iterable[Any]]) -> None:
-    """Raises Unsupported for a parameter that is given and has none of its neutral values."""
+    """Raise Unsupported for a parameter whose value is not one of its neutral values."""
     for name, values in neutral.items():
         given = getattr(params, name)
         if given is not None and given not in values:
             shown = " or ".join(msgspec.json.encode(value).decode() for value in values)
-            rather = f"leave it out, or say {shown}" if shown else "leave it out"
-            raise Unsupported(f"{name}: no run can be asked for that; {rather}", field=name)
+            hint = f"leave it out, or send {shown}" if shown else "leave it out"
+            raise Unsupported(f"{name}: not supported by runs; {hint}", field=name)
 
 
 def read_stop(stop: str | tuple[str, ...] | None, field: str = "stop") -> tuple[str, ...]:
-    """The texts an answer stops at.  Raises InvalidParams."""
+    """Return the stop sequences.  Raises InvalidParams."""
     stops = (stop,) if isinstance(stop, str) else stop or ()
     if len(stops) > MAX_STOPS or not all(stops):
         raise InvalidParams(f"{field}: at most {MAX_STOPS} texts, none of them empty", field=field)
     return stops
 
 
-def sampling_of(
-    *,
-    max_output_tokens: int | None,
-    temperature: float | None,
-    top_p: float | None,
-    stop: tuple[str, ...] = (),
-) -> Sampling:
-    """How the answer is to be written."""
-    return Sampling(
-        max_output_tokens=max_output_tokens, temperature=temperature, top_p=top_p, stop=stop
-    )
+def client_tool(
+    name: str, description: str | None, parameters: dict[str, Any] | None
+) -> ClientTool:
+    """Return a tool that the client runs; without parameters it takes none."""
+    schema = parameters or {"type": "object", "properties": {}}
+    return ClientTool(name=name, description=description or "", parameters=schema)
 
 
 def read_schema(schema: dict[str, Any] | None, field: str) -> dict[str, Any]:
-    """The schema that the answer is to fit.  Raises Unsupported for one that cannot be checked."""
+    """Return the schema of the answer.  Raises Unsupported for one that cannot be checked."""
     if schema is None:
         raise InvalidParams(f"{field}: missing field schema", field=field)
     if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
@@ -92,7 +85,7 @@ def read_schema(schema: dict[str, Any] | None, field: str) -> dict[str, Any]:
 
 
 def refuse_unknown(kind: type[Params], given: Mapping[str, Any]) -> None:
-    """Raises Unsupported for a parameter that there is not; one that is `null` asks for nothing."""
+    """Raise Unsupported for an unknown parameter, unless it is `null`."""
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     for name, value in given.items():
         if value is not None and name not in known:
@@ -100,7 +93,7 @@ def refuse_unknown(kind: type[Params], given: Mapping[str, Any]) -> None:
 
 
 def without_unknown_nulls(kind: type, value: object) -> object:
-    """The plain JSON without those members of `kind` and what lies in it."""
+    """Return the JSON without unknown null members of `kind` and of the structs inside it."""
     return _prune(_type_of(kind), value)
 
 
@@ -137,7 +130,7 @@ def _prune_struct(kind: inspect.StructType, value: dict[str, Any]) -> dict[str, 
 
 
 def _fits(kind: inspect.Type, value: object) -> bool:
-    """Whether the value is meant for that one of several types."""
+    """True if the value belongs to that one of several types."""
     if isinstance(kind, inspect.Metadata):
         return _fits(kind.type, value)
     if isinstance(kind, inspect.StructType):

@@ -1,10 +1,6 @@
-"""`POST /v1/responses`: the request as a run, the run as output items or typed events.
-
-Responses: the request, its items, the answer.
+"""OpenAI's responses, `POST /v1/responses`: request, answer as output items, stream of typed events.
 
 Source: https://platform.openai.com/docs/api-reference/responses.
-
-A run as the typed events of `/v1/responses`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,17 +9,19 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.journal.records import RunRecord, Usage
-from palyra.core.model.messages import ProposedCall
-from palyra.core.model.request_options import ANY_TOOL, ClientTool
+from palyra.core.model.messages import ProposedCall, Sampling
+from palyra.core.model.request_options import ANY_TOOL
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
-from palyra.net.http.compat.answer import AnswerEnded, Part, Reasoning, ServerCall, Text
-from palyra.net.http.compat.chat import (
+from palyra.net.http.compat.answer import (
+    AnswerEnded,
     InputDetails,
     OutputDetails,
+    Part,
+    Reasoning,
     RunNote,
-    input_details,
-    run_note,
+    ServerCall,
+    Text,
 )
 from palyra.net.http.compat.conversation import (
     Attachment,
@@ -42,9 +40,9 @@ from palyra.net.http.compat.params import (
     Share,
     Temperature,
     ToolName,
+    client_tool,
     read_schema,
     refuse_unless_neutral,
-    sampling_of,
 )
 from palyra.net.http.compat.run_request import CompatAnswer, Extension, RunRequest, check_tools
 from palyra.net.protocol.params import Params, convert_params
@@ -63,13 +61,13 @@ class InputPart(Params, frozen=True, kw_only=True):
 
 
 class MessageContent(Params, frozen=True, kw_only=True):
-    """What a message says."""
+    """The content of a message."""
 
     content: str | tuple[InputPart, ...] | None
 
 
 class InputItem(Params, frozen=True, kw_only=True):
-    """A message, a call, a call's result, or what a model thought (which is passed over)."""
+    """A message, a call, a call's result, or reasoning (which is ignored)."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
     role: Literal["system", "developer", "user", "assistant"] | None = None
@@ -87,7 +85,7 @@ class InputItem(Params, frozen=True, kw_only=True):
 
 
 class FunctionTool(Params, frozen=True, kw_only=True):
-    """A tool of the client's."""
+    """A tool that the client runs."""
 
     name: ToolName
     type: Literal["function"] = "function"
@@ -97,7 +95,7 @@ class FunctionTool(Params, frozen=True, kw_only=True):
 
 
 class TextFormat(Params, frozen=True, kw_only=True):
-    """What form the answer has."""
+    """The form of the answer."""
 
     type: Literal["text", "json_object", "json_schema"] = "text"
     name: str | None = None
@@ -107,7 +105,7 @@ class TextFormat(Params, frozen=True, kw_only=True):
 
 
 class TextOptions(Params, frozen=True, kw_only=True):
-    """How the answer's text is to be."""
+    """Options of the answer's text."""
 
     format: TextFormat = TextFormat()
     verbosity: str | None = None
@@ -156,7 +154,7 @@ class ResponsesRequest(CompatRequest, frozen=True, kw_only=True):
 
 
 class OutputText(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="output_text"):
-    """The words of a message."""
+    """Text of a message."""
 
     text: str
     annotations: list[Any] = []
@@ -164,13 +162,13 @@ class OutputText(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class OutputRefusal(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="refusal"):
-    """Why there is no answer in the model's own words."""
+    """The reason for a refusal."""
 
     refusal: str
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
-    """What the model said."""
+    """A message of the model."""
 
     id: str
     content: list[OutputText | OutputRefusal]
@@ -181,13 +179,13 @@ class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
 class ReasoningText(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning_text"
 ):
-    """What the model thought."""
+    """Reasoning of the model."""
 
     text: str
 
 
 class OutputReasoning(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
-    """What the model thought."""
+    """Reasoning of the model."""
 
     id: str
     content: list[ReasoningText]
@@ -219,14 +217,14 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no answer."""
+    """The failure of a run without an answer."""
 
     code: str
     message: str
 
 
 class Incomplete(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the answer is not whole."""
+    """The cause of an incomplete answer."""
 
     reason: str  # `max_output_tokens`, `content_filter`, or what `palyra.partial` says
 
@@ -235,7 +233,7 @@ Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer, whole or under way."""
+    """An answer, whole or in progress."""
 
     id: str
     created_at: int
@@ -273,12 +271,12 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 def response_id(run_id: str) -> str:
-    """The response that a run is."""
+    """Return the id of the response of a run."""
     return ID_PREFIX + run_id.removeprefix(RUN_PREFIX)
 
 
 def run_id_of(given: str) -> str:
-    """The run that a response is."""
+    """Return the id of the run of a response."""
     return RUN_PREFIX + given.removeprefix(ID_PREFIX)
 
 
@@ -288,7 +286,7 @@ def run_id_of(given: str) -> str:
 def read_responses(
     request: ResponsesRequest, target: ModelTarget, called: Mapping[str, str]
 ) -> RunRequest:
-    """What is asked; `called` are the tools of earlier calls, by the call's id.
+    """Return the run that is requested; `called` has the tools of earlier calls by call id.
 
     Raises InvalidParams, Unsupported.
     """
@@ -296,17 +294,24 @@ def read_responses(
     wanted = TextFormat() if request.text is None else request.text.format
     is_formed = wanted.type == "json_schema"
     choice = request.tool_choice
-    tools = () if choice == "none" else _tools(request.tools or ())
+    tools = (
+        ()
+        if choice == "none"
+        else tuple(
+            client_tool(each.name, each.description, each.parameters)
+            for each in request.tools or ()
+        )
+    )
     must_call = choice.name if isinstance(choice, NamedFunction) else ""
     must_call = ANY_TOOL if choice == "required" else must_call
     check_tools(tools, must_call)
     return RunRequest(
-        told=_told(request, called),
+        chat=_conversation(request, called),
         target=target,
         tools=tools,
         must_call=must_call,
         one_call=request.parallel_tool_calls is False,
-        sampling=sampling_of(
+        sampling=Sampling(
             max_output_tokens=request.max_output_tokens,
             temperature=request.temperature,
             top_p=request.top_p,
@@ -318,18 +323,7 @@ def read_responses(
     )
 
 
-def _tools(tools: Sequence[FunctionTool]) -> tuple[ClientTool, ...]:
-    return tuple(
-        ClientTool(
-            name=tool.name,
-            description=tool.description or "",
-            parameters=tool.parameters or {"type": "object", "properties": {}},
-        )
-        for tool in tools
-    )
-
-
-def _told(request: ResponsesRequest, called: Mapping[str, str]) -> ChatInput:
+def _conversation(request: ResponsesRequest, called: Mapping[str, str]) -> ChatInput:
     conversation = Conversation(called)
     conversation.add_system(request.instructions or "")
     if isinstance(request.input, str):
@@ -353,7 +347,7 @@ def _add(conversation: Conversation, item: InputItem, where: str) -> None:
             output = _text(item.output, f"{where}.output")
             conversation.add_result(_need(item, "call_id", where), output, f"{where}.call_id")
         case "reasoning":
-            pass  # not shown to a model again
+            pass  # not sent to the model again
 
 
 def _need(item: InputItem, name: str, where: str) -> str:
@@ -406,12 +400,12 @@ def _pictures(content: str | tuple[InputPart, ...], where: str) -> tuple[Attachm
 
 
 def whole_response(request: ResponsesRequest, answer: CompatAnswer, ended: AnswerEnded) -> Response:
-    """The whole answer."""
+    """Return the whole answer."""
     return with_request(build_response(request.model, answer, ended), request)
 
 
 def with_request(response: Response, request: ResponsesRequest) -> Response:
-    """The answer with what was asked."""
+    """Return the answer with the parameters of its request."""
     return msgspec.structs.replace(
         response,
         instructions=request.instructions,
@@ -427,8 +421,8 @@ def with_request(response: Response, request: ResponsesRequest) -> Response:
     )
 
 
-def response_under_way(record: RunRecord) -> Response:
-    """What is known of a run that has not ended: nothing of its answer."""
+def response_in_progress(record: RunRecord) -> Response:
+    """Return the response of a run that has not ended, without its output."""
     return Response(
         id=response_id(record.run_id),
         created_at=record.created_ms // 1000,
@@ -440,13 +434,13 @@ def response_under_way(record: RunRecord) -> Response:
 
 
 def build_response(model: str, answer: CompatAnswer, ended: AnswerEnded | None) -> Response:
-    """The answer as far as it is known."""
+    """Return the answer, in progress if `ended` is None."""
     reading = answer.reading
     status: Status = "in_progress"
     note = RunNote(run_id=answer.run_id, session_id=answer.session_id)
     if ended is not None:
         status = _status(ended)
-        note = run_note(answer, ended)
+        note = answer.note(ended)
     failed = ended is not None and bool(ended.failure_class)
     return Response(
         id=response_id(answer.run_id),
@@ -510,7 +504,7 @@ def _call_item(call: ProposedCall) -> OutputCall:
 
 
 def item_name(prefix: str, run_id: str) -> str:
-    """The id of one of the output items."""
+    """Return the id of an output item."""
     return f"{prefix}_{run_id.removeprefix(RUN_PREFIX)}"
 
 
@@ -519,29 +513,31 @@ def _usage(usage: Usage) -> ResponseUsage:
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
-        input_tokens_details=input_details(usage),
+        input_tokens_details=InputDetails(
+            cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
+        ),
         output_tokens_details=OutputDetails(reasoning_tokens=usage.reasoning_tokens),
     )
 
 
 class ResponseStream:
-    """An answer as typed events, each with its place in the sequence."""
+    """An answer as typed events, each with a sequence number."""
 
     def __init__(self, request: ResponsesRequest, answer: CompatAnswer) -> None:
         self._request = request
         self._answer = answer
         self._sequence = 0
-        self._open: dict[str, int] = {}  # items that are being written, with their index
+        self._open: dict[str, int] = {}  # output index of each started item
 
     def begin(self) -> bytes:
-        """The response without an answer yet."""
+        """Return the response without output."""
         empty = self._response(None)
         return self._event("response.created", response=empty) + self._event(
             "response.in_progress", response=empty
         )
 
     def take(self, part: Part) -> bytes:
-        """What one part becomes."""
+        """Return the events of one part."""
         match part:
             case Text():
                 return self._say(part.delta)
@@ -553,27 +549,27 @@ class ResponseStream:
                 return self._end(part)
 
     def fail(self, error: PalyraError) -> bytes:
-        """A run that failed is a failed response; anything else is an error of the stream."""
+        """Return `response.failed` for a failed run, `error` for a failure of the stream."""
         ended = self._answer.reading.ended
         if isinstance(error, RunEnded) and ended is not None:
             return self._event("response.failed", response=self._response(ended))
-        told = error_body(error)
+        body = error_body(error)
         return self._event(
-            "error", code=code_of(error), message=told["message"], param=told["param"]
+            "error", code=code_of(error), message=body["message"], param=body["param"]
         )
 
     def _say(self, delta: str) -> bytes:
         item_id = item_name("msg", self._answer.run_id)
-        begun = b""
+        start = b""
         if item_id not in self._open:
             empty = OutputMessage(id=item_id, content=[], status="in_progress")
-            begun = self._add(item_id, empty) + self._event(
+            start = self._add(item_id, empty) + self._event(
                 "response.content_part.added",
                 **self._place(item_id),
                 content_index=0,
                 part=OutputText(text=""),
             )
-        return begun + self._event(
+        return start + self._event(
             "response.output_text.delta",
             **self._place(item_id),
             content_index=0,
@@ -583,17 +579,17 @@ class ResponseStream:
 
     def _think(self, delta: str) -> bytes:
         item_id = item_name("rs", self._answer.run_id)
-        begun = b""
+        start = b""
         if item_id not in self._open:
-            begun = self._add(
+            start = self._add(
                 item_id, OutputReasoning(id=item_id, content=[], status="in_progress")
             )
-        return begun + self._event(
+        return start + self._event(
             "response.reasoning_text.delta", **self._place(item_id), content_index=0, delta=delta
         )
 
     def _end(self, ended: AnswerEnded) -> bytes:
-        """What is open is closed, calls follow, then the whole response."""
+        """Close the started items, add the calls, then the whole response."""
         answer, pieces = self._answer, []
         if ended.refusal:
             pieces.append(self._refuse(ended.refusal))
@@ -614,24 +610,24 @@ class ResponseStream:
         return b"".join([*pieces, self._event(name, response=response)])
 
     def _refuse(self, reason: str) -> bytes:
-        """Behind what was said already, if anything was."""
+        """Add a refusal, after the text of the message if there is any."""
         item_id = item_name("msg", self._answer.run_id)
-        begun, index = b"", int(item_id in self._open)
+        start, index = b"", int(item_id in self._open)
         if not index:
-            begun = self._add(item_id, OutputMessage(id=item_id, content=[], status="in_progress"))
+            start = self._add(item_id, OutputMessage(id=item_id, content=[], status="in_progress"))
         place = {**self._place(item_id), "content_index": index}
         added = self._event("response.content_part.added", **place, part=OutputRefusal(refusal=""))
-        return begun + added + self._event("response.refusal.delta", **place, delta=reason)
+        return start + added + self._event("response.refusal.delta", **place, delta=reason)
 
     def _close_message(self, item: OutputMessage) -> bytes:
         pieces: list[bytes] = []
         for index, part in enumerate(item.content):
             place = {**self._place(item.id), "content_index": index}
             if isinstance(part, OutputText):
-                name, told = "output_text", {"text": part.text, "logprobs": []}
+                name, members = "output_text", {"text": part.text, "logprobs": []}
             else:
-                name, told = "refusal", {"refusal": part.refusal}
-            said = self._event(f"response.{name}.done", **place, **told)
+                name, members = "refusal", {"refusal": part.refusal}
+            said = self._event(f"response.{name}.done", **place, **members)
             pieces.append(said + self._event("response.content_part.done", **place, part=part))
         return b"".join(pieces)
 
@@ -658,7 +654,7 @@ class ResponseStream:
         return {"item_id": item_id, "output_index": self._open[item_id]}
 
     def _response(self, ended: AnswerEnded | None) -> Response:
-        """The response; its items in the order in which they were begun."""
+        """Return the response, its items in the order of their start."""
         made = build_response(self._request.model, self._answer, ended)
         order = self._open
         output = sorted(made.output, key=lambda item: order.get(item.id, len(order)))

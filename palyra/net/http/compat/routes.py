@@ -1,7 +1,17 @@
-"""The routes: who asks, for what, how often; errors in the shape that the API has.
+"""The compat routes: authentication, rates, dispatch, and errors in the shape of each API.
 
-Owns: the request rates of tokens.  Every request meets the checks of Host and Origin before it
-comes here (`net.app`).
+Owns: the request rates of tokens.  The checks of Host and Origin come first
+(`palyra.net.http.pages`).  A request passes these steps in order, and the first that fails answers:
+
+1. authenticate: the token says whose request it is;
+2. the token's rate, for one request;
+3. the route (404, 405), from the web app's table;
+4. a place among the requests of that token in progress;
+5. the body, and the token's rate for its size;
+6. the handler, which ends when the client leaves, or the token expires or is revoked.
+
+The handlers are called with the ASGI connection, not as views of the web framework; why is in
+docs/decisions/0024-one-http-stack.md.
 """
 
 from collections import Counter
@@ -15,6 +25,8 @@ import msgspec
 import structlog
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, HTTPScope
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import Map
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.access import Caller
@@ -71,7 +83,7 @@ from palyra.net.http.compat.responses import (
     ResponseStream,
     build_response,
     read_responses,
-    response_under_way,
+    response_in_progress,
     run_id_of,
     whole_response,
 )
@@ -91,8 +103,8 @@ PREFIX = "/v1/"
 OTHERS = frozenset({WEBSOCKET_PATH.decode(), "/v1/asyncapi.json"})  # the daemon's own protocol
 MESSAGES_PATH = "/v1/messages"  # its errors have a shape of their own
 MAX_BODY_BYTES = 16_777_216  # pictures are in it as base64
-MAX_TOKENS_KNOWN = 1_024  # whose rates are remembered
-UNIT_BYTES = 16_384  # a request costs one more of its rate per started unit, as on a socket
+MAX_TOKENS_KNOWN = 1_024  # rates in memory
+UNIT_BYTES = 16_384  # each whole unit of a body costs one more request of the rate
 
 CHAT = Api(
     request=ChatRequest,
@@ -124,17 +136,12 @@ class HttpCall:
     sources: CompatSources
     caller: Caller
     exchange: HttpExchange
-    rest: str = ""  # what the path names
-    body: bytes = b""  # until it is decoded: a run may be long
+    rest: str = ""  # the id in the path
+    body: bytes = b""  # empty once it is decoded
     size_bytes: int = 0  # of the body
 
-    async def read(self) -> None:
-        """Read the body.  Raises TooLarge, TooSlow, Gone."""
-        self.body = await self.exchange.read_body(MAX_BODY_BYTES)
-        self.size_bytes = len(self.body)
-
     async def decode(self, kind: type[P]) -> P:
-        """The body, once.  Raises BadMessage, InvalidParams."""
+        """Decode the body, once.  Raises BadMessage, InvalidParams, Unsupported."""
         body, self.body = self.body, b""
         if len(body) <= INLINE_BYTES:
             return _decode(body, kind)
@@ -144,27 +151,31 @@ class HttpCall:
 Handler = Callable[[HttpCall], Awaitable[None]]
 
 
-class CompatRouter:
-    """An ASGI app for the paths it knows."""
+class CompatApp:
+    """An ASGI app for the paths below `/v1/`."""
 
-    def __init__(self, sources: CompatSources) -> None:
+    def __init__(self, sources: CompatSources, urls: Map) -> None:
+        """`urls`: the routes of the web app, to which those of this app are added."""
         self._sources = sources
+        for route in ROUTES:
+            urls.add(route.rule)
+        self._urls = urls.bind("palyra")
         self._rates: dict[str, TokenBucket] = {}
-        self._under_way: Counter[str] = Counter()
+        self._in_progress: Counter[str] = Counter()
 
     @staticmethod
-    def knows(path: str) -> bool:
-        """Whether it answers that path: also one that is none, but would be of these APIs."""
+    def serves(path: str) -> bool:
+        """True for every path of these APIs, also for one without a route: its 404 is theirs."""
         return path.startswith(PREFIX) and path not in OTHERS
 
     async def __call__(
         self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
     ) -> None:
-        """Answer one request.  Cancellation: the run it started goes on."""
+        """Answer one request.  Cancellation: the run that it started continues."""
         exchange = HttpExchange(scope, receive, send, self._sources.backend.redact)
         error: PalyraError | None = None
         try:
-            await self._visit(exchange)
+            await self._serve(exchange)
         except* PalyraError as group:
             error = _first(group)
         if isinstance(error, InvariantBroken):
@@ -172,35 +183,49 @@ class CompatRouter:
         if error is not None and not exchange.has_begun and not isinstance(error, Gone):
             await _refuse(exchange, error)
 
-    async def _visit(self, exchange: HttpExchange) -> None:
-        """Who is it, may they ask now, what do they ask: in this order."""
+    async def _serve(self, exchange: HttpExchange) -> None:
         backend = self._sources.backend
         caller = await backend.authenticate(_find_token(exchange))
         self._check_rate(caller, 1)
-        handler, rest = _route(exchange)
+        handler, rest = self._route(exchange)
         with self._place(caller):
-            visit = HttpCall(self._sources, caller, exchange, rest)
-            await visit.read()
-            self._check_rate(caller, visit.size_bytes // UNIT_BYTES)
+            body = await exchange.read_body(MAX_BODY_BYTES)
+            self._check_rate(caller, len(body) // UNIT_BYTES)
+            call = HttpCall(self._sources, caller, exchange, rest, body, len(body))
+            del body  # until the call decodes it: a run may be long
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_end_with_client, exchange, nursery.cancel_scope)
                 async with token_holds(backend, caller):
-                    await handler(visit)
+                    await handler(call)
                 nursery.cancel_scope.cancel("answered")
+
+    def _route(self, exchange: HttpExchange) -> tuple[Handler, str]:
+        """Return the handler, and the id that the path names.  Raises NotFound, WrongMethod."""
+        try:
+            route, values = self._urls.match(exchange.path, exchange.method)
+        except MethodNotAllowed:
+            route, values = None, {}
+        except HTTPException:
+            raise NotFound(f"no such path: {truncate_safely(exchange.path, 128)!r}") from None
+        if not isinstance(route, HttpRoute) or route.method != exchange.method:  # HEAD matches GET
+            allowed = [name for name in self._urls.allowed_methods(exchange.path) if name != "HEAD"]
+            text = f"{exchange.method} is not possible here, only {', '.join(allowed)}"
+            raise WrongMethod(text)
+        return route.handler, values.get("id", "")
 
     @contextmanager
     def _place(self, caller: Caller) -> Generator[None]:
-        """One of the places for what a token may have under way.  Raises RateLimited."""
+        """Take one of the places for requests of a token in progress.  Raises RateLimited."""
         limit = self._sources.backend.limits.max_inflight
-        if self._under_way[caller.token_id] >= limit:
+        if self._in_progress[caller.token_id] >= limit:
             raise RateLimited(f"{limit} requests of this token are under way, the limit")
-        self._under_way[caller.token_id] += 1
+        self._in_progress[caller.token_id] += 1
         try:
             yield
         finally:
-            self._under_way[caller.token_id] -= 1
-            if not self._under_way[caller.token_id]:
-                del self._under_way[caller.token_id]
+            self._in_progress[caller.token_id] -= 1
+            if not self._in_progress[caller.token_id]:
+                del self._in_progress[caller.token_id]
 
     def _check_rate(self, caller: Caller, units: int) -> None:
         limits, now_s = self._sources.backend.limits, trio.current_time()
@@ -216,12 +241,12 @@ class CompatRouter:
 async def _refuse(exchange: HttpExchange, error: PalyraError) -> None:
     exchange.headers.update(error_headers(error))
     is_message = exchange.path.startswith(MESSAGES_PATH)
-    told = message_error(error) if is_message else {"error": error_body(error)}
-    await exchange.respond(status_of(error), told)
+    answer = message_error(error) if is_message else {"error": error_body(error)}
+    await exchange.respond(status_of(error), answer)
 
 
 def _first(group: BaseExceptionGroup[PalyraError]) -> PalyraError:
-    """The first of several errors, however deep in nurseries it was raised."""
+    """Return the first error of a group, however many nurseries wrapped it."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
@@ -241,79 +266,78 @@ def _find_token(exchange: HttpExchange) -> str:
 # --- handlers ------------------------------------------------------------------------------------
 
 
-async def _chat(visit: HttpCall) -> None:
-    await _ask(CHAT, visit)
+async def _chat(call: HttpCall) -> None:
+    await _ask(CHAT, call)
 
 
-async def _messages(visit: HttpCall) -> None:
-    await _ask(MESSAGES, visit)
+async def _messages(call: HttpCall) -> None:
+    await _ask(MESSAGES, call)
 
 
-async def _count(visit: HttpCall) -> None:
-    request = await visit.decode(CountRequest)
-    counted = await count_tokens(visit.sources, visit.caller, request)
-    await visit.exchange.respond(HTTPStatus.OK, counted)
+async def _count(call: HttpCall) -> None:
+    request = await call.decode(CountRequest)
+    counted = await count_tokens(call.sources, call.caller, request)
+    await call.exchange.respond(HTTPStatus.OK, counted)
 
 
-async def _embeddings(visit: HttpCall) -> None:
-    request = await visit.decode(EmbeddingsRequest)
-    made = await embed(visit.sources, visit.caller, request)
-    await visit.exchange.respond(HTTPStatus.OK, made)
+async def _embeddings(call: HttpCall) -> None:
+    request = await call.decode(EmbeddingsRequest)
+    made = await embed(call.sources, call.caller, request)
+    await call.exchange.respond(HTTPStatus.OK, made)
 
 
-async def _responses(visit: HttpCall) -> None:
-    await _ask(RESPONSES, visit)
+async def _responses(call: HttpCall) -> None:
+    await _ask(RESPONSES, call)
 
 
-async def _response(visit: HttpCall) -> None:
-    """A response of before; of one that is under way, what is known without waiting."""
-    if visit.exchange.asks("stream", "true"):
+async def _response(call: HttpCall) -> None:
+    """Answer with an earlier response; with one in progress as far as it is known."""
+    if call.exchange.asks("stream", "true"):
         raise Unsupported("stream: only a response that is being asked for streams", field="stream")
-    await _show(visit, run_id_of(visit.rest))
+    await _show(call, run_id_of(call.rest))
 
 
-async def _cancel(visit: HttpCall) -> None:
-    run_id = run_id_of(visit.rest)
-    gateway = visit.sources.backend.gateway
-    await gateway.cancel_run(visit.caller, run_id, "cancelled as a response")
-    await _show(visit, run_id)
+async def _cancel(call: HttpCall) -> None:
+    run_id = run_id_of(call.rest)
+    gateway = call.sources.backend.gateway
+    await gateway.cancel_run(call.caller, run_id, "cancelled as a response")
+    await _show(call, run_id)
 
 
-async def _show(visit: HttpCall, run_id: str) -> None:
-    backend = visit.sources.backend
-    record = (await backend.gateway.get_run(visit.caller, run_id)).record
+async def _show(call: HttpCall, run_id: str) -> None:
+    backend = call.sources.backend
+    record = (await backend.gateway.get_run(call.caller, run_id)).record
     if not record.is_terminal:
-        await visit.exchange.respond(HTTPStatus.OK, response_under_way(record))
+        await call.exchange.respond(HTTPStatus.OK, response_in_progress(record))
         return
-    async with find_answer(backend, visit.caller, record) as answer:
+    async with find_answer(backend, call.caller, record) as answer:
         response = build_response(record.model, answer, await answer.read_end())
-        await visit.exchange.respond(HTTPStatus.OK, response)
+        await call.exchange.respond(HTTPStatus.OK, response)
 
 
-async def _keep(_visit: HttpCall) -> None:  # noqa: RUF029 - as all handlers
+async def _refuse_delete(_call: HttpCall) -> None:  # noqa: RUF029 - as all handlers
     raise Unsupported("a response is a run, and a run keeps its tape: it cannot be deleted")
 
 
-async def _ask(api: Api[Any], visit: HttpCall) -> None:
-    exchange = visit.exchange
-    request = with_headers(await visit.decode(api.request), exchange)
-    size, redact = visit.size_bytes, visit.sources.backend.redact
-    key = await find_key(exchange, visit.caller, request, size, redact)
-    asked = ApiRequest(visit.sources, visit.caller, exchange, request, key, size)
-    await serve(api, asked)
+async def _ask(api: Api[Any], call: HttpCall) -> None:
+    exchange = call.exchange
+    request = with_headers(await call.decode(api.request), exchange)
+    size, redact = call.size_bytes, call.sources.backend.redact
+    key = await find_key(exchange, call.caller, request, size, redact)
+    await serve(api, ApiRequest(call.sources, call.caller, exchange, request, key, size))
 
 
-async def _models(visit: HttpCall) -> None:
-    await visit.exchange.respond(HTTPStatus.OK, await list_cards(visit.sources, visit.caller))
+async def _models(call: HttpCall) -> None:
+    await call.exchange.respond(HTTPStatus.OK, await list_cards(call.sources, call.caller))
 
 
-async def _model(visit: HttpCall) -> None:
-    card = await find_card(visit.sources, visit.caller, visit.rest)
-    await visit.exchange.respond(HTTPStatus.OK, card)
+async def _model(call: HttpCall) -> None:
+    card = await find_card(call.sources, call.caller, call.rest)
+    await call.exchange.respond(HTTPStatus.OK, card)
 
 
 def _decode(body: bytes, kind: type[P]) -> P:
-    """The request.  Raises BadMessage, InvalidParams, Unsupported."""
+    """Return the request.  Raises BadMessage, InvalidParams, Unsupported."""
     value = jsonrpc.read_json(body)
     if not isinstance(value, dict):
         raise InvalidParams(f"the body must be a JSON object, not {jsonrpc.show(value)}")
@@ -330,10 +354,10 @@ def _decode(body: bytes, kind: type[P]) -> P:
 # --- routes --------------------------------------------------------------------------------------
 
 
-async def _openapi(visit: HttpCall) -> None:
-    visit.caller.require(READ_SCOPE)
-    version = visit.sources.backend.version
-    await visit.exchange.respond(HTTPStatus.OK, render_openapi(ROUTES, version=version))
+async def _openapi(call: HttpCall) -> None:
+    call.caller.require(READ_SCOPE)
+    version = call.sources.backend.version
+    await call.exchange.respond(HTTPStatus.OK, render_openapi(ROUTES, version=version))
 
 
 ROUTES: tuple[HttpRoute, ...] = (
@@ -358,7 +382,7 @@ ROUTES: tuple[HttpRoute, ...] = (
         StreamEvent,
     ),
     HttpRoute("GET", "/v1/responses/{id}", _response, "A response of before", answer=Response),
-    HttpRoute("DELETE", "/v1/responses/{id}", _keep, "Refused: a run keeps its tape"),
+    HttpRoute("DELETE", "/v1/responses/{id}", _refuse_delete, "Refused: a run keeps its tape"),
     HttpRoute("POST", "/v1/responses/{id}/cancel", _cancel, "End its run", answer=Response),
     HttpRoute(
         "POST",
@@ -384,27 +408,3 @@ ROUTES: tuple[HttpRoute, ...] = (
     ),
     HttpRoute("GET", "/v1/openapi.json", _openapi, "This document"),
 )
-_PATTERNS = [(route, route.pattern) for route in ROUTES]
-
-
-def _find_routes(path: str) -> tuple[dict[str, HttpRoute], str]:
-    """The routes of a path by method, and what the path names."""
-    found: dict[str, HttpRoute] = {}
-    rest = ""
-    for route, pattern in _PATTERNS:
-        match = pattern.fullmatch(path)
-        if match is not None:
-            found[route.method] = route
-            rest = match.groupdict().get("id", "")
-    return found, rest
-
-
-def _route(exchange: HttpExchange) -> tuple[Handler, str]:
-    """Who answers.  Raises NotFound, WrongMethod."""
-    found, rest = _find_routes(exchange.path)
-    if not found:
-        raise NotFound(f"no such path: {truncate_safely(exchange.path, 128)!r}")
-    route = found.get(exchange.method)
-    if route is None:
-        raise WrongMethod(f"{exchange.method} is not possible here, only {', '.join(found)}")
-    return route.handler, rest

@@ -1,167 +1,190 @@
-"""One run as an HTTP request follows it: the same subscription a socket has, read from inside.
+"""One run as an HTTP request reads it: rows and deltas, without a socket's encoding.
 
-Owns: an outbox and a subscription for the length of a block.  Talks to: hub, journal.
-A client that does not read fills its outbox and is cut off there, as on a socket.
+Owns: the queue and the subscription of one request.  Talks to: hub, journal.
+
+The subscription is the one that a socket has (`palyra.net.delivery.subscription`), so the same rows
+come in the same order.  Only the sink differs: rows wait here as they are on the tape and are never
+encoded as frames.  The queue is bounded like an outbox: deltas are dropped first; if that is not
+enough, the client reads too slowly and its request ends.
 """
 
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Literal
 
-import msgspec
 import trio
 
+from palyra.actors.hub.feed import ProgressDelta, PublishedRow
 from palyra.actors.hub.hub import Hub
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
-from palyra.errors import Draining, Overloaded, Unauthenticated, Unavailable
+from palyra.core.journal.tape_row import TapeRow
+from palyra.errors import Draining, Overloaded, PalyraError, Unauthenticated, Unavailable
 from palyra.net.api.backend import Backend
-from palyra.net.delivery.outbox import Outbox, ProgressFrame
+from palyra.net.delivery.outbox import ENTRY_BYTES, ROOM_BYTES, SEND_BYTES, FrameSuffix
 from palyra.net.delivery.subscription import (
+    NOTHING_YET,
     PAGE_BYTES,
     PAGE_ROWS,
     ClientContext,
+    LiveSubscription,
+    Spawn,
     SubscriptionFilter,
-    Subscriptions,
 )
+from palyra.net.http.compat.answer import KINDS, STREAMED_KINDS, Committed, Item, Streamed
 from palyra.net.protocol import close_codes
-
-KINDS = frozenset(
-    {
-        "run.accepted",
-        "turn.started",
-        "turn.completed",
-        "tool.proposed",
-        "tool.completed",
-        "tool.attested",
-        "approval.requested",
-        "approval.resolved",
-        "message.completed",
-        "run.done",
-        "run.failed",
-        "run.cancelled",
-    }
-)
-_NOTHING = -1  # head of a tape that does not exist yet
-_SHOWN = frozenset({"text", "reasoning"})  # of what streams
-
-
-class FollowedEvent(msgspec.Struct, frozen=True):
-    """A durable event."""
-
-    seq: int
-    at_ms: int
-    kind: str
-    data: msgspec.Raw
-    committed: int
-
-
-class Streamed(msgspec.Struct, frozen=True):
-    """A volatile piece of a turn."""
-
-    item: str
-    kind: Literal["text", "reasoning"]
-    delta: str
-
-
-class Committed(msgspec.Struct, frozen=True):
-    """The tape is durable up to here."""
-
-    committed: int
-
-
-Frame = FollowedEvent | Streamed | Committed
-
-
-class _Notice(msgspec.Struct, frozen=True):
-    method: str
-    params: msgspec.Raw
-
-
-_NOTICE = msgspec.json.Decoder(_Notice)
-_FRAMES: dict[str, msgspec.json.Decoder[Frame]] = {
-    "tape.event": msgspec.json.Decoder(FollowedEvent),
-    "progress": msgspec.json.Decoder(Streamed),
-    "tape.committed": msgspec.json.Decoder(Committed),
-}
-
-
-class _TextOutbox(Outbox):
-    """Without the output of tools, which nobody here is shown as it comes."""
-
-    def put_progress(self, piece: ProgressFrame) -> None:
-        if piece.key[2] in _SHOWN:
-            super().put_progress(piece)
+from palyra.net.protocol.notifications import TapeCaughtUp, TapeReset
 
 
 class RunFollower:
-    """The frames of one run, from its first event on."""
+    """Queue of the items of one run, from its first row on; a `RowSink`."""
 
-    def __init__(self, outbox: Outbox, subscriptions: Subscriptions, hub: Hub) -> None:
-        self._outbox = outbox
-        self._subscriptions = subscriptions
-        self._hub = hub
-        self.is_overrun = False
+    def __init__(self, backend: Backend, caller: Caller, spawn: Spawn) -> None:
+        self._client = ClientContext(
+            caller=caller,
+            hub=backend.hub,
+            sink=self,
+            read_page=partial(_read_page, backend),
+            new_id=backend.new_id,
+            spawn=spawn,
+            bulk=trio.Lock(),
+        )
+        self._hub: Hub = backend.hub
+        self._limit_bytes = backend.limits.outbox_bytes
+        self._subscription: LiveSubscription | None = None
+        self._failure: PalyraError | None = None
+        self._committed = NOTHING_YET  # as the reader knows
+        self._work = trio.Event()
+        self._room = trio.Event()
+        self._clear()
 
     def await_run(self, run_id: str) -> None:
-        """Follow a run that is about to begin: nothing that it streams is missed."""
-        self._hub.get_feed(run_id).note_head(_NOTHING)
+        """Follow a run before it starts, so that its first delta is not missed."""
+        self._hub.get_feed(run_id).note_head(NOTHING_YET)
         self.follow(run_id)
 
     def follow(self, run_id: str) -> None:
-        """Follow a run from its first event on, instead of any other."""
-        self._subscriptions.close_all()
-        subscription, _ = self._subscriptions.open_run(run_id, 0, SubscriptionFilter(kinds=KINDS))
-        subscription.start()
+        """Follow a run from its first row on, instead of any other."""
+        self.close()
+        self._clear()
+        self._subscription = LiveSubscription(self._client, SubscriptionFilter(kinds=KINDS))
+        self._feed = self._hub.get_feed(run_id)
+        self._subscription.open_cursor(self._feed, 0)
+        self._subscription.start()
 
-    async def next_frames(self, within_s: float) -> list[Frame]:
-        """What came; nothing when the time was up first, or nothing of it is for an answer.
+    def close(self) -> None:
+        """Receive nothing more."""
+        if self._subscription is not None:
+            self._subscription.close()
+
+    async def next_items(self, within_s: float) -> list[Item]:
+        """Return what was queued, in order; nothing if nothing came in time.
 
         Raises Overloaded, Unavailable.
         """
         with trio.move_on_after(within_s):
-            await self._outbox.wait()
-        if self.is_overrun:
-            raise Overloaded("this client does not read fast enough; the run goes on")
-        return [frame for frame in map(_read, self._outbox.pack(is_batched=False)) if frame]
+            await self._work.wait()
+        if self._failure is not None:
+            raise self._failure
+        items: list[Item] = []
+        size_bytes = 0
+        while self._queue and size_bytes < SEND_BYTES:
+            item = self._queue.popleft()
+            if isinstance(item, Streamed):
+                del self._streamed[item.item, item.kind]
+                self._streamed_bytes -= len(item.text)
+                size_bytes += len(item.text)
+            else:
+                self._queued_bytes -= len(item.data) + ENTRY_BYTES
+                size_bytes += len(item.data)
+            items.append(item)
+        if not self._queue:
+            self._work = trio.Event()
+        if self._queued_bytes <= ROOM_BYTES:
+            self._room.set()
+        if self._feed.committed > self._committed:
+            self._committed = self._feed.committed
+            items.append(Committed(self._committed))
+        return items
 
-    def overrun(self) -> None:
-        """Too much waits to be read."""
-        self.is_overrun = True
+    def _clear(self) -> None:
+        self._queue: deque[TapeRow | Streamed] = deque()
+        self._queued_bytes = 0
+        self._streamed: dict[tuple[str, str], Streamed] = {}  # waiting, by item and kind
+        self._streamed_bytes = 0
 
+    def _fail(self, error: PalyraError) -> None:
+        self._clear()
+        self._failure = error
+        self._work.set()
+        self._room.set()
 
-def _read(message: bytes) -> Frame | None:
-    notice = _NOTICE.decode(message)
-    if notice.method == "tape.reset":
-        raise Unavailable("the run's tape was rewound; ask for the run by its id")
-    decoder = _FRAMES.get(notice.method)
-    return decoder.decode(notice.params) if decoder is not None else None
+    # --- the sink ---
+
+    def put_rows(self, rows: Iterable[PublishedRow], suffix: FrameSuffix) -> None:
+        """Queue rows, in place of deltas if there is no room for both."""
+        del suffix
+        if self._failure is not None:
+            return
+        for each in rows:
+            self._queue.append(each.row)
+            self._queued_bytes += len(each.row.data) + ENTRY_BYTES
+        if self._queued_bytes + self._streamed_bytes > self._limit_bytes:
+            self._queue = deque(item for item in self._queue if isinstance(item, TapeRow))
+            self._streamed.clear()
+            self._streamed_bytes = 0
+        if self._queued_bytes > self._limit_bytes:
+            self._fail(Overloaded("this client does not read fast enough; the run goes on"))
+        if self._queue:
+            self._work.set()
+
+    def put_progress(self, progress: ProgressDelta) -> None:
+        """Queue a delta of the model's text or reasoning, or merge it into one that waits."""
+        item, kind = progress.item, progress.kind
+        is_full = 2 * (self._queued_bytes + self._streamed_bytes) > self._limit_bytes
+        if is_full or self._failure is not None or kind not in STREAMED_KINDS:
+            return
+        if (item, kind) not in self._streamed:
+            self._streamed[item, kind] = Streamed(item, kind)
+            self._queue.append(self._streamed[item, kind])
+        text = progress.delta.encode(errors="replace")  # half a surrogate pair becomes `?`
+        self._streamed[item, kind].text += text
+        self._streamed_bytes += len(text)
+        self._work.set()
+
+    def put_committed(self, suffix: FrameSuffix) -> None:
+        """Wake the reader, which looks at the feed."""
+        del suffix
+        self._work.set()
+
+    def put_notice(self, method: str, params: TapeCaughtUp | TapeReset) -> None:
+        """End the request on a reset: a part of the answer that was sent cannot be taken back."""
+        del method
+        if isinstance(params, TapeReset):
+            self._fail(Unavailable("the run's tape was rewound; ask for the run by its id"))
+
+    def withdraw(self, suffix: FrameSuffix, seq: int) -> None:
+        """Do nothing: the reset that follows ends the request."""
+
+    async def wait_room(self) -> None:
+        """Return once little is queued."""
+        while self._queued_bytes > ROOM_BYTES:
+            if self._room.is_set():
+                self._room = trio.Event()
+            await self._room.wait()
 
 
 @asynccontextmanager
 async def open_following(backend: Backend, caller: Caller) -> AsyncGenerator[RunFollower]:
-    """Room to follow one run of the caller's."""
-    following: RunFollower
-    outbox = _TextOutbox(backend.limits.outbox_bytes, lambda: following.overrun())  # noqa: PLW0108 - not there yet
+    """Make a follower whose subscription and tasks end with the block."""
     async with trio.open_nursery() as nursery:
-        viewer = ClientContext(
-            caller=caller,
-            hub=backend.hub,
-            outbox=outbox,
-            read_page=partial(_read_page, backend),
-            new_id=backend.new_id,
-            spawn=nursery.start_soon,
-            bulk=trio.Lock(),
-        )
-        subscriptions = Subscriptions(viewer, 1)
-        following = RunFollower(outbox, subscriptions, backend.hub)
+        following = RunFollower(backend, caller, nursery.start_soon)
         try:
             yield following
         finally:
-            subscriptions.close_all()
-            outbox.discard()
-            nursery.cancel_scope.cancel("nobody follows any more")
+            following.close()
+            nursery.cancel_scope.cancel("the request has ended")
 
 
 async def _read_page(backend: Backend, run_id: str, after_seq: int) -> TapePage:
@@ -172,8 +195,8 @@ async def _read_page(backend: Backend, run_id: str, after_seq: int) -> TapePage:
     )
 
 
-class OutboxSink:
-    """An HTTP request as the hub knows it: it hears no news, and ends when its token does."""
+class RequestGuard:
+    """An HTTP request as the hub knows it: it gets no notices, and ends when its token does."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -181,28 +204,28 @@ class OutboxSink:
         self.is_revoked = True  # unless another reason is given
 
     def notify(self, message: bytes) -> None:
-        """News go to sockets."""
+        """Ignore the notice: notices are for sockets."""
 
     def hang_up(self, code: int, reason: str) -> None:
-        """The token was revoked, or the daemon goes down."""
+        """End the request: the token was revoked, or the daemon goes down."""
         self.is_revoked = code == close_codes.REVOKED
         self.scope.cancel(reason)
 
 
 @asynccontextmanager
 async def token_holds(backend: Backend, caller: Caller) -> AsyncGenerator[None]:
-    """The block ends with Unauthenticated when the token expires or is revoked, or with Draining."""
-    guest = OutboxSink(caller)
+    """End the block with Unauthenticated when the token expires or is revoked, or with Draining."""
+    guard = RequestGuard(caller)
     if caller.expires_ms is not None:
         left_s = (caller.expires_ms - backend.now_ms()) / 1000
-        guest.scope.deadline = trio.current_time() + left_s
-    backend.hub.attach(guest)
+        guard.scope.deadline = trio.current_time() + left_s
+    backend.hub.attach(guard)
     try:
-        with guest.scope:
+        with guard.scope:
             yield
     finally:
-        backend.hub.detach(guest)
-    if guest.scope.cancelled_caught and guest.is_revoked:
+        backend.hub.detach(guard)
+    if guard.scope.cancelled_caught and guard.is_revoked:
         raise Unauthenticated("the token was revoked or has expired; the run goes on")
-    if guest.scope.cancelled_caught:
+    if guard.scope.cancelled_caught:
         raise Draining("the daemon is going down; the run goes on after its restart")

@@ -25,7 +25,7 @@ from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError, To
 from palyra.net.api.backend import Backend
 from palyra.net.api.method import Id
 from palyra.net.api.methods.run import Amounts
-from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part
+from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part, RunNote
 from palyra.net.http.compat.conversation import ChatInput
 from palyra.net.http.compat.errors import RunEnded
 from palyra.net.http.compat.model_names import ModelTarget
@@ -35,8 +35,8 @@ from palyra.net.protocol.params import Params
 
 ORIGIN = "compat"
 HEARTBEAT_S = 15.0  # proxies cut a connection that is silent for 30 to 60 s
-CANCEL_S = 5.0  # for a run whose client has left
-# What of a request becomes which event of the tape.
+CANCEL_S = 5.0  # for a run whose client has disconnected
+# Part of the request that each event of the tape contains.
 _MEMBERS = {
     ev.MessageReceived.KIND: "the last message of the user",
     ev.RunAccepted.KIND: "the instructions, tools and schema of the answer together",
@@ -47,7 +47,7 @@ MAX_TOOL_BYTES = 16_384  # of a tool's description and schema
 
 
 class Extension(Params, frozen=True, kw_only=True):
-    """What a request may say beyond its API, in the member `palyra`."""
+    """Run options that the APIs lack, in the member `palyra` of a request."""
 
     session_id: Id | None = None
     session_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
@@ -58,22 +58,22 @@ class Extension(Params, frozen=True, kw_only=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, of whom, and how."""
+    """A request for an answer, in the same form for all APIs."""
 
-    told: ChatInput
+    chat: ChatInput
     target: ModelTarget
     tools: tuple[ClientTool, ...] = ()
-    must_call: str = ""  # see Brief
+    must_call: str = ""  # see RequestOptions
     one_call: bool = False
     sampling: Sampling = Sampling()
     json_mode: bool = False
     answer_schema: dict[str, Any] | None = None
-    user: str | None = None  # whose conversation it is, when the caller says no more
+    user: str | None = None  # names the session, unless the extension does
     extension: Extension = Extension()
 
     @property
     def agent(self) -> str | None:
-        """Who answers; None is the default agent."""
+        """The agent; None is the default one."""
         return self.extension.agent or self.target.agent
 
 
@@ -87,14 +87,14 @@ async def answering(
 ) -> AsyncGenerator["CompatAnswer"]:
     """Start the run, or find the one that this key has started, and follow it.
 
-    Raises what `Gateway.start_run` does.  Cancellation: the run goes on, unless the client has
-    left and asked for its end.
+    Raises what `Gateway.start_run` does.  Cancellation: the run continues, unless the client has
+    disconnected and asked for its end.
     """
     backend = sources.backend
     async with open_following(backend, caller) as following:
         run_id, reading = backend.new_id("run"), AnswerReader()
         command = msgspec.structs.replace(make_command(ask), run_id=run_id)
-        try:  # from before the start, which may have been promised when its client leaves
+        try:  # the run may have been accepted if the start is cancelled
             started = await _start(backend, caller, command, key, following)
             run_id = started.run_id
             yield CompatAnswer(started, following, reading)
@@ -107,7 +107,7 @@ async def answering(
 async def find_answer(
     backend: Backend, caller: Caller, record: RunRecord
 ) -> AsyncGenerator["CompatAnswer"]:
-    """A run that has ended, as its request saw it."""
+    """Open a run that has ended, to read its answer again."""
     async with open_following(backend, caller) as following:
         following.follow(record.run_id)
         started = Started(
@@ -123,7 +123,7 @@ async def _start(
     key: IdempotencyKey | None,
     following: RunFollower,
 ) -> Started:
-    """The run, followed before it began, or the one that was begun with the same key."""
+    """Start the run, followed from before its start, or find the one of the same key."""
     assert command.run_id is not None  # noqa: S101 - its id is chosen with the request
     following.await_run(command.run_id)
 
@@ -142,20 +142,20 @@ async def _start(
 
 
 def _in_words(refused: TooLarge) -> TooLarge:
-    """What of the request is too large; the tape's own names say nothing to its sender."""
+    """Name the part of the request that is too large, instead of the kind of the event."""
     kind, has, rest = refused.message.partition(" has ")
     member = _MEMBERS.get(kind)
     return TooLarge(f"{member}: {rest}", field=refused.field) if member and has else refused
 
 
 async def _cancel(backend: Backend, caller: Caller, run_id: str) -> None:
-    """End the run of a client that has left, although its request is being cancelled."""
+    """Cancel the run of a client that has disconnected, while its request is being cancelled."""
     with trio.move_on_after(CANCEL_S, shield=True), suppress(PalyraError):
         await backend.gateway.cancel_run(caller, run_id, "the client has left")
 
 
 class CompatAnswer:
-    """A run as its request sees it."""
+    """The answer of a run, read part by part."""
 
     def __init__(self, started: Started, following: RunFollower, reading: AnswerReader) -> None:
         self.run_id = started.run_id
@@ -163,42 +163,56 @@ class CompatAnswer:
         self.reading = reading
         self._following = following
 
+    def note(self, ended: AnswerEnded) -> RunNote:
+        """Return the member `palyra` of the whole answer."""
+        return RunNote(
+            run_id=self.run_id,
+            session_id=self.session_id,
+            model=self.reading.model,
+            tool_calls=list(self.reading.server_calls.values()),
+            partial=ended.partial,
+            reason=ended.reason,
+        )
+
     @property
     def is_over(self) -> bool:
-        """Whether there is no more, and no failure to be told."""
+        """True if the run has ended with an answer, and all parts were returned."""
         ended = self.reading.ended
         return ended is not None and not ended.failure_class
 
     def check(self) -> None:
-        """Raises RunEnded for a run that has ended without an answer."""
+        """Raise RunEnded if the run has ended without an answer."""
         ended = self.reading.ended
         if ended is not None and ended.failure_class:
             raise RunEnded(ended.failure_class, ended.reason, self.run_id)
 
     async def next_parts(self) -> list[Part]:
-        """What follows; nothing after a while of silence.  Raises RunEnded, after all else."""
+        """Return the next parts; none if nothing came for HEARTBEAT_S.
+
+        Raises RunEnded, after all other parts.
+        """
         self.check()
         parts: list[Part] = []
         until_s = trio.current_time() + HEARTBEAT_S
         while not parts and (left_s := until_s - trio.current_time()) > 0:
-            for frame in await self._following.next_frames(left_s):
-                parts.extend(self.reading.take(frame))
-        told = [
+            for item in await self._following.next_items(left_s):
+                parts.extend(self.reading.take(item))
+        passed_on = [
             part for part in parts if not (isinstance(part, AnswerEnded) and part.failure_class)
         ]
-        if not told:
+        if not passed_on:
             self.check()
-        return told
+        return passed_on
 
     async def read_end(self) -> AnswerEnded:
-        """The end of a run that has ended, whatever it was."""
+        """Return the end of a run that has ended, with an answer or without."""
         with suppress(RunEnded):
             return await self.wait()
         assert self.reading.ended is not None  # noqa: S101 - that is what was raised about
         return self.reading.ended
 
     async def wait(self) -> AnswerEnded:
-        """The end of the run.  Raises RunEnded for one without an answer."""
+        """Wait for the end of the run.  Raises RunEnded if it has no answer."""
         while self.reading.ended is None:
             await self.next_parts()
         self.check()
@@ -206,10 +220,10 @@ class CompatAnswer:
 
 
 def make_command(ask: RunRequest) -> StartRun:
-    """The request as the gateway takes it: queued behind what the session does already."""
-    told, extension = ask.told, ask.extension
+    """Return the command to start the run, queued behind other runs of its session."""
+    chat, extension = ask.chat, ask.extension
     brief = RequestOptions(
-        instructions=told.instructions,
+        instructions=chat.instructions,
         tools=ask.tools,
         sampling=ask.sampling,
         answer_schema=ask.answer_schema,
@@ -218,7 +232,7 @@ def make_command(ask: RunRequest) -> StartRun:
     )
     session_id = extension.session_id
     return StartRun(
-        text=told.text,
+        text=chat.text,
         session_id=session_id,
         session_key=None if session_id else session_key(ask),
         agent=ask.agent,
@@ -227,25 +241,25 @@ def make_command(ask: RunRequest) -> StartRun:
         approval_mode=extension.approval_mode or "ask",
         json_mode=ask.json_mode,
         budget=Budget(**msgspec.structs.asdict(extension.budget)),
-        attachments=told.pictures,
+        attachments=chat.pictures,
         origin=ORIGIN,
-        branch=told.branch,
-        results=told.results if told.is_continued else (),
+        branch=chat.branch,
+        results=chat.results if chat.is_continued else (),
         brief=None if brief.is_blank else brief,
     )
 
 
 def session_key(ask: RunRequest) -> str | None:
-    """One session for each user of each agent; without a user every request has its own."""
+    """Return the key of the session of this user and agent; None for a session of its own."""
     if ask.extension.session_key is not None:
         return ask.extension.session_key
     return f"{ORIGIN}:{ask.agent or ''}:{ask.user}" if ask.user else None
 
 
 def check_tools(tools: tuple[ClientTool, ...], must_call: str = "") -> None:
-    """Raises InvalidParams for more, larger or equally named tools than a run takes.
+    """Raise InvalidParams for too many, too large or equally named tools.
 
-    And where a call is asked for of a tool that is not among them.
+    Also if a call is required of a tool that is not among them.
     """
     if len(tools) > MAX_TOOLS:
         raise InvalidParams(f"tools: {len(tools)}, the limit is {MAX_TOOLS}", field="tools")
@@ -266,18 +280,18 @@ def check_tools(tools: tuple[ClientTool, ...], must_call: str = "") -> None:
 
 
 class PreviousResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that a request follows by name."""
+    """The response that a request continues by id."""
 
     record: RunRecord | None = None
     messages: tuple[Message, ...] = ()
     called: Mapping[str, str] = MappingProxyType({})
 
 
-async def read_past(backend: Backend, caller: Caller, run_id: str | None) -> PreviousResponse:
-    """What the request follows.
+async def read_previous(backend: Backend, caller: Caller, run_id: str | None) -> PreviousResponse:
+    """Read the response that the request continues.
 
-    Raises NotFound, also for somebody else's run whoever asks, as a fork does; IllegalState for a
-    run that has not ended.
+    Raises NotFound, also for a run of another principal, even if the caller may see it (as a fork
+    does); IllegalState for a run that has not ended.
     """
     if run_id is None:
         return PreviousResponse()
@@ -294,18 +308,21 @@ async def read_past(backend: Backend, caller: Caller, run_id: str | None) -> Pre
     return PreviousResponse(record=record, messages=messages, called=open_calls(messages))
 
 
-def check_one_session(ask: RunRequest, past: PreviousResponse) -> None:
-    """Raises InvalidParams when two sessions are named; `user` gives way to whatever names one."""
-    said = ask.extension
-    if said.session_id is not None and said.session_key is not None:
+def check_one_session(ask: RunRequest, previous: PreviousResponse) -> None:
+    """Raise InvalidParams if two sessions are named; `user` is ignored if another member names one."""
+    options = ask.extension
+    if options.session_id is not None and options.session_key is not None:
         raise InvalidParams(
             "palyra: session_id and session_key both name a session; say one of them",
             field="palyra.session_key",
         )
-    if past.record is None:
+    if previous.record is None:
         return
-    if said.session_key is not None or said.session_id not in {None, past.record.session_id}:
-        name = "session_id" if said.session_key is None else "session_key"
+    if options.session_key is not None or options.session_id not in {
+        None,
+        previous.record.session_id,
+    }:
+        name = "session_id" if options.session_key is None else "session_key"
         raise InvalidParams(
             f"previous_response_id names the session already; leave out palyra.{name}",
             field=f"palyra.{name}",
@@ -313,47 +330,47 @@ def check_one_session(ask: RunRequest, past: PreviousResponse) -> None:
 
 
 async def settle(
-    backend: Backend, caller: Caller, ask: RunRequest, past: PreviousResponse
+    backend: Backend, caller: Caller, ask: RunRequest, previous: PreviousResponse
 ) -> RunRequest:
-    """The request with only what its session does not hold yet.
+    """Return the request without the messages that its session holds already.
 
-    What follows a run that is not its session's last begins a session of its own, with all that
-    was said up to there.  Raises InvalidParams when two sessions are named.
+    A request that continues a run other than its session's last starts a new session, with the
+    conversation up to that run.  Raises InvalidParams if two sessions are named.
     """
-    check_one_session(ask, past)
-    told = ask.told
-    if past.record is not None:
-        last = await _last_run(backend, caller, past.record.session_id)
-        is_last = last is not None and last.run_id == past.record.run_id
-        is_whole = continues_conversation(past.messages, told.before, told.results)
-        if is_last and (is_whole or not told.before):
-            return _in_session(ask, past.record.session_id, is_new=True)
-        before = past.messages if is_whole else (*past.messages, *told.before)
-        given = msgspec.structs.replace(ask, told=msgspec.structs.replace(told, before=before))
-        return _in_session(given, past.record.session_id if is_last else None)
-    if not told.before and not told.results:
+    check_one_session(ask, previous)
+    chat = ask.chat
+    if previous.record is not None:
+        last = await _last_run(backend, caller, previous.record.session_id)
+        is_last = last is not None and last.run_id == previous.record.run_id
+        is_whole = continues_conversation(previous.messages, chat.before, chat.results)
+        if is_last and (is_whole or not chat.before):
+            return _in_session(ask, previous.record.session_id, is_new=True)
+        before = previous.messages if is_whole else (*previous.messages, *chat.before)
+        given = msgspec.structs.replace(ask, chat=msgspec.structs.replace(chat, before=before))
+        return _in_session(given, previous.record.session_id if is_last else None)
+    if not chat.before and not chat.results:
         return ask
     session_id = await _find_session(backend, caller, ask)
     last = await _last_run(backend, caller, session_id) if session_id is not None else None
     if last is None or not last.is_terminal:
         return ask
     held = await backend.gateway.read_conversation(caller, last.run_id)
-    if continues_conversation(held, told.before, told.results):
+    if continues_conversation(held, chat.before, chat.results):
         return _in_session(ask, session_id, is_new=True)
     return ask
 
 
 def _in_session(ask: RunRequest, session_id: str | None, *, is_new: bool = False) -> RunRequest:
-    """The request for that session; `is_new`: the session holds what came before."""
+    """Return the request for that session; `is_new`: only its last message is new."""
     if is_new:
-        told = msgspec.structs.replace(ask.told, before=(), is_continued=True)
-        ask = msgspec.structs.replace(ask, told=told)
+        chat = msgspec.structs.replace(ask.chat, before=(), is_continued=True)
+        ask = msgspec.structs.replace(ask, chat=chat)
     extension = msgspec.structs.replace(ask.extension, session_id=session_id, session_key=None)
     return msgspec.structs.replace(ask, extension=extension, user=None)
 
 
 async def _find_session(backend: Backend, caller: Caller, ask: RunRequest) -> str | None:
-    """The session that the request names, which is made if it has a name of its own."""
+    """Return the session that the request names; one named by key is created if missing."""
     if ask.extension.session_id is not None:
         return ask.extension.session_id
     key = session_key(ask)

@@ -1,4 +1,4 @@
-"""Serving a request that asks a model: read, start, follow, answer whole or in pieces."""
+"""Serving a request for an answer of a model: read, start, follow, answer whole or in pieces."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
@@ -21,7 +21,7 @@ from palyra.net.http.compat.run_request import (
     PreviousResponse,
     RunRequest,
     answering,
-    read_past,
+    read_previous,
     settle,
 )
 from palyra.net.http.compat.sources import CompatSources
@@ -30,7 +30,7 @@ R = TypeVar("R", bound=CompatRequest)
 
 
 class AnswerStream(Protocol):
-    """How an API writes a stream."""
+    """The stream of an answer in the format of one API."""
 
     def begin(self) -> bytes: ...
     def take(self, part: Part) -> bytes: ...
@@ -39,18 +39,20 @@ class AnswerStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[R]):
-    """One API that asks a model."""
+    """One API: its request, and the formats of its answers."""
 
     request: type[R]
     read: Callable[[R, ModelTarget, Mapping[str, str]], RunRequest]
     whole: Callable[[R, CompatAnswer, AnswerEnded], Any]
     stream: Callable[[R, CompatAnswer], AnswerStream]
-    previous: Callable[[R], str | None] = lambda _request: None  # the run that it follows
+    previous: Callable[[R], str | None] = lambda _request: (
+        None
+    )  # the run that the request continues
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest(Generic[R]):
-    """One request of an API."""
+    """One request of an API, decoded."""
 
     sources: CompatSources
     caller: Caller
@@ -60,23 +62,23 @@ class ApiRequest(Generic[R]):
     size_bytes: int
 
 
-async def serve(api: Api[R], asked: ApiRequest[R]) -> None:
+async def serve(api: Api[R], call: ApiRequest[R]) -> None:
     """Answer the request.  Raises PalyraError as long as nothing was sent.
 
-    Cancellation: the run goes on, unless the client has left and asked for its end.
+    Cancellation: the run continues, unless the client has disconnected and call for its end.
     """
-    request = asked.request
-    target = await find_target(asked.sources, asked.caller, request.model)
-    backend, caller = asked.sources.backend, asked.caller
-    past = await read_past(backend, caller, api.previous(request))
-    read = partial(api.read, request, target, past.called)
-    ask = read() if asked.size_bytes <= INLINE_BYTES else await run_sync(read)
-    exchange = asked.exchange
+    request = call.request
+    target = await find_target(call.sources, call.caller, request.model)
+    backend, caller = call.sources.backend, call.caller
+    previous_response = await read_previous(backend, caller, api.previous(request))
+    read = partial(api.read, request, target, previous_response.called)
+    ask = read() if call.size_bytes <= INLINE_BYTES else await run_sync(read)
+    exchange = call.exchange
     async with AsyncExitStack() as stack:
-        async with _turn(asked.sources, past):
-            ask = await settle(backend, caller, ask, past)
+        async with _turn(call.sources, previous_response):
+            ask = await settle(backend, caller, ask, previous_response)
             answer = await stack.enter_async_context(
-                answering(asked.sources, caller, ask, asked.key, lambda: exchange.is_gone)
+                answering(call.sources, caller, ask, call.key, lambda: exchange.is_gone)
             )
         exchange.headers["x-palyra-run-id"] = answer.run_id
         exchange.headers["x-palyra-session-id"] = answer.session_id
@@ -87,13 +89,19 @@ async def serve(api: Api[R], asked: ApiRequest[R]) -> None:
             await exchange.respond(HTTPStatus.OK, api.whole(request, answer, ended))
 
 
-def _turn(sources: CompatSources, past: PreviousResponse) -> AbstractAsyncContextManager[None]:
-    """What follows a response begins one after the other."""
-    return nullcontext() if past.record is None else sources.turns.of(past.record.run_id)
+def _turn(
+    sources: CompatSources, previous_response: PreviousResponse
+) -> AbstractAsyncContextManager[None]:
+    """Serialise the start of runs that continue the same response."""
+    return (
+        nullcontext()
+        if previous_response.record is None
+        else sources.turns.of(previous_response.record.run_id)
+    )
 
 
 async def _stream(exchange: HttpExchange, answer: CompatAnswer, stream: AnswerStream) -> None:
-    """Until the end of the run, or of patience; what fails before the first piece has a status."""
+    """Send parts until the run ends.  A failure before the first piece has a status of its own."""
     while not answer.is_over:
         try:
             parts = await answer.next_parts()

@@ -1,9 +1,8 @@
-"""What the HTTP surface works with, made by the composition root; imports nothing heavy.
+"""Services of the compat APIs, made by the composition root; imports nothing heavy.
 
-Who goes on from a response first: requests that follow the same one take turns to begin.
-
-Whether a response is still the last one of its session must hold until the run that follows it
-has begun; else two of them would share a session, and one would see what the other was told.
+Requests that continue the same response start their runs one after the other.  A request continues
+in the session only if the response is its last one, and that must stay true until its run has
+started: two runs in one session would otherwise see each other's messages.
 """
 
 from collections.abc import Mapping
@@ -17,19 +16,19 @@ from palyra.net.api.backend import Backend
 
 
 class ResponseTurns:
-    """One lock for each run that is followed just now."""
+    """One lock for each response that is being continued."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
 
     def of(self, run_id: str) -> trio.Lock:
-        """To be held from the look at the session to the start of the run."""
+        """Return the lock to hold from reading the session to the start of the run."""
         return self._locks.setdefault(run_id, trio.Lock())
 
 
 @dataclass(frozen=True, slots=True)
 class CompatSources:
-    """The daemon's services, and the models it has by name; of some only a few are listed."""
+    """The daemon's services, and its models by name; a provider may have models not listed here."""
 
     backend: Backend
     models: Mapping[str, LanguageModel]

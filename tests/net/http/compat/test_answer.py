@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core.journal.records import Usage
+from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.run.ending import OWN_WORDS
@@ -15,12 +16,14 @@ from palyra.errors import Unavailable
 from palyra.net.http.compat.answer import (
     AnswerEnded,
     AnswerReader,
+    Committed,
+    Item,
     Part,
     Reasoning,
     ServerCall,
+    Streamed,
     Text,
 )
-from palyra.net.http.compat.run_follower import Committed, FollowedEvent, Frame, Streamed
 
 CALL = ProposedCall(call_id="c1", tool="weather", arguments={})
 
@@ -35,17 +38,19 @@ class Play:
     def hear(self, *events: ev.Event, committed: int | None = None) -> list[Part]:
         parts: list[Part] = []
         for event in events:
-            data = msgspec.Raw(ev.encode_event(event))
-            done = self.seq if committed is None else committed
-            parts += self.take(FollowedEvent(self.seq, 1_000, event.KIND, data, done))
+            data = ev.encode_event(event)
+            parts += self.take(
+                TapeRow("run_1", "ses_1", self.seq, 1_000, event.KIND, "ann", False, data)  # noqa: FBT003 - of a row
+            )
+            parts += self.take(Committed(self.seq if committed is None else committed))
             self.seq += 1
         return parts
 
-    def take(self, frame: Frame) -> list[Part]:
-        return list(self.reading.take(frame))
+    def take(self, item: Item) -> list[Part]:
+        return list(self.reading.take(item))
 
     def stream(self, text: str, turn: int = 1, kind: Any = "text") -> list[Part]:
-        return self.take(Streamed(f"turn:{turn}", kind, text))
+        return self.take(Streamed(f"turn:{turn}", kind, bytearray(text.encode())))
 
 
 def started(turn: int, *, continues: bool = False) -> ev.TurnStarted:

@@ -106,14 +106,14 @@ async def test_a_large_request_is_digested_in_a_thread(
     assert (len(body) <= INLINE_BYTES) == (seen == [threading.get_ident()])
 
 
-async def test_a_body_is_let_go_once_it_is_read() -> None:
-    """Its run may be long; what it cost is still known."""
+async def test_a_body_is_freed_once_it_is_decoded() -> None:
+    """A run may be long; the size of the body is still known."""
     body = b'{"model": "m", "messages": []}'
     async with open_daemon() as daemon:
-        visit = HttpCall(CompatSources(backend=daemon.backend, models={}), ANN, exchange(body))
-        await visit.read()
-        assert "m" == (await visit.decode(ChatRequest)).model
-    assert (b"", len(body)) == (visit.body, visit.size_bytes)
+        sources = CompatSources(backend=daemon.backend, models={})
+        call = HttpCall(sources, ANN, exchange(), "", body, len(body))
+        assert "m" == (await call.decode(ChatRequest)).model
+    assert (b"", len(body)) == (call.body, call.size_bytes)
 
 
 async def test_the_same_request_may_be_streamed() -> None:

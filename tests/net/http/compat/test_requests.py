@@ -83,8 +83,8 @@ def test_a_refusal_is_what_the_model_said() -> None:
     part = {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}
     member = {"role": "assistant", "content": None, "refusal": "no"}
     for said in (part, member):
-        told = chat(messages=[*SAID, said, *SAID]).told
-        assert (UserMessage("hello"), AssistantMessage("no")) == told.before
+        made = chat(messages=[*SAID, said, *SAID]).chat
+        assert (UserMessage("hello"), AssistantMessage("no")) == made.before
 
 
 @pytest.mark.parametrize("is_error", [True, False, None])
@@ -93,11 +93,11 @@ def test_a_tool_that_failed(*, is_error: bool | None) -> None:
     call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "x", "is_error": is_error}
     said = [*SAID, {"role": "assistant", "content": [call]}]
-    told = messages(messages=[*said, {"role": "user", "content": [result]}]).told
-    assert ["failed" if is_error else "succeeded"] == [each.status for each in told.results]
+    made = messages(messages=[*said, {"role": "user", "content": [result]}]).chat
+    assert ["failed" if is_error else "succeeded"] == [each.status for each in made.results]
     shown = {"role": "user", "content": [result, {"type": "image", "source": PNG}]}
-    told = messages(messages=[*said, shown]).told
-    assert (1, 1, "") == (len(told.results), len(told.pictures), told.text)
+    made = messages(messages=[*said, shown]).chat
+    assert (1, 1, "") == (len(made.results), len(made.pictures), made.text)
 
 
 @pytest.mark.parametrize("read", ALL)

@@ -1,18 +1,22 @@
 """A response and its events, of runs that end in every way: no daemon, no socket."""
 
-from types import SimpleNamespace
-from typing import Any
+from typing import cast
 
 import msgspec
 import pytest
 
 from palyra.core.model.messages import ProposedCall
+from palyra.core.session.commands import Started
 from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part, Reasoning, Text
 from palyra.net.http.compat.responses import ResponsesRequest, ResponseStream, build_response
+from palyra.net.http.compat.run_follower import RunFollower
+from palyra.net.http.compat.run_request import CompatAnswer
 
 
-def answer() -> Any:
-    return SimpleNamespace(run_id="run_1", session_id="ses_1", reading=AnswerReader())
+def answer() -> CompatAnswer:
+    """The answer of a run that is never followed."""
+    started = Started(run_id="run_1", session_id="ses_1", seq=0, disposition="started")
+    return CompatAnswer(started, following=cast("RunFollower", None), reading=AnswerReader())
 
 
 @pytest.mark.parametrize(
@@ -27,14 +31,14 @@ def answer() -> Any:
     ],
 )
 def test_how_a_response_ended(ended: AnswerEnded, status: str, reason: str | None) -> None:
-    """In the API's words where it has some, else in ours."""
+    """The reason is the API's own if it has one, else the cause of the run."""
     made = build_response("m", answer(), ended)
-    told = None if made.incomplete_details is None else made.incomplete_details.reason
-    assert (status, reason, True) == (made.status, told, made.store)
+    found = None if made.incomplete_details is None else made.incomplete_details.reason
+    assert (status, reason, True) == (made.status, found, made.store)
 
 
-def test_items_keep_the_places_they_began_at() -> None:
-    """Thoughts that come behind the first words are the second item, in every event."""
+def test_items_keep_the_order_of_their_start() -> None:
+    """Reasoning that comes after the first text is the second item, in every event."""
     shown = answer()
     stream = ResponseStream(ResponsesRequest(model="m", input="x"), shown)
     call = ProposedCall(call_id="call_1", tool="look", arguments={})

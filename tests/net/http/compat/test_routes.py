@@ -7,10 +7,11 @@ import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
+from werkzeug.routing import Map
 
 from palyra.net.api.rate_limit import ConnectionLimits
 from palyra.net.http.compat import routes
-from palyra.net.http.compat.routes import CompatRouter
+from palyra.net.http.compat.routes import CompatApp
 from palyra.net.http.compat.sources import CompatSources
 from tests.net.api.fake_services import Daemon, open_daemon
 
@@ -19,15 +20,19 @@ class Asker:
     """Asks one daemon's app."""
 
     def __init__(self, daemon: Daemon) -> None:
-        self._app = CompatRouter(CompatSources(backend=daemon.backend, models={}))
+        self._app = CompatApp(CompatSources(backend=daemon.backend, models={}), Map())
 
     async def ask(
-        self, path: str = "/v1/models", body: bytes | None = b"", token: str = "tok-ann"
+        self,
+        path: str = "/v1/models",
+        body: bytes | None = b"",
+        token: str = "tok-ann",
+        method: str = "",
     ) -> tuple[int, str]:
         """Status and code of the answer; a body that is None never comes."""
         said: list[Any] = []
         scope: Any = {
-            "method": "POST" if body or body is None else "GET", "path": path,
+            "method": method or ("POST" if body or body is None else "GET"), "path": path,
             "raw_path": path.encode(), "query_string": b"",
             "headers": [(b"authorization", f"Bearer {token}".encode())],
         }  # fmt: skip
@@ -99,3 +104,23 @@ async def test_a_parameter_that_is_not_known_is_unsupported(
         code = "unsupported_parameter"
         assert (400, code) == await asker.ask(path, b'{"colour": 1}')
         assert code != (await asker.ask(path, b'{"colour": null}'))[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/v1/models", (HTTPStatus.OK, "")),
+        ("GET", "/v1/models/", (HTTPStatus.NOT_FOUND, "not_found")),
+        ("GET", "/v1/models/a/b", (HTTPStatus.OK, "")),
+        ("GET", "/v1/responses/a/b", (HTTPStatus.NOT_FOUND, "not_found")),
+        ("HEAD", "/v1/models", (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed")),
+        ("OPTIONS", "/v1/models", (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed")),
+        ("PUT", "/v1/responses/a", (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed")),
+    ],
+)
+async def test_a_request_is_routed_by_path_and_method(
+    autojump_clock: MockClock, method: str, path: str, expected: tuple[HTTPStatus, str]
+) -> None:
+    """An unknown path is a 404 and a known one with another method a 405; ids of models have slashes."""
+    async with open_daemon() as daemon:
+        assert expected == await Asker(daemon).ask(path, method=method)

@@ -4,24 +4,19 @@ import pytest
 import trio.testing
 
 from palyra.core.access import Caller
+from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import Draining, Overloaded, Unauthenticated
 from palyra.net.api.rate_limit import ConnectionLimits
-from palyra.net.http.compat.run_follower import (
-    Committed,
-    FollowedEvent,
-    Frame,
-    Streamed,
-    open_following,
-    token_holds,
-)
+from palyra.net.http.compat.answer import Committed, Item, Streamed
+from palyra.net.http.compat.run_follower import open_following, token_holds
 from tests.net.api.fake_services import RUN, Daemon, open_daemon, row
 
 Clock = trio.testing.MockClock
 ANN = Caller(principal="ann", role="operator", token_id="tok_ann")
 
 
-def seqs(frames: list[Frame]) -> list[int]:
-    return [frame.seq for frame in frames if isinstance(frame, FollowedEvent)]
+def seqs(items: list[Item]) -> list[int]:
+    return [item.seq for item in items if isinstance(item, TapeRow)]
 
 
 def stream(daemon: Daemon, delta: str, *, kind: str = "text", order: int = 1) -> None:
@@ -36,22 +31,22 @@ async def test_nothing_is_missed_of_a_run_that_was_awaited(autojump_clock: Clock
         stream(daemon, "one ")
         stream(daemon, "two", order=2)
         stream(daemon, "noise", kind="tool_output")
-        frames = await following.next_frames(1)
-        assert [0] == seqs(frames)
-        assert [Streamed("turn:1", "text", "one two")] == [
-            frame for frame in frames if isinstance(frame, Streamed)
+        items = await following.next_items(1)
+        assert [0] == seqs(items)
+        assert [Streamed("turn:1", "text", bytearray(b"one two"))] == [
+            item for item in items if isinstance(item, Streamed)
         ]
         daemon.commit(row(0))
-        assert [Committed(0)] == await following.next_frames(1)
+        assert [Committed(0)] == await following.next_items(1)
 
 
 async def test_silence_has_an_end(autojump_clock: Clock) -> None:
     """So that a heartbeat can be sent."""
     async with open_daemon() as daemon, open_following(daemon.backend, ANN) as following:
         following.await_run(RUN)
-        assert [] == await following.next_frames(15)  # it is caught up, and so much for that
+        assert [] == await following.next_items(15)  # it is caught up, and so much for that
         began_s = trio.current_time()
-        assert [] == await following.next_frames(15)
+        assert [] == await following.next_items(15)
         assert 15 == pytest.approx(trio.current_time() - began_s)
 
 
@@ -67,7 +62,7 @@ async def test_a_run_of_before_is_read_from_its_tape(autojump_clock: Clock) -> N
             following.follow(RUN)
             seen: list[int] = []
             while len(seen) < 10:
-                seen += seqs(await following.next_frames(1))
+                seen += seqs(await following.next_items(1))
         assert list(range(10)) == seen
 
 
@@ -79,7 +74,7 @@ async def test_who_does_not_read_is_given_up(autojump_clock: Clock) -> None:
             for seq in range(20):
                 daemon.publish(row(seq, text="x" * 1_000))
             with pytest.raises(Overloaded):
-                await following.next_frames(1)
+                await following.next_items(1)
         daemon.publish(row(20))
 
 

@@ -42,7 +42,7 @@ def test_a_user_has_a_session_with_each_agent(
 ) -> None:
     """Of the agent that answers, however the request names it."""
     ask = RunRequest(
-        told=ChatInput(text="x"), target=target, user="ann", extension=Extension(agent=named)
+        chat=ChatInput(text="x"), target=target, user="ann", extension=Extension(agent=named)
     )
     assert agent == make_command(ask).agent
     assert f"compat:{agent or ''}:ann" == session_key(ask)
@@ -56,8 +56,8 @@ def test_results_are_told_once() -> None:
         AssistantMessage("", (ProposedCall(call_id="c1", tool="look", arguments={}),)),
     )
     for is_continued in (False, True):
-        told = ChatInput(before=said, results=(result,), is_continued=is_continued)
-        made = make_command(RunRequest(told=told, target=ModelTarget(None, "scripted")))
+        chat = ChatInput(before=said, results=(result,), is_continued=is_continued)
+        made = make_command(RunRequest(chat=chat, target=ModelTarget(None, "scripted")))
         if is_continued:
             assert (None, (result,)) == (made.branch, made.results)
         else:
@@ -67,7 +67,7 @@ def test_results_are_told_once() -> None:
 
 def test_one_call_is_one_of_the_clients() -> None:
     """Without tools of its own the wish says nothing: providers refuse it where no tool is."""
-    ask = RunRequest(told=ChatInput(text="x"), target=ModelTarget(None, "scripted"), one_call=True)
+    ask = RunRequest(chat=ChatInput(text="x"), target=ModelTarget(None, "scripted"), one_call=True)
     assert make_command(ask).brief is None
     with_tools = msgspec.structs.replace(ask, tools=(ClientTool(name="look", parameters={}),))
     brief = make_command(with_tools).brief
@@ -106,7 +106,7 @@ async def test_who_leaves_at_the_start_ends_the_run(
     """
     extension = Extension(cancel_on_disconnect=is_wanted)
     ask = RunRequest(
-        told=ChatInput(text="x"), target=ModelTarget(None, "scripted"), extension=extension
+        chat=ChatInput(text="x"), target=ModelTarget(None, "scripted"), extension=extension
     )
     async with open_daemon() as daemon:
         monkeypatch.setattr(daemon.gateway, "start_run", promise_slowly(daemon))
