@@ -70,6 +70,8 @@ class StreamHoldBack:
             self._tail = compile_bytes(span.rule.tail) if is_cut and span.rule.tail else None
 
     def _find(self) -> Span | None:
+        if not self._scanner.may_find(self._buffer):
+            return None
         return self._scanner.find(self._buffer, self._first, floor=self._out)
 
     def _release(self, hold: int) -> bytes:
