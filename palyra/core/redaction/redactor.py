@@ -80,9 +80,9 @@ class Redactor:
         """Whether any rule may find something; a little more often than one does."""
         if _first_look()(data):
             return True
-        if self._known_scanner is not None and self._known_scanner.look(data):
+        if self._known_scanner is not None and self._known_scanner.may_find(data):
             return True
-        return _may_be_encoded(data) and bool(encoded_scanner().look(data))
+        return _may_be_encoded(data) and encoded_scanner().may_find(data)
 
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
         """The JSON text with secrets replaced inside its strings, and whether there were any.

@@ -36,6 +36,8 @@ class StreamHoldBack:
         if not data:
             return b""
         self._buffer += data if self._tail is None else self._beyond(self._tail, data)
+        if not self._scanner.may_find(self._buffer):
+            return self._release(self._hold())
         return b"".join([*self._replaced(self._hold), self._release(self._hold())])
 
     def flush(self) -> bytes:
@@ -70,8 +72,6 @@ class StreamHoldBack:
             self._tail = compile_bytes(span.rule.tail) if is_cut and span.rule.tail else None
 
     def _find(self) -> Span | None:
-        if not self._scanner.may_find(self._buffer):
-            return None
         return self._scanner.find(self._buffer, self._first, floor=self._out)
 
     def _release(self, hold: int) -> bytes:
