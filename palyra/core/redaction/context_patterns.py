@@ -160,12 +160,15 @@ def _far_from(*commands: bytes) -> Callable[[bytes], bool]:
     return is_far
 
 
+_THEN = r"[\s\S]*"  # a short name such as `7z` stands in many a digest
+
+
 def _command(flag: str, *commands: str) -> Rule:
     return Rule(
         "password", _BLANK, rf"""{flag}["'\\]*""", f"{_ARGUMENT}{{4,}}",
         accepts=is_typed_password,
         spares=_far_from(*(command.encode() for command in commands)),
-        hint="|".join(commands),
+        hint=f"(?:{'|'.join(commands)}){_THEN}{flag.partition('[')[0]}",
     )  # fmt: skip
 
 
@@ -195,10 +198,10 @@ _COMMANDS = (
             ("(?:-p|--password)[ \\t]+", ("docker", "podman", "az login", "oc login", "helm",
                                           "login", "ccloud", "sshpass", "crane", "skopeo")),
             ("(?:-a|--pass)[ \\t]+", ("redis-cli", "valkey-cli")),
-            ("-[wy][ \\t]+", ("ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami")),
+            ("(?:-w|-y)[ \\t]+", ("ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami")),
             ("-P[ \\t]*", ("sqlcmd", "bcp ", "unzip", "zip ", "ipmitool", "pscp", "plink")),
             ("-p", ("7z", "7za", "unrar", "rar ")),
-            ("/(?:p|pass|password):", ("xfreerdp", "net use", "psexec", "runas")),
+            ("(?:/p:|/pass:|/password:)", ("xfreerdp", "net use", "psexec", "runas")),
         )
     ),
     Rule("password", ANYWHERE, r"-(?:passin|passout|pass|k)[ \t]+[\"'\\]*(?:pass:)?",

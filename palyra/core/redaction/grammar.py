@@ -131,6 +131,8 @@ WORD = rf"(?:^|[^A-Za-z0-9\]]|{_ESCAPE})"
 TOKEN = rf"(?:^|[^A-Za-z0-9_\]-]|{_ESCAPE})"
 # A run of base64 in either alphabet is one word.
 RUN = rf"(?:^|[^A-Za-z0-9+/_\]-]|{_ESCAPE})"
+# They hold in JSON text that has its escapes wherever they hold in what it says.
+WITH_ESCAPES = frozenset({WORD, TOKEN, RUN})
 
 # Viable prefixes of all rules whose matches are one word, and a little more: the word a text ends in.
 # The exact prefixes of some hundred formats would make an automaton of as many states as words.

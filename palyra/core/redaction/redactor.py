@@ -30,6 +30,7 @@ _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
 REMEMBERED_BYTES = 1_024  # a shorter text takes less than a millisecond
 MEMORY_BYTES = 2_097_152
 ENTRY_BYTES = 256  # of an entry, beside what it holds
+SHORTEST_TOKEN = len('"://:abc@"')  # no rule matches in a shorter JSON string
 _BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
 
@@ -145,7 +146,9 @@ class Redactor:
 
     def _redact_string(self, token: bytes) -> bytes:
         """One JSON string with its quotes; unchanged byte for byte when there is nothing in it."""
-        return self._memory.recall(token, self._redact_token) if self._may_hold(token) else token
+        if len(token) < SHORTEST_TOKEN or not self._may_hold(token):
+            return token
+        return self._memory.recall(token, self._redact_token)
 
     def _redact_token(self, token: bytes) -> bytes:
         try:

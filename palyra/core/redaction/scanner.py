@@ -12,7 +12,14 @@ from typing import NamedTuple, Protocol, cast
 
 import re2
 
-from palyra.core.redaction.grammar import ANYWHERE, CONTEXT_BYTES, ONE_WORD, Rule, viable_prefix
+from palyra.core.redaction.grammar import (
+    ANYWHERE,
+    CONTEXT_BYTES,
+    ONE_WORD,
+    WITH_ESCAPES,
+    Rule,
+    viable_prefix,
+)
 
 _ESCAPE_MARKS = frozenset({b"\\", b"%", b"["})  # what the longer boundaries begin with
 # Upper bound of an automaton's cache, filled as texts need it.  With the library's 8 MiB the rules
@@ -93,9 +100,14 @@ def _compile_set(kind: Callable[[re2.Options], re2.Set], patterns: Iterable[str]
 
 def look_pattern(rules: Iterable[Rule]) -> str:
     """Matches wherever a rule does, also in JSON text that still has its escapes; and more often."""
+    rules = tuple(rules)
     hints = sorted({rule.hint for rule in rules if rule.hint})
-    bodies = _bodies(rule for rule in rules if not rule.hint)
-    return _LONG.sub(_shortened, "|".join(filter(None, [*hints, bodies])))
+    shapes = _together(
+        rule if rule.start in WITH_ESCAPES else rule._replace(start="")
+        for rule in rules
+        if not rule.hint
+    )
+    return _LONG.sub(_shortened, "|".join(filter(None, [*hints, shapes])))
 
 
 _LONG = re.compile(r"\{([0-9]+)(?:,[0-9]*)?\}")

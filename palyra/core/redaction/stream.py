@@ -42,6 +42,9 @@ class StreamHoldBack:
 
     def flush(self) -> bytes:
         """Everything that is left."""
+        if self._out == len(self._buffer):
+            self._restart(b"")
+            return b""
         rest = b"".join([*self._replaced(lambda: len(self._buffer)), self._buffer[self._out :]])
         self._restart(b"")
         return rest
