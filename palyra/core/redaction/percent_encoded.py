@@ -49,6 +49,7 @@ def _encoded(rule: Rule) -> Rule | None:
         spares=lambda found: rule.spares(_unquoted(found)),
         is_word=" " not in secret,
         needs=b"%+" if rule.name in _AFTER_BLANK else b"%",
+        hint=rule.hint.replace("[ \\t]", "[ \\t+%09]"),  # a blank, or an end of its escape
     )
 
 

@@ -19,7 +19,7 @@ from palyra.core.redaction.key_names import may_name_secret, names_secret
 from palyra.core.redaction.known_secrets import known_rules
 from palyra.core.redaction.patterns import KEYED_STRING, RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
-from palyra.core.redaction.scanner import Ahead, FirstLook, Scanner, compile_bytes, look_pattern
+from palyra.core.redaction.scanner import Ahead, Scanner, compile_bytes, look_pattern
 from palyra.core.redaction.secret_values import is_opaque, may_be_secret
 from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
 
@@ -71,15 +71,14 @@ class Redactor:
         known = () if self._known_scanner is None else (self._known_scanner,)
         return (*known, _PLAIN, encoded_scanner(), _BASE64)
 
-    def prepare(self) -> Iterator[None]:
-        """Compile what is otherwise compiled when a text needs it, a little with each step."""
-        _first_look()
+    def prepare(self) -> Iterator[bool]:
+        """Compile what is otherwise compiled when a text needs it; a little before each True."""
         for scanner in self.scanners:
             yield from scanner.prepare()
 
     def _may_hold(self, data: bytes) -> bool:
         """Whether any rule may find something; a little more often than one does."""
-        if _first_look()(data):
+        if _PLAIN.may_find(data):
             return True
         if self._known_scanner is not None and self._known_scanner.may_find(data):
             return True
@@ -213,14 +212,15 @@ class StreamRedactor:
 
 
 # What no secret changes.
-_PLAIN = Scanner(RULES)
+_PLAIN = Scanner(RULES, beside=(f"{_HIDING}|{KEYED_STRING}", look_pattern(BASE64)))
 _BASE64 = Scanner(BASE64)
+_ENCODED_PART_RULES = 8  # each is several times as large as the rule it comes from
 
 
 @cache
 def encoded_scanner() -> Scanner:
     """The rules for percent-encoded text, derived when the first such text comes."""
-    return Scanner(encoded_rules(RULES))
+    return Scanner(encoded_rules(RULES), part_rules=_ENCODED_PART_RULES)
 
 
 def _fixed_scanners(data: bytes) -> Iterator[Scanner]:
@@ -233,12 +233,6 @@ def _fixed_scanners(data: bytes) -> Iterator[Scanner]:
 
 def _may_be_encoded(data: bytes) -> bool:
     return b"%" in data or b"+" in data
-
-
-@cache
-def _first_look() -> FirstLook:
-    """All of the rules that need no certain byte, and what only JSON text has."""
-    return FirstLook([f"{_HIDING}|{KEYED_STRING}", look_pattern(RULES), look_pattern(BASE64)])
 
 
 def _holds_secret(data: bytes) -> bool:

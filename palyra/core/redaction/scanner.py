@@ -211,19 +211,23 @@ class Part:
 class Scanner:
     """All rules in parts, plus what a stream needs: the viable prefixes.  Compiled as needed."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], beside: Sequence[str] = (), part_rules: int = PART_RULES
+    ) -> None:
+        """`beside` are patterns that the first look asks for as well."""
         self._rules = tuple(rules)
+        self._beside = tuple(beside)
         needs = [rule.needs for rule in rules]
         self._needs = b"".join(needs) if all(needs) else b""
         near = [rule for rule in rules if not rule.is_broad]
-        parts = [near[at : at + PART_RULES] for at in range(0, len(near), PART_RULES)]
+        parts = [near[at : at + part_rules] for at in range(0, len(near), part_rules)]
         parts += [[rule] for rule in rules if rule.is_broad]
         self._parts = [Part(part) for part in parts]
 
     @cached_property
     def look(self) -> FirstLook:
-        """Which parts may find something."""
-        return FirstLook(part.look() for part in self._parts)
+        """Which parts may find something, by index; then the patterns beside them."""
+        return FirstLook([*(part.look() for part in self._parts), *self._beside])
 
     @cached_property
     def _viable(self) -> Expression:
@@ -233,15 +237,15 @@ class Scanner:
         viable = "|".join([*words, _viable_together(exact)])
         return compile_bytes(rf"(?:{viable})\z")
 
-    def prepare(self) -> Iterator[None]:
-        """Compile everything that is not yet, a little with each step."""
+    def prepare(self) -> Iterator[bool]:
+        """Compile everything that is not yet; a little before each True."""
         self.look  # noqa: B018 - for its effect
-        yield
+        yield True
         for part in self._parts:
             part.prepare()
-            yield
+            yield True
         self._viable  # noqa: B018 - for its effect
-        yield
+        yield True
 
     def may_find(self, data: bytes) -> bool:
         """Whether any rule may find something; a little more often than one does."""
@@ -259,7 +263,8 @@ class Scanner:
         """
         matches: Ahead = {} if ahead is None else ahead
         if not matches:
-            matches.update(dict.fromkeys(self.look(bytes(data)), _UNREAD))
+            likely = (at for at in self.look(bytes(data)) if at < len(self._parts))
+            matches.update(dict.fromkeys(likely, _UNREAD))
         for at, known in matches.items():
             if known is not None and known[0] <= pos + 1:
                 matches[at] = self._parts[at].next_place(data, pos)
