@@ -68,6 +68,7 @@ PYTHON_WORK: dict[Function, str] = {
     ("re2", "_Regexp.match"): "RE2 searches",
     ("re2", "_Regexp.fullmatch"): "RE2 searches",
     ("re2", "_Regexp.finditer"): "RE2 searches",
+    ("re2", "Set.Match"): "RE2 searches",
 }
 C_WORK: dict[Function, str] = {  # by package and qualified name
     ("msgspec", "json_encode"): "JSON encodings",

@@ -268,14 +268,28 @@ class Daemon:
         await serve_connection(transport, peer, self.backend)
 
     def _watches(self) -> list[ChildSpec]:
-        """What may change while the daemon runs: rules, prices and budgets."""
+        """What may change while the daemon runs: rules, prices and budgets; and a task of its start."""
         look, services, book = self.host.run_blocking, self.services, self.incidents
         return [
             config_watch.policy_watch_spec(
                 self.policy, look, services.approvals, self.registry, book
             ),
             config_watch.usage_watch_spec(self.usage, self.desk, look, book),
+            ChildSpec("redactor", self._prepare_redactor, "transient"),
         ]
+
+    async def _prepare_redactor(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Compile the rules once the daemon is ready: the first secret would wait for it.
+
+        In small steps, because the engine lets nothing else run while it compiles.
+        """
+        task_status.started()
+        await self._ready.wait()
+        steps = self.redactor.prepare()
+        while await self.host.run_blocking(partial(next, steps, False)):  # noqa: FBT003 - what `next` gives at the end
+            pass
 
     def _problems(self) -> Sequence[str]:
         """What somebody has to mend."""

@@ -39,8 +39,8 @@ def _keyed(
     least = 6 if accepts is is_password else 12
     spares = is_no_key if word not in {"pass", "pw"} else _nothing
     return Rule(
-        name, start, any_case(word) + _SEPARATOR, f"{_VALUE}{{{least},}}",
-        accepts=accepts, spares=spares,
+        name, start, any_case(word), f"{_VALUE}{{{least},}}",
+        accepts=accepts, spares=spares, joint=_SEPARATOR,
     )  # fmt: skip
 
 
@@ -68,8 +68,8 @@ _KEYED = (
     Rule("private_key", _PART, any_case("key data") + _SEPARATOR, "[A-Za-z0-9+/=]{40,}",
          accepts=is_random),
     *(
-        Rule(name, _PART, any_case(word) + _SEPARATOR, f"{_OPAQUE}{{16,}}",
-             accepts=is_opaque, spares=is_no_random_key)
+        Rule(name, _PART, any_case(word), f"{_OPAQUE}{{16,}}",
+             accepts=is_opaque, spares=is_no_random_key, joint=_SEPARATOR)
         for name, word in (
             ("api_key", "key"), ("token", "pat"), ("token", "auth"), ("secret", "creds"),
             ("secret", "credentials"), ("secret", "credential"), ("token", "bearer"),
@@ -134,8 +134,8 @@ _PARAMETERS = (
 )  # fmt: skip
 _ADDRESSES = (
     *(
-        Rule("url_query", ANYWHERE, f"(?:[?&#;]|%26|&amp;){any_case(word)}=",
-             "[A-Za-z0-9._~%+/-]{12,}", accepts=is_random)
+        Rule("url_query", ANYWHERE, f"(?:[?&#;]|%26|&amp;){any_case(word)}",
+             "[A-Za-z0-9._~%+/-]{12,}", accepts=is_random, joint="=")
         for word in _PARAMETERS
     ),
     *(
@@ -160,12 +160,15 @@ def _far_from(*commands: bytes) -> Callable[[bytes], bool]:
     return is_far
 
 
+_THEN = r"[\s\S]*"  # a short name such as `7z` stands in many a digest
+
+
 def _command(flag: str, *commands: str) -> Rule:
     return Rule(
         "password", _BLANK, rf"""{flag}["'\\]*""", f"{_ARGUMENT}{{4,}}",
         accepts=is_typed_password,
         spares=_far_from(*(command.encode() for command in commands)),
-        hint="|".join(commands),
+        hint=f"(?:{'|'.join(commands)}){_THEN}{flag.partition('[')[0]}",
     )  # fmt: skip
 
 
@@ -195,10 +198,10 @@ _COMMANDS = (
             ("(?:-p|--password)[ \\t]+", ("docker", "podman", "az login", "oc login", "helm",
                                           "login", "ccloud", "sshpass", "crane", "skopeo")),
             ("(?:-a|--pass)[ \\t]+", ("redis-cli", "valkey-cli")),
-            ("-[wy][ \\t]+", ("ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami")),
+            ("(?:-w|-y)[ \\t]+", ("ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami")),
             ("-P[ \\t]*", ("sqlcmd", "bcp ", "unzip", "zip ", "ipmitool", "pscp", "plink")),
             ("-p", ("7z", "7za", "unrar", "rar ")),
-            ("/(?:p|pass|password):", ("xfreerdp", "net use", "psexec", "runas")),
+            ("(?:/p:|/pass:|/password:)", ("xfreerdp", "net use", "psexec", "runas")),
         )
     ),
     Rule("password", ANYWHERE, r"-(?:passin|passout|pass|k)[ \t]+[\"'\\]*(?:pass:)?",

@@ -27,7 +27,7 @@ def _nothing(_before: bytes) -> bool:
 
 
 class Rule(NamedTuple):
-    """One shape; only what `secret` matches is replaced, `before` and `after` stay."""
+    """One shape; only what `secret` matches is replaced, `before`, `joint` and `after` stay."""
 
     name: str  # the class in `[redacted:<class>]`
     start: str  # what must precede
@@ -40,27 +40,29 @@ class Rule(NamedTuple):
     is_word: bool = False  # the secret is one word, and what precedes it fits CONTEXT_BYTES
     is_broad: bool = False  # matches much that it then refuses, and must not hide other rules there
     hint: str = ""  # found in the JSON text of every match; by default the shape itself
+    joint: str = ""  # between `before` and `secret`; neighbours that share all from here on share it
 
     @property
     def margins(self) -> tuple[int, int] | None:
         """Bytes of `before` and of `after`, when both are plain text."""
-        is_plain = not re.search(r"[\\\[(*+?{.]", self.before + self.after)
-        return (len(self.before), len(self.after)) if is_plain else None
+        before = self.before + self.joint
+        is_plain = not re.search(r"[\\\[(*+?{.]", before + self.after)
+        return (len(before), len(self.after)) if is_plain else None
 
     @property
     def shape(self) -> str:
         """The rule as one expression with one group."""
-        return f"{self.start}{self.before}({self.secret}){self.after}"
-
-    @property
-    def first_look(self) -> str:
-        """Matches wherever the rule does, also in JSON text that still has its escapes."""
-        return self.hint or self.body
+        return f"{self.start}{self.before}{self.joint}({self.secret}){self.after}"
 
     @property
     def body(self) -> str:
         """The shape without its boundary and without a group."""
-        return f"{self.before}{self.secret}{self.after}"
+        return f"{self.before}{self.rest}"
+
+    @property
+    def rest(self) -> str:
+        """The body behind `before`."""
+        return f"{self.joint}{self.secret}{self.after}"
 
     @property
     def tail(self) -> str:
@@ -129,6 +131,8 @@ WORD = rf"(?:^|[^A-Za-z0-9\]]|{_ESCAPE})"
 TOKEN = rf"(?:^|[^A-Za-z0-9_\]-]|{_ESCAPE})"
 # A run of base64 in either alphabet is one word.
 RUN = rf"(?:^|[^A-Za-z0-9+/_\]-]|{_ESCAPE})"
+# They hold in JSON text that has its escapes wherever they hold in what it says.
+WITH_ESCAPES = frozenset({WORD, TOKEN, RUN})
 
 # Viable prefixes of all rules whose matches are one word, and a little more: the word a text ends in.
 # The exact prefixes of some hundred formats would make an automaton of as many states as words.

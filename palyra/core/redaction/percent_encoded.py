@@ -36,17 +36,20 @@ def encoded_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def _encoded(rule: Rule) -> Rule | None:
-    before, secret, after = map(_encoded_shape, (rule.before, rule.secret, rule.after))
-    if (before, secret, after) == (rule.before, rule.secret, rule.after):
+    plain = rule.before, rule.joint, rule.secret, rule.after
+    before, joint, secret, after = encoded = tuple(map(_encoded_shape, plain))
+    if encoded == plain:
         return None
     return rule._replace(
         before=before,
+        joint=joint,
         secret=secret,
         after=after,
         accepts=lambda found: rule.accepts(_unquoted(found)),
         spares=lambda found: rule.spares(_unquoted(found)),
         is_word=" " not in secret,
         needs=b"%+" if rule.name in _AFTER_BLANK else b"%",
+        hint=rule.hint.replace("[ \\t]", "[ \\t+%09]"),  # a blank, or an end of its escape
     )
 
 
@@ -55,6 +58,7 @@ def _unquoted(found: bytes) -> bytes:
     return unquote_to_bytes(unquote_to_bytes(found))
 
 
+@cache
 def _encoded_shape(shape: str) -> str:
     return "".join(_encoded_unit(unit) + quantifier for unit, quantifier in units(shape))
 

@@ -19,19 +19,18 @@ from palyra.core.redaction.key_names import may_name_secret, names_secret
 from palyra.core.redaction.known_secrets import known_rules
 from palyra.core.redaction.patterns import KEYED_STRING, RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
-from palyra.core.redaction.scanner import Ahead, Scanner, compile_bytes, is_found
+from palyra.core.redaction.scanner import Ahead, Scanner, compile_bytes, look_pattern
 from palyra.core.redaction.secret_values import is_opaque, may_be_secret
 from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
 
 # Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
 _HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
-ENCODED = encoded_rules(RULES)
 BASE64 = base64_rules(lambda decoded: _holds_secret(decoded))  # noqa: PLW0108 - defined below
-_ENCODED_LOOK = is_found("|".join(sorted({rule.first_look for rule in ENCODED})))
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
 REMEMBERED_BYTES = 1_024  # a shorter text takes less than a millisecond
 MEMORY_BYTES = 2_097_152
 ENTRY_BYTES = 256  # of an entry, beside what it holds
+SHORTEST_TOKEN = len('"://:abc@"')  # no rule matches in a shorter JSON string
 _BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
 
@@ -61,16 +60,29 @@ class Redactor:
 
     def _compile(self) -> None:
         known = known_rules(self._known)
-        # Known secrets first: what they leave behind is all the other rules may see.
-        self.scanners = (*([Scanner(known)] if known else []), *_fixed_scanners())
-        looks = {rule.first_look for rule in (*known, *RULES, *BASE64)}
-        self._first_look = is_found("|".join([_HIDING, KEYED_STRING, *sorted(looks)]))
+        self._known_scanner = Scanner(known) if known else None
+
+    @property
+    def scanners(self) -> tuple[Scanner, ...]:
+        """In the order in which they read a text.
+
+        Known secrets first: what they leave behind is all the other rules may see.
+        """
+        known = () if self._known_scanner is None else (self._known_scanner,)
+        return (*known, _PLAIN, encoded_scanner(), _BASE64)
+
+    def prepare(self) -> Iterator[bool]:
+        """Compile what is otherwise compiled when a text needs it; a little before each True."""
+        for scanner in self.scanners:
+            yield from scanner.prepare()
 
     def _may_hold(self, data: bytes) -> bool:
         """Whether any rule may find something; a little more often than one does."""
-        if self._first_look(data):
+        if _PLAIN.may_find(data):
             return True
-        return (b"%" in data or b"+" in data) and _ENCODED_LOOK(data)
+        if self._known_scanner is not None and self._known_scanner.may_find(data):
+            return True
+        return _may_be_encoded(data) and encoded_scanner().may_find(data)
 
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
         """The JSON text with secrets replaced inside its strings, and whether there were any.
@@ -94,9 +106,10 @@ class Redactor:
         return redacted.decode("utf-8", "surrogatepass"), redacted != data
 
     def _redact_plain(self, data: bytes) -> bytes:
-        for scanner in self.scanners:
-            if scanner.may_find(data):
-                data = b"".join(_pieces(scanner, data))
+        if self._known_scanner is not None:
+            data = b"".join(_pieces(self._known_scanner, data))
+        for scanner in _fixed_scanners(data):
+            data = b"".join(_pieces(scanner, data))
         return data
 
     def _json_pieces(self, data: bytes) -> Iterator[bytes]:
@@ -132,15 +145,18 @@ class Redactor:
 
     def _redact_string(self, token: bytes) -> bytes:
         """One JSON string with its quotes; unchanged byte for byte when there is nothing in it."""
-        return self._memory.recall(token, self._redact_token) if self._may_hold(token) else token
+        if len(token) < SHORTEST_TOKEN or not self._may_hold(token):
+            return token
+        return self._memory.recall(token, self._redact_token)
 
     def _redact_token(self, token: bytes) -> bytes:
         try:
             text = json.loads(token.decode(), strict=False)
         except ValueError:  # bad escapes or bad UTF-8: not JSON, so there is no form to keep
             return self._redact_plain(token)
-        redacted, is_changed = self.redact_text(text)
-        return _json_string(redacted) if is_changed else token
+        data = text.encode("utf-8", "surrogatepass")
+        redacted = self._redact_plain(data)
+        return token if redacted == data else _json_string(redacted.decode("utf-8", "surrogatepass"))
 
 
 class _Memory:
@@ -195,14 +211,32 @@ class StreamRedactor:
         return data.decode("utf-8", "surrogatepass")
 
 
+# What no secret changes.
+_PLAIN = Scanner(RULES, beside=(f"{_HIDING}|{KEYED_STRING}", look_pattern(BASE64)))
+_BASE64 = Scanner(BASE64)
+_ENCODED_PART_RULES = 8  # each is several times as large as the rule it comes from
+
+
 @cache
-def _fixed_scanners() -> tuple[Scanner, ...]:
-    """Those that no secret changes."""
-    return Scanner(RULES), Scanner(ENCODED), Scanner(BASE64)
+def encoded_scanner() -> Scanner:
+    """The rules for percent-encoded text, derived when the first such text comes."""
+    return Scanner(encoded_rules(RULES), part_rules=_ENCODED_PART_RULES)
+
+
+def _fixed_scanners(data: bytes) -> Iterator[Scanner]:
+    """Those that may find something in the text."""
+    yield _PLAIN
+    if _may_be_encoded(data):
+        yield encoded_scanner()
+    yield _BASE64
+
+
+def _may_be_encoded(data: bytes) -> bool:
+    return b"%" in data or b"+" in data
 
 
 def _holds_secret(data: bytes) -> bool:
-    return any(scanner.find(data) is not None for scanner in _fixed_scanners())
+    return any(scanner.find(data) is not None for scanner in _fixed_scanners(data))
 
 
 def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:

@@ -4,14 +4,22 @@ The engine is RE2 on bytes (Latin-1 mode: every byte is a character), so UTF-8 p
 no input can make it backtrack.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
-from itertools import groupby
+from functools import cached_property
+from itertools import groupby, starmap
 from typing import NamedTuple, Protocol, cast
 
 import re2
 
-from palyra.core.redaction.grammar import ANYWHERE, CONTEXT_BYTES, ONE_WORD, Rule, viable_prefix
+from palyra.core.redaction.grammar import (
+    ANYWHERE,
+    CONTEXT_BYTES,
+    ONE_WORD,
+    WITH_ESCAPES,
+    Rule,
+    viable_prefix,
+)
 
 _ESCAPE_MARKS = frozenset({b"\\", b"%", b"["})  # what the longer boundaries begin with
 # Upper bound of an automaton's cache, filled as texts need it.  With the library's 8 MiB the rules
@@ -20,6 +28,7 @@ _AUTOMATON_BYTES = 64 << 20
 # Rules of one expression.  To find where a match begins the engine runs back through all rules of its
 # expression, and what is not cached of that costs milliseconds.
 PART_RULES = 48
+LOOK_BYTES = 16  # a first look asks for so many of the characters of a secret, which is enough
 _UNKNOWN = Rule("secret", ANYWHERE, "", "[ -~]")  # when the engine cannot say which rule it was
 
 
@@ -70,53 +79,179 @@ Ahead = dict[int, tuple[int, int] | None]  # by part: where its next match is, N
 _UNREAD = (-1, -1)
 
 
-def _place(match: Match | None) -> tuple[int, int] | None:
-    return None if match is None else match.span()
+class FirstLook:
+    """Several expressions read in one run: which of them match somewhere in a text, not where."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._set = _compile_set(re2.Set.SearchSet, patterns)
+
+    def __call__(self, data: bytes) -> Sequence[int]:
+        """The indices of those that match, in no order; empty for most texts."""
+        return self._set.Match(data) or ()
 
 
-def is_found(pattern: str) -> Callable[[bytes], bool]:
-    """Whether the expression matches somewhere; cheaper than to say where, which is a second run."""
-    look = re2.Set.SearchSet(_options(has_groups=False))
-    look.Add(pattern.encode("latin-1"))
-    look.Compile()
-    return lambda data: bool(look.Match(data))
+def _compile_set(kind: Callable[[re2.Options], re2.Set], patterns: Iterable[str]) -> re2.Set:
+    made = kind(_options(has_groups=False))
+    for pattern in patterns:
+        made.Add(pattern.encode("latin-1"))
+    made.Compile()
+    return made
 
 
-def _together(rules: Iterable[Rule], body: Callable[[Rule], str]) -> str:
+def look_pattern(rules: Iterable[Rule]) -> str:
+    """Matches wherever a rule does, also in JSON text that still has its escapes; and more often."""
+    rules = tuple(rules)
+    hints = sorted({rule.hint for rule in rules if rule.hint})
+    shapes = _together(
+        rule if rule.start in WITH_ESCAPES else rule._replace(start="")
+        for rule in rules
+        if not rule.hint
+    )
+    return _LONG.sub(_shortened, "|".join(filter(None, [*hints, shapes])))
+
+
+_LONG = re.compile(r"\{([0-9]+)(?:,[0-9]*)?\}")
+
+
+def _shortened(count: re.Match[str]) -> str:
+    return count[0] if int(count[1]) <= LOOK_BYTES else f"{{{LOOK_BYTES},}}"
+
+
+def _together(rules: Iterable[Rule]) -> str:
     """All rules as one expression, in their order; neighbours share the boundary on their left.
 
     A boundary of its own for each of some hundred rules would be tracked by itself at each byte.
     """
     groups = groupby(rules, lambda rule: rule.start)
-    return "|".join(f"{start}(?:{'|'.join(map(body, group))})" for start, group in groups)
+    return "|".join(f"{start}(?:{_bodies(group)})" for start, group in groups)
 
 
-class Scanner:
-    """All rules as one expression, plus what a stream needs: the viable prefixes."""
+def _viable_together(rules: Iterable[Rule]) -> str:
+    groups = groupby(rules, lambda rule: rule.start)
+    return "|".join(f"{start}(?:{_viable_bodies(group)})" for start, group in groups)
+
+
+def _bodies(rules: Iterable[Rule]) -> str:
+    """One expression without boundaries; neighbours share what follows `before`."""
+    groups = groupby(rules, lambda rule: rule.rest)
+    return "|".join(f"(?:{'|'.join(rule.before for rule in group)}){rest}" for rest, group in groups)
+
+
+def _viable_bodies(rules: Iterable[Rule]) -> str:
+    return "|".join(starmap(_viable_group, groupby(rules, lambda rule: rule.rest)))
+
+
+def _viable_group(rest: str, group: Iterable[Rule]) -> str:
+    befores = [rule.before for rule in group]
+    if len(befores) == 1:
+        return viable_prefix(befores[0] + rest)
+    whole = f"(?:{'|'.join(befores)})(?:{viable_prefix(rest)})?"
+    return "|".join([whole, *map(viable_prefix, befores)])
+
+
+class Part:
+    """Some neighbouring rules, compiled when they are needed."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
+        self._each: dict[int, Expression] = {}
+
+    @cached_property
+    def expression(self) -> Expression:
+        """All of them as one."""
+        return compile_bytes(_together(self._rules))
+
+    @cached_property
+    def which(self) -> re2.Set:
+        return _compile_set(re2.Set.FullMatchSet, (rule.shape for rule in self._rules))
+
+    @cached_property
+    def _margins(self) -> list[tuple[int, int] | None]:
+        return [rule.margins for rule in self._rules]
+
+    def prepare(self) -> None:
+        """Compile what a search needs."""
+        self.expression, self.which  # noqa: B018 - for their effect
+
+    def look(self) -> str:
+        """An expression that matches more often than the rules."""
+        return look_pattern(self._rules)
+
+    def next_place(self, data: bytes | bytearray, pos: int) -> tuple[int, int] | None:
+        """Where the leftmost match from `pos` on is."""
+        match = self.expression.search(data, pos)
+        return None if match is None else match.span()
+
+    def spans(self, data: bytes | bytearray, at: int, end: int) -> Iterator[Span]:
+        """What each rule that matches there takes for the secret, in the order of the rules."""
+        found = bytes(data[at:end])
+        which = [0] if len(self._rules) == 1 else self.which.Match(found)
+        if not which:
+            yield Span(at, at, end, _UNKNOWN)
+            return
+        for index in sorted(which):
+            yield self._span(found, at, index)
+
+    def _span(self, found: bytes, at: int, index: int) -> Span:
+        rule, margins = self._rules[index], self._margins[index]
+        if margins is None or found[:1] in _ESCAPE_MARKS:
+            match = cast("Match", self._expression(index).match(found))  # the set has just said so
+            start, stop = match.span(1)
+            return Span(at, at + start, at + stop, rule)
+        # The usual boundary is one byte, or none at the beginning of the text.
+        boundary = 1 if rule.start and not found[:1].isalnum() else 0
+        return Span(at, at + boundary + margins[0], at + len(found) - margins[1], rule)
+
+    def _expression(self, index: int) -> Expression:
+        if index not in self._each:
+            self._each[index] = compile_bytes(self._rules[index].shape, has_groups=True)
+        return self._each[index]
+
+
+class Scanner:
+    """All rules in parts, plus what a stream needs: the viable prefixes.  Compiled as needed."""
+
+    def __init__(
+        self, rules: Sequence[Rule], beside: Sequence[str] = (), part_rules: int = PART_RULES
+    ) -> None:
+        """`beside` are patterns that the first look asks for as well."""
+        self._rules = tuple(rules)
+        self._beside = tuple(beside)
         needs = [rule.needs for rule in rules]
-        self._needs = frozenset(b"".join(needs)) if all(needs) else frozenset[int]()
+        self._needs = b"".join(needs) if all(needs) else b""
         near = [rule for rule in rules if not rule.is_broad]
-        parts = [near[at : at + PART_RULES] for at in range(0, len(near), PART_RULES)]
+        parts = [near[at : at + part_rules] for at in range(0, len(near), part_rules)]
         parts += [[rule] for rule in rules if rule.is_broad]
-        self._parts = [compile_bytes(_together(part, lambda rule: rule.body)) for part in parts]
-        self._margins = [rule.margins for rule in rules]
-        self._each = [cache(partial(compile_bytes, rule.shape, has_groups=True)) for rule in rules]
-        self._which = re2.Set.FullMatchSet(_options(has_groups=False))
-        for rule in rules:
-            self._which.Add(rule.shape.encode("latin-1"))
-        self._which.Compile()
+        self._parts = [Part(part) for part in parts]
+
+    @cached_property
+    def look(self) -> FirstLook:
+        """Which parts may find something, by index; then the patterns beside them."""
+        return FirstLook([*(part.look() for part in self._parts), *self._beside])
+
+    @cached_property
+    def _viable(self) -> Expression:
         # Anchored at the end only: RE2 then runs backwards and stops with the last viable byte.
-        exact = [rule for rule in rules if not rule.is_word]
-        words = [] if len(exact) == len(rules) else [ONE_WORD]
-        viable = "|".join([*words, _together(exact, lambda rule: viable_prefix(rule.body))])
-        self._viable = compile_bytes(rf"(?:{viable})\z")
+        exact = [rule for rule in self._rules if not rule.is_word]
+        words = [] if len(exact) == len(self._rules) else [ONE_WORD]
+        viable = "|".join([*words, _viable_together(exact)])
+        return compile_bytes(rf"(?:{viable})\z")
+
+    def prepare(self) -> Iterator[bool]:
+        """Compile everything that is not yet; a little before each True."""
+        self.look  # noqa: B018 - for its effect
+        yield True
+        for part in self._parts:
+            part.prepare()
+            yield True
+        self._viable  # noqa: B018 - for its effect
+        yield True
 
     def may_find(self, data: bytes) -> bool:
-        """Whether one of the bytes that each of the rules needs is there."""
-        return not self._needs or any(byte in data for byte in self._needs)
+        """Whether any rule may find something; a little more often than one does."""
+        if self._needs and len(data.translate(None, self._needs)) == len(data):
+            return False
+        return bool(self.look(data))
 
     def find(
         self, data: bytes | bytearray, pos: int = 0, floor: int = 0, ahead: Ahead | None = None
@@ -127,42 +262,24 @@ class Scanner:
         a text with many secrets would be read to its end for each of them.
         """
         matches: Ahead = {} if ahead is None else ahead
-        for at, part in enumerate(self._parts):
-            known = matches.get(at, _UNREAD)
+        if not matches:
+            likely = (at for at in self.look(bytes(data)) if at < len(self._parts))
+            matches.update(dict.fromkeys(likely, _UNREAD))
+        for at, known in matches.items():
             if known is not None and known[0] <= pos + 1:
-                matches[at] = _place(part.search(data, pos))
+                matches[at] = self._parts[at].next_place(data, pos)
         while found := [(place, at) for at, place in matches.items() if place is not None]:
             (start, end), at = min(found, key=lambda item: (item[0][0], item[1]))
-            for span in self._spans(data, start, end):
+            for span in self._parts[at].spans(data, start, end):
                 if span.start >= floor and _is_secret(data, span):
                     return span
-            matches[at] = _place(self._parts[at].search(data, start + 1))
+            matches[at] = self._parts[at].next_place(data, start + 1)
         return None
 
     def find_viable(self, data: bytes, pos: int) -> int:
         """Where the longest end of `data` begins that more text could complete; len() if none."""
         match = self._viable.search(data, pos)
         return len(data) if match is None else match.span()[0]
-
-    def _spans(self, data: bytes | bytearray, at: int, end: int) -> Iterator[Span]:
-        """What each rule that matches there takes for the secret, in the order of the rules."""
-        found = bytes(data[at:end])
-        which = self._which.Match(found)
-        if not which:
-            yield Span(at, at, end, _UNKNOWN)
-            return
-        for index in sorted(which):
-            yield self._span(found, at, index)
-
-    def _span(self, found: bytes, at: int, index: int) -> Span:
-        rule, margins = self._rules[index], self._margins[index]
-        if margins is None or found[:1] in _ESCAPE_MARKS:
-            match = cast("Match", self._each[index]().match(found))  # the set has just said so
-            start, stop = match.span(1)
-            return Span(at, at + start, at + stop, rule)
-        # The usual boundary is one byte, or none at the beginning of the text.
-        boundary = 1 if rule.start and not found[:1].isalnum() else 0
-        return Span(at, at + boundary + margins[0], at + len(found) - margins[1], rule)
 
 
 def _is_secret(data: bytes | bytearray, span: Span) -> bool:

@@ -36,10 +36,15 @@ class StreamHoldBack:
         if not data:
             return b""
         self._buffer += data if self._tail is None else self._beyond(self._tail, data)
+        if not self._scanner.may_find(self._buffer):
+            return self._release(self._hold())
         return b"".join([*self._replaced(self._hold), self._release(self._hold())])
 
     def flush(self) -> bytes:
         """Everything that is left."""
+        if self._out == len(self._buffer):
+            self._restart(b"")
+            return b""
         rest = b"".join([*self._replaced(lambda: len(self._buffer)), self._buffer[self._out :]])
         self._restart(b"")
         return rest

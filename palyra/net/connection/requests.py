@@ -202,7 +202,7 @@ class _Pending:
         )
 
 
-REDACT_INLINE_BYTES = 2_048  # at most 1 ms of work; more goes to a thread
+REDACT_INLINE_BYTES = 1_024  # about a millisecond in the worst text; more goes to a thread
 
 
 async def redact_frame(data: bytes, redact: Redact, run_blocking: RunBlocking = run_sync) -> bytes:

@@ -16,7 +16,7 @@ from palyra.core.redaction.grammar import viable_prefix
 from palyra.core.redaction.key_names import KEY_OF, may_name_secret, names_secret
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
-from palyra.core.redaction.scanner import Scanner
+from palyra.core.redaction.scanner import Part, Scanner
 from palyra.core.redaction.secret_values import is_opaque, may_be_secret
 from palyra.core.redaction.stream import HELD_LIMIT_BYTES
 
@@ -666,9 +666,8 @@ def test_unclear_match_is_redacted_whole(monkeypatch: pytest.MonkeyPatch) -> Non
         def Match(self, _text: bytes) -> None:  # noqa: N802 - the engine's name
             return None
 
-    scanner = Scanner(RULES)
-    monkeypatch.setattr(scanner, "_which", Silent())
-    span = scanner.find(b"x AKIA" + b"IOSFODNN7EXAMPLE y")
+    monkeypatch.setattr(Part, "which", Silent())
+    span = Scanner(RULES).find(b"x AKIA" + b"IOSFODNN7EXAMPLE y")
     assert span is not None
     assert (b"[redacted:secret]", 1, 22) == (span.marker, span.start, span.end)
 
