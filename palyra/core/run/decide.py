@@ -17,6 +17,7 @@ and replay take the same path.  Rules:
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -50,6 +51,7 @@ from palyra.core.run.ending import (
     end_partial,
     end_requested,
 )
+from palyra.core.run.fold import begin
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -72,7 +74,7 @@ from palyra.core.run.inputs import (
     Yield,
 )
 from palyra.core.run.state import Run
-from palyra.core.run.transition import Transition, redacted_transition
+from palyra.core.run.transition import EncodedEvent, Transition, transition
 from palyra.core.run.turns import (
     add_turn,
     budget_answered,
@@ -103,29 +105,30 @@ def accept(
 
     A fork begins with what it inherits, and may go on from there without a new text.
     """
+    now_ms = setting.now_ms()
+    data, redacted = setting.redact(ev.encode_event(accepted))
+    if redacted:
+        accepted = msgspec.json.decode(data, type=ev.RunAccepted)
+    events = [*inherited] if message is None else [*inherited, message]
 
-    def take(is_careful: bool) -> Transition:  # noqa: FBT001 - the parameter has one meaning
-        step = Transition.first(run_id, accepted, setting, is_careful=is_careful)
-        for event in (*inherited, *(() if message is None else (message,))):
+    def add_all(step: Transition) -> None:
+        for event in events:
             step.add(event)
-        return step
 
-    return redacted_transition(take)
+    drafts = [EncodedEvent(accepted.KIND, data, redacted)]
+    return transition(
+        begin(run_id, accepted, now_ms), setting, add_all, now_ms=now_ms, drafts=drafts
+    )
 
 
 def decide(run: Run, heard: Input, setting: RunEnvironment) -> Transition:
     """One step.  Raises InvariantBroken for an input that only a bug can produce."""
-
-    def take(is_careful: bool) -> Transition:  # noqa: FBT001 - the parameter has one meaning
-        step = Transition(run, setting, is_careful=is_careful)
-        if not run.is_terminal:
-            _hear(step, heard)
-        return step
-
-    return redacted_transition(take)
+    return transition(run, setting, partial(_hear, heard=heard))
 
 
 def _hear(step: Transition, heard: Input) -> None:
+    if step.run.is_terminal:
+        return
     match heard:
         case Begin():
             step.add(ev.RunStarted(**msgspec.structs.asdict(heard)))

@@ -22,7 +22,7 @@ from palyra.core.journal.records import QueueMode, SessionRecord
 from palyra.core.model.messages import UserMessage
 from palyra.core.run.inputs import RunEnvironment
 from palyra.core.run.state import Run
-from palyra.core.run.transition import Transition, redacted_transition
+from palyra.core.run.transition import Transition, transition
 from palyra.core.session.commands import ChangeQueue, StartRun
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import RunAccepted
@@ -99,13 +99,7 @@ def takes(run: Run, accepted: ev.RunAccepted, text: str) -> bool:
 
 def add_message(run: Run, message: ev.MessageReceived, setting: RunEnvironment) -> Transition:
     """The step that collects one more message into a waiting run.  Raises TooLarge."""
-
-    def take(is_careful: bool) -> Transition:  # noqa: FBT001 - the parameter has one meaning
-        step = Transition(run, setting, is_careful=is_careful)
-        step.add(message)
-        return step
-
-    return redacted_transition(take)
+    return transition(run, setting, lambda step: step.add(message))
 
 
 def count_messages(runs: Sequence[Run]) -> int:

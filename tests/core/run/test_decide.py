@@ -555,6 +555,6 @@ def test_a_secret_in_the_promise_is_redacted() -> None:
 def test_a_call_of_another_turn_is_not_attested() -> None:
     """An attestation is about a call of the turn at hand."""
     world = World()
-    step = Transition(world.run, world.setting, is_careful=False)
+    step = Transition(world.run, world.setting, now_ms=0)
     with pytest.raises(InvariantBroken, match="c9"):
         attest(step, "c9", "denied")
