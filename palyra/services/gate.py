@@ -27,7 +27,7 @@ from palyra.core.policy.grants import find_grant
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.policy.validation import CheckedCall, ValidatedCall, tool_unavailable, validate
 from palyra.core.ports import Policy, ToolRunner
-from palyra.core.run.inputs import GatedCall
+from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.attestation import execution_digest
@@ -61,7 +61,7 @@ class Gate:
         """Of the rules now."""
         return self._policy.version
 
-    def prepare(
+    def evaluate(
         self,
         run: Run,
         proposed: ProposedCall | ValidatedCall,
@@ -104,7 +104,7 @@ class Gate:
             execution_digest=execution_digest(call, verdict.version, covers),
             inspects=inspection is None and self._toolbox.inspects(admitted.spec.name),
             inspection=None if inspection is None else msgspec.to_builtins(inspection),
-            twins=twins,
+            duplicates=twins,
         )
 
     def take_in(self, proposed: ProposedCall, prefix: Prefix) -> ValidatedCall:

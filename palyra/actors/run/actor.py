@@ -22,7 +22,7 @@ from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.run.approval import ask_person, notify_resolved
 from palyra.actors.run.arguments import CallArguments
-from palyra.actors.run.environment import run_setting
+from palyra.actors.run.environment import LiveEnvironment
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
 from palyra.actors.run.records import records_for_event
 from palyra.actors.run.services import RunServices
@@ -52,7 +52,6 @@ from palyra.core.run.inputs import (
     ReportIncident,
     Resume,
     RulesChanged,
-    RunEnvironment,
     TurnFinished,
     Yield,
 )
@@ -142,7 +141,7 @@ class _RunActor:
     services: RunServices
     agent: InitVar[AgentRecord]
     history: InitVar[History]
-    setting: RunEnvironment = field(init=False)
+    env: LiveEnvironment = field(init=False)
     nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
     desk: trio.Nursery = field(init=False)  # prompts and watched commits: they live to the end
     ticket: PendingCommit = field(init=False)  # of the latest append
@@ -156,20 +155,14 @@ class _RunActor:
         prefix = brief_prefix(services.agents.prefix(agent), run.accepted.brief)
         find_end = partial(services.budgets.find_end, self.handle)
         self.operands = CallArguments(services.gate, prefix, find_end)
-        # Nothing in here may refer to this object: only the collector would free the run.
-        self.setting = msgspec.structs.replace(
-            run_setting(services, prefix, history),
-            prepare=self.operands.prepare,
-            is_stale=self.operands.is_stale,
-            has_lapsed=self.operands.has_lapsed,
-        )
+        self.env = LiveEnvironment(services, prefix, history, self.operands)
 
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
         """The end instead, when the model is not there any more and none may take over."""
         run = self.handle.run
         if isinstance(first, Cancel) or self.services.router.is_there(run.model):
             return first
-        if self.setting.change_route(run, "gone", False) is not None:  # noqa: FBT003 - see Setting
+        if self.env.change_route(run, "gone", may_retry=False) is not None:
             return first
         reason = f"the model {run.model!r} is not there any more: start another run"
         return Cancel(reason=reason, by=DAEMON)
@@ -229,7 +222,7 @@ class _RunActor:
         queued = [await messages.receive() for _ in range(self.handle.inbox.depth)]
         for late in [*self.late, *queued]:
             if isinstance(late, CallEnded):
-                self.emit(decide(self.handle.run, late, self.setting))
+                self.emit(decide(self.handle.run, late, self.env))
             elif isinstance(late, RunMessage):
                 late.reply.fail(IllegalState(f"{self.handle.run_id} is ending"))
         self.step_over(ending)
@@ -292,7 +285,7 @@ class _RunActor:
 
     def step(self, heard: Input, asked: RunMessage | None = None) -> None:
         """Decide, emit, append, dispatch."""
-        step = decide(self.handle.run, heard, self.setting)
+        step = decide(self.handle.run, heard, self.env)
         self.emit(step, asked)
         for effect in step.effects:
             self.dispatch(effect)

@@ -16,7 +16,7 @@ from palyra.core.policy.request import PolicyDecision
 from palyra.core.policy.validation import CheckedCall, ValidatedCall, is_light
 from palyra.core.ports import RunBlocking
 from palyra.core.run.call import Call
-from palyra.core.run.inputs import GatedCall
+from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
 from palyra.core.tool.spec import Preflight
 from palyra.services.gate import Gate
@@ -29,12 +29,12 @@ class CallArguments:
     """
 
     __slots__ = (
-        "_arguments", "_find_end", "_gate", "_inspections", "_prefix", "_proposed", "_taken",
+        "_arguments", "_find_end", "_inspections", "_prefix", "_proposed", "_taken", "gate",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, prefix: Prefix, find_end: Callable[[], str]) -> None:
         """`find_end`: why the run's model will not be asked again; "" when it may be."""
-        self._gate = gate
+        self.gate = gate
         self._find_end = find_end
         self._prefix = prefix
         self._proposed: dict[str, ProposedCall] = {}
@@ -49,7 +49,7 @@ class CallArguments:
         """
         if is_light(calls, self._prefix.catalogue):
             return
-        take_in = partial(self._gate.take_in, prefix=self._prefix)
+        take_in = partial(self.gate.take_in, prefix=self._prefix)
         taken = await run_blocking(lambda: [take_in(call) for call in calls])
         self._taken.update((each.proposal.call_id, each) for each in taken)
 
@@ -73,18 +73,18 @@ class CallArguments:
         """Remember what a look at the call has found."""
         self._inspections[call_id] = seen
 
-    def prepare(self, run: Run, named: ProposedCall) -> GatedCall:
+    def evaluate(self, run: Run, call: Call) -> GatedCall:
         """Intake and gate of one call, on what the model really wrote."""
-        prepared = self._gate.prepare(
+        gated = self.gate.evaluate(
             run,
-            self._taken_in(self._written(named)),
+            self._taken_in(self._written(call)),
             self._prefix,
-            self._inspections.get(named.call_id),
+            self._inspections.get(call.call_id),
             find_twins=partial(self._find_twins, run),
             end=self._find_end(),
         )
-        self._arguments[named.call_id] = prepared.arguments
-        return prepared
+        self._arguments[call.call_id] = gated.arguments
+        return gated
 
     def _written(self, call: ProposedCall | Call) -> ProposedCall:
         """The call as the model wrote it; after a restart as the tape has it."""
@@ -108,7 +108,7 @@ class CallArguments:
         """Its intake, once for all that asks: a turn with many calls looks at each for its twins."""
         known = self._taken.get(written.call_id)
         if known is None or known.proposal != written:  # ids may come again, in another turn
-            known = self._taken[written.call_id] = self._gate.take_in(written, self._prefix)
+            known = self._taken[written.call_id] = self.gate.take_in(written, self._prefix)
         return known
 
     def find(self, call_id: str, recorded: Any) -> Any:  # noqa: ANN401 - a JSON value
@@ -126,12 +126,4 @@ class CallArguments:
         if call is None:
             return None
         asked = self._taken_in(self._written(call))
-        return self._gate.judge_answer(run, asked, self._prefix, caller, answer)
-
-    def is_stale(self, call: Call) -> bool:
-        """Whether the call was judged under rules that hold no more."""
-        return call.policy_version != self._gate.policy_version
-
-    def has_lapsed(self, call: Call) -> bool:
-        """Whether the grant that the call was allowed on has ended."""
-        return call.grant_id is not None and not self._gate.grant_holds(call.grant_id)
+        return self.gate.judge_answer(run, asked, self._prefix, caller, answer)

@@ -9,14 +9,14 @@ from functools import partial
 import msgspec
 import trio
 
-from palyra.actors.run.environment import run_setting
+from palyra.actors.run.arguments import CallArguments
+from palyra.actors.run.environment import LiveEnvironment
 from palyra.actors.run.services import RunServices
 from palyra.core.agent import placeholder_agent
 from palyra.core.context.assembly import brief_prefix
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
-from palyra.core.run.inputs import RunEnvironment
 from palyra.core.tape.events import RunAccepted, RunStarted
 from palyra.errors import TooLarge
 
@@ -41,9 +41,11 @@ class Replayer:
         async with self._turn:
             rows = await self._read(run_id)
             accepted = msgspec.json.decode(rows[0].data, type=RunAccepted)
-            now = await self._setting(accepted, rows) if strict else self._services.setting
-            run_blocking = self._services.run_blocking
-            under_way = await run_blocking(partial(Replay, rows, now, strict=strict))
+            services = self._services
+            now = await self._environment(accepted, rows) if strict else None
+            start = partial(Replay, rows, services.redact, limits=services.limits, now=now)
+            run_blocking = services.run_blocking
+            under_way = await run_blocking(start)
             while await run_blocking(under_way.advance, STEPS):
                 pass
             return under_way.report()
@@ -67,7 +69,7 @@ class Replayer:
                 )
         return rows
 
-    async def _setting(self, accepted: RunAccepted, rows: list[TapeRow]) -> RunEnvironment:
+    async def _environment(self, accepted: RunAccepted, rows: list[TapeRow]) -> LiveEnvironment:
         """What a run of that agent, as it was then, and that model would be given now."""
         services = self._services
         name, version = accepted.agent, accepted.agent_version
@@ -78,7 +80,5 @@ class Replayer:
         started = (row.data for row in rows if row.kind == RunStarted.KIND)
         began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)
         history = await services.histories.repeat(began.history if began is not None else ())
-        return msgspec.structs.replace(
-            run_setting(services, prefix, history),
-            prepare=partial(services.gate.alone().prepare, prefix=prefix),
-        )
+        arguments = CallArguments(services.gate.alone(), prefix, str)
+        return LiveEnvironment(services, prefix, history, arguments)

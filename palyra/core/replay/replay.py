@@ -16,20 +16,19 @@ anything at all is not for a replay to say but for the chain (`core.chain`).
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.replay.recorded_environment import RecordedAnswers
+from palyra.core.replay.recorded_environment import RecordedEnvironment, StrictEnvironment
 from palyra.core.replay.recorded_inputs import RecordedTape, read_input
 from palyra.core.replay.report import Divergence, ReplayReport
 from palyra.core.run.decide import accept, decide
-from palyra.core.run.inputs import RunEnvironment
+from palyra.core.run.environment import RunEnvironment, RunLimits
 from palyra.core.run.state import Run
-from palyra.core.run.transition import EncodedEvent, Transition
-from palyra.core.session.queue import add_message
+from palyra.core.run.transition import EncodedEvent, Transition, record_event
 from palyra.core.tape import events as ev
 from palyra.core.text.excerpt import excerpt
 from palyra.errors import InvariantBroken, PalyraError
@@ -40,8 +39,18 @@ SHOWN_BYTES = 400  # of each value in a divergence
 class Replay:
     """One tape under way; `advance` until it says that there is no more, then `report`."""
 
-    def __init__(self, rows: Sequence[TapeRow], now: RunEnvironment, *, strict: bool) -> None:
-        """Begin; `now` is the setting that a run would have now, or of none a lenient replay needs.
+    def __init__(
+        self,
+        rows: Sequence[TapeRow],
+        redact: Callable[[bytes], tuple[bytes, bool]],
+        *,
+        limits: RunLimits = RunLimits(),  # noqa: B008 - frozen
+        now: RunEnvironment | None = None,
+    ) -> None:
+        """Decode the tape; `now`, the environment of such a run today, makes the replay strict.
+
+        `redact` is applied to the values shown of a divergence.  A lenient replay takes from
+        `limits` only how many calls may run in parallel.
 
         Raises InvariantBroken for rows that are not the beginning of a tape.
         """
@@ -50,8 +59,12 @@ class Replay:
         if any(row.seq != seq for seq, row in enumerate(rows)):
             raise InvariantBroken("the tape has a gap")
         self._record = RecordedTape(rows)
-        self._answers = RecordedAnswers(self._record, now, strict=strict)
-        self._redact = now.redact
+        self._env = (
+            RecordedEnvironment(self._record, limits)
+            if now is None
+            else StrictEnvironment(self._record, now)
+        )
+        self._redact = redact
         self._run: Run | None = None
         self._divergence: Divergence | None = None
         self._recorded, self._replayed = hashlib.sha256(), hashlib.sha256()
@@ -75,12 +88,12 @@ class Replay:
         return ReplayReport(
             run_id=rows[0].run_id,
             matched=self._divergence is None,
-            strict=self._answers.strict,
+            strict=isinstance(self._env, StrictEnvironment),
             events=len(rows),
             recorded_digest=self._recorded.hexdigest(),
             replayed_digest=self._replayed.hexdigest(),
             first_divergence=self._divergence,
-            unjudged=tuple(sorted(self._answers.unjudged)),
+            unjudged=tuple(sorted(self._env.unjudged)),
         )
 
     def _step(self) -> None:
@@ -105,19 +118,19 @@ class Replay:
 
     def _take(self) -> Transition | None:
         """The step that the tape's next input makes."""
-        record, setting = self._record, self._answers.setting()
+        record, env = self._record, self._env
         event = record.events[record.position]
         if self._run is not None and isinstance(event, ev.MessageReceived):
-            return add_message(self._run, event, setting)
+            return record_event(self._run, event, env)
         if self._run is not None:
             heard = read_input(record, self._run)
-            return None if heard is None else decide(self._run, heard, setting)
+            return None if heard is None else decide(self._run, heard, env)
         accepted = record.events[0]
         assert isinstance(accepted, ev.RunAccepted)  # noqa: S101 - looked at in __init__
         inherited = record.opening(ev.ConversationInherited, 1)
         message = record.opening(ev.MessageReceived, 1 + len(inherited))[:1]
         run_id = record.rows[0].run_id
-        return accept(run_id, accepted, message[0] if message else None, setting, inherited)
+        return accept(run_id, accepted, message[0] if message else None, env, inherited)
 
     def _matches(self, seq: int, draft: EncodedEvent, now_ms: int) -> bool:
         """Compare one event; the first difference is kept."""

@@ -7,13 +7,13 @@ each may use it once.
 
 import msgspec
 
-from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.policy.grants import grant_id_of
 from palyra.core.run.call import Call
-from palyra.core.run.inputs import ApprovalAnswered, AskPerson, CallInspected, GatedCall, Inspect
+from palyra.core.run.environment import GatedCall
+from palyra.core.run.inputs import ApprovalAnswered, AskPerson, CallInspected, Inspect
 from palyra.core.run.state import DENIED_BY_PERSON, RULES_CHANGED
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call
 
@@ -22,15 +22,7 @@ LAPSED = "what a person had allowed ended before it could start: propose the cal
 STALE = "the rules have changed since it was allowed: propose the call again"
 
 
-def evaluate(step: Transition, call: Call) -> GatedCall:
-    """Intake and gate of the call as it stands."""
-    named = ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
-    return step.setting.prepare(step.run, named)
-
-
-def ask(
-    step: Transition, call: Call, judged: GatedCall, asks: NeedsApproval
-) -> Allow | Deny | None:
+def ask(step: Step, call: Call, judged: GatedCall, asks: NeedsApproval) -> Allow | Deny | None:
     """Put the question, or look first; the verdict at once if it was answered for this call too."""
     asked = step.run.find_asked(call.call_id)
     if asked is not None and (asked.digest, asked.policy_version) == (judged.digest, asks.version):
@@ -39,7 +31,7 @@ def ask(
         step.effects.append(Inspect(call_id=call.call_id))
         return None
     prompt = ev.ApprovalRequested(
-        approval_id=step.setting.new_id("apr"),
+        approval_id=step.env.new_id("apr"),
         call_id=call.call_id,
         tool=call.tool,
         risk=asks.risk,
@@ -47,11 +39,11 @@ def ask(
         arguments=judged.arguments,
         digest=judged.execution_digest,
         scopes=asks.scopes,
-        expires_ms=step.now_ms + step.setting.limits.approval_ms,
+        expires_ms=step.now_ms + step.env.limits.approval_ms,
         policy_reason=asks.reason,
         policy_version=asks.version,
         grant_key=asks.grant_key,
-        covers=(call.call_id, *judged.twins) if judged.twins else (),
+        covers=(call.call_id, *judged.duplicates) if judged.duplicates else (),
         inspection=judged.inspection,
         once_because=asks.once_because,
     )
@@ -60,9 +52,9 @@ def ask(
     return None
 
 
-def _summary(step: Transition, tool: str, arguments: object, asks: NeedsApproval) -> str:
+def _summary(step: Step, tool: str, arguments: object, asks: NeedsApproval) -> str:
     """One line, made of what may be shown: a cut through a secret would hide it from redaction."""
-    data, is_redacted = step.setting.redact(msgspec.json.encode(arguments))
+    data, is_redacted = step.env.redact(msgspec.json.encode(arguments))
     return describe_call(tool, msgspec.json.decode(data)) if is_redacted else asks.summary
 
 
@@ -79,17 +71,17 @@ def _answered_before(asked: Call) -> Allow | Deny:
     return kind(reason_code=code, reason=reason, policies=(), version=asked.policy_version)
 
 
-def ask_again(step: Transition, call: Call) -> None:
+def ask_again(step: Step, call: Call) -> None:
     """The same prompt after a restart: same id, same digest, same deadline."""
     step.effects.append(AskPerson(approval_id=call.approval_id or ""))
 
 
-def inspect_again(step: Transition, call: Call) -> None:
+def inspect_again(step: Step, call: Call) -> None:
     """The look at what the call would meet was lost with the daemon."""
     step.effects.append(Inspect(call_id=call.call_id))
 
 
-def take_answer(step: Transition, call: Call, heard: ApprovalAnswered) -> Allow | Deny:
+def take_answer(step: Step, call: Call, heard: ApprovalAnswered) -> Allow | Deny:
     """Record the answer; the verdict that follows from it."""
     is_once = heard.scope == "once"
     ends = heard.ttl_ms is not None and heard.scope == "timeboxed"
@@ -118,7 +110,7 @@ def answer_words(heard: ApprovalAnswered) -> tuple[str, str]:
     return code, heard.reason or f"denied by {heard.by}"
 
 
-def withdraw(step: Transition, call: Call) -> None:
+def withdraw(step: Step, call: Call) -> None:
     """End a question that was asked under other rules; the call is proposed again."""
     step.add(
         ev.ApprovalResolved(
@@ -132,17 +124,17 @@ def withdraw(step: Transition, call: Call) -> None:
     )
 
 
-def record_inspection(step: Transition, heard: CallInspected) -> Call | None:
+def record_inspection(step: Step, heard: CallInspected) -> Call | None:
     """The call that was looked at, if it still waits for that."""
     call = step.run.find_call(heard.call_id)
     return call if call is not None and call.phase == "proposed" else None
 
 
-def find_lapse(step: Transition, call: Call) -> str | None:
+def find_lapse(step: Step, call: Call) -> str | None:
     """Why an allowed call may not start any more; None when it may."""
-    if step.setting.is_stale(call):
+    if step.env.is_stale(call):
         return STALE
-    if call.grant_id is not None and step.setting.has_lapsed(call):
+    if call.grant_id is not None and step.env.has_lapsed(call):
         return LAPSED
     if call.approval_id is not None and step.now_ms >= call.approval_expires_ms > 0:
         return "its approval ended before it could start: propose the call again"

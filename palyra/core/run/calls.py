@@ -10,11 +10,12 @@ import msgspec
 from palyra.core.incident.kinds import outcome_unknown
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.run.approvals import ask, evaluate, find_lapse
+from palyra.core.run.approvals import ask, find_lapse
 from palyra.core.run.call import Call
-from palyra.core.run.inputs import CallEnded, GatedCall, ReportIncident
+from palyra.core.run.environment import GatedCall
+from palyra.core.run.inputs import CallEnded, ReportIncident
 from palyra.core.run.state import ABORTED, Run
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.tool.arguments import Refused
@@ -28,7 +29,7 @@ ONE_TOO_MANY = Refused(
 )
 
 
-def find_duplicate_ids(step: Transition, calls: Sequence[ProposedCall]) -> str | None:
+def find_duplicate_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
     """Which two calls of a turn would have one id on the tape, where secrets are redacted.
 
     They are named by their places: an id of the provider's may be long, or hold a secret.
@@ -36,7 +37,7 @@ def find_duplicate_ids(step: Transition, calls: Sequence[ProposedCall]) -> str |
     if len(calls) < 2:  # noqa: PLR2004 - there is nothing to be equal to
         return None
     places: dict[str, int] = {}
-    written, _ = step.setting.redact(msgspec.json.encode([call.call_id for call in calls]))
+    written, _ = step.env.redact(msgspec.json.encode([call.call_id for call in calls]))
     for place, call_id in enumerate(msgspec.json.decode(written, type=list[str]), 1):
         first = places.setdefault(call_id, place)
         if first != place:
@@ -44,9 +45,9 @@ def find_duplicate_ids(step: Transition, calls: Sequence[ProposedCall]) -> str |
     return None
 
 
-def prepare_call(step: Transition, call: Call) -> None:
+def prepare_call(step: Step, call: Call) -> None:
     """Intake and gate of the next named call."""
-    judged = evaluate(step, call)
+    judged = step.env.evaluate(step.run, call)
     step.add(
         ev.ToolProposed(
             call_id=call.call_id,
@@ -65,12 +66,12 @@ def prepare_call(step: Transition, call: Call) -> None:
     apply_verdict(step, call, judged)
 
 
-def judge_again(step: Transition, call: Call) -> None:
+def judge_again(step: Step, call: Call) -> None:
     """Gate a proposed call once more: it was looked at, or the rules have changed."""
-    apply_verdict(step, call, evaluate(step, call))
+    apply_verdict(step, call, step.env.evaluate(step.run, call))
 
 
-def apply_verdict(step: Transition, call: Call, judged: GatedCall) -> None:
+def apply_verdict(step: Step, call: Call, judged: GatedCall) -> None:
     if _is_one_too_many(step.run, judged):
         reject(step, call, ONE_TOO_MANY)
         return
@@ -94,7 +95,7 @@ def _is_one_too_many(run: Run, judged: GatedCall) -> bool:
     return any(call.executor == CLIENT and call.phase == "allowed" for call in run.calls)
 
 
-def reject(step: Transition, call: Call, refused: Refused) -> None:
+def reject(step: Step, call: Call, refused: Refused) -> None:
     """Tell the model what it would have to repair."""
     step.add(
         ev.ToolRejected(
@@ -105,7 +106,7 @@ def reject(step: Transition, call: Call, refused: Refused) -> None:
 
 
 def record_decision(
-    step: Transition, call: Call, verdict: Allow | Deny, approval_id: str | None = None
+    step: Step, call: Call, verdict: Allow | Deny, approval_id: str | None = None
 ) -> None:
     """The last word on a call; `approval_id` is that of an identical call before it."""
     is_allowed = isinstance(verdict, Allow)
@@ -126,7 +127,7 @@ def record_decision(
         attest(step, call.call_id, "denied")
 
 
-def deny_ended(step: Transition) -> None:
+def deny_ended(step: Step) -> None:
     """Deny what was allowed and may not start any more."""
     for call in step.run.calls:
         reason = find_lapse(step, call) if call.phase == "allowed" else None
@@ -140,14 +141,14 @@ def deny_ended(step: Transition) -> None:
             record_decision(step, call, void)
 
 
-def hand_over(step: Transition) -> None:
+def hand_over(step: Step) -> None:
     """Give the client the calls that are its own to run: for the daemon they have ended."""
     for call in step.run.calls:
         if call.phase == "allowed" and call.executor == CLIENT:
             attest(step, call.call_id, HANDED_OVER)
 
 
-def close_call(step: Transition, call: Call, reason: str) -> None:
+def close_call(step: Step, call: Call, reason: str) -> None:
     """End one call of a run that is ending, from whatever phase it is in."""
     match call.phase:
         case "asking":
@@ -179,7 +180,7 @@ def _aborted(call: Call, reason: str) -> Deny:
     return Deny(reason_code=ABORTED, reason=reason, policies=(), version=call.policy_version)
 
 
-def complete_call(step: Transition, call: Call, ended: CallEnded) -> None:
+def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
     """The outcome of a call that was started."""
     step.add(
         ev.ToolCompleted(
@@ -197,7 +198,7 @@ def complete_call(step: Transition, call: Call, ended: CallEnded) -> None:
     attest(step, call.call_id, ended.status, ended=ended)
 
 
-def complete_unknown(step: Transition, call: Call) -> None:
+def complete_unknown(step: Step, call: Call) -> None:
     """The daemon stopped while the call ran, and it may not simply be started again."""
     step.add(
         ev.ToolCompleted(
@@ -215,7 +216,7 @@ def complete_unknown(step: Transition, call: Call) -> None:
 
 
 def attest(
-    step: Transition, call_id: str, status: OutcomeStatus, *, ended: CallEnded | None = None
+    step: Step, call_id: str, status: OutcomeStatus, *, ended: CallEnded | None = None
 ) -> None:
     """The signed end of one call."""
     call = step.run.find_call(call_id)
@@ -238,7 +239,7 @@ def attest(
         finished_ms=max(started_ms, step.now_ms) if ended is None else started_ms + ended.took_ms,
         prev=step.run.attestation_head,
     )
-    sealed = seal_attestation(document, step.setting.sign)
+    sealed = seal_attestation(document, step.env.sign)
     step.add(
         ev.ToolAttested(
             call_id=call_id,

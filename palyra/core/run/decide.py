@@ -51,6 +51,7 @@ from palyra.core.run.ending import (
     end_partial,
     end_requested,
 )
+from palyra.core.run.environment import RunEnvironment, TapeEnvironment
 from palyra.core.run.fold import begin
 from palyra.core.run.inputs import (
     ApprovalAnswered,
@@ -67,14 +68,13 @@ from palyra.core.run.inputs import (
     ReportIncident,
     Resume,
     RulesChanged,
-    RunEnvironment,
     Steer,
     TurnFailedInput,
     TurnFinished,
     Yield,
 )
 from palyra.core.run.state import Run
-from palyra.core.run.transition import EncodedEvent, Transition, transition
+from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.run.turns import (
     add_turn,
     budget_answered,
@@ -98,35 +98,30 @@ def accept(
     run_id: str,
     accepted: ev.RunAccepted,
     message: ev.MessageReceived | None,
-    setting: RunEnvironment,
+    env: TapeEnvironment,
     inherited: Sequence[ev.ConversationInherited] = (),
 ) -> Transition:
     """The first step of every run: its promise and its text.
 
     A fork begins with what it inherits, and may go on from there without a new text.
     """
-    now_ms = setting.now_ms()
-    data, redacted = setting.redact(ev.encode_event(accepted))
+    now_ms = env.now_ms()
+    data, redacted = env.redact(ev.encode_event(accepted))
     if redacted:
         accepted = msgspec.json.decode(data, type=ev.RunAccepted)
-    events = [*inherited] if message is None else [*inherited, message]
-
-    def add_all(step: Transition) -> None:
-        for event in events:
-            step.add(event)
-
-    drafts = [EncodedEvent(accepted.KIND, data, redacted)]
-    return transition(
-        begin(run_id, accepted, now_ms), setting, add_all, now_ms=now_ms, drafts=drafts
-    )
+    step = Transition(begin(run_id, accepted, now_ms), env, now_ms=now_ms, redacts_each=True)
+    step.drafts.append(EncodedEvent(accepted.KIND, data, redacted))
+    for event in (*inherited, *(() if message is None else (message,))):
+        step.add(event)
+    return step
 
 
-def decide(run: Run, heard: Input, setting: RunEnvironment) -> Transition:
+def decide(run: Run, heard: Input, env: RunEnvironment) -> Step:
     """One step.  Raises InvariantBroken for an input that only a bug can produce."""
-    return transition(run, setting, partial(_hear, heard=heard))
+    return transition(run, env, partial(_hear, heard=heard))
 
 
-def _hear(step: Transition, heard: Input) -> None:
+def _hear(step: Step, heard: Input) -> None:
     if step.run.is_terminal:
         return
     match heard:
@@ -143,7 +138,7 @@ def _hear(step: Transition, heard: Input) -> None:
         case ApprovalAnswered() | CallInspected() | RulesChanged() | GoOn() | CallEnded():
             _hear_of_call(step, heard)
         case Steer():
-            step.add(ev.SteerReceived(text=heard.text, by=heard.by, attachments=heard.attachments))
+            step.add(heard.event)
         case Cancel() | Expire():
             end_requested(step, heard)
         case _:
@@ -151,7 +146,7 @@ def _hear(step: Transition, heard: Input) -> None:
 
 
 def _hear_of_call(
-    step: Transition, heard: ApprovalAnswered | CallInspected | RulesChanged | GoOn | CallEnded
+    step: Step, heard: ApprovalAnswered | CallInspected | RulesChanged | GoOn | CallEnded
 ) -> None:
     match heard:
         case ApprovalAnswered():
@@ -171,7 +166,7 @@ def _hear_of_call(
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def _go_on(step: Transition) -> None:
+def _go_on(step: Step) -> None:
     """Whatever comes next between two inputs."""
     _prepare_calls(step)
     phases = {call.phase for call in step.run.calls}
@@ -187,7 +182,7 @@ def _go_on(step: Transition) -> None:
         _look_back(step)
 
 
-def _look_back(step: Transition) -> None:
+def _look_back(step: Step) -> None:
     """Between two turns: does the run get further?"""
     end = step.run.progress.end
     if end is not None:
@@ -206,7 +201,7 @@ def _look_back(step: Transition) -> None:
     next_turn(step)
 
 
-def _turn_ended(step: Transition, heard: TurnFinished | TurnFailedInput) -> None:
+def _turn_ended(step: Step, heard: TurnFinished | TurnFailedInput) -> None:
     """The open turn's end; a turn that is over already changes nothing."""
     run = step.run
     if not run.turn_is_open or (run.turn, run.attempt) != (heard.turn, heard.attempt):
@@ -229,7 +224,7 @@ def _turn_ended(step: Transition, heard: TurnFinished | TurnFailedInput) -> None
     turn_broke(step, broke)
 
 
-def _turn_finished(step: Transition) -> None:
+def _turn_finished(step: Step) -> None:
     run = step.run
     if run.calls or run.steers:
         _go_on(step)
@@ -247,7 +242,7 @@ def _turn_finished(step: Transition) -> None:
 # --- calls ---------------------------------------------------------------------------------------
 
 
-def _prepare_calls(step: Transition) -> None:
+def _prepare_calls(step: Step) -> None:
     """Gate the named calls in order; stop at the one that waits, for a look or a person.
 
     What is more than one step may take is left to the next one.
@@ -267,17 +262,17 @@ def _is_waiting(run: Run) -> bool:
     return any(call.phase in {"proposed", "asking"} for call in run.calls)
 
 
-def _gate_more(step: Transition) -> None:
+def _gate_more(step: Step) -> None:
     if any(call.phase == "named" for call in step.run.calls):
         _go_on(step)
 
 
-def _start_batch(step: Transition) -> None:
+def _start_batch(step: Step) -> None:
     """Start the calls that may run together now."""
     allowed = [call for call in step.run.calls if call.phase == "allowed"]
     number = 1 + max((call.batch for call in step.run.calls), default=0)
     chosen = next_batch(
-        [(call.tool_class, call.path_key) for call in allowed], step.setting.limits.max_parallel
+        [(call.tool_class, call.path_key) for call in allowed], step.env.limits.max_parallel
     )
     for call in allowed[:chosen]:
         step.add(
@@ -300,7 +295,7 @@ def _execute(call: Call) -> Execute:
     )
 
 
-def _approval_answered(step: Transition, heard: ApprovalAnswered) -> None:
+def _approval_answered(step: Step, heard: ApprovalAnswered) -> None:
     if heard.approval_id == step.run.budget_question:
         budget_answered(step, heard)
         return
@@ -311,7 +306,7 @@ def _approval_answered(step: Transition, heard: ApprovalAnswered) -> None:
     _go_on(step)
 
 
-def _inspected(step: Transition, heard: CallInspected) -> None:
+def _inspected(step: Step, heard: CallInspected) -> None:
     call = record_inspection(step, heard)
     if call is None:
         return
@@ -322,16 +317,16 @@ def _inspected(step: Transition, heard: CallInspected) -> None:
     _go_on(step)
 
 
-def _rules_changed(step: Transition) -> None:
+def _rules_changed(step: Step) -> None:
     """Judge again what a person is asked; what is allowed is looked at when it starts."""
     for call in step.run.calls:
-        if call.phase == "asking" and step.setting.is_stale(call):
+        if call.phase == "asking" and step.env.is_stale(call):
             withdraw(step, call)
             judge_again(step, call)
             _go_on(step)
 
 
-def _call_ended(step: Transition, heard: CallEnded) -> None:
+def _call_ended(step: Step, heard: CallEnded) -> None:
     call = step.run.find_call(heard.call_id)
     if call is None or call.phase != "started":
         return
@@ -342,13 +337,13 @@ def _call_ended(step: Transition, heard: CallEnded) -> None:
 # --- recovery ------------------------------------------------------------------------------------
 
 
-def _resume(step: Transition, heard: Resume) -> None:
+def _resume(step: Step, heard: Resume) -> None:
     """Go on from the tape: charge the attempt, repeat what may be repeated, say what is unknown.
 
     A run that only waits for a person is not charged: nothing is dispatched that could fail.  Nor
     is one whose journal refused its writes: it is not what failed.
     """
-    run, limits = step.run, step.setting.limits
+    run, limits = step.run, step.env.limits
     is_free = heard.is_put_off or run.pending_approvals > 0
     attempt = run.recoveries if is_free else run.recoveries + 1
     if attempt > limits.max_recoveries:
@@ -379,7 +374,7 @@ def _resume(step: Transition, heard: Resume) -> None:
     _go_on(step)
 
 
-def _resume_call(step: Transition, call: Call) -> None:
+def _resume_call(step: Step, call: Call) -> None:
     if call.may_rerun:
         step.effects.append(_execute(call))
         return

@@ -20,7 +20,7 @@ from palyra.core.run.answer import answer_text
 from palyra.core.run.calls import close_call
 from palyra.core.run.inputs import Cancel, Expire
 from palyra.core.run.state import Run, transcript_with_results
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.excerpt import excerpt
 from palyra.core.text.visible import describe_call, visible
@@ -134,7 +134,7 @@ def _cut(entries: list[str]) -> list[str]:
 KEPT_BYTES = 32_768  # of an answer that no event takes: its pieces stand on the tape as turns
 
 
-def end_answered(step: Transition) -> None:
+def end_answered(step: Step) -> None:
     """The last turn's text is the answer; not a whole one if nobody knows what a call has done."""
     try:
         step.add(ev.MessageCompleted(text=answer_text(step.run)))
@@ -149,7 +149,7 @@ def end_answered(step: Transition) -> None:
     step.add(ev.RunDone(reason="answered"))
 
 
-def end_handed_over(step: Transition) -> None:
+def end_handed_over(step: Step) -> None:
     """The answer is the calls that the client runs, and the text before them."""
     calls = tuple(
         ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
@@ -160,14 +160,14 @@ def end_handed_over(step: Transition) -> None:
     step.add(ev.RunDone(reason="answered"))
 
 
-def end_at_callers_limit(step: Transition, tokens: int) -> None:
+def end_at_callers_limit(step: Step, tokens: int) -> None:
     """The text is as long as the caller wanted it at most: it stands as it is."""
     step.add(ev.MessageCompleted(text=answer_text(step.run)))
     sentence = f"the caller limited an answer to {tokens} tokens"
     step.add(ev.RunDone(reason="partial", cause="max_tokens", missing=sentence))
 
 
-def end_partial(step: Transition, ending: EndReason, kept: str = "") -> None:
+def end_partial(step: Step, ending: EndReason, kept: str = "") -> None:
     """There is no more than this: what was done, what was not, and why."""
     try:
         step.add(ev.MessageCompleted(text=partial_answer(step.run, ending, kept)))
@@ -178,7 +178,7 @@ def end_partial(step: Transition, ending: EndReason, kept: str = "") -> None:
 
 
 def end_failed(
-    step: Transition, failure_class: str, reason: str, action: str, abandoned: Charge | None = None
+    step: Step, failure_class: str, reason: str, action: str, abandoned: Charge | None = None
 ) -> None:
     """Something broke; `action` says what somebody can do about it."""
     _close_all(step, reason)
@@ -187,7 +187,7 @@ def end_failed(
     )
 
 
-def end_requested(step: Transition, heard: Cancel | Expire) -> None:
+def end_requested(step: Step, heard: Cancel | Expire) -> None:
     """Somebody, or the wall clock, said so."""
     if isinstance(heard, Expire):
         end_failed(
@@ -202,7 +202,7 @@ def end_requested(step: Transition, heard: Cancel | Expire) -> None:
     step.add(ev.RunCancelled(reason=heard.reason, by=heard.by, abandoned=heard.abandoned))
 
 
-def _close_all(step: Transition, reason: str) -> None:
+def _close_all(step: Step, reason: str) -> None:
     """Give every call that was proposed its end; a call only named by the model has none."""
     if step.run.budget_question:
         step.add(

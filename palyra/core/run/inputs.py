@@ -1,25 +1,17 @@
-"""The vocabulary of `core.run`: what a run hears (inputs), wants done (effects) and may ask for.
+"""The inputs and the effects of a run.
 
 Effects are frozen data; the run actor performs them, each only after the events of the same step
 are committed where the effect says so (`wire, tape, act`).
 """
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.ids import NewId
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.records import ApprovalScope, Charge
-from palyra.core.model.messages import FailureClass, ModelRequest, ModelTurn, ProposedCall
-from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
-from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.run.answer import AnswerDefect, find_flaw
-from palyra.core.run.call import Call
-from palyra.core.run.state import Run
-from palyra.core.tape.events import BudgetExceeded, Compaction, ContextAssembled
-from palyra.core.tool.arguments import Refused
+from palyra.core.model.messages import FailureClass, ModelRequest, ModelTurn
+from palyra.core.tape.events import BudgetExceeded, SteerReceived
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
 
@@ -125,6 +117,11 @@ class Steer(_Data, frozen=True, kw_only=True):
     by: str
     attachments: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def event(self) -> SteerReceived:
+        """The message as its event."""
+        return SteerReceived(text=self.text, by=self.by, attachments=self.attachments)
+
 
 class Cancel(_Data, frozen=True, kw_only=True):
     """Stop; the actor has already stopped every child when it passes this on."""
@@ -198,58 +195,3 @@ class Yield(_Data, frozen=True, kw_only=True):
 
 
 Effect = CallModel | AskPerson | Inspect | Execute | ReportIncident | Yield
-
-# --- what a step may ask for ---------------------------------------------------------------------
-
-
-class GatedCall(_Data, frozen=True, kw_only=True):
-    """Intake and gate of one proposed call."""
-
-    digest: str  # SHA-256 of the canonical arguments
-    tool_class: str
-    arguments: Any  # after coercion
-    verdict: Refused | Allow | Deny | NeedsApproval
-    coercions: tuple[str, ...] = ()
-    execution_digest: str = ""  # SHA-256 of the canonical execution object
-    executor: str = "none"
-    enforcement: str = "none"
-    may_rerun: bool = False
-    path_key: str | None = None
-    inspects: bool = False  # first look at what the call would meet, then prepare it again
-    inspection: Any = None  # what it would meet, to be shown
-    twins: tuple[str, ...] = ()  # later calls of the turn that are the same
-
-
-class RunLimits(_Data, frozen=True, kw_only=True):
-    """Bounds of a run, from the configuration."""
-
-    wall_ms: int = 900_000
-    wall_counts_approvals: bool = False  # whether the wall clock goes on while a person is asked
-    approval_ms: int = 900_000
-    max_turns: int = 256
-    model_retries: int = 2
-    max_recoveries: int = 3
-    max_parallel: int = 4
-
-
-class RunEnvironment(_Data, frozen=True, kw_only=True):
-    """Everything impure or foreign that a step needs, as values and functions."""
-
-    now_ms: Callable[[], int]
-    new_id: NewId
-    redact: Callable[[bytes], tuple[bytes, bool]]
-    sign: Callable[[bytes], bytes]
-    prepare: Callable[[Run, ProposedCall], GatedCall]  # intake and gate
-    assemble: Callable[[Run, int, int], tuple[ContextAssembled, ModelRequest]]  # turn, attempt
-    jitter_ms: Callable[[int], int]  # back-off before attempt n
-    provider: Callable[[str], str]  # whose a model is
-    limits: RunLimits
-    plan_route: Callable[[Run], RoutePlan | None] = lambda _run: None
-    # Who takes over: `may_retry` says that the model now in use could still be asked again.
-    change_route: Callable[[Run, Leaving, bool], RouteChange | None] = (
-        lambda _run, _leaving, _may_retry: None
-    )
-    compact: Callable[[Run], Compaction | None] = lambda _run: None  # what can be left out
-    is_stale: Callable[[Call], bool] = lambda _call: False  # judged under rules that hold no more
-    judge: Callable[[Run], AnswerDefect | None] = find_flaw  # the last turn's text as an answer
-    has_lapsed: Callable[[Call], bool] = lambda _call: False  # allowed on a grant that has ended

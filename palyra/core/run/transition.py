@@ -3,14 +3,16 @@
 `transition` drives every step and redacts it; `tape_rows` turns the result into rows of the tape.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.redaction.redactor import REMEMBERED_BYTES
+from palyra.core.run.environment import RunEnvironment, TapeEnvironment
 from palyra.core.run.fold import apply
-from palyra.core.run.inputs import Effect, RunEnvironment
+from palyra.core.run.inputs import Effect
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
 from palyra.errors import TooLarge
@@ -31,21 +33,13 @@ class Transition:
     have produced.
     """
 
-    __slots__ = ("_redacts_each", "_unsearched", "drafts", "effects", "now_ms", "run", "setting")
+    __slots__ = ("_redacts_each", "_unsearched", "drafts", "effects", "env", "now_ms", "run")
 
-    def __init__(
-        self,
-        run: Run,
-        setting: RunEnvironment,
-        *,
-        now_ms: int,
-        drafts: Iterable[EncodedEvent] = (),
-        redacts_each: bool = False,
-    ) -> None:
+    def __init__(self, run: Run, env: TapeEnvironment, *, now_ms: int, redacts_each: bool) -> None:
         self.run = run
-        self.setting = setting
+        self.env = env
         self.now_ms = now_ms
-        self.drafts: list[EncodedEvent] = [*drafts]
+        self.drafts: list[EncodedEvent] = []
         self.effects: list[Effect] = []
         self._redacts_each = redacts_each
         self._unsearched: list[bytes] = []
@@ -59,7 +53,7 @@ class Transition:
         data, redacted = ev.encode_event(event), False
         if event.HAS_FOREIGN_TEXT:
             if self._redacts_each or len(data) > MAX_PAYLOAD_BYTES:
-                data, redacted = self.setting.redact(data)
+                data, redacted = self.env.redact(data)
             else:
                 self._unsearched.append(data)
         if redacted:
@@ -80,18 +74,24 @@ class Transition:
         long = [data for data in self._unsearched if len(data) >= REMEMBERED_BYTES]
         short = [data for data in self._unsearched if len(data) < REMEMBERED_BYTES]
         pieces = [*long, b"\n".join(short)] if short else long
-        return any(self.setting.redact(data)[1] for data in pieces)
+        return any(self.env.redact(data)[1] for data in pieces)
 
 
-def transition(
-    run: Run,
-    setting: RunEnvironment,
-    decide: Callable[[Transition], None],
-    *,
-    now_ms: int | None = None,
-    drafts: Sequence[EncodedEvent] = (),
-) -> Transition:
-    """Run `decide` over a new transition of `run` and return the transition, fully redacted.
+class Step(Transition):
+    """A transition that a decision adds to; the decision may ask the run's environment."""
+
+    __slots__ = ()
+    env: RunEnvironment
+
+    if TYPE_CHECKING:  # one constructor, with the narrower type
+
+        def __init__(
+            self, run: Run, env: RunEnvironment, *, now_ms: int, redacts_each: bool
+        ) -> None: ...
+
+
+def transition(run: Run, env: RunEnvironment, decide: Callable[[Step], None]) -> Step:
+    """Run `decide` over a new step of `run` and return the step, fully redacted.
 
     State, wire and tape see the same redacted events.  Unredacted arguments of a call are kept by
     the run actor, in memory only.
@@ -102,15 +102,20 @@ def transition(
     events instead would be wrong: digests, excerpts, attestations and effects derived from the
     unredacted text would stay, and a replay of the redacted tape would compute different ones.
     `decide` therefore must not have effects of its own; both passes share one time.
-
-    `drafts` are events that `run` already contains, for the step that begins a tape.
     """
-    at_ms = setting.now_ms() if now_ms is None else now_ms
-    step = Transition(run, setting, now_ms=at_ms, drafts=drafts)
+    now_ms = env.now_ms()
+    step = Step(run, env, now_ms=now_ms, redacts_each=False)
     decide(step)
     if step.holds_secret:
-        step = Transition(run, setting, now_ms=at_ms, drafts=drafts, redacts_each=True)
+        step = Step(run, env, now_ms=now_ms, redacts_each=True)
         decide(step)
+    return step
+
+
+def record_event(run: Run, event: ev.Event, env: TapeEnvironment) -> Transition:
+    """Return the step that adds one event and decides nothing.  Raises TooLarge."""
+    step = Transition(run, env, now_ms=env.now_ms(), redacts_each=True)
+    step.add(event)
     return step
 
 

@@ -24,7 +24,7 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
 from palyra.core.text.canonical_json import digest_of
@@ -42,21 +42,21 @@ ACTIONS = {  # what somebody can do about a failure, where it is not the provide
 PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
 
 
-def next_turn(step: Transition, attempt: int = 1, delay_ms: int = 0) -> None:
+def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
     """Ask the model, or end at the cap; an `attempt` beyond the first asks for the same turn."""
-    run, limits = step.run, step.setting.limits
+    run, limits = step.run, step.env.limits
     turn = run.turn + 1 if attempt == 1 else run.turn
     if turn > limits.max_turns:
         sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
         end_partial(step, EndReason("turn_cap", sentence), answer_text(run) if run.is_cut else "")
         return
-    assembled, request = step.setting.assemble(run, turn, attempt)
+    assembled, request = step.env.assemble(run, turn, attempt)
     step.add(assembled)
     step.add(
         ev.TurnStarted(
             turn=turn,
             attempt=attempt,
-            provider=step.setting.provider(request.model),
+            provider=step.env.provider(request.model),
             model=request.model,
             continues=run.continues(attempt),
         )
@@ -78,7 +78,7 @@ def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
     )
 
 
-def add_turn(step: Transition, heard: TurnFinished) -> str | None:
+def add_turn(step: Step, heard: TurnFinished) -> str | None:
     """Put the turn on the tape; why no tape takes it, if none does."""
     completed = turn_completed(heard.turn, heard.result)
     try:
@@ -88,9 +88,9 @@ def add_turn(step: Transition, heard: TurnFinished) -> str | None:
     return None
 
 
-def judge_answer(step: Transition) -> None:
+def judge_answer(step: Step) -> None:
     """Take the text for the answer, or send it back; what comes after that is the end."""
-    flaw = step.setting.judge(step.run)
+    flaw = step.env.check_answer(step.run)
     if flaw is None:
         end_answered(step)
     elif step.run.rejections < MAX_REJECTIONS:
@@ -100,10 +100,10 @@ def judge_answer(step: Transition) -> None:
         end_partial(step, EndReason(flaw.code, flaw.sentence))
 
 
-def turn_broke(step: Transition, heard: TurnFailedInput) -> None:
+def turn_broke(step: Step, heard: TurnFailedInput) -> None:
     """Ask again what may be asked again, perhaps another model; everything else ends the run."""
     way = None if heard.had_output else _find_way_on(step, heard)
-    pause_ms = max(step.setting.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
+    pause_ms = max(step.env.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
     delay_ms = pause_ms if way == "again" else 0
     step.add(
         ev.TurnFailed(
@@ -129,32 +129,32 @@ def turn_broke(step: Transition, heard: TurnFailedInput) -> None:
 
 
 def _find_way_on(
-    step: Transition, heard: TurnFailedInput
+    step: Step, heard: TurnFailedInput
 ) -> Literal["again"] | RouteChange | Compaction | None:
     """The same model again, another one, or a smaller prompt; None when nothing is left."""
-    run, setting, failure_class = step.run, step.setting, heard.failure_class
+    run, env, failure_class = step.run, step.env, heard.failure_class
     if failure_class == "context_overflow":
-        return setting.compact(run)
+        return env.compact(run)
     tried = heard.attempt - run.spent_attempts
-    may_retry = failure_class in RETRYABLE and tried <= setting.limits.model_retries
+    may_retry = failure_class in RETRYABLE and tried <= env.limits.model_retries
     changed = None
     if failure_class in FAILS_OVER:
         is_soon = (heard.retry_after_ms or 0) <= PATIENCE_MS
-        changed = setting.change_route(run, failure_class, may_retry and is_soon)
+        changed = env.change_route(run, failure_class, may_retry=may_retry and is_soon)
     return changed or ("again" if may_retry else None)
 
 
-def choose_model(step: Transition) -> None:
+def choose_model(step: Step) -> None:
     """The plan of a run that begins, if there is anything to choose."""
-    plan = step.setting.plan_route(step.run)
+    plan = step.env.plan_route(step.run)
     if plan is not None:
         step.add(ev.RoutePlanned(**asdict(plan)))
     leave_unavailable_model(step)
 
 
-def leave_unavailable_model(step: Transition) -> None:
+def leave_unavailable_model(step: Step) -> None:
     """Another model for a run whose own is not there any more."""
-    changed = step.setting.change_route(step.run, "gone", False)  # noqa: FBT003 - see Setting
+    changed = step.env.change_route(step.run, "gone", may_retry=False)
     if changed is not None:
         step.add(ev.RouteChanged(**asdict(changed)))
 
@@ -163,7 +163,7 @@ TOOL = "budget"  # what the question names where others name a tool
 EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # classes of failure
 
 
-def budget_refused(step: Transition, heard: BudgetRefused) -> None:
+def budget_refused(step: Step, heard: BudgetRefused) -> None:
     """The turn is closed without a call; then the run waits for a person, or ends."""
     exceeded, run = heard.exceeded, step.run
     if not run.turn_is_open or (run.turn, run.attempt) != (exceeded.turn, exceeded.attempt):
@@ -178,7 +178,7 @@ def budget_refused(step: Transition, heard: BudgetRefused) -> None:
         end_exceeded(step, exceeded)
 
 
-def _ask(step: Transition, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
+def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
     arguments = {
         "budget_id": exceeded.budget_id,
         "scope": exceeded.scope,
@@ -199,7 +199,7 @@ def _ask(step: Transition, exceeded: ev.BudgetExceeded, approval_id: str) -> Non
             arguments=arguments,
             digest=digest_of({"run_id": step.run.run_id, "turn": exceeded.turn, **arguments}),
             scopes=("once",),
-            expires_ms=step.now_ms + step.setting.limits.approval_ms,
+            expires_ms=step.now_ms + step.env.limits.approval_ms,
             policy_reason="the budget asks at its limit",
             once_because="it is about this run alone; a higher limit in usage.budgets is for all",
         )
@@ -207,7 +207,7 @@ def _ask(step: Transition, exceeded: ev.BudgetExceeded, approval_id: str) -> Non
     step.effects.append(AskPerson(approval_id=approval_id))
 
 
-def budget_answered(step: Transition, heard: ApprovalAnswered) -> None:
+def budget_answered(step: Step, heard: ApprovalAnswered) -> None:
     """The model is asked after all, or the run ends."""
     exceeded = step.run.exceeded
     step.add(
@@ -226,7 +226,7 @@ def budget_answered(step: Transition, heard: ApprovalAnswered) -> None:
         end_exceeded(step, exceeded, f"; {heard.by}: {heard.reason or 'it may not go on'}")
 
 
-def end_exceeded(step: Transition, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
+def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
     """The run ends for it; the model was not called."""
     name = f"the budget {exceeded.budget_id!r}"
     if exceeded.is_unpriced:

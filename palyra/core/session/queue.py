@@ -20,9 +20,7 @@ from palyra.core.access import Caller
 from palyra.core.agent import DEFAULT_AGENT
 from palyra.core.journal.records import QueueMode, SessionRecord
 from palyra.core.model.messages import UserMessage
-from palyra.core.run.inputs import RunEnvironment
 from palyra.core.run.state import Run
-from palyra.core.run.transition import Transition, transition
 from palyra.core.session.commands import ChangeQueue, StartRun
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import RunAccepted
@@ -95,11 +93,6 @@ def takes(run: Run, accepted: ev.RunAccepted, text: str) -> bool:
     texts = [message.text for message in run.transcript if isinstance(message, UserMessage)]
     size_bytes = sum(len(each.encode()) for each in (*texts, text))
     return run.messages < MAX_COLLECTED and size_bytes <= MAX_COLLECTED_BYTES
-
-
-def add_message(run: Run, message: ev.MessageReceived, setting: RunEnvironment) -> Transition:
-    """The step that collects one more message into a waiting run.  Raises TooLarge."""
-    return transition(run, setting, lambda step: step.add(message))
 
 
 def count_messages(runs: Sequence[Run]) -> int:

@@ -15,7 +15,7 @@ from palyra.core.context.assembly import stable_prefix
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.model.messages import ModelFailure, ToolMessage
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.session.commands import Forked
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import Forbidden, InvalidParams, NotFound, TooLarge

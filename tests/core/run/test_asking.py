@@ -10,6 +10,7 @@ from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
+from palyra.core.run.environment import GatedCall
 from palyra.core.run.fold import apply
 from palyra.core.run.inputs import (
     ApprovalAnswered,
@@ -19,7 +20,6 @@ from palyra.core.run.inputs import (
     CallInspected,
     Cancel,
     Execute,
-    GatedCall,
     Inspect,
     Resume,
     RulesChanged,
@@ -47,15 +47,15 @@ class Desk(World):
         self.looks = False
         self.seen: dict[str, str] = {}  # what a look found, by call
         self.same: dict[str, tuple[str, ...]] = {}
-        self.setting = msgspec.structs.replace(
-            self.setting,
-            prepare=self.prepare,
+        self.env = msgspec.structs.replace(
+            self.env,
+            evaluate=self.evaluate,
             is_stale=self.is_stale,
             has_lapsed=lambda _call: not self.grant_holds,
         )
         self.hear(Begin(instance_id="i1"))
 
-    def prepare(self, _run: Run, call: ProposedCall) -> GatedCall:
+    def evaluate(self, _run: Run, call: ProposedCall) -> GatedCall:
         verdicts: dict[str, Any] = {
             "allow": Allow(**WORDS, version=self.version),
             "granted": Allow(**WORDS, version=self.version, grant_id="grt_1"),
@@ -87,7 +87,7 @@ class Desk(World):
             execution_digest=f"{self.version} {call.call_id} {seen}",
             inspects=self.looks and seen is None,
             inspection=None if seen is None else {"binary": seen},
-            twins=self.same.get(call.call_id, ()),
+            duplicates=self.same.get(call.call_id, ()),
         )
 
     def is_stale(self, call: Call) -> bool:
@@ -124,7 +124,7 @@ def test_a_summary_holds_no_half_of_a_secret() -> None:
     told = {"text": f"a text that takes some room, then {secret}"}
     call = ProposedCall(call_id="c1", tool="echo", arguments=told)
     desk = Desk()
-    desk.setting = msgspec.structs.replace(desk.setting, redact=Redactor([]).redact_bytes)
+    desk.env = msgspec.structs.replace(desk.env, redact=Redactor([]).redact_bytes)
     desk.verdict = "real"
     desk.hear(
         TurnFinished(turn=1, attempt=1, result=msgspec.structs.replace(turn("x"), calls=(call,)))
@@ -256,9 +256,9 @@ def test_a_twin_under_other_rules_is_asked_about_itself() -> None:
 
     def changing(run: Run, call: ProposedCall) -> GatedCall:
         desk.version = "v2" if call.call_id == "c2" else version
-        return desk.prepare(run, call)
+        return desk.evaluate(run, call)
 
-    desk.setting = msgspec.structs.replace(desk.setting, prepare=changing)
+    desk.env = msgspec.structs.replace(desk.env, evaluate=changing)
     desk.answer()
     assert len(desk.drafts("approval.requested")) == 2
     assert desk.phases()[1] == "asking"
@@ -376,7 +376,7 @@ def test_an_approval_ends_with_its_deadline_even_when_it_was_given() -> None:
     desk.propose("a", "b")
     desk.answer()
     end_ms = desk.drafts("approval.requested")[0].expires_ms
-    desk.setting = msgspec.structs.replace(desk.setting, now_ms=lambda: end_ms)
+    desk.env = msgspec.structs.replace(desk.env, now_ms=lambda: end_ms)
     desk.answer()
     reasons = {d.call_id: d.reason_code for d in desk.drafts("tool.decided")}
     assert reasons == {"c1": "approval_void", "c2": "approved"}

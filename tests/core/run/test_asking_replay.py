@@ -130,7 +130,7 @@ STORIES: dict[str, Callable[[], Desk]] = {
 def replay(desk: Desk, tape: list[TapeRow], *, strict: bool = False) -> ReplayReport:
     """The whole replay; a strict one has a world in which nothing was looked at yet."""
     desk.seen = {}
-    under_way = Replay(tape, desk.setting, strict=strict)
+    under_way = Replay(tape, desk.env.redact, now=desk.env if strict else None)
     while under_way.advance(10):
         pass
     return under_way.report()

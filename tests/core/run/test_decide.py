@@ -27,11 +27,11 @@ from palyra.core.run.inputs import (
     TurnFinished,
 )
 from palyra.core.run.records import phase, record
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import InvariantBroken
-from tests.core.run.run_world import World, setting, turn
+from tests.core.run.run_world import World, environment, turn
 
 BEGIN = Begin(instance_id="i1")
 CANCEL = Cancel(reason="enough", by="ann")
@@ -104,8 +104,8 @@ def test_how_long_a_call_took_is_measured(jump_ms: int) -> None:
     """The wall clock jumps while a tool runs: its duration is the measured one, also attested."""
     world = begun("allow")
     (call,) = world.run.calls
-    setting = world.setting
-    world.setting = msgspec.structs.replace(setting, now_ms=lambda: setting.now_ms() + jump_ms)
+    env = world.env
+    world.env = msgspec.structs.replace(env, now_ms=lambda: env.now_ms() + jump_ms)
     world.hear(msgspec.structs.replace(ended(call.call_id), took_ms=40))
     events = {kind: msgspec.json.decode(data) for kind, _, data in world.tape}
     attested = events["tool.attested"]["attestation"]
@@ -516,12 +516,12 @@ def test_every_proposal_ends_in_exactly_one_attestation(choices: list[int]) -> N
 def test_a_redacted_event_is_what_the_state_holds() -> None:
     """State, tape and wire see the same, redacted text."""
     world = World()
-    world.setting = msgspec.structs.replace(
-        world.setting, redact=lambda data: (data.replace(b"hunter2", b"*****"), b"hunter2" in data)
+    world.env = msgspec.structs.replace(
+        world.env, redact=lambda data: (data.replace(b"hunter2", b"*****"), b"hunter2" in data)
     )
     world.hear(BEGIN)
     step = decide(
-        world.run, TurnFinished(turn=1, attempt=1, result=turn(text="it is hunter2")), world.setting
+        world.run, TurnFinished(turn=1, attempt=1, result=turn(text="it is hunter2")), world.env
     )
     assert step.run.transcript[-1].text == "it is *****"  # type: ignore[union-attr]  # an assistant message
     assert step.drafts[0].redacted
@@ -541,7 +541,7 @@ def test_call_model_carries_the_turn() -> None:
 def test_a_secret_in_the_promise_is_redacted() -> None:
     """The first event is looked at like any other, before state, wire and tape see it."""
     redacts = msgspec.structs.replace(
-        setting(), redact=lambda data: (data.replace(b"hunter2", b"*"), b"hunter2" in data)
+        environment(), redact=lambda data: (data.replace(b"hunter2", b"*"), b"hunter2" in data)
     )
     accepted = ev.RunAccepted(
         principal="ann", session_id="ses_1", agent="default", model="scripted", sender="hunter2"
@@ -555,6 +555,6 @@ def test_a_secret_in_the_promise_is_redacted() -> None:
 def test_a_call_of_another_turn_is_not_attested() -> None:
     """An attestation is about a call of the turn at hand."""
     world = World()
-    step = Transition(world.run, world.setting, now_ms=0)
+    step = Step(world.run, world.env, now_ms=0, redacts_each=False)
     with pytest.raises(InvariantBroken, match="c9"):
         attest(step, "c9", "denied")

@@ -8,7 +8,7 @@ from palyra.core.replay.replay import Replay
 from palyra.core.run.decide import MAX_GATED, decide
 from palyra.core.run.inputs import Begin, Cancel, GoOn, Input, Resume, Steer, TurnFinished, Yield
 from tests.core.run.fates import rows
-from tests.core.run.run_world import World, setting, turn
+from tests.core.run.run_world import World, environment, turn
 
 MANY = 2 * MAX_GATED + 1
 
@@ -23,7 +23,7 @@ class Slices(World):
 
     def take(self, heard: Input) -> bool:
         """One step; whether it lets others go first."""
-        return Yield() in self.keep(decide(self.run, heard, self.setting)).effects
+        return Yield() in self.keep(decide(self.run, heard, self.env)).effects
 
     @property
     def gated(self) -> int:
@@ -73,7 +73,7 @@ def test_what_comes_between_is_heard_and_the_tape_replays(strict: bool) -> None:
     world.take(Resume())
     assert MANY == world.gated == len(world.drafts("tool.proposed"))
     assert world.refold() == world.run
-    replay = Replay(rows(world), setting(), strict=strict)
+    replay = Replay(rows(world), world.env.redact, now=environment() if strict else None)
     while replay.advance(3):
         pass
     assert replay.report().first_divergence is None

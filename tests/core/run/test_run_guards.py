@@ -230,8 +230,8 @@ def test_the_recovery_turn_may_call_tools() -> None:
 def test_a_call_written_out_is_sent_back() -> None:
     """The setting knows the tools."""
     world = begun()
-    world.setting = msgspec.structs.replace(
-        world.setting, judge=lambda run: find_flaw(run, {"echo"})
+    world.env = msgspec.structs.replace(
+        world.env, check_answer=lambda run: find_flaw(run, {"echo"})
     )
     says(world, '{"name": "echo", "arguments": {}}')
     assert world.drafts("answer.rejected")[0].reason == "tool_markup"
@@ -419,7 +419,7 @@ def test_a_turn_with_two_equal_call_ids_is_malformed(tool: str) -> None:
 def test_call_ids_that_redaction_makes_equal_are_malformed() -> None:
     """What counts is the id as the tape will have it."""
     world = begun()
-    world.setting = msgspec.structs.replace(world.setting, redact=_redact_digits_of_ids)
+    world.env = msgspec.structs.replace(world.env, redact=_redact_digits_of_ids)
     kinds = world.hear(TurnFinished(turn=1, attempt=1, result=turn("allow", "allow")))
     assert kinds == ["turn.failed", "run.failed"]
 
