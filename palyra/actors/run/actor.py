@@ -332,8 +332,10 @@ class _RunActor:
                 model = services.models[effect.request.model]
                 charge = self.ticket if handle.is_recovering else None
                 handle.reservation = Reservation(effect.request.model, handle.run.input_tokens)
-                take_in = self.operands.take_in
-                self.nursery.start_soon(ask_model, handle, services, model, effect, charge, take_in)
+                validate = self.operands.validate_ahead
+                self.nursery.start_soon(
+                    ask_model, handle, services, model, effect, charge, validate
+                )
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
@@ -356,16 +358,7 @@ class _RunActor:
         recorded = run.find_call(call_id)
         if recorded is None:
             raise InvariantBroken(f"{call_id} is not a call of the current turn")
-        spec = self.services.gate.find_spec(recorded.tool)
-        return ToolCall(
-            call_id=call_id,
-            run_id=run.run_id,
-            session_id=run.accepted.session_id,
-            principal=run.accepted.principal,
-            tool=recorded.tool,
-            tool_version=spec.version if spec is not None else "",
-            arguments=self.operands.find(call_id, recorded.arguments),
-        )
+        return self.operands.tool_call(run, recorded)
 
     # --- the wall clock
 

@@ -8,17 +8,21 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix
 from palyra.core.model.messages import ProposedCall
+from palyra.core.policy.gate import NeedsApproval
 from palyra.core.policy.request import PolicyDecision
 from palyra.core.policy.validation import CheckedCall, ValidatedCall, is_light
 from palyra.core.ports import RunBlocking
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
-from palyra.core.tool.spec import Preflight
+from palyra.core.tool.attestation import execution_digest
+from palyra.core.tool.spec import Preflight, ToolCall
 from palyra.services.gate import Gate
 
 
@@ -29,7 +33,7 @@ class CallArguments:
     """
 
     __slots__ = (
-        "_arguments", "_find_end", "_inspections", "_prefix", "_proposed", "_taken", "gate",
+        "_arguments", "_find_end", "_inspections", "_prefix", "_proposed", "_validated", "gate",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, prefix: Prefix, find_end: Callable[[], str]) -> None:
@@ -40,31 +44,33 @@ class CallArguments:
         self._proposed: dict[str, ProposedCall] = {}
         self._arguments: dict[str, Any] = {}
         self._inspections: dict[str, Preflight] = {}
-        self._taken: dict[str, ValidatedCall] = {}
+        self._validated: dict[str, ValidatedCall] = {}
 
-    async def take_in(self, calls: Sequence[ProposedCall], run_blocking: RunBlocking) -> None:
+    async def validate_ahead(
+        self, calls: Sequence[ProposedCall], run_blocking: RunBlocking
+    ) -> None:
         """Intake of a turn that nobody has heard of yet: in a thread, unless it is short.
 
         Cancellation: not heard while it is in a thread.
         """
         if is_light(calls, self._prefix.catalogue):
             return
-        take_in = partial(self.gate.take_in, prefix=self._prefix)
-        taken = await run_blocking(lambda: [take_in(call) for call in calls])
-        self._taken.update((each.proposal.call_id, each) for each in taken)
+        validate = partial(self.gate.validate, prefix=self._prefix)
+        validated = await run_blocking(lambda: [validate(call) for call in calls])
+        self._validated.update((each.proposal.call_id, each) for each in validated)
 
     async def reload(self, run: Run, run_blocking: RunBlocking) -> None:
         """The same after a restart, for the calls as the tape has them."""
         self.keep(map(self._written, run.calls))
-        await self.take_in(tuple(self._proposed.values()), run_blocking)
+        await self.validate_ahead(tuple(self._proposed.values()), run_blocking)
 
     def keep(self, calls: Iterable[ProposedCall]) -> None:
         """Remember what a turn proposed, instead of the turn before."""
         self._proposed = {call.call_id: call for call in calls}
-        self._taken = {
-            call_id: taken
-            for call_id, taken in self._taken.items()
-            if taken.proposal is self._proposed.get(call_id)
+        self._validated = {
+            call_id: validated
+            for call_id, validated in self._validated.items()
+            if validated.proposal is self._proposed.get(call_id)
         }
         self._arguments.clear()
         self._inspections.clear()
@@ -74,17 +80,35 @@ class CallArguments:
         self._inspections[call_id] = seen
 
     def evaluate(self, run: Run, call: Call) -> GatedCall:
-        """Intake and gate of one call, on what the model really wrote."""
-        gated = self.gate.evaluate(
-            run,
-            self._taken_in(self._written(call)),
-            self._prefix,
-            self._inspections.get(call.call_id),
-            find_twins=partial(self._find_twins, run),
-            end=self._find_end(),
-        )
+        """Evaluate one call with its unredacted arguments.
+
+        A question is about the execution object: the call exactly as it would run, the rules'
+        version, and all later calls of the turn that are equal to it, which one answer decides.
+        """
+        inspection = self._inspections.get(call.call_id)
+        validated = self._validate(self._written(call))
+        gated = self.gate.evaluate(run, validated, self._prefix, inspection, end=self._find_end())
         self._arguments[call.call_id] = gated.arguments
-        return gated
+        if not isinstance(gated.verdict, NeedsApproval):
+            return gated
+        duplicates = self._find_duplicates(run, validated)
+        executed = msgspec.structs.replace(self.tool_call(run, call), inspection=inspection)
+        covers = (call.call_id, *duplicates)
+        digest = execution_digest(executed, gated.verdict.version, covers)
+        return msgspec.structs.replace(gated, execution_digest=digest, duplicates=duplicates)
+
+    def tool_call(self, run: Run, call: Call) -> ToolCall:
+        """Return the call as the executor gets it: arguments as gated or, after a restart, as taped."""
+        spec = self.gate.find_spec(call.tool)
+        return ToolCall(
+            call_id=call.call_id,
+            run_id=run.run_id,
+            session_id=run.accepted.session_id,
+            principal=run.accepted.principal,
+            tool=call.tool,
+            tool_version=spec.version if spec is not None else "",
+            arguments=self._arguments.get(call.call_id, call.arguments),
+        )
 
     def _written(self, call: ProposedCall | Call) -> ProposedCall:
         """The call as the model wrote it; after a restart as the tape has it."""
@@ -92,28 +116,25 @@ class CallArguments:
             call_id=call.call_id, tool=call.tool, arguments=call.arguments
         )
 
-    def _find_twins(self, run: Run, admitted: CheckedCall) -> tuple[str, ...]:
-        """Later calls of the turn that are the same."""
+    def _find_duplicates(self, run: Run, validated: ValidatedCall) -> tuple[str, ...]:
+        """Return the ids of later calls of the turn with the same tool and equal arguments."""
+        proposal = validated.proposal
         ids = [call.call_id for call in run.calls]
-        later = run.calls[ids.index(admitted.call_id) + 1 :]
-        same = [self._written(call) for call in later if call.tool == admitted.spec.name]
-        others = [self._taken_in(call).result for call in same]
+        later = run.calls[ids.index(proposal.call_id) + 1 :]
+        same = [self._written(call) for call in later if call.tool == proposal.tool]
         return tuple(
             other.call_id
-            for other in others
-            if isinstance(other, CheckedCall) and other.proposal == admitted.proposal
+            for other in same
+            if self._validate(other).digest == validated.digest
+            and isinstance(self._validate(other).result, CheckedCall)
         )
 
-    def _taken_in(self, written: ProposedCall) -> ValidatedCall:
-        """Its intake, once for all that asks: a turn with many calls looks at each for its twins."""
-        known = self._taken.get(written.call_id)
-        if known is None or known.proposal != written:  # ids may come again, in another turn
-            known = self._taken[written.call_id] = self.gate.take_in(written, self._prefix)
+    def _validate(self, written: ProposedCall) -> ValidatedCall:
+        """Validate the call once and cache the result; duplicate detection asks again."""
+        known = self._validated.get(written.call_id)
+        if known is None or known.proposal != written:  # another turn may reuse the id
+            known = self._validated[written.call_id] = self.gate.validate(written, self._prefix)
         return known
-
-    def find(self, call_id: str, recorded: Any) -> Any:  # noqa: ANN401 - a JSON value
-        """The arguments as gated; after a restart those that are `recorded`."""
-        return self._arguments.get(call_id, recorded)
 
     def judge_answer(
         self, run: Run, caller: Caller, answer: ResolveApproval
@@ -125,5 +146,5 @@ class CallArguments:
         call = run.find_asking(answer.approval_id)
         if call is None:
             return None
-        asked = self._taken_in(self._written(call))
+        asked = self._validate(self._written(call))
         return self.gate.judge_answer(run, asked, self._prefix, caller, answer)

@@ -58,7 +58,7 @@ class Counted:
     async def hear(self, calls: Iterable[ProposedCall]) -> Run:
         """A turn as a run takes it: intake ahead, then kept; the run that has it."""
         calls = tuple(calls)
-        await self.operands.take_in(calls, self.run_blocking)
+        await self.operands.validate_ahead(calls, self.run_blocking)
         self.operands.keep(calls)
         return with_calls(calls)
 

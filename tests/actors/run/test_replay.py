@@ -96,6 +96,23 @@ async def test_a_run_with_everything_matches(
 
 
 @BOTH
+async def test_a_question_about_equal_calls_matches(
+    store: MemoryJournal, autojump_clock: MockClock, *, strict: bool
+) -> None:
+    """A strict replay finds the duplicates that one approval request covers."""
+    async with running(store) as kit:
+        same = ("ask_note", {"text": "b"})
+        kit.model.turns = [call(same, same), say("done")]
+        run_id = await kit.start()
+        await answer(kit, run_id)
+        assert await kit.end(run_id) == "done"
+        (asked,) = kit.events(run_id, "approval.requested")
+        assert 2 == len(asked.covers)
+        report = await kit.gateway.replay_run(OPERATOR, run_id, strict=strict)
+        assert report.first_divergence is None
+
+
+@BOTH
 async def test_a_run_over_two_lives_matches(
     store: MemoryJournal, autojump_clock: MockClock, *, strict: bool
 ) -> None:
