@@ -1,10 +1,24 @@
-"""The state of a run: everything the daemon knows of it, rebuilt from its tape (`core.fold`).
+"""The life of a run, and its state: everything the daemon knows of it, rebuilt from its tape.
 
-States: accepted -> in_progress -> done | failed | cancelled; a terminal state never changes.
-Inside a turn each call goes
-proposed -> rejected | asking | allowed | denied -> started -> completed -> attested
-An allowed call that may no longer start is denied; one asked about under other rules is proposed.
-(`attested` is every call's last phase, whatever came before).
+    accepted ----> in_progress ----> done
+        |               |
+        `---------------`----------> failed | cancelled
+
+- `accepted`: the first event is on the tape.  The run waits in its session's queue and collects
+  messages; a fork first inherits a conversation.
+- `in_progress` has four parts, which follow from the other fields.  *Model call open*
+  (`turn_is_open`): a request is out.  *Calls open*: the turn proposed calls and not all are
+  attested; each call has a life of its own (`core.run.call`).  *Between turns*: neither; the next
+  turn starts or the run ends.  *Budget question pending* (`budget_question`): a budget stopped the
+  model call and a person is asked whether to continue.
+- `done`, `failed` and `cancelled` are terminal: no event follows.  An answer can only be given
+  between turns; a failure or a cancel can come at any time, once every proposed call is attested.
+
+A steering message and a restart may come at any time before the end.  A restart closes an open
+model call; the run asks again with the next attempt.
+
+`RUN_TRANSITIONS` is the drawing as data: for each kind of event the states it is legal in, and the
+state after it.  What a table cannot say (turn, attempt, ids) is in the rules of `core.run.fold`.
 """
 
 from collections.abc import Iterable
@@ -27,6 +41,43 @@ from palyra.core.tape.events import Compaction
 DENIED_BY_PERSON = "denied_by_person"
 ABORTED = "aborted"  # the verdict on a call that waited when its run ended
 RULES_CHANGED = "rules"  # `by` of a question that ends because it was asked under other rules
+
+
+_ACCEPTED: frozenset[RunState] = frozenset({"accepted"})
+_STARTED: frozenset[RunState] = frozenset({"in_progress"})
+_LIVE = _ACCEPTED | _STARTED
+
+# kind of event -> (states it is legal in, state after it; None: unchanged)
+RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None]] = {
+    ev.ConversationInherited: (_ACCEPTED, None),
+    ev.MessageReceived: (_ACCEPTED, None),
+    ev.RunStarted: (_ACCEPTED, "in_progress"),
+    ev.RoutePlanned: (_STARTED, None),
+    ev.RouteChanged: (_STARTED, None),
+    ev.ContextCompacted: (_STARTED, None),
+    ev.ContextAssembled: (_STARTED, None),
+    ev.TurnStarted: (_STARTED, None),
+    ev.TurnCompleted: (_STARTED, None),
+    ev.TurnFailed: (_STARTED, None),
+    ev.BudgetExceeded: (_STARTED, None),
+    ev.ToolProposed: (_STARTED, None),
+    ev.ToolRejected: (_STARTED, None),
+    ev.ApprovalRequested: (_STARTED, None),
+    ev.ApprovalResolved: (_STARTED, None),
+    ev.ToolDecided: (_STARTED, None),
+    ev.ToolStarted: (_STARTED, None),
+    ev.ToolCompleted: (_STARTED, None),
+    ev.ToolAttested: (_STARTED, None),
+    ev.AnswerRejected: (_STARTED, None),
+    ev.GuardWarned: (_STARTED, None),
+    ev.GuardBlocked: (_STARTED, None),
+    ev.MessageCompleted: (_STARTED, None),
+    ev.SteerReceived: (_LIVE, None),
+    ev.RunRecovered: (_LIVE, None),
+    ev.RunDone: (_STARTED, "done"),
+    ev.RunFailed: (_LIVE, "failed"),
+    ev.RunCancelled: (_LIVE, "cancelled"),
+}
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
