@@ -280,7 +280,7 @@ class _RunActor:
     def _takes(self, heard: Input) -> bool:
         """Whether the state still allows an input that came from outside."""
         if isinstance(heard, ApprovalAnswered):
-            return self.handle.run.is_asking(heard.approval_id)
+            return self.handle.run.find_question(heard.approval_id) is not None
         return not self.handle.run.is_terminal
 
     def step(self, heard: Input, asked: RunMessage | None = None) -> None:

@@ -10,7 +10,7 @@ A person is asked only when everything else says yes, and only about what can be
 What is approved is the digest of the execution object (`core.execution`).
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,10 +18,11 @@ from palyra.core.journal.records import ApprovalScope, GrantRecord
 from palyra.core.policy.grants import BEYOND_ONCE, ONCE, describe_key, why_once
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.validation import CheckedCall
-from palyra.core.tape.events import ApprovalMode
+from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.visible import least_chars, render_call, render_json
 from palyra.core.tool.risk import compute_risk, is_sensitive
 from palyra.core.tool.spec import SHARED_HOST, Preflight, Risk, ToolCall
+from palyra.errors import InvariantBroken
 
 MAX_PENDING_PER_PRINCIPAL = 32
 
@@ -31,6 +32,19 @@ UNATTENDED = frozenset({"background"})  # origins where nobody is there to ask
 
 
 # --- verdicts ------------------------------------------------------------------------------------
+
+# What an approval is about.  A stored request names a call if its subject is a tool call; otherwise
+# its `tool` field holds the subject.
+ApprovalSubject = Literal["tool_call", "budget"]
+
+
+def find_subject(asked: ApprovalRequested) -> ApprovalSubject:
+    """Return the subject of a stored approval request.  Raises InvariantBroken for an unknown one."""
+    if asked.call_id:
+        return "tool_call"
+    if asked.tool == "budget":
+        return "budget"
+    raise InvariantBroken(f"{asked.approval_id} is about {asked.tool!r}, which is no known subject")
 
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
@@ -66,6 +80,7 @@ class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     scopes: tuple[ApprovalScope, ...] = ONCE
     grant_key: str = ""  # what an answer beyond once would hold for
     once_because: str = ""  # why no wider scope is offered; "": one is
+    subject: ApprovalSubject = "tool_call"
 
 
 Verdict = Allow | Deny | NeedsApproval

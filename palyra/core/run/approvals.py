@@ -5,14 +5,16 @@ asked.  Identical calls of one turn are asked about at once: the answer is for a
 each may use it once.
 """
 
+from typing import Any
+
 import msgspec
 
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.policy.grants import grant_id_of
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall
-from palyra.core.run.inputs import ApprovalAnswered, AskPerson, CallInspected, Inspect
-from palyra.core.run.state import DENIED_BY_PERSON, RULES_CHANGED
+from palyra.core.run.inputs import ApprovalAnswered, AskPerson, Inspect
+from palyra.core.run.state import DENIED_BY_PERSON, Question
 from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call
@@ -30,32 +32,71 @@ def ask(step: Step, call: Call, judged: GatedCall, asks: NeedsApproval) -> Allow
     if judged.inspects:
         step.effects.append(Inspect(call_id=call.call_id))
         return None
-    prompt = ev.ApprovalRequested(
+    data, is_redacted = step.env.redact(msgspec.json.encode(judged.arguments))
+    if is_redacted:  # truncating the summary first could cut a secret and hide it from redaction
+        summary = describe_call(call.tool, msgspec.json.decode(data))
+        asks = msgspec.structs.replace(asks, summary=summary)
+    request_approval(
+        step,
+        asks,
         approval_id=step.env.new_id("apr"),
         call_id=call.call_id,
         tool=call.tool,
-        risk=asks.risk,
-        summary=_summary(step, call.tool, judged.arguments, asks),
         arguments=judged.arguments,
         digest=judged.execution_digest,
-        scopes=asks.scopes,
-        expires_ms=step.now_ms + step.env.limits.approval_ms,
-        policy_reason=asks.reason,
-        policy_version=asks.version,
-        grant_key=asks.grant_key,
         covers=(call.call_id, *judged.duplicates) if judged.duplicates else (),
         inspection=judged.inspection,
-        once_because=asks.once_because,
     )
-    step.add(prompt)
-    step.effects.append(AskPerson(approval_id=prompt.approval_id))
     return None
 
 
-def _summary(step: Step, tool: str, arguments: object, asks: NeedsApproval) -> str:
-    """One line, made of what may be shown: a cut through a secret would hide it from redaction."""
-    data, is_redacted = step.env.redact(msgspec.json.encode(arguments))
-    return describe_call(tool, msgspec.json.decode(data)) if is_redacted else asks.summary
+def request_approval(  # noqa: PLR0913 - the fields of one event, all by name
+    step: Step,
+    asks: NeedsApproval,
+    *,
+    approval_id: str,
+    tool: str,
+    arguments: Any,  # noqa: ANN401 - a JSON value
+    digest: str,
+    call_id: str = "",
+    covers: tuple[str, ...] = (),
+    inspection: Any = None,  # noqa: ANN401 - a JSON value
+) -> None:
+    """Record an approval request, whatever its subject, and ask once it is committed."""
+    step.add(
+        ev.ApprovalRequested(
+            approval_id=approval_id,
+            call_id=call_id,
+            tool=tool,
+            risk=asks.risk,
+            summary=asks.summary,
+            arguments=arguments,
+            digest=digest,
+            scopes=asks.scopes,
+            expires_ms=step.now_ms + step.env.limits.approval_ms,
+            policy_reason=asks.reason,
+            policy_version=asks.version,
+            grant_key=asks.grant_key,
+            covers=covers,
+            inspection=inspection,
+            once_because=asks.once_because,
+        )
+    )
+    step.effects.append(AskPerson(approval_id=approval_id))
+
+
+def abort_question(step: Step, question: Question, *, by: str, reason: str) -> None:
+    """Withdraw a pending approval request."""
+    step.add(
+        ev.ApprovalResolved(
+            approval_id=question.approval_id,
+            call_id=question.call_id,
+            decision="abort",
+            scope="once",
+            by=by,
+            reason=reason,
+        )
+    )
 
 
 def _answered_before(asked: Call) -> Allow | Deny:
@@ -69,16 +110,6 @@ def _answered_before(asked: Call) -> Allow | Deny:
     code, reason = answer_words(words)
     kind = Allow if asked.answer == "allow" else Deny
     return kind(reason_code=code, reason=reason, policies=(), version=asked.policy_version)
-
-
-def ask_again(step: Step, call: Call) -> None:
-    """The same prompt after a restart: same id, same digest, same deadline."""
-    step.effects.append(AskPerson(approval_id=call.approval_id or ""))
-
-
-def inspect_again(step: Step, call: Call) -> None:
-    """The look at what the call would meet was lost with the daemon."""
-    step.effects.append(Inspect(call_id=call.call_id))
 
 
 def take_answer(step: Step, call: Call, heard: ApprovalAnswered) -> Allow | Deny:
@@ -108,26 +139,6 @@ def answer_words(heard: ApprovalAnswered) -> tuple[str, str]:
         return "approved", f"approved by {heard.by}"
     code = "approval_expired" if heard.by == DEADLINE else DENIED_BY_PERSON
     return code, heard.reason or f"denied by {heard.by}"
-
-
-def withdraw(step: Step, call: Call) -> None:
-    """End a question that was asked under other rules; the call is proposed again."""
-    step.add(
-        ev.ApprovalResolved(
-            approval_id=call.approval_id or "",
-            call_id=call.call_id,
-            decision="abort",
-            scope="once",
-            by=RULES_CHANGED,
-            reason="the rules have changed since it was asked",
-        )
-    )
-
-
-def record_inspection(step: Step, heard: CallInspected) -> Call | None:
-    """The call that was looked at, if it still waits for that."""
-    call = step.run.find_call(heard.call_id)
-    return call if call is not None and call.phase == "proposed" else None
 
 
 def find_lapse(step: Step, call: Call) -> str | None:

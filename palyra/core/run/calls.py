@@ -10,11 +10,11 @@ import msgspec
 from palyra.core.incident.kinds import outcome_unknown
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.run.approvals import ask, find_lapse
+from palyra.core.run.approvals import abort_question, ask, find_lapse
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.inputs import CallEnded, ReportIncident
-from palyra.core.run.state import ABORTED, Run
+from palyra.core.run.state import ABORTED, Question, Run
 from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import sha256_hex
@@ -152,16 +152,8 @@ def close_call(step: Step, call: Call, reason: str) -> None:
     """End one call of a run that is ending, from whatever phase it is in."""
     match call.phase:
         case "asking":
-            step.add(
-                ev.ApprovalResolved(
-                    approval_id=call.approval_id or "",
-                    call_id=call.call_id,
-                    decision="abort",
-                    scope="once",
-                    by="run",
-                    reason=reason,
-                )
-            )
+            question = Question(call.approval_id or "", "tool_call", call.call_id)
+            abort_question(step, question, by="run", reason=reason)
             record_decision(step, call, _aborted(call, reason))
         case "proposed":
             record_decision(step, call, _aborted(call, reason))

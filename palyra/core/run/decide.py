@@ -18,18 +18,15 @@ and replay take the same path.  Rules:
 
 from collections.abc import Sequence
 from functools import partial
-from typing import assert_never
+from typing import assert_never, cast
 
 import msgspec
 
 from palyra.core.incident.kinds import recovery_exhausted
 from palyra.core.run.answer import answer_text
 from palyra.core.run.approvals import (
-    ask_again,
-    inspect_again,
-    record_inspection,
+    abort_question,
     take_answer,
-    withdraw,
 )
 from palyra.core.run.call import Call
 from palyra.core.run.calls import (
@@ -65,6 +62,7 @@ from palyra.core.run.inputs import (
     Expire,
     GoOn,
     Input,
+    Inspect,
     ReportIncident,
     Resume,
     RulesChanged,
@@ -73,7 +71,7 @@ from palyra.core.run.inputs import (
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import Run
+from palyra.core.run.state import RULES_CHANGED, Question, Run
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.run.turns import (
     add_turn,
@@ -296,19 +294,23 @@ def _execute(call: Call) -> Execute:
 
 
 def _approval_answered(step: Step, heard: ApprovalAnswered) -> None:
-    if heard.approval_id == step.run.budget_question:
-        budget_answered(step, heard)
+    question = step.run.find_question(heard.approval_id)
+    if question is None:
         return
-    call = step.run.find_asking(heard.approval_id)
-    if call is None:
-        return
-    record_decision(step, call, take_answer(step, call, heard))
-    _go_on(step)
+    match question.subject:
+        case "budget":
+            budget_answered(step, heard)
+        case "tool_call":
+            call = cast("Call", step.run.find_asking(heard.approval_id))
+            record_decision(step, call, take_answer(step, call, heard))
+            _go_on(step)
+        case subject:
+            assert_never(subject)
 
 
 def _inspected(step: Step, heard: CallInspected) -> None:
-    call = record_inspection(step, heard)
-    if call is None:
+    call = step.run.find_call(heard.call_id)
+    if call is None or call.phase != "proposed":
         return
     if heard.failure:
         reject(step, call, Refused(reason=heard.failure, repair_hint=""))
@@ -321,7 +323,9 @@ def _rules_changed(step: Step) -> None:
     """Judge again what a person is asked; what is allowed is looked at when it starts."""
     for call in step.run.calls:
         if call.phase == "asking" and step.env.is_stale(call):
-            withdraw(step, call)
+            question = Question(call.approval_id or "", "tool_call", call.call_id)
+            reason = "the rules have changed since it was asked"
+            abort_question(step, question, by=RULES_CHANGED, reason=reason)
             judge_again(step, call)
             _go_on(step)
 
@@ -361,14 +365,14 @@ def _resume(step: Step, heard: Resume) -> None:
     if run.turn_is_open:
         next_turn(step, run.attempt + 1)
         return
-    if run.budget_question:
-        step.effects.append(AskPerson(approval_id=run.budget_question))
+    if run.question is not None:
+        step.effects.append(AskPerson(approval_id=run.question.approval_id))
         return
     for call in run.calls:
         if call.phase == "asking":
-            ask_again(step, call)
+            step.effects.append(AskPerson(approval_id=call.approval_id or ""))
         elif call.phase == "proposed":
-            inspect_again(step, call)
+            step.effects.append(Inspect(call_id=call.call_id))
         elif call.phase == "started":
             _resume_call(step, call)
     _go_on(step)

@@ -17,6 +17,7 @@ import msgspec
 from palyra.core.journal.records import Charge
 from palyra.core.model.messages import AssistantMessage, Message, ProposedCall, ToolMessage
 from palyra.core.run.answer import answer_text
+from palyra.core.run.approvals import abort_question
 from palyra.core.run.calls import close_call
 from palyra.core.run.inputs import Cancel, Expire
 from palyra.core.run.state import Run, transcript_with_results
@@ -204,16 +205,7 @@ def end_requested(step: Step, heard: Cancel | Expire) -> None:
 
 def _close_all(step: Step, reason: str) -> None:
     """Give every call that was proposed its end; a call only named by the model has none."""
-    if step.run.budget_question:
-        step.add(
-            ev.ApprovalResolved(
-                approval_id=step.run.budget_question,
-                call_id="",
-                decision="abort",
-                scope="once",
-                by="run",
-                reason=reason,
-            )
-        )
+    if step.run.question is not None:
+        abort_question(step, step.run.question, by="run", reason=reason)
     for call in step.run.calls:
         close_call(step, call, reason)

@@ -21,12 +21,14 @@ import msgspec
 from palyra.core.journal.records import Charge
 from palyra.core.model.images import recorded_pictures
 from palyra.core.model.messages import AssistantMessage, Message, UserMessage
+from palyra.core.policy.gate import find_subject
 from palyra.core.run.call import CALL_TRANSITIONS, CLOSED, Call
 from palyra.core.run.loop_guard import clear_findings, observe, start_anew
 from palyra.core.run.state import (
     DENIED_BY_PERSON,
     RULES_CHANGED,
     RUN_TRANSITIONS,
+    Question,
     Run,
     has_findings,
     transcript_with_results,
@@ -299,9 +301,10 @@ _NO_APPROVAL: Changes = {
 
 @_rule(ev.ApprovalRequested)
 def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Changes:
-    if not event.call_id:  # no call is asked about, but the model call that a budget stopped
+    subject = find_subject(event)
+    if subject == "budget":
         _require(run.exceeded is not None and run.asked_ms is None, run, event)
-        return {"budget_question": event.approval_id, "asked_ms": at_ms}
+        return {"question": Question(event.approval_id, subject), "asked_ms": at_ms}
     calls = _advance(
         run,
         event,
@@ -317,16 +320,15 @@ def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Ch
 @_rule(ev.ApprovalResolved)
 def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Changes:
     """Close an approval request; the time until the answer is not the run's own."""
-    _require(run.asked_ms is not None, run, event)
-    waited_ms = max(0, at_ms - cast("int", run.asked_ms))
+    question = run.find_question(event.approval_id)
+    if question is None or question.call_id != event.call_id or run.asked_ms is None:
+        raise _illegal(run, event)
+    waited_ms = max(0, at_ms - run.asked_ms)
     waited: Changes = {"asked_ms": None, "people_ms": run.people_ms + waited_ms}
-    if event.approval_id == run.budget_question:
-        _require(run.exceeded is not None, run, event)
-        exceeded = cast("ev.BudgetExceeded", run.exceeded)
+    if question.subject == "budget":
+        exceeded = cast("ev.BudgetExceeded", run.exceeded)  # or it could not have been asked
         lifted = {exceeded.budget_id} if event.decision == "allow" else set()
-        return waited | {"budget_question": "", "lifted": run.lifted | lifted}
-    call = run.find_call(event.call_id)
-    _require(call is not None and call.approval_id == event.approval_id, run, event)
+        return waited | {"question": None, "lifted": run.lifted | lifted}
     if event.decision == "abort":
         fields = _NO_APPROVAL if event.by == RULES_CHANGED else {}
     else:

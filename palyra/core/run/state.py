@@ -9,8 +9,8 @@
 - `in_progress` has four parts, which follow from the other fields.  *Model call open*
   (`turn_is_open`): a request is out.  *Calls open*: the turn proposed calls and not all are
   attested; each call has a life of its own (`core.run.call`).  *Between turns*: neither; the next
-  turn starts or the run ends.  *Budget question pending* (`budget_question`): a budget stopped the
-  model call and a person is asked whether to continue.
+  turn starts or the run ends.  *Question pending* (`question`): a person is asked about
+  something other than a tool call; today that a budget stopped the model call.
 - `done`, `failed` and `cancelled` are terminal: no event follows.  An answer can only be given
   between turns; a failure or a cancel can come at any time, once every proposed call is attested.
 
@@ -33,6 +33,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.policy.gate import ApprovalSubject
 from palyra.core.run.call import Call
 from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.tape import events as ev
@@ -80,6 +81,14 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
 }
 
 
+class Question(msgspec.Struct, frozen=True, gc=False):
+    """A pending approval request."""
+
+    approval_id: str
+    subject: ApprovalSubject
+    call_id: str = ""  # of the call, if that is the subject
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything the daemon knows of a run; rebuilt by folding `apply` over its tape."""
 
@@ -113,7 +122,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     asked_provider: str = ""
     input_tokens: int = 0  # about what it was sent
     exceeded: ev.BudgetExceeded | None = None  # why it was not asked the last time
-    budget_question: str = ""  # the approval by which somebody is asked whether to go on
+    question: Question | None = None  # pending, about something other than a tool call
     lifted: frozenset[str] = frozenset()  # budgets that somebody let it go beyond
     usage: Usage = Usage()
     cost_usd_micros: int = 0
@@ -137,13 +146,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def pending_approvals(self) -> int:
         """How many prompts wait for a person."""
-        asking = sum(1 for call in self.calls if call.phase == "asking")
-        return asking + bool(self.budget_question)
+        asking = [call for call in self.calls if call.phase == "asking"]
+        return len(asking) + (self.question is not None)
 
-    def is_asking(self, approval_id: str) -> bool:
-        """Whether that question is open."""
-        asked = {self.budget_question} - {""}
-        return approval_id in asked or self.find_asking(approval_id) is not None
+    def find_question(self, approval_id: str) -> Question | None:
+        """Return the pending approval request with that id."""
+        if self.question is not None and self.question.approval_id == approval_id:
+            return self.question
+        call = self.find_asking(approval_id)
+        return None if call is None else Question(approval_id, "tool_call", call.call_id)
 
     @property
     def is_cut(self) -> bool:

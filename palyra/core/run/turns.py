@@ -13,12 +13,12 @@ from msgspec.structs import asdict
 from palyra.core.model.messages import RETRYABLE, ModelTurn
 from palyra.core.model.route_plan import RouteChange
 from palyra.core.model.routing import FAILS_OVER
-from palyra.core.policy.gate import UNATTENDED
+from palyra.core.policy.gate import UNATTENDED, NeedsApproval
 from palyra.core.run.answer import answer_text
+from palyra.core.run.approvals import request_approval
 from palyra.core.run.ending import EndReason, end_answered, end_failed, end_partial
 from palyra.core.run.inputs import (
     ApprovalAnswered,
-    AskPerson,
     BudgetRefused,
     CallModel,
     TurnFailedInput,
@@ -159,7 +159,6 @@ def leave_unavailable_model(step: Step) -> None:
         step.add(ev.RouteChanged(**asdict(changed)))
 
 
-TOOL = "budget"  # what the question names where others name a tool
 EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # classes of failure
 
 
@@ -189,22 +188,25 @@ def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
         "limit": exceeded.limit,
         "model": exceeded.model,
     }
-    step.add(
-        ev.ApprovalRequested(
-            approval_id=approval_id,
-            call_id="",
-            tool=TOOL,
-            risk="medium",
-            summary=f"go on beyond the budget {exceeded.budget_id!r}: {describe(exceeded)}",
-            arguments=arguments,
-            digest=digest_of({"run_id": step.run.run_id, "turn": exceeded.turn, **arguments}),
-            scopes=("once",),
-            expires_ms=step.now_ms + step.env.limits.approval_ms,
-            policy_reason="the budget asks at its limit",
-            once_because="it is about this run alone; a higher limit in usage.budgets is for all",
-        )
+    asks = NeedsApproval(
+        subject="budget",
+        reason_code=EXCEEDED,
+        reason="the budget asks at its limit",
+        policies=(),
+        version="",
+        risk="medium",
+        summary=f"go on beyond the budget {exceeded.budget_id!r}: {describe(exceeded)}",
+        rendered="",
+        once_because="it is about this run alone; a higher limit in usage.budgets is for all",
     )
-    step.effects.append(AskPerson(approval_id=approval_id))
+    request_approval(
+        step,
+        asks,
+        approval_id=approval_id,
+        tool=asks.subject,
+        arguments=arguments,
+        digest=digest_of({"run_id": step.run.run_id, "turn": exceeded.turn, **arguments}),
+    )
 
 
 def budget_answered(step: Step, heard: ApprovalAnswered) -> None:
