@@ -1,8 +1,11 @@
-"""The steps of asking a person about a call: the question, its answer, and when neither counts.
+"""Approval requests: asking, the answer, and when neither counts any more.
 
-A call waits in `proposed` while what it would meet is looked at, in `asking` while a person is
-asked.  Identical calls of one turn are asked about at once: the answer is for all of them, and
-each may use it once.
+An approval has a subject (`core.policy.gate.ApprovalSubject`).  `request_approval` and
+`abort_question` serve every subject; the rest of this module is about tool calls, `core.run.turns`
+about budgets.
+
+A call stays `proposed` while its targets are inspected and is `asking` while the request is
+pending.  One request covers all equal calls of a turn.  The answer holds for each of them once.
 """
 
 from typing import Any
@@ -19,20 +22,27 @@ from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call
 
-DEADLINE = "deadline"  # who answers when nobody does
+DEADLINE = "deadline"  # `by` of the denial after the deadline
+# Reasons on the tape, which a replay compares.
 LAPSED = "what a person had allowed ended before it could start: propose the call again"
 STALE = "the rules have changed since it was allowed: propose the call again"
 
 
-def ask(step: Step, call: Call, judged: GatedCall, asks: NeedsApproval) -> Allow | Deny | None:
-    """Put the question, or look first; the verdict at once if it was answered for this call too."""
+def ask(step: Step, call: Call, gated: GatedCall, asks: NeedsApproval) -> Allow | Deny | None:
+    """Request an approval, or an inspection before it.
+
+    Returns the verdict if the approval of an equal call already covers this one.
+    """
     asked = step.run.find_asked(call.call_id)
-    if asked is not None and (asked.digest, asked.policy_version) == (judged.digest, asks.version):
-        return _answered_before(asked)
-    if judged.inspects:
+    if asked is not None and (asked.digest, asked.policy_version) == (gated.digest, asks.version):
+        is_allowed = asked.answer == "allow"
+        code, reason = answer_reason(is_allowed=is_allowed, by=asked.answered_by, reason="")
+        kind = Allow if is_allowed else Deny
+        return kind(reason_code=code, reason=reason, policies=(), version=asked.policy_version)
+    if gated.inspects:
         step.effects.append(Inspect(call_id=call.call_id))
         return None
-    data, is_redacted = step.env.redact(msgspec.json.encode(judged.arguments))
+    data, is_redacted = step.env.redact(msgspec.json.encode(gated.arguments))
     if is_redacted:  # truncating the summary first could cut a secret and hide it from redaction
         summary = describe_call(call.tool, msgspec.json.decode(data))
         asks = msgspec.structs.replace(asks, summary=summary)
@@ -42,10 +52,10 @@ def ask(step: Step, call: Call, judged: GatedCall, asks: NeedsApproval) -> Allow
         approval_id=step.env.new_id("apr"),
         call_id=call.call_id,
         tool=call.tool,
-        arguments=judged.arguments,
-        digest=judged.execution_digest,
-        covers=(call.call_id, *judged.duplicates) if judged.duplicates else (),
-        inspection=judged.inspection,
+        arguments=gated.arguments,
+        digest=gated.execution_digest,
+        covers=(call.call_id, *gated.duplicates) if gated.duplicates else (),
+        inspection=gated.inspection,
     )
     return None
 
@@ -99,50 +109,38 @@ def abort_question(step: Step, question: Question, *, by: str, reason: str) -> N
     )
 
 
-def _answered_before(asked: Call) -> Allow | Deny:
-    words = ApprovalAnswered(
-        approval_id=asked.approval_id or "",
-        decision="allow" if asked.answer == "allow" else "deny",
-        scope="once",
-        by=asked.answered_by,
-        reason="",
-    )
-    code, reason = answer_words(words)
-    kind = Allow if asked.answer == "allow" else Deny
-    return kind(reason_code=code, reason=reason, policies=(), version=asked.policy_version)
-
-
-def take_answer(step: Step, call: Call, heard: ApprovalAnswered) -> Allow | Deny:
-    """Record the answer; the verdict that follows from it."""
-    is_once = heard.scope == "once"
-    ends = heard.ttl_ms is not None and heard.scope == "timeboxed"
+def take_answer(step: Step, call: Call, incoming: ApprovalAnswered) -> Allow | Deny:
+    """Record the answer about a call and return the verdict that follows."""
+    is_once = incoming.scope == "once"
+    ends = incoming.ttl_ms is not None and incoming.scope == "timeboxed"
     step.add(
         ev.ApprovalResolved(
-            approval_id=heard.approval_id,
+            approval_id=incoming.approval_id,
             call_id=call.call_id,
-            decision=heard.decision,
-            scope=heard.scope,
-            by=heard.by,
-            reason=heard.reason,
-            grant_id=None if is_once else grant_id_of(heard.approval_id),
-            grant_expires_ms=step.now_ms + (heard.ttl_ms or 0) if ends else None,
+            decision=incoming.decision,
+            scope=incoming.scope,
+            by=incoming.by,
+            reason=incoming.reason,
+            grant_id=None if is_once else grant_id_of(incoming.approval_id),
+            grant_expires_ms=step.now_ms + (incoming.ttl_ms or 0) if ends else None,
         )
     )
-    code, reason = answer_words(heard)
-    kind = Allow if heard.decision == "allow" else Deny
+    is_allowed = incoming.decision == "allow"
+    code, reason = answer_reason(is_allowed=is_allowed, by=incoming.by, reason=incoming.reason)
+    kind = Allow if is_allowed else Deny
     return kind(reason_code=code, reason=reason, policies=(), version=call.policy_version)
 
 
-def answer_words(heard: ApprovalAnswered) -> tuple[str, str]:
-    """Reason code and reason of the verdict that an answer is."""
-    if heard.decision == "allow":
-        return "approved", f"approved by {heard.by}"
-    code = "approval_expired" if heard.by == DEADLINE else DENIED_BY_PERSON
-    return code, heard.reason or f"denied by {heard.by}"
+def answer_reason(*, is_allowed: bool, by: str, reason: str) -> tuple[str, str]:
+    """Return reason code and reason of the verdict that follows from an answer."""
+    if is_allowed:
+        return "approved", f"approved by {by}"
+    code = "approval_expired" if by == DEADLINE else DENIED_BY_PERSON
+    return code, reason or f"denied by {by}"
 
 
 def find_lapse(step: Step, call: Call) -> str | None:
-    """Why an allowed call may not start any more; None when it may."""
+    """Return why an allowed call may no longer start; None if it may."""
     if step.env.is_stale(call):
         return STALE
     if call.grant_id is not None and step.env.has_lapsed(call):

@@ -1,6 +1,6 @@
-"""The steps of one tool call inside a run: gate it, close it, attest it; see also `ask_steps`.
+"""Decisions about one tool call: evaluate it, record its verdict, its outcome, its attestation.
 
-Every call that was proposed ends in exactly one attestation, whatever happened in between.
+The phases of a call are in `core.run.call`, approval requests in `core.run.approvals`.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ ONE_TOO_MANY = Refused(
 
 
 def find_duplicate_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
-    """Which two calls of a turn would have one id on the tape, where secrets are redacted.
+    """Describe two calls of a turn whose ids are equal once redacted; None if all differ.
 
-    They are named by their places: an id of the provider's may be long, or hold a secret.
+    The description names their places, because an id may be long or contain a secret.
     """
-    if len(calls) < 2:  # noqa: PLR2004 - there is nothing to be equal to
+    if len(calls) < 2:  # noqa: PLR2004 - a single call has no duplicate
         return None
     places: dict[str, int] = {}
     written, _ = step.env.redact(msgspec.json.encode([call.call_id for call in calls]))
@@ -46,40 +46,41 @@ def find_duplicate_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
 
 
 def prepare_call(step: Step, call: Call) -> None:
-    """Intake and gate of the next named call."""
-    judged = step.env.evaluate(step.run, call)
+    """Propose the next named call with its verdict."""
+    gated = step.env.evaluate(step.run, call)
     step.add(
         ev.ToolProposed(
             call_id=call.call_id,
             tool=call.tool,
-            arguments=judged.arguments,
-            digest=judged.digest,
-            tool_class=judged.tool_class,
-            coercions=judged.coercions,
-            may_rerun=judged.may_rerun,
-            path_key=judged.path_key,
-            executor=judged.executor,
-            enforcement=judged.enforcement,
-            inspects=judged.inspects,
+            arguments=gated.arguments,
+            digest=gated.digest,
+            tool_class=gated.tool_class,
+            coercions=gated.coercions,
+            may_rerun=gated.may_rerun,
+            path_key=gated.path_key,
+            executor=gated.executor,
+            enforcement=gated.enforcement,
+            inspects=gated.inspects,
         )
     )
-    apply_verdict(step, call, judged)
+    apply_verdict(step, call, gated)
 
 
-def judge_again(step: Step, call: Call) -> None:
-    """Gate a proposed call once more: it was looked at, or the rules have changed."""
+def evaluate_again(step: Step, call: Call) -> None:
+    """Evaluate a proposed call again, after its inspection or a change of the rules."""
     apply_verdict(step, call, step.env.evaluate(step.run, call))
 
 
-def apply_verdict(step: Step, call: Call, judged: GatedCall) -> None:
-    if _is_one_too_many(step.run, judged):
+def apply_verdict(step: Step, call: Call, gated: GatedCall) -> None:
+    """Record what follows from the verdict: a rejection, a question or a decision."""
+    if _is_one_too_many(step.run, gated):
         reject(step, call, ONE_TOO_MANY)
         return
-    match judged.verdict:
+    match gated.verdict:
         case Refused() as refused:
             reject(step, call, refused)
         case NeedsApproval() as asks:
-            verdict = ask(step, call, judged, asks)
+            verdict = ask(step, call, gated, asks)
             if verdict is not None:
                 asked = step.run.find_asked(call.call_id)
                 record_decision(step, call, verdict, None if asked is None else asked.approval_id)
@@ -87,16 +88,16 @@ def apply_verdict(step: Step, call: Call, judged: GatedCall) -> None:
             record_decision(step, call, verdict)
 
 
-def _is_one_too_many(run: Run, judged: GatedCall) -> bool:
-    """Whether a call for the client comes behind another one, and the caller takes one alone."""
+def _is_one_too_many(run: Run, gated: GatedCall) -> bool:
+    """True if the caller accepts one client call a turn and another one is allowed already."""
     brief = run.accepted.brief
-    if brief is None or not brief.one_call or judged.executor != CLIENT:
+    if brief is None or not brief.one_call or gated.executor != CLIENT:
         return False
     return any(call.executor == CLIENT and call.phase == "allowed" for call in run.calls)
 
 
 def reject(step: Step, call: Call, refused: Refused) -> None:
-    """Tell the model what it would have to repair."""
+    """Reject the call and describe to the model how to repair it."""
     step.add(
         ev.ToolRejected(
             call_id=call.call_id, reason=refused.reason, repair_hint=refused.repair_hint
@@ -108,7 +109,7 @@ def reject(step: Step, call: Call, refused: Refused) -> None:
 def record_decision(
     step: Step, call: Call, verdict: Allow | Deny, approval_id: str | None = None
 ) -> None:
-    """The last word on a call; `approval_id` is that of an identical call before it."""
+    """Record the verdict; `approval_id` is set if an equal call's approval covers this one."""
     is_allowed = isinstance(verdict, Allow)
     step.add(
         ev.ToolDecided(
@@ -128,7 +129,7 @@ def record_decision(
 
 
 def deny_ended(step: Step) -> None:
-    """Deny what was allowed and may not start any more."""
+    """Deny allowed calls that may no longer start."""
     for call in step.run.calls:
         reason = find_lapse(step, call) if call.phase == "allowed" else None
         if reason is not None:
@@ -142,14 +143,14 @@ def deny_ended(step: Step) -> None:
 
 
 def hand_over(step: Step) -> None:
-    """Give the client the calls that are its own to run: for the daemon they have ended."""
+    """Attest the calls that the client executes; for the daemon they have ended."""
     for call in step.run.calls:
         if call.phase == "allowed" and call.executor == CLIENT:
             attest(step, call.call_id, HANDED_OVER)
 
 
 def close_call(step: Step, call: Call, reason: str) -> None:
-    """End one call of a run that is ending, from whatever phase it is in."""
+    """Close one call of a run that is ending, in any phase."""
     match call.phase:
         case "asking":
             question = Question(call.approval_id or "", "tool_call", call.call_id)
@@ -165,7 +166,7 @@ def close_call(step: Step, call: Call, reason: str) -> None:
             )
             attest(step, call.call_id, "cancelled")
         case _:
-            pass  # only named, or attested already
+            pass  # named or attested: nothing to close
 
 
 def _aborted(call: Call, reason: str) -> Deny:
@@ -173,7 +174,7 @@ def _aborted(call: Call, reason: str) -> Deny:
 
 
 def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
-    """The outcome of a call that was started."""
+    """Record the outcome of a started call."""
     step.add(
         ev.ToolCompleted(
             call_id=call.call_id,
@@ -191,7 +192,7 @@ def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
 
 
 def complete_unknown(step: Step, call: Call) -> None:
-    """The daemon stopped while the call ran, and it may not simply be started again."""
+    """Record an unknown outcome: the daemon stopped during the call, and it may not be repeated."""
     step.add(
         ev.ToolCompleted(
             call_id=call.call_id,
@@ -210,7 +211,7 @@ def complete_unknown(step: Step, call: Call) -> None:
 def attest(
     step: Step, call_id: str, status: OutcomeStatus, *, ended: CallEnded | None = None
 ) -> None:
-    """The signed end of one call."""
+    """Sign and record the end of one call."""
     call = step.run.find_call(call_id)
     if call is None:
         raise InvariantBroken(f"{call_id} is not a call of the current turn")

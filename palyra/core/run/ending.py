@@ -188,19 +188,19 @@ def end_failed(
     )
 
 
-def end_requested(step: Step, heard: Cancel | Expire) -> None:
+def end_requested(step: Step, incoming: Cancel | Expire) -> None:
     """Somebody, or the wall clock, said so."""
-    if isinstance(heard, Expire):
+    if isinstance(incoming, Expire):
         end_failed(
             step,
             "wall_clock",
-            f"the run took longer than {heard.wall_ms} ms",
+            f"the run took longer than {incoming.wall_ms} ms",
             "raise runs.wall_ms or the run's budget.wall_ms",
-            heard.abandoned,
+            incoming.abandoned,
         )
         return
-    _close_all(step, heard.reason)
-    step.add(ev.RunCancelled(reason=heard.reason, by=heard.by, abandoned=heard.abandoned))
+    _close_all(step, incoming.reason)
+    step.add(ev.RunCancelled(reason=incoming.reason, by=incoming.by, abandoned=incoming.abandoned))
 
 
 def _close_all(step: Step, reason: str) -> None:

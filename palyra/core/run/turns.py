@@ -78,9 +78,9 @@ def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
     )
 
 
-def add_turn(step: Step, heard: TurnFinished) -> str | None:
+def add_turn(step: Step, incoming: TurnFinished) -> str | None:
     """Put the turn on the tape; why no tape takes it, if none does."""
-    completed = turn_completed(heard.turn, heard.result)
+    completed = turn_completed(incoming.turn, incoming.result)
     try:
         step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
     except TooLarge as too_large:
@@ -100,46 +100,46 @@ def judge_answer(step: Step) -> None:
         end_partial(step, EndReason(flaw.code, flaw.sentence))
 
 
-def turn_broke(step: Step, heard: TurnFailedInput) -> None:
+def fail_turn(step: Step, incoming: TurnFailedInput) -> None:
     """Ask again what may be asked again, perhaps another model; everything else ends the run."""
-    way = None if heard.had_output else _find_way_on(step, heard)
-    pause_ms = max(step.env.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
+    way = None if incoming.had_output else _find_retry(step, incoming)
+    pause_ms = max(step.env.jitter_ms(incoming.attempt), incoming.retry_after_ms or 0)
     delay_ms = pause_ms if way == "again" else 0
     step.add(
         ev.TurnFailed(
-            turn=heard.turn,
-            attempt=heard.attempt,
-            failure_class=heard.failure_class,
+            turn=incoming.turn,
+            attempt=incoming.attempt,
+            failure_class=incoming.failure_class,
             retry=way is not None,
-            detail=heard.detail,
+            detail=incoming.detail,
             delay_ms=delay_ms,
-            charge=heard.charge,
-            was_asked=heard.was_asked,
+            charge=incoming.charge,
+            was_asked=incoming.was_asked,
         )
     )
     if way is None:
-        action = ACTIONS.get(heard.failure_class, "check the provider, then start the run again")
-        end_failed(step, heard.failure_class, heard.detail, action)
+        action = ACTIONS.get(incoming.failure_class, "check the provider, then start the run again")
+        end_failed(step, incoming.failure_class, incoming.detail, action)
         return
     if isinstance(way, RouteChange):
         step.add(ev.RouteChanged(**asdict(way)))
     elif isinstance(way, Compaction):
         step.add(ev.ContextCompacted(**asdict(way)))
-    next_turn(step, heard.attempt + 1, delay_ms)
+    next_turn(step, incoming.attempt + 1, delay_ms)
 
 
-def _find_way_on(
-    step: Step, heard: TurnFailedInput
+def _find_retry(
+    step: Step, incoming: TurnFailedInput
 ) -> Literal["again"] | RouteChange | Compaction | None:
     """The same model again, another one, or a smaller prompt; None when nothing is left."""
-    run, env, failure_class = step.run, step.env, heard.failure_class
+    run, env, failure_class = step.run, step.env, incoming.failure_class
     if failure_class == "context_overflow":
         return env.compact(run)
-    tried = heard.attempt - run.spent_attempts
+    tried = incoming.attempt - run.spent_attempts
     may_retry = failure_class in RETRYABLE and tried <= env.limits.model_retries
     changed = None
     if failure_class in FAILS_OVER:
-        is_soon = (heard.retry_after_ms or 0) <= PATIENCE_MS
+        is_soon = (incoming.retry_after_ms or 0) <= PATIENCE_MS
         changed = env.change_route(run, failure_class, may_retry=may_retry and is_soon)
     return changed or ("again" if may_retry else None)
 
@@ -162,17 +162,17 @@ def leave_unavailable_model(step: Step) -> None:
 EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # classes of failure
 
 
-def budget_refused(step: Step, heard: BudgetRefused) -> None:
+def budget_refused(step: Step, incoming: BudgetRefused) -> None:
     """The turn is closed without a call; then the run waits for a person, or ends."""
-    exceeded, run = heard.exceeded, step.run
+    exceeded, run = incoming.exceeded, step.run
     if not run.turn_is_open or (run.turn, run.attempt) != (exceeded.turn, exceeded.attempt):
         return
     step.add(exceeded)
     accepted = run.accepted
     is_attended = accepted.approval_mode == "ask" and accepted.origin not in UNATTENDED
     asks = exceeded.action == "ask" and not exceeded.is_unpriced
-    if asks and is_attended and heard.approval_id:
-        _ask(step, exceeded, heard.approval_id)
+    if asks and is_attended and incoming.approval_id:
+        _ask(step, exceeded, incoming.approval_id)
     else:
         end_exceeded(step, exceeded)
 
@@ -209,23 +209,23 @@ def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
     )
 
 
-def budget_answered(step: Step, heard: ApprovalAnswered) -> None:
+def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
     """The model is asked after all, or the run ends."""
     exceeded = step.run.exceeded
     step.add(
         ev.ApprovalResolved(
-            approval_id=heard.approval_id,
+            approval_id=incoming.approval_id,
             call_id="",
-            decision=heard.decision,
+            decision=incoming.decision,
             scope="once",
-            by=heard.by,
-            reason=heard.reason,
+            by=incoming.by,
+            reason=incoming.reason,
         )
     )
-    if heard.decision == "allow":
+    if incoming.decision == "allow":
         next_turn(step, step.run.attempt + 1)
     elif exceeded is not None:
-        end_exceeded(step, exceeded, f"; {heard.by}: {heard.reason or 'it may not go on'}")
+        end_exceeded(step, exceeded, f"; {incoming.by}: {incoming.reason or 'it may not go on'}")
 
 
 def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
