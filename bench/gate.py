@@ -33,7 +33,7 @@ from palyra.core.policy.gate import (
 from palyra.core.policy.request import PolicyDecision
 from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.answer import find_flaw
+from palyra.core.run.answer import find_defect
 from palyra.core.run.decide import accept
 from palyra.core.run.decide import decide as decide_step
 from palyra.core.run.environment import RunEnvironment, RunLimits
@@ -157,7 +157,7 @@ def step(call: ProposedCall) -> Callable[[], object]:
         jitter_ms=lambda _attempt: 0,
         provider=lambda _model: "scripted",
         limits=RunLimits(),
-        check_answer=find_flaw,
+        check_answer=find_defect,
         plan_route=lambda _run: None,
         change_route=lambda _run, _leaving, may_retry: None,  # noqa: ARG005 - the interface's
         is_stale=lambda _call: False,

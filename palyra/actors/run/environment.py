@@ -11,7 +11,7 @@ from palyra.core.context.history import History
 from palyra.core.model.messages import ModelRequest, UserMessage
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
-from palyra.core.run.answer import AnswerDefect, find_flaw
+from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Compaction, ContextAssembled
@@ -56,7 +56,7 @@ class LiveEnvironment:
 
     def check_answer(self, run: Run) -> AnswerDefect | None:
         """Check the answer against the tools and the instructions that the model was shown."""
-        return find_flaw(run, self._prefix.catalogue.tools, self._prefix.agent.instructions)
+        return find_defect(run, self._prefix.catalogue.tools, self._prefix.agent.instructions)
 
     def plan_route(self, run: Run) -> RoutePlan | None:
         """Let the router choose the model."""

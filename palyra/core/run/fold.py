@@ -23,7 +23,7 @@ from palyra.core.model.images import recorded_pictures
 from palyra.core.model.messages import AssistantMessage, Message, UserMessage
 from palyra.core.policy.gate import find_subject
 from palyra.core.run.call import CALL_TRANSITIONS, CLOSED, Call
-from palyra.core.run.loop_guard import clear_findings, observe, start_anew
+from palyra.core.run.loop_guard import clear_findings, observe, reset_counts
 from palyra.core.run.state import (
     DENIED_BY_PERSON,
     RULES_CHANGED,
@@ -402,7 +402,7 @@ def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Changes:
 @_rule(ev.SteerReceived)
 def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Changes:
     message = UserMessage(event.text, recorded_pictures(event.attachments))
-    return {"steers": (*run.steers, message), "progress": start_anew(run.progress)}
+    return {"steers": (*run.steers, message), "progress": reset_counts(run.progress)}
 
 
 @_rule(ev.AnswerRejected)

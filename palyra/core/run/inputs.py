@@ -1,7 +1,7 @@
-"""The inputs and the effects of a run.
+"""The inputs and the effects of a run, as frozen data.
 
-Effects are frozen data; the run actor performs them, each only after the events of the same step
-are committed where the effect says so (`wire, tape, act`).
+An input is decided by `core.run.decide`; the effects of the step are performed by the run actor.
+An effect that touches the world waits for the commit of the events of its step (wire, tape, act).
 """
 
 from typing import Any, Literal
@@ -24,7 +24,7 @@ class _Data(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Begin(_Data, frozen=True, kw_only=True):
-    """The session gave the run its turn, with what was said in it before."""
+    """The session starts the run, with the history of the session."""
 
     instance_id: str
     history: tuple[str, ...] = ()
@@ -33,10 +33,10 @@ class Begin(_Data, frozen=True, kw_only=True):
 
 
 class Resume(_Data, frozen=True, kw_only=True):
-    """The daemon restarted, or the run's actor crashed: go on from the tape."""
+    """Resume from the tape after a restart of the daemon or of the run's actor."""
 
-    abandoned: Charge | None = None  # the model call that was under way, estimated
-    is_put_off: bool = False  # the journal refused its writes: no attempt of the run's own
+    abandoned: Charge | None = None  # the open model call, estimated
+    is_put_off: bool = False  # True: the journal refused writes; the attempt does not count
 
 
 class TurnFinished(_Data, frozen=True, kw_only=True):
@@ -48,27 +48,27 @@ class TurnFinished(_Data, frozen=True, kw_only=True):
 
 
 class TurnFailedInput(_Data, frozen=True, kw_only=True):
-    """The model did not answer; `had_output` forbids a retry."""
+    """The model call failed; `had_output` forbids a retry."""
 
     turn: int
     attempt: int
     failure_class: FailureClass
     detail: str
     had_output: bool
-    retry_after_ms: int | None = None  # what the provider asks for, at least
-    charge: Charge | None = None  # what it took all the same
-    was_asked: bool = True  # False: nothing was tried, so there was no call
+    retry_after_ms: int | None = None  # shortest wait the provider demands
+    charge: Charge | None = None  # cost of the failed call
+    was_asked: bool = True  # False: the request was never sent
 
 
 class BudgetRefused(_Data, frozen=True, kw_only=True):
-    """The model was not called: a budget does not allow it."""
+    """A budget forbids the model call, which was not made."""
 
     exceeded: BudgetExceeded
-    approval_id: str = ""  # of the question, where it may be put to somebody
+    approval_id: str = ""  # for an approval request; "": none may be made
 
 
 class ApprovalAnswered(_Data, frozen=True, kw_only=True):
-    """A person, a deadline or a rule answered the prompt."""
+    """Answer to an approval request, by a person, a deadline or a grant."""
 
     approval_id: str
     decision: Literal["allow", "deny"]
@@ -79,39 +79,39 @@ class ApprovalAnswered(_Data, frozen=True, kw_only=True):
 
 
 class CallInspected(_Data, frozen=True, kw_only=True):
-    """What a call would meet was looked at; `failure` says why it could not run."""
+    """The inspection of a call's targets ended; `failure` says why the call cannot run."""
 
     call_id: str
     failure: str = ""
 
 
 class RulesChanged(_Data, frozen=True, kw_only=True):
-    """Other rules are in force: what was asked under the old ones is judged again."""
+    """The rules changed: questions asked under the old ones are evaluated again."""
 
 
 class GoOn(_Data, frozen=True, kw_only=True):
-    """Others have had their turn: gate the calls that are still to be gated."""
+    """Continue after a Yield: evaluate the calls that are still named."""
 
 
 class CallEnded(_Data, frozen=True, kw_only=True):
-    """A started call came to its end.  `output` is redacted, as it will stand on the tape."""
+    """A started call ended.  `output` is redacted, as on the tape."""
 
     call_id: str
     status: OutcomeStatus
     output: str
     raw_sha256: str  # of the output before redaction and excerpt
-    took_ms: int = 0  # since it was started; measured, so that no jump of the wall clock is in it
+    took_ms: int = 0  # duration, by the monotonic clock
     error: str | None = None
     is_truncated: bool = False
     executor: str = "none"
     enforcement: str = "none"
-    artifact: str | None = None  # where the whole output is, when `output` is only an excerpt
+    artifact: str | None = None  # name of the whole output, if `output` is an excerpt
     trust: Trust = "trusted_local"
-    findings: tuple[str, ...] = ()  # what the scanner for injected instructions found in it
+    findings: tuple[str, ...] = ()  # of the injection scanner
 
 
 class Steer(_Data, frozen=True, kw_only=True):
-    """A word to the run under way."""
+    """Steering message to an open run."""
 
     text: str
     by: str
@@ -124,18 +124,18 @@ class Steer(_Data, frozen=True, kw_only=True):
 
 
 class Cancel(_Data, frozen=True, kw_only=True):
-    """Stop; the actor has already stopped every child when it passes this on."""
+    """Cancel the run; the actor has stopped every child before."""
 
     reason: str
     by: str
-    abandoned: Charge | None = None  # the model call that was under way
+    abandoned: Charge | None = None  # the open model call, estimated
 
 
 class Expire(_Data, frozen=True, kw_only=True):
-    """The wall clock ran out; children are stopped as for Cancel."""
+    """The wall clock limit passed; every child is stopped, as for Cancel."""
 
     wall_ms: int
-    abandoned: Charge | None = None  # the model call that was under way
+    abandoned: Charge | None = None  # the open model call, estimated
 
 
 Input = (
@@ -158,20 +158,20 @@ Input = (
 
 
 class CallModel(_Data, frozen=True, kw_only=True):
-    """Ask the model, after a pause.  May start before its events are committed: it only costs."""
+    """Call the model after a pause.  May start before the commit: a repeat only costs money."""
 
     request: ModelRequest
     delay_ms: int
 
 
 class AskPerson(_Data, frozen=True, kw_only=True):
-    """Put the prompt before people, once it is committed."""
+    """Publish the approval request once it is committed."""
 
     approval_id: str
 
 
 class Inspect(_Data, frozen=True, kw_only=True):
-    """Look at what the call would meet, before anybody is asked about it."""
+    """Inspect the targets of the call before an approval is requested."""
 
     call_id: str
 
@@ -181,17 +181,17 @@ class Execute(_Data, frozen=True, kw_only=True):
 
     call_id: str
     approval_digest: str | None
-    covers: tuple[str, ...] = ()  # calls that the approval is for, when there are several
+    covers: tuple[str, ...] = ()  # ids of all calls that the approval is for, if several
 
 
 class ReportIncident(_Data, frozen=True, kw_only=True):
-    """Record something that must not pass unnoticed, together with the events of the step."""
+    """Record an incident together with the events of the step."""
 
     alarm: IncidentReport
 
 
 class Yield(_Data, frozen=True, kw_only=True):
-    """Let others have their turn; the run then hears GoOn."""
+    """Yield to the event loop; the run then gets GoOn."""
 
 
 Effect = CallModel | AskPerson | Inspect | Execute | ReportIncident | Yield

@@ -40,8 +40,8 @@ from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
 
 DENIED_BY_PERSON = "denied_by_person"
-ABORTED = "aborted"  # the verdict on a call that waited when its run ended
-RULES_CHANGED = "rules"  # `by` of a question that ends because it was asked under other rules
+ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
+RULES_CHANGED = "rules"  # `by` of a question withdrawn because the rules changed
 
 
 _ACCEPTED: frozenset[RunState] = frozenset({"accepted"})
@@ -90,7 +90,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything the daemon knows of a run; rebuilt by folding `apply` over its tape."""
+    """State of a run; rebuilt by folding `apply` over its tape."""
 
     run_id: str
     state: RunState
@@ -102,50 +102,50 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: int = 0  # received
     turn: int = 0
     attempt: int = 0  # of the current turn
-    model: str = ""  # that answers now
-    left: tuple[str, ...] = ()  # models that were given up in this turn
-    spent_attempts: int = 0  # of the current turn, before it was asked anew
-    compacted: Compaction | None = None  # what is left out since a prompt was too large
+    model: str = ""  # in use
+    left: tuple[str, ...] = ()  # models replaced in this turn
+    spent_attempts: int = 0  # of the current turn, with earlier models or prompts
+    compacted: Compaction | None = None  # parts left out of the prompt, since it was too large
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
-    inherited: int = 0  # messages at its beginning that are another run's, or the caller's word
-    is_given: bool = False  # they are the caller's word: all that was said before it
-    history: tuple[str, ...] = ()  # earlier runs of its session that its model is shown
+    inherited: int = 0  # leading messages from another run, or from the caller
+    is_given: bool = False  # True: the caller supplied the whole conversation
+    history: tuple[str, ...] = ()  # earlier runs of the session in the prompt
     steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""
-    continuations: int = 0  # turns that went on with the text of the one before, in a row
-    rejections: int = 0  # texts that were no answer
+    continuations: int = 0  # consecutive turns that continued a cut text
+    rejections: int = 0  # texts rejected as answers
     progress: LoopGuard = LoopGuard()
-    asked_model: str = ""  # the last one, with its provider
+    asked_model: str = ""  # of the last model call
     asked_provider: str = ""
-    input_tokens: int = 0  # about what it was sent
-    exceeded: ev.BudgetExceeded | None = None  # why it was not asked the last time
+    input_tokens: int = 0  # estimate for the last model call
+    exceeded: ev.BudgetExceeded | None = None  # the budget that stopped the last model call
     question: Question | None = None  # pending, about something other than a tool call
-    lifted: frozenset[str] = frozenset()  # budgets that somebody let it go beyond
+    lifted: frozenset[str] = frozenset()  # budgets lifted by an approval
     usage: Usage = Usage()
     cost_usd_micros: int = 0
     unpriced_calls: int = 0  # model calls whose cost is not known
     tool_calls: int = 0
     is_tainted: bool = False  # a text with findings has reached the conversation
-    denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) a person said no to
-    recoveries: int = 0  # since the run last got further
+    denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) denied by a person
+    recoveries: int = 0  # since the last completed turn or call
     attestation_head: str = ""  # SHA-256 of the last attestation, hex
     reason: str | None = None
     last_ms: int = 0  # of the last event
-    asked_ms: int | None = None  # since when a person is asked
-    people_ms: int = 0  # spent waiting for people, up to the last answer
+    asked_ms: int | None = None  # since when an approval is pending
+    people_ms: int = 0  # spent waiting for approvals, up to the last answer
     down_ms: int = 0  # between the last event before a restart and the first after it
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the run has ended for good."""
+        """True if the run has ended."""
         return self.state in TERMINAL
 
     @property
     def pending_approvals(self) -> int:
-        """How many prompts wait for a person."""
+        """Number of pending approval requests."""
         asking = [call for call in self.calls if call.phase == "asking"]
         return len(asking) + (self.question is not None)
 
@@ -158,7 +158,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last turn is a text that stopped at the model's output limit."""
+        """True if the last turn is a text that stopped at the model's output limit."""
         last = self.transcript[-1] if self.transcript else None
         return (
             self.finish_reason == "length"
@@ -169,18 +169,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def output_cap(self) -> int | None:
-        """How many tokens the caller wants of a turn at most."""
+        """The caller's own limit on the tokens of a turn."""
         brief = self.accepted.brief
         return None if brief is None else brief.sampling.max_output_tokens
 
     def continues(self, attempt: int) -> bool:
-        """Whether the next turn, or that attempt at the open one, goes on with a cut text."""
+        """True if the next turn, or that attempt at the open one, continues a cut text."""
         return self.is_cut if attempt == 1 else self.continuations > 0
 
     def spent_ms(self, *, with_people: bool = False) -> int:
-        """How long the daemon has worked on the run, up to its last event.
+        """Return how long the daemon has worked on the run, up to its last event.
 
-        Time when no daemon ran does not count; time of people does only if asked for.
+        Downtime does not count; waiting for approvals counts only `with_people`.
         """
         if self.started_ms is None:
             return 0
@@ -189,25 +189,25 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return max(0, self.last_ms - self.started_ms - self.down_ms - idle_ms)
 
     def find_call(self, call_id: str) -> Call | None:
-        """The call of the current turn with that id."""
+        """Return the call of the current turn with that id."""
         return next((call for call in self.calls if call.call_id == call_id), None)
 
     def find_asked(self, call_id: str) -> Call | None:
-        """The call before it whose question, now answered, was for this one too."""
+        """Return an earlier call whose answered approval also covers this one."""
         return next(
             (c for c in self.calls if c.answer and c.call_id != call_id and call_id in c.covers),
             None,
         )
 
     def find_asking(self, approval_id: str) -> Call | None:
-        """The call that waits for that approval."""
+        """Return the call that waits for that approval."""
         return next(
             (c for c in self.calls if c.approval_id == approval_id and c.phase == "asking"), None
         )
 
 
 def transcript_with_results(run: Run) -> tuple[Message, ...]:
-    """The conversation the next turn sees: results in the model's order, guidance, steers."""
+    """Return the conversation of the next turn: results in the model's order, guidance, steers."""
     results = (
         ToolMessage(call.call_id, call.tool, call.status, call.output, call.trust, call.findings)
         for call in run.calls
@@ -221,5 +221,5 @@ def transcript_with_results(run: Run) -> tuple[Message, ...]:
 
 
 def has_findings(messages: Iterable[Message]) -> bool:
-    """Whether one of them holds what reads like an instruction and is nobody's word."""
+    """True if a tool result among the messages has findings of the injection scanner."""
     return any(isinstance(message, ToolMessage) and message.findings for message in messages)

@@ -1,8 +1,8 @@
-"""Steps about turns: asking the model, taking its answer, what follows when it gave none.
+"""Decisions about turns: the model call, its result, its failure, and a budget that stops it.
 
-The steps of a run that a budget stops: it ends, or a person is asked whether it may go on.
-
-The question is an approval without a call.  Yes holds for this run and this budget, to its end.
+A failed turn is attempted again with the same model, another one or a smaller prompt, or it ends
+the run.  A budget closes the turn before the model is called.  The run then ends, or requests an
+approval with the subject `budget`; the answer holds for this budget until the end of the run.
 """
 
 from datetime import UTC, datetime
@@ -30,20 +30,20 @@ from palyra.core.tape.events import Compaction
 from palyra.core.text.canonical_json import digest_of
 from palyra.errors import TooLarge
 
-PATIENCE_MS = 20_000  # longer a provider is not waited for when another model may take over
-MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
-ACTIONS = {  # what somebody can do about a failure, where it is not the provider that needs a look
+PATIENCE_MS = 20_000  # longest `retry-after` to wait for if another model may take over
+MAX_REJECTIONS = 1  # texts of one run that are rejected as answers
+ACTIONS = {  # how to correct a failure, by class; the default is to check the provider
     "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
     "window",
     "content_policy": "change the message, or choose another model",
     "quota": "see to the provider's account, or name another model in models.failover",
     "auth": "see to the provider's key; `palyra secrets test` looks for it",
 }
-PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
+PROPOSAL_BYTES = 8_192  # free room: a call's own events repeat its arguments and add fields
 
 
 def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
-    """Ask the model, or end at the cap; an `attempt` beyond the first asks for the same turn."""
+    """Call the model, or end at the turn limit; attempts after the first repeat the same turn."""
     run, limits = step.run, step.env.limits
     turn = run.turn + 1 if attempt == 1 else run.turn
     if turn > limits.max_turns:
@@ -65,7 +65,7 @@ def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
 
 
 def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
-    """The turn as its event."""
+    """Return the event of a completed turn."""
     return ev.TurnCompleted(
         turn=turn,
         text=result.text,
@@ -79,7 +79,7 @@ def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
 
 
 def add_turn(step: Step, incoming: TurnFinished) -> str | None:
-    """Put the turn on the tape; why no tape takes it, if none does."""
+    """Record the turn; return why it is too large for the tape, if it is."""
     completed = turn_completed(incoming.turn, incoming.result)
     try:
         step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
@@ -89,49 +89,49 @@ def add_turn(step: Step, incoming: TurnFinished) -> str | None:
 
 
 def judge_answer(step: Step) -> None:
-    """Take the text for the answer, or send it back; what comes after that is the end."""
-    flaw = step.env.check_answer(step.run)
-    if flaw is None:
+    """Accept the text as the answer, reject it once, or end with a partial answer."""
+    defect = step.env.check_answer(step.run)
+    if defect is None:
         end_answered(step)
     elif step.run.rejections < MAX_REJECTIONS:
-        step.add(ev.AnswerRejected(reason=flaw.code, guidance=flaw.guidance))
+        step.add(ev.AnswerRejected(reason=defect.code, guidance=defect.guidance))
         next_turn(step)
     else:
-        end_partial(step, EndReason(flaw.code, flaw.sentence))
+        end_partial(step, EndReason(defect.code, defect.sentence))
 
 
 def fail_turn(step: Step, incoming: TurnFailedInput) -> None:
-    """Ask again what may be asked again, perhaps another model; everything else ends the run."""
-    way = None if incoming.had_output else _find_retry(step, incoming)
+    """Record the failure and attempt the turn again if possible; otherwise end the run."""
+    retry = None if incoming.had_output else _find_retry(step, incoming)
     pause_ms = max(step.env.jitter_ms(incoming.attempt), incoming.retry_after_ms or 0)
-    delay_ms = pause_ms if way == "again" else 0
+    delay_ms = pause_ms if retry == "again" else 0
     step.add(
         ev.TurnFailed(
             turn=incoming.turn,
             attempt=incoming.attempt,
             failure_class=incoming.failure_class,
-            retry=way is not None,
+            retry=retry is not None,
             detail=incoming.detail,
             delay_ms=delay_ms,
             charge=incoming.charge,
             was_asked=incoming.was_asked,
         )
     )
-    if way is None:
+    if retry is None:
         action = ACTIONS.get(incoming.failure_class, "check the provider, then start the run again")
         end_failed(step, incoming.failure_class, incoming.detail, action)
         return
-    if isinstance(way, RouteChange):
-        step.add(ev.RouteChanged(**asdict(way)))
-    elif isinstance(way, Compaction):
-        step.add(ev.ContextCompacted(**asdict(way)))
+    if isinstance(retry, RouteChange):
+        step.add(ev.RouteChanged(**asdict(retry)))
+    elif isinstance(retry, Compaction):
+        step.add(ev.ContextCompacted(**asdict(retry)))
     next_turn(step, incoming.attempt + 1, delay_ms)
 
 
 def _find_retry(
     step: Step, incoming: TurnFailedInput
 ) -> Literal["again"] | RouteChange | Compaction | None:
-    """The same model again, another one, or a smaller prompt; None when nothing is left."""
+    """Choose the same model, another one or a smaller prompt; None if no option is left."""
     run, env, failure_class = step.run, step.env, incoming.failure_class
     if failure_class == "context_overflow":
         return env.compact(run)
@@ -145,7 +145,7 @@ def _find_retry(
 
 
 def choose_model(step: Step) -> None:
-    """The plan of a run that begins, if there is anything to choose."""
+    """Record the route plan of a starting run, if there is more than one candidate."""
     plan = step.env.plan_route(step.run)
     if plan is not None:
         step.add(ev.RoutePlanned(**asdict(plan)))
@@ -153,17 +153,17 @@ def choose_model(step: Step) -> None:
 
 
 def leave_unavailable_model(step: Step) -> None:
-    """Another model for a run whose own is not there any more."""
+    """Replace the model if it is not configured any more."""
     changed = step.env.change_route(step.run, "gone", may_retry=False)
     if changed is not None:
         step.add(ev.RouteChanged(**asdict(changed)))
 
 
-EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # classes of failure
+EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # failure classes
 
 
 def budget_refused(step: Step, incoming: BudgetRefused) -> None:
-    """The turn is closed without a call; then the run waits for a person, or ends."""
+    """Close the turn without a model call, then request an approval or end the run."""
     exceeded, run = incoming.exceeded, step.run
     if not run.turn_is_open or (run.turn, run.attempt) != (exceeded.turn, exceeded.attempt):
         return
@@ -210,7 +210,7 @@ def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
 
 
 def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
-    """The model is asked after all, or the run ends."""
+    """Record the answer about a budget; call the model or end the run."""
     exceeded = step.run.exceeded
     step.add(
         ev.ApprovalResolved(
@@ -229,7 +229,7 @@ def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
 
 
 def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
-    """The run ends for it; the model was not called."""
+    """End the run because the budget is spent or cannot be applied."""
     name = f"the budget {exceeded.budget_id!r}"
     if exceeded.is_unpriced:
         end_failed(
@@ -248,7 +248,7 @@ def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> N
 
 
 def describe(exceeded: ev.BudgetExceeded) -> str:
-    """How the account stands, in words."""
+    """Describe what is spent of the budget and when its window rolls."""
     whose = "everybody" if exceeded.scope == "global" else f"{exceeded.scope} {exceeded.subject}"
     unit = "tokens" if exceeded.metric == "tokens" else "micro-dollars"
     within = {

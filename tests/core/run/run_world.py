@@ -13,7 +13,7 @@ from palyra.core.journal.records import AgentRecord, Usage
 from palyra.core.model.messages import FinishReason, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.run.answer import AnswerDefect, find_flaw
+from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.decide import accept, decide
 from palyra.core.run.environment import GatedCall, RunLimits
@@ -80,7 +80,7 @@ class ScriptedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     compact: Callable[[Run], Compaction | None] = lambda _run: None
     is_stale: Callable[[Call], bool] = lambda _call: False
     has_lapsed: Callable[[Call], bool] = lambda _call: False
-    check_answer: Callable[[Run], AnswerDefect | None] = find_flaw
+    check_answer: Callable[[Run], AnswerDefect | None] = find_defect
 
 
 def environment(**limits: Any) -> ScriptedEnvironment:

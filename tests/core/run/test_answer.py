@@ -13,7 +13,7 @@ from palyra.core.model.messages import (
     UserMessage,
 )
 from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
-from palyra.core.run.answer import find_flaw, is_tool_markup
+from palyra.core.run.answer import find_defect, is_tool_markup
 from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
@@ -51,7 +51,7 @@ def answered(
 
 def code(run: Run) -> str | None:
     """The flaw's code."""
-    flaw = find_flaw(run, TOOLS, "Be useful.")
+    flaw = find_defect(run, TOOLS, "Be useful.")
     return flaw.code if flaw is not None else None
 
 
@@ -64,7 +64,7 @@ def test_words_are_no_call(text: str) -> None:
         run = answered(text)
         brief = RequestOptions(tools=(look, other), must_call=must_call)
         accepted = msgspec.structs.replace(run.accepted, brief=brief)
-        flaw = find_flaw(msgspec.structs.replace(run, accepted=accepted), TOOLS)
+        flaw = find_defect(msgspec.structs.replace(run, accepted=accepted), TOOLS)
         assert flaw is not None
         assert ("not_called", True) == (flaw.code, flaw.guidance.endswith(f": {named}."))
 
@@ -180,7 +180,7 @@ def test_everything_else_is_no_answer_in_json_mode(text: str) -> None:
 def test_a_digest_from_nowhere_contradicts_effects_that_all_failed() -> None:
     """Nothing was written, so nothing can have that digest."""
     run = answered(f"Written, SHA-256 {SHA}.", progress=MISSED)
-    flaw = find_flaw(run, TOOLS, "")
+    flaw = find_defect(run, TOOLS, "")
     assert flaw is not None
     assert flaw.code == "contradicted"
     assert SHA in flaw.guidance
@@ -205,7 +205,7 @@ def test_a_digest_that_was_shown_may_be_named(before: tuple[Message, ...]) -> No
 
 def test_a_digest_of_the_instructions_may_be_named() -> None:
     """They are shown as well."""
-    assert find_flaw(answered(f"It is {SHA}.", progress=MISSED), TOOLS, f"know {SHA}") is None
+    assert find_defect(answered(f"It is {SHA}.", progress=MISSED), TOOLS, f"know {SHA}") is None
 
 
 def test_what_the_model_said_itself_proves_nothing() -> None:
@@ -218,7 +218,7 @@ def test_what_the_model_said_itself_proves_nothing() -> None:
 def test_one_of_several_is_enough() -> None:
     """The one that was never shown is named, as it was written."""
     run = answered(f"{OTHER_SHA} and {SHA.upper()}", UserMessage(OTHER_SHA), progress=MISSED)
-    flaw = find_flaw(run)
+    flaw = find_defect(run)
     assert flaw is not None
     assert SHA.upper() in flaw.sentence
 

@@ -13,7 +13,7 @@ from palyra.core.run.loop_guard import (
     LoopGuard,
     clear_findings,
     observe,
-    start_anew,
+    reset_counts,
 )
 from palyra.core.tape.events import Rule
 
@@ -196,7 +196,7 @@ def test_an_effect_that_has_succeeded_before_starts_nothing_anew() -> None:
 
 def test_a_word_of_a_person_starts_anew() -> None:
     """What was tried before it counts no more; what succeeded is remembered."""
-    progress = start_anew(after([[done("w", kind=WRITE)], *[[done(status="denied")]] * 2]))
+    progress = reset_counts(after([[done("w", kind=WRITE)], *[[done(status="denied")]] * 2]))
     assert after([[done(status="denied")]] * 2, progress).findings == ()
     assert progress.succeeded == {("w", "d")}
 

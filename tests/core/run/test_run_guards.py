@@ -8,7 +8,7 @@ import pytest
 from palyra.core.context.assembly import CONTINUE
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import AssistantMessage, FinishReason, GuidanceMessage, ProposedCall
-from palyra.core.run.answer import find_flaw
+from palyra.core.run.answer import find_defect
 from palyra.core.run.fold import fold
 from palyra.core.run.inputs import Begin, CallEnded, Resume, Steer, TurnFailedInput, TurnFinished
 from tests.core.run.run_world import World, turn
@@ -231,7 +231,7 @@ def test_a_call_written_out_is_sent_back() -> None:
     """The setting knows the tools."""
     world = begun()
     world.env = msgspec.structs.replace(
-        world.env, check_answer=lambda run: find_flaw(run, {"echo"})
+        world.env, check_answer=lambda run: find_defect(run, {"echo"})
     )
     says(world, '{"name": "echo", "arguments": {}}')
     assert world.drafts("answer.rejected")[0].reason == "tool_markup"
