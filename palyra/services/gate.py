@@ -1,7 +1,6 @@
-"""The gate as runs use it: intake, rules, earlier words of people, and the verdict.
+"""The gate as a service: validate a call, evaluate the rules with grants, return the verdict.
 
-Owns: nothing.  Talks to: rules and toolbox (ports), open prompts and grants (look-ups).
-Never: waits.
+Stateless and synchronous; reads the rules and the toolbox (ports), open prompts and grants.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +34,11 @@ from palyra.core.tool.spec import CLIENT, NO_FACETS, CallFacts, Preflight, ToolC
 from palyra.errors import InvalidParams
 
 FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
-DECISIONS = 3  # in a row that other rules overtake, before the answer is no
+DECISIONS = 3  # attempts while the rules keep changing, before the call is denied
 
 
 class Gate:
-    """Intake, rules and verdict for one call after the other; no state of its own."""
+    """Validates and evaluates calls."""
 
     def __init__(
         self,
@@ -53,11 +52,11 @@ class Gate:
         self._policy = policy
         self._count_prompts = count_prompts  # open prompts of a principal
         self._find_grants = find_grants
-        self.grant_holds = grant_holds  # by its id
+        self.grant_holds = grant_holds  # by grant id
 
     @property
     def policy_version(self) -> str:
-        """Of the rules now."""
+        """Version of the current rules."""
         return self._policy.version
 
     def evaluate(
@@ -128,7 +127,7 @@ class Gate:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)
 
     def _decide(self, request: PolicyRequest) -> PolicyDecision:
-        """The rules' answer; one that other rules overtook while it was made is void."""
+        """Evaluate the rules; repeat if they were replaced in the meantime."""
         for _ in range(DECISIONS):
             decision = self._policy.decide(request)
             if decision.version == self._policy.version:
@@ -139,7 +138,7 @@ class Gate:
         )
 
     def alone(self) -> "Gate":
-        """The same, as if nobody had been asked anything: for a look at what would be decided."""
+        """Return a gate without prompts and grants, for strict replays."""
         return Gate(self._toolbox, self._policy, lambda _principal: 0)
 
     def _context(
@@ -186,10 +185,10 @@ class Gate:
         now_ms: int,
         inspection: Preflight | None = None,
     ) -> tuple[Explanation, ToolCall | None]:
-        """What would come of the call in a run of this caller.  Raises InvalidParams.
+        """Predict the verdict on a call in a run of this caller.  Raises InvalidParams.
 
-        With it the call itself if it would be looked at before anybody is asked: `inspection` is
-        what the look has found.
+        Returns the call as well if it would be inspected before an approval request; pass the
+        result as `inspection` for the final prediction.
         """
         checked = self._available(self.validate(proposed, prefix))
         if isinstance(checked, Refused):
@@ -212,11 +211,13 @@ class Gate:
             now_ms=now_ms,
         )
         decision = self._decide(policy_request(checked, context))
-        told = _explanation(judge(checked, context, decision, inspection))
+        explained = _explanation(judge(checked, context, decision, inspection))
         looks = (
-            told.answer == "ask" and inspection is None and self._toolbox.inspects(proposed.tool)
+            explained.answer == "ask"
+            and inspection is None
+            and self._toolbox.inspects(proposed.tool)
         )
-        return told, tool_call(checked, context) if looks else None
+        return explained, tool_call(checked, context) if looks else None
 
     def judge_answer(
         self,
@@ -226,7 +227,7 @@ class Gate:
         caller: Caller,
         answer: ResolveApproval,
     ) -> PolicyDecision:
-        """Whether the rules let this caller answer so; the caller is the token's, not the message's."""
+        """Decide if the rules permit this caller to give this answer; the caller is the token's."""
         checked = self._available(validated)
         if isinstance(checked, Refused):
             return PolicyDecision(
@@ -249,7 +250,7 @@ class Gate:
         )
 
     def find_spec(self, tool: str) -> ToolSpec | None:
-        """The tool as the catalogue has it now."""
+        """Return the tool from the current catalogue."""
         return self._toolbox.catalogue().tools.get(tool)
 
 

@@ -1,7 +1,7 @@
-"""The operands: the calls of the open turn as the model really wrote them.
+"""Unredacted arguments of the calls of the open turn.
 
-Owns: arguments before redaction, in memory only; the tape has them redacted.
-Written by: one run actor.  Never: survives a restart; what held a secret is proposed again.
+The tape has the arguments redacted; the unredacted ones are kept here, in memory only, by one run
+actor.  They do not survive a restart: a call whose arguments held a secret must be proposed again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,9 +27,9 @@ from palyra.services.gate import Gate
 
 
 class CallArguments:
-    """Unredacted arguments of one run's calls: as proposed, then as coerced by intake.
+    """Arguments of one run's calls, as proposed and as coerced, with their inspections.
 
-    Beside them what a look found that the call would meet, which may hold secrets as well.
+    Validations are cached by call id.  An inspection may hold secrets as well.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class CallArguments:
     )  # fmt: skip
 
     def __init__(self, gate: Gate, prefix: Prefix, find_end: Callable[[], str]) -> None:
-        """`find_end`: why the run's model will not be asked again; "" when it may be."""
+        """`find_end` returns why the model gets no further turn, or "" if it may."""
         self.gate = gate
         self._find_end = find_end
         self._prefix = prefix
@@ -49,9 +49,9 @@ class CallArguments:
     async def validate_ahead(
         self, calls: Sequence[ProposedCall], run_blocking: RunBlocking
     ) -> None:
-        """Intake of a turn that nobody has heard of yet: in a thread, unless it is short.
+        """Validate the calls of a turn before the run decides on it, in a thread unless light.
 
-        Cancellation: not heard while it is in a thread.
+        Cancellation: the thread finishes first.
         """
         if is_light(calls, self._prefix.catalogue):
             return
@@ -60,12 +60,12 @@ class CallArguments:
         self._validated.update((each.proposal.call_id, each) for each in validated)
 
     async def reload(self, run: Run, run_blocking: RunBlocking) -> None:
-        """The same after a restart, for the calls as the tape has them."""
+        """Keep and validate the calls on the tape, after a restart."""
         self.keep(map(self._written, run.calls))
         await self.validate_ahead(tuple(self._proposed.values()), run_blocking)
 
     def keep(self, calls: Iterable[ProposedCall]) -> None:
-        """Remember what a turn proposed, instead of the turn before."""
+        """Replace the calls of the previous turn by those of this one."""
         self._proposed = {call.call_id: call for call in calls}
         self._validated = {
             call_id: validated
@@ -76,7 +76,7 @@ class CallArguments:
         self._inspections.clear()
 
     def note(self, call_id: str, seen: Preflight) -> None:
-        """Remember what a look at the call has found."""
+        """Keep the result of the call's inspection."""
         self._inspections[call_id] = seen
 
     def evaluate(self, run: Run, call: Call) -> GatedCall:
@@ -111,7 +111,7 @@ class CallArguments:
         )
 
     def _written(self, call: ProposedCall | Call) -> ProposedCall:
-        """The call as the model wrote it; after a restart as the tape has it."""
+        """Return the call as proposed or, after a restart, as taped."""
         return self._proposed.get(call.call_id) or ProposedCall(
             call_id=call.call_id, tool=call.tool, arguments=call.arguments
         )
@@ -139,9 +139,9 @@ class CallArguments:
     def judge_answer(
         self, run: Run, caller: Caller, answer: ResolveApproval
     ) -> PolicyDecision | None:
-        """Whether the rules let the caller answer the question about a call so.
+        """Decide if the rules permit the caller to give this answer about a call.
 
-        None for one that the run has stopped asking: it takes no answer, and will say so.
+        None if no call waits for that approval.
         """
         call = run.find_asking(answer.approval_id)
         if call is None:
