@@ -21,12 +21,12 @@ from palyra.core.tape.events import Compaction
 from palyra.core.tool.arguments import Refused
 
 NO_LIMIT = 2**31
-# Verdicts that no replay can come to: they depended on what others had done by that moment.
+# Reason codes of verdicts that depended on other runs at that moment and cannot be repeated.
 _MOMENTARY = frozenset({"too_many_prompts", "budget_spent", "granted", "denied_by_grant"})
 _JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
 
 
-# Partial answers whose text was taken for an answer all the same.
+# Causes of partial ends whose text passed the answer check.
 _WITHOUT_FLAW = frozenset({"too_large", "outcome_unknown"})
 
 
@@ -80,7 +80,7 @@ class RecordedEnvironment:
         return started.provider if started is not None else ""
 
     def _added(self, run: Run, kind: type[E]) -> E | None:
-        """The event of that kind which the step under way adds next; a failure goes before it."""
+        """Return the event of that kind if the current step adds it next, after a failure at most."""
         events, place = self.record.events, run.next_seq
         if place < len(events) and isinstance(events[place], ev.TurnFailed):
             place += 1
@@ -96,7 +96,7 @@ class RecordedEnvironment:
 
     @property
     def limits(self) -> RunLimits:
-        """As high as the run ever got, so that it ends for want of them only where it did."""
+        """Limits as high as the run ever reached, so that they end it only where they did."""
         record, last = self.record, self.record.last
         match last:
             case ev.RunFailed(failure_class=end) | ev.RunDone(cause=end):
@@ -117,7 +117,7 @@ class RecordedEnvironment:
     def assemble(
         self, run: Run, turn: int, attempt: int
     ) -> tuple[ev.ContextAssembled, ModelRequest]:
-        """The recorded context; the request itself reaches no model."""
+        """Return the recorded context with an empty request; no model is called."""
         record = self.record
         event = record.find_next(ev.ContextAssembled)
         if event is None:
@@ -135,10 +135,10 @@ class RecordedEnvironment:
         return msgspec.structs.replace(event, turn=turn), request
 
     def check_answer(self, run: Run) -> AnswerDefect | None:
-        """What was said of the text of the turn that ends here."""
+        """Return the recorded defect of the text of the current turn."""
         record = self.record
-        told = record.events[record.position + 1 : record.position + 3]
-        match told:
+        following = record.events[record.position + 1 : record.position + 3]
+        match following:
             case [ev.AnswerRejected() as rejected, *_]:
                 return AnswerDefect(rejected.reason, "", rejected.guidance)
             case [ev.MessageCompleted(text=text), ev.RunDone(reason="partial") as done]:
@@ -148,7 +148,7 @@ class RecordedEnvironment:
                 return None
 
     def is_stale(self, call: Call) -> bool:
-        """Whether the rules changed while the call waited: the tape says so, in so many words."""
+        """True if the tape withdraws the question, or denies the call, because the rules changed."""
         answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
         if call.phase == "asking":
             return answer is not None and answer.by == RULES_CHANGED
@@ -159,10 +159,10 @@ class RecordedEnvironment:
         return self._is_void(call, LAPSED)
 
     def _is_void(self, call: Call, reason: str) -> bool:
-        """Whether an allowed call is denied for that reason now.
+        """True if the tape denies the allowed call for that reason before the next start.
 
-        What may not start any more is denied right before a batch starts, so a denial that stands
-        behind the next start was not made yet.
+        Calls that may no longer start are denied right before a batch starts, so a denial after
+        the next start belongs to a later step.
         """
         verdicts = self.record.list_ahead(ev.ToolDecided, call.call_id, before=ev.ToolStarted)
         return any(verdict.reason == reason for verdict in verdicts)
@@ -175,10 +175,10 @@ class RecordedEnvironment:
         return self._recorded(call)
 
     def _recorded(self, call: Call) -> GatedCall:
-        """Intake and verdict as the tape has them."""
+        """Return the call and its verdict as recorded."""
         proposed = self.record.find_of(ev.ToolProposed, call.call_id)
         asked = self.record.find_ahead(ev.ApprovalRequested, call.call_id)
-        looks_first = proposed is not None and self._looks_first(proposed)
+        inspects_first = proposed is not None and self._inspects_first(proposed)
         if proposed is None:
             unknown = Refused(reason="not on the tape", repair_hint="")
             return GatedCall(
@@ -189,19 +189,19 @@ class RecordedEnvironment:
             tool_class=proposed.tool_class,
             arguments=proposed.arguments,
             coercions=proposed.coercions,
-            verdict=_question("") if looks_first else self._verdict(call.call_id, asked),
+            verdict=_question("") if inspects_first else self._verdict(call.call_id, asked),
             execution_digest=asked.digest if asked is not None else "",
             executor=proposed.executor,
             enforcement=proposed.enforcement,
             may_rerun=proposed.may_rerun,
             path_key=proposed.path_key,
-            inspects=looks_first,
+            inspects=inspects_first,
             inspection=asked.inspection if asked is not None else None,
             duplicates=asked.covers[1:] if asked is not None else (),
         )
 
-    def _looks_first(self, proposed: ev.ToolProposed) -> bool:
-        """Whether the verdict had to wait for a look, in a step after that of the proposal."""
+    def _inspects_first(self, proposed: ev.ToolProposed) -> bool:
+        """True if the verdict followed an inspection, in a later step than the proposal."""
         seq = self.record.seq_of(ev.ToolProposed, proposed.call_id)
         return proposed.inspects and seq is not None and seq >= self.record.position
 
@@ -229,7 +229,7 @@ class RecordedEnvironment:
             return _question(decided.policy_version)
         if decided is None:
             return Refused(reason="no verdict on the tape", repair_hint="")
-        words: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "reason_code": decided.reason_code,
             "reason": decided.reason,
             "policies": decided.policies,
@@ -237,8 +237,8 @@ class RecordedEnvironment:
             "grant_id": decided.grant_id,
         }
         if decided.verdict == "allow":
-            return Allow(**words)
-        return Deny(**words)
+            return Allow(**fields)
+        return Deny(**fields)
 
 
 class StrictEnvironment(RecordedEnvironment):
@@ -291,7 +291,7 @@ class StrictEnvironment(RecordedEnvironment):
         self.unjudged.add(cast("int", self.record.seq_of(ev.ToolProposed, call_id)))
 
     def _is_lost(self, call_id: str) -> bool:
-        """Whether what the verdict was about is not on the tape; remembered for the report."""
+        """True if the subject of the verdict is not on the tape; noted for the report."""
         record = self.record
         seqs = [record.seq_of(kind, call_id) for kind in _JUDGED]
         decided = record.find_of(ev.ToolDecided, call_id)
@@ -304,7 +304,7 @@ class StrictEnvironment(RecordedEnvironment):
 
 
 def _question(version: str) -> NeedsApproval:
-    """A question that nobody reads: it is put later, or was answered before."""
+    """Return an approval verdict without text: the question comes later or was answered before."""
     return NeedsApproval(
         reason_code="",
         reason="",

@@ -1,18 +1,19 @@
-"""Replay: a run decided again from its own tape, and compared event by event.
+"""Replay: decide a run again from its own tape and compare event by event.
 
-A tape holds two kinds of facts.  *Inputs* came from outside: the message, the model's turns, the
-outcomes of tools, the answers of people, words and cancels, restarts.  They are taken from the
-tape, in its order, with its times and ids.  *Consequences* are what `decide` made of them.  They
-are made again, and every field of every event must be the same, byte for byte.
+A tape holds two kinds of facts.  *Inputs* come from outside: messages, the model's turns, outcomes
+of tools, answers of people, steering messages, cancels, restarts.  A replay takes them from the
+tape, in its order, with its times and ids.  *Consequences* are the events that `decide` derived
+from the inputs.  A replay derives them again; every field of every event must be equal, byte for
+byte.
 
-What the settings decided (verdicts on calls, the assembled context, limits) can be had both ways:
+Answers of the environment (verdicts on calls, the assembled context, limits) have two sources:
 
-- strict: decided again with the settings of now, so that a changed rule, catalogue, instruction
-  or limit is a divergence.  Signatures are made again too.
-- lenient: taken from the tape.  What is compared is what the engine itself does.
+- lenient: the tape.  The comparison covers the engine itself.
+- strict: the configuration of today, so that a changed rule, catalogue, instruction or limit is a
+  divergence.  Attestations are signed again.
 
-A changed input shows in the first consequence that does not follow from it; that nobody changed
-anything at all is not for a replay to say but for the chain (`core.chain`).
+A changed input shows in the first consequence that does not follow from it.  That no row was
+changed at all is proved by the hash chain (`core.journal.hash_chain`), not by a replay.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ SHOWN_BYTES = 400  # of each value in a divergence
 
 
 class Replay:
-    """One tape under way; `advance` until it says that there is no more, then `report`."""
+    """Replay of one tape: call `advance` until it returns False, then `report`."""
 
     def __init__(
         self,
@@ -71,11 +72,11 @@ class Replay:
 
     @property
     def is_over(self) -> bool:
-        """Whether the tape has ended, or diverged."""
+        """True if the tape has ended or a divergence was found."""
         return self._divergence is not None or self._record.position >= len(self._record.rows)
 
     def advance(self, steps: int) -> bool:
-        """Replay at most so many steps; whether there is more."""
+        """Replay at most `steps` steps; return True if there are more."""
         for _ in range(steps):
             if self.is_over:
                 return False
@@ -83,7 +84,7 @@ class Replay:
         return not self.is_over
 
     def report(self) -> ReplayReport:
-        """The outcome."""
+        """Return the result."""
         rows = self._record.rows
         return ReplayReport(
             run_id=rows[0].run_id,
@@ -102,7 +103,7 @@ class Replay:
             self._diverge(record.position, "kind", "", record.unreadable)
             return
         try:
-            step = self._take()
+            step = self._decide()
         except PalyraError as error:
             self._diverge(record.position, "kind", record.rows[record.position].kind, error.message)
             return
@@ -116,15 +117,15 @@ class Replay:
         record.position += len(step.drafts)
         self._run = step.run
 
-    def _take(self) -> Transition | None:
-        """The step that the tape's next input makes."""
+    def _decide(self) -> Transition | None:
+        """Decide the step of the tape's next input."""
         record, env = self._record, self._env
         event = record.events[record.position]
         if self._run is not None and isinstance(event, ev.MessageReceived):
             return record_event(self._run, event, env)
         if self._run is not None:
-            heard = read_input(record, self._run)
-            return None if heard is None else decide(self._run, heard, env)
+            incoming = read_input(record, self._run)
+            return None if incoming is None else decide(self._run, incoming, env)
         accepted = record.events[0]
         assert isinstance(accepted, ev.RunAccepted)  # noqa: S101 - looked at in __init__
         inherited = record.opening(ev.ConversationInherited, 1)
@@ -133,7 +134,7 @@ class Replay:
         return accept(run_id, accepted, message[0] if message else None, env, inherited)
 
     def _matches(self, seq: int, draft: EncodedEvent, now_ms: int) -> bool:
-        """Compare one event; the first difference is kept."""
+        """Compare one event with its row and record the first difference."""
         record = self._record
         if seq >= len(record.events):
             shown = record.unreadable if seq < len(record.rows) else "the end of the tape"
@@ -171,7 +172,7 @@ class Replay:
 
 
 def _first_difference(expected: bytes, found: bytes) -> tuple[str, object, object]:
-    """Path and values of the first member in which two events differ."""
+    """Return path and values of the first member in which two events differ."""
     path: list[str] = []
     left, right = msgspec.json.decode(expected), msgspec.json.decode(found)
     while (key := _first_key(left, right)) is not None:
@@ -181,7 +182,7 @@ def _first_difference(expected: bytes, found: bytes) -> tuple[str, object, objec
 
 
 def _first_key(left: Any, right: Any) -> str | int | None:  # noqa: ANN401 - JSON values
-    """Where two values of one shape differ first; None when they differ as wholes."""
+    """Return the first key or index in which two values of one shape differ, if any."""
     if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
         keys: Sequence[str | int] = list(left)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
