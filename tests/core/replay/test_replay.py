@@ -153,7 +153,7 @@ def test_any_run_matches(choices: list[int], *, strict: bool) -> None:
 def test_every_end_in_every_phase_matches(
     end: Any, tools: tuple[str, ...], *, strict: bool
 ) -> None:
-    """A run that was stopped while it asked, worked or waited matches."""
+    """A run cancelled during a question, a tool call or a model call matches."""
     world = World()
     world.hear(Begin(instance_id="i1"))
     if tools:
@@ -262,7 +262,7 @@ def test_partial_ends_replay(text: str, *, strict: bool) -> None:
 
 @BOTH
 def test_a_malformed_turn_replays(*, strict: bool) -> None:
-    """A turn whose calls could not be told apart is on the tape as the failure it was."""
+    """A turn with equal call ids is on the tape as a failure."""
     world = World()
     world.hear(Begin(instance_id="i1"))
     result = turn("allow", "allow")
@@ -323,7 +323,7 @@ def test_a_changed_output_shows_in_its_attestation(*, strict: bool) -> None:
 
 
 def test_changed_rules_are_a_divergence_of_a_strict_replay_only() -> None:
-    """A gate that says something else today is found where it spoke; leniently it is not asked."""
+    """A changed verdict diverges at its event; a lenient replay does not evaluate."""
     tape = rows(story())
     base = environment()
 
@@ -421,7 +421,7 @@ def test_an_event_of_another_version_is_a_divergence() -> None:
 
 
 def inserted(tape: list[TapeRow], at: int, row: TapeRow) -> list[TapeRow]:
-    """The tape with one more row, numbered anew."""
+    """The tape with one more row, renumbered."""
     longer = [*tape[:at], msgspec.structs.replace(row, at_ms=tape[at].at_ms), *tape[at:]]
     return [msgspec.structs.replace(row, seq=seq) for seq, row in enumerate(longer)]
 

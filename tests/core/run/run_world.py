@@ -143,7 +143,7 @@ class World:
         return step
 
     def hear(self, heard: Input) -> list[str]:
-        """The kinds of the events that follow from one input; nobody else wants a turn meanwhile."""
+        """The kinds of the events that follow from one input, continuations included."""
         step = self.keep(decide(self.run, heard, self.env))
         kinds = [draft.kind for draft in step.drafts]
         return kinds + self.hear(GoOn()) if Yield() in step.effects else kinds

@@ -57,7 +57,7 @@ def code(run: Run) -> str | None:
 
 @pytest.mark.parametrize("text", ["", "a word", '{"name": "look", "arguments": {}}'])
 def test_words_are_no_call(text: str) -> None:
-    """Where the caller asked for a call; the model is told of which."""
+    """If the caller demanded a call, the guidance names the tools."""
     look = ClientTool(name="look", parameters={"type": "object"})
     other = msgspec.structs.replace(look, name="other")
     for must_call, named in (("look", "look"), (ANY_TOOL, "look, other")):
@@ -154,14 +154,14 @@ def test_markup_in_prose_or_a_code_block_is_an_answer(text: str, frame: str) -> 
         '{"name": "run", "tool": "run", "arguments": {}}',
     ],
 )
-def test_what_only_looks_like_markup_is_an_answer(text: str) -> None:
+def test_text_that_resembles_markup_is_an_answer(text: str) -> None:
     """JSON, lists and elements of other shapes."""
     assert not is_tool_markup(text, TOOLS)
 
 
 @pytest.mark.parametrize("text", ["{}", " [1]\n", '"x"', "1", "null", MARKUP[0], '{"a": 1.5e3}'])
 def test_json_is_an_answer_in_json_mode(text: str) -> None:
-    """Any one value; even one that looks like a call, for that may be what was asked for."""
+    """Any single value counts, even one in the form of a call."""
     assert code(answered(text, json_mode=True)) is None
 
 
@@ -199,7 +199,7 @@ SHOWN: list[tuple[str, tuple[Message, ...]]] = [
 
 @pytest.mark.parametrize("before", [s[1] for s in SHOWN], ids=[s[0] for s in SHOWN])
 def test_a_digest_that_was_shown_may_be_named(before: tuple[Message, ...]) -> None:
-    """Whoever said it first, it is not invented."""
+    """A digest from any other source in the run is not invented."""
     assert code(answered(f"It is {SHA}.", *before, progress=MISSED)) is None
 
 
