@@ -13,10 +13,12 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import cedarpy
 
+from palyra.actors.run.arguments import CallArguments
 from palyra.core.context.assembly import assemble, stable_prefix
 from palyra.core.journal.records import AgentRecord, Usage
 from palyra.core.model.messages import ModelTurn, ProposedCall
@@ -31,9 +33,11 @@ from palyra.core.policy.gate import (
 from palyra.core.policy.request import PolicyDecision
 from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.run.answer import find_defect
 from palyra.core.run.decide import accept
 from palyra.core.run.decide import decide as decide_step
-from palyra.core.run.inputs import Begin, RunEnvironment, RunLimits, TurnFinished
+from palyra.core.run.environment import RunEnvironment, RunLimits
+from palyra.core.run.inputs import Begin, TurnFinished
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
 from palyra.core.tool.attestation import (
@@ -143,21 +147,26 @@ def step(call: ProposedCall) -> Callable[[], object]:
     prefix = stable_prefix(AgentRecord(name="default", version=0, instructions="x"), CATALOGUE)
     gate = Gate(Toolbox(TOOLS, run_inline), POLICY, lambda _principal: 0)
     redactor, clock, ids = Redactor([]), itertools.count(1), itertools.count(1)
-    setting = RunEnvironment(
+    env: Any = SimpleNamespace(
         now_ms=lambda: next(clock),
         new_id=lambda prefix: f"{prefix}_{next(ids)}",
         redact=redactor.redact_bytes,
         sign=lambda digest: digest * 2,
-        prepare=lambda run, named: gate.prepare(run, named, prefix),
+        evaluate=CallArguments(gate, prefix, str).evaluate,
         assemble=lambda run, turn, attempt: assemble(run, prefix, turn, attempt, bytes(32)),
         jitter_ms=lambda _attempt: 0,
         provider=lambda _model: "scripted",
         limits=RunLimits(),
+        check_answer=find_defect,
+        plan_route=lambda _run: None,
+        change_route=lambda _run, _leaving, may_retry: None,  # noqa: ARG005 - the interface's
+        is_stale=lambda _call: False,
+        has_lapsed=lambda _call: False,
     )
-    run = open_turn(setting)
+    run = open_turn(env)
     result = ModelTurn(text="", calls=(call,), finish_reason="tool_calls", usage=Usage())
     heard = TurnFinished(turn=1, attempt=1, result=result)
-    return lambda: decide_step(run, heard, setting)
+    return lambda: decide_step(run, heard, env)
 
 
 async def run_inline(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401, RUF029 - the port's
@@ -165,14 +174,14 @@ async def run_inline(function: Callable[..., Any], *arguments: object) -> Any:  
     return function(*arguments)
 
 
-def open_turn(setting: RunEnvironment) -> Run:
+def open_turn(env: RunEnvironment) -> Run:
     """A run whose model is about to answer."""
     accepted = ev.RunAccepted(
         principal="operator", session_id=FACTS.session_id, agent="default", model="scripted",
         role="operator",
     )  # fmt: skip
-    first = accept(FACTS.run_id, accepted, ev.MessageReceived(text="look"), setting)
-    return decide_step(first.run, Begin(instance_id="i"), setting).run
+    first = accept(FACTS.run_id, accepted, ev.MessageReceived(text="look"), env)
+    return decide_step(first.run, Begin(instance_id="i"), env).run
 
 
 def p50_us(action: Callable[[], object], calls: int) -> float:

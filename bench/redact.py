@@ -12,7 +12,7 @@ from functools import partial
 
 from palyra.core.redaction.grammar import Rule, units
 from palyra.core.redaction.patterns import RULES
-from palyra.core.redaction.redactor import Redactor, encoded_scanner, StreamRedactor
+from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Expression, compile_bytes
 
 TEXT_BYTES = 20_000

@@ -69,7 +69,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.toolbox import Tool
-from palyra.wiring.host import Host, blank_setting
+from palyra.wiring.host import Host
 from palyra.wiring.journal import journal_spec, sqlite_journal
 from palyra.wiring.models import EMBEDDED, Modelset, build_modelset, build_router, default_model
 from palyra.wiring.runs import build_channels, build_incidents, run_limits
@@ -168,7 +168,8 @@ class Daemon:
             registry=self.registry,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),
-            setting=blank_setting(redactor, self.keys, limits, self.host),
+            sign=self.keys.sign,
+            jitter_ms=self.host.model_backoff_ms,
             limits=limits,
             run_blocking=self.host.run_blocking,
             now_ms=self.host.now_ms,

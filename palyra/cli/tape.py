@@ -190,12 +190,12 @@ def replay(options: Options, what: str, *, strict: bool) -> None:
 
 def replay_file(path: Path) -> ReplayReport:
     """What a replay of an exported file comes to."""
-    from palyra.core.replay.recorded_environment import offline_environment  # noqa: PLC0415 - likewise
+    from palyra.core.redaction.redactor import Redactor  # noqa: PLC0415 - likewise
     from palyra.core.replay.replay import Replay  # noqa: PLC0415 - the engine: not needed to talk
     from palyra.core.tape.export import Forged, read_rows  # noqa: PLC0415 - as below
 
     try:
-        under_way = Replay(read_rows(read_bytes(path)), offline_environment(), strict=False)
+        under_way = Replay(read_rows(read_bytes(path)), Redactor(()).redact_bytes)
     except Forged as forged:
         raise CommandFailed(f"{path}, line {(forged.seq or 0) + 1}: {forged.problem}") from None
     except InvariantBroken as broken:

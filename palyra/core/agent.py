@@ -1,4 +1,4 @@
-"""Agents: who answers a message, as data; what a change makes of one, and what it may call."""
+"""Agents as data: the default agent, changes and their validation, allowed tools."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ from palyra.core.journal.records import AgentRecord, MemoryScope
 from palyra.core.tool.spec import Catalogue, build_catalogue
 from palyra.errors import InvalidParams
 
-# Always there, and nobody changes it: what an older tape calls `default` is this one.
+# Built in and immutable, so `default` on an older tape means the same agent.
 DEFAULT_AGENT = AgentRecord(
     name="default",
     version=0,
@@ -20,7 +20,7 @@ MAX_AGENTS = 256
 
 
 class AgentChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change; a field left out stays as it is."""
+    """Change of an agent; an unset field stays unchanged."""
 
     instructions: str | UnsetType = UNSET
     model: str | UnsetType | None = UNSET
@@ -30,7 +30,7 @@ class AgentChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def next_version(agent: AgentRecord, change: AgentChange, now_ms: int) -> AgentRecord:
-    """The agent after the change."""
+    """Return the agent after the change, with the next version."""
     fields = {
         name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET
     }
@@ -38,7 +38,7 @@ def next_version(agent: AgentRecord, change: AgentChange, now_ms: int) -> AgentR
 
 
 def check_agent(agent: AgentRecord, models: Collection[str], tools: Collection[str]) -> None:
-    """Raise InvalidParams for a model or a tool that is not there."""
+    """Raise InvalidParams for an unknown model or tool."""
     if agent.model is not None and agent.model not in models:
         known = ", ".join(sorted(models))
         raise InvalidParams(f"no model {agent.model!r}; known: {known}", field="model")
@@ -50,12 +50,12 @@ def check_agent(agent: AgentRecord, models: Collection[str], tools: Collection[s
 
 
 def allowed_tools(agent: AgentRecord, catalogue: Catalogue) -> Catalogue:
-    """The part of the catalogue that is on the agent's list, with the hash of that part."""
+    """Return the agent's part of the catalogue, with its own hash."""
     if agent.tools is None:
         return catalogue
     return build_catalogue(spec for name, spec in catalogue.tools.items() if name in agent.tools)
 
 
 def placeholder_agent(name: str, version: int) -> AgentRecord:
-    """What stands for an agent that is not in the journal: it can do nothing."""
+    """Return an agent without tools, for one that is missing from the journal."""
     return AgentRecord(name=name, version=version, instructions="", tools=())

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from palyra.core.replay.recorded_environment import offline_environment
+from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import Divergence
 from palyra.core.tape.export import Forged, IsSigned, read_rows, verify_export
@@ -92,7 +92,7 @@ def _find_problem(
 
 
 def _find_divergence(content: bytes) -> Divergence | None:
-    replay = Replay(read_rows(content), offline_environment(), strict=False)
+    replay = Replay(read_rows(content), Redactor(()).redact_bytes)
     while replay.advance(STEPS):
         pass
     return replay.report().first_divergence

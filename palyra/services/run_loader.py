@@ -47,7 +47,7 @@ _Approvals = tuple[ApprovalRecord, ...]
 
 def _read_approvals(store: JournalStore, run: Run) -> tuple[_Approvals, _Approvals]:
     """The questions of the open turn that wait for an answer, and those that may be used."""
-    if not run.budget_question and not any(call.approval_id for call in run.calls):
+    if run.question is None and not any(call.approval_id for call in run.calls):
         return (), ()
     found = store.list_approvals(
         principal=None, run_id=run.run_id, pending_only=False, limit=PAGE_ROWS

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
 
 from uuid_utils import uuid7
 
@@ -18,10 +17,6 @@ from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import NewId, Prefix
 from palyra.core.ports import Artifacts, CheckpointStore, NowMs, RunBlocking
-from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.inputs import RunEnvironment, RunLimits
-from palyra.errors import InvariantBroken
-from palyra.store.journal.keys import KeyRing
 
 
 def new_id(prefix: Prefix) -> str:
@@ -56,25 +51,6 @@ class Host:
     file_stores: tuple[Artifacts, CheckpointStore] | None = None  # instead of the data directory
     is_closed: bool = False  # no processes, sockets or watched files: time is not real
 
-
-def blank_setting(
-    redactor: Redactor, keys: KeyRing, limits: RunLimits, host: Host
-) -> RunEnvironment:
-    """What every run starts from; `prepare` and `assemble` are the run's own."""
-
-    def missing(*_: object) -> NoReturn:
-        raise InvariantBroken("a run brings its own")
-
-    return RunEnvironment(
-        now_ms=host.now_ms,
-        new_id=host.new_id,
-        redact=redactor.redact_bytes,
-        sign=keys.sign,
-        prepare=missing,
-        assemble=missing,
-        jitter_ms=lambda attempt: round(
-            1000 * compute_delay_s(MODEL_BACKOFF, attempt, host.random)
-        ),
-        provider=missing,
-        limits=limits,
-    )
+    def model_backoff_ms(self, attempt: int) -> int:
+        """Draw the backoff after `attempt` failed attempts at a model call, milliseconds."""
+        return round(1000 * compute_delay_s(MODEL_BACKOFF, attempt, self.random))

@@ -2,7 +2,7 @@ from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
 from palyra.core.ports import Notifier
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.incidents import Incidents

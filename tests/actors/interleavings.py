@@ -21,7 +21,7 @@ from trio.testing import MockClock
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.session.commands import ChangeQueue, Started, StartRun
 from palyra.core.session.queue import BESIDE
 from palyra.core.tape.events import TERMINAL_KINDS

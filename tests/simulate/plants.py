@@ -17,7 +17,7 @@ from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.run import actor as run_actor
 from palyra.actors.run import approval, tool_call
 from palyra.actors.run import records as run_records
-from palyra.actors.run.arguments import CallArguments
+from palyra.actors.run.environment import LiveEnvironment
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.policy.gate import Allow, NeedsApproval, judge
@@ -150,7 +150,7 @@ def keep_old_verdicts() -> Plant:
     def careless(run: Any, call: Any, effect: Any, _version: str) -> str | None:
         return obstacle(run, call, effect, run.find_call(call.call_id).policy_version)
 
-    fresh = patch.object(CallArguments, "is_stale", lambda _self, _call: False)
+    fresh = patch.object(LiveEnvironment, "is_stale", lambda _self, _call: False)
     return both(fresh, patch.object(tool_call, "_obstacle", careless))
 
 

@@ -22,7 +22,7 @@ from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.run.approval import ask_person, notify_resolved
 from palyra.actors.run.arguments import CallArguments
-from palyra.actors.run.environment import run_setting
+from palyra.actors.run.environment import LiveEnvironment
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
 from palyra.actors.run.records import records_for_event
 from palyra.actors.run.services import RunServices
@@ -52,7 +52,6 @@ from palyra.core.run.inputs import (
     ReportIncident,
     Resume,
     RulesChanged,
-    RunEnvironment,
     TurnFinished,
     Yield,
 )
@@ -142,7 +141,7 @@ class _RunActor:
     services: RunServices
     agent: InitVar[AgentRecord]
     history: InitVar[History]
-    setting: RunEnvironment = field(init=False)
+    env: LiveEnvironment = field(init=False)
     nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
     desk: trio.Nursery = field(init=False)  # prompts and watched commits: they live to the end
     ticket: PendingCommit = field(init=False)  # of the latest append
@@ -156,20 +155,14 @@ class _RunActor:
         prefix = brief_prefix(services.agents.prefix(agent), run.accepted.brief)
         find_end = partial(services.budgets.find_end, self.handle)
         self.operands = CallArguments(services.gate, prefix, find_end)
-        # Nothing in here may refer to this object: only the collector would free the run.
-        self.setting = msgspec.structs.replace(
-            run_setting(services, prefix, history),
-            prepare=self.operands.prepare,
-            is_stale=self.operands.is_stale,
-            has_lapsed=self.operands.has_lapsed,
-        )
+        self.env = LiveEnvironment(services, prefix, history, self.operands)
 
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
         """The end instead, when the model is not there any more and none may take over."""
         run = self.handle.run
         if isinstance(first, Cancel) or self.services.router.is_there(run.model):
             return first
-        if self.setting.change_route(run, "gone", False) is not None:  # noqa: FBT003 - see Setting
+        if self.env.change_route(run, "gone", may_retry=False) is not None:
             return first
         reason = f"the model {run.model!r} is not there any more: start another run"
         return Cancel(reason=reason, by=DAEMON)
@@ -229,7 +222,7 @@ class _RunActor:
         queued = [await messages.receive() for _ in range(self.handle.inbox.depth)]
         for late in [*self.late, *queued]:
             if isinstance(late, CallEnded):
-                self.emit(decide(self.handle.run, late, self.setting))
+                self.emit(decide(self.handle.run, late, self.env))
             elif isinstance(late, RunMessage):
                 late.reply.fail(IllegalState(f"{self.handle.run_id} is ending"))
         self.step_over(ending)
@@ -287,12 +280,12 @@ class _RunActor:
     def _takes(self, heard: Input) -> bool:
         """Whether the state still allows an input that came from outside."""
         if isinstance(heard, ApprovalAnswered):
-            return self.handle.run.is_asking(heard.approval_id)
+            return self.handle.run.find_question(heard.approval_id) is not None
         return not self.handle.run.is_terminal
 
     def step(self, heard: Input, asked: RunMessage | None = None) -> None:
         """Decide, emit, append, dispatch."""
-        step = decide(self.handle.run, heard, self.setting)
+        step = decide(self.handle.run, heard, self.env)
         self.emit(step, asked)
         for effect in step.effects:
             self.dispatch(effect)
@@ -339,8 +332,10 @@ class _RunActor:
                 model = services.models[effect.request.model]
                 charge = self.ticket if handle.is_recovering else None
                 handle.reservation = Reservation(effect.request.model, handle.run.input_tokens)
-                take_in = self.operands.take_in
-                self.nursery.start_soon(ask_model, handle, services, model, effect, charge, take_in)
+                validate = self.operands.validate_ahead
+                self.nursery.start_soon(
+                    ask_model, handle, services, model, effect, charge, validate
+                )
             case AskPerson():
                 prompt = self.handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
@@ -363,16 +358,7 @@ class _RunActor:
         recorded = run.find_call(call_id)
         if recorded is None:
             raise InvariantBroken(f"{call_id} is not a call of the current turn")
-        spec = self.services.gate.find_spec(recorded.tool)
-        return ToolCall(
-            call_id=call_id,
-            run_id=run.run_id,
-            session_id=run.accepted.session_id,
-            principal=run.accepted.principal,
-            tool=recorded.tool,
-            tool_version=spec.version if spec is not None else "",
-            arguments=self.operands.find(call_id, recorded.arguments),
-        )
+        return self.operands.tool_call(run, recorded)
 
     # --- the wall clock
 

@@ -1,137 +1,150 @@
-"""The operands: the calls of the open turn as the model really wrote them.
+"""Unredacted arguments of the calls of the open turn.
 
-Owns: arguments before redaction, in memory only; the tape has them redacted.
-Written by: one run actor.  Never: survives a restart; what held a secret is proposed again.
+The tape has the arguments redacted; the unredacted ones are kept here, in memory only, by one run
+actor.  They do not survive a restart: a call whose arguments held a secret must be proposed again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix
 from palyra.core.model.messages import ProposedCall
+from palyra.core.policy.gate import NeedsApproval
 from palyra.core.policy.request import PolicyDecision
 from palyra.core.policy.validation import CheckedCall, ValidatedCall, is_light
 from palyra.core.ports import RunBlocking
 from palyra.core.run.call import Call
-from palyra.core.run.inputs import GatedCall
+from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
-from palyra.core.tool.spec import Preflight
+from palyra.core.tool.attestation import execution_digest
+from palyra.core.tool.spec import Preflight, ToolCall
 from palyra.services.gate import Gate
 
 
 class CallArguments:
-    """Unredacted arguments of one run's calls: as proposed, then as coerced by intake.
+    """Arguments of one run's calls, as proposed and as coerced, with their inspections.
 
-    Beside them what a look found that the call would meet, which may hold secrets as well.
+    Validations are cached by call id.  An inspection may hold secrets as well.
     """
 
     __slots__ = (
-        "_arguments", "_find_end", "_gate", "_inspections", "_prefix", "_proposed", "_taken",
+        "_arguments", "_find_end", "_inspections", "_prefix", "_proposed", "_validated", "gate",
     )  # fmt: skip
 
     def __init__(self, gate: Gate, prefix: Prefix, find_end: Callable[[], str]) -> None:
-        """`find_end`: why the run's model will not be asked again; "" when it may be."""
-        self._gate = gate
+        """`find_end` returns why the model gets no further turn, or "" if it may."""
+        self.gate = gate
         self._find_end = find_end
         self._prefix = prefix
         self._proposed: dict[str, ProposedCall] = {}
         self._arguments: dict[str, Any] = {}
         self._inspections: dict[str, Preflight] = {}
-        self._taken: dict[str, ValidatedCall] = {}
+        self._validated: dict[str, ValidatedCall] = {}
 
-    async def take_in(self, calls: Sequence[ProposedCall], run_blocking: RunBlocking) -> None:
-        """Intake of a turn that nobody has heard of yet: in a thread, unless it is short.
+    async def validate_ahead(
+        self, calls: Sequence[ProposedCall], run_blocking: RunBlocking
+    ) -> None:
+        """Validate the calls of a turn before the run decides on it, in a thread unless light.
 
-        Cancellation: not heard while it is in a thread.
+        Cancellation: the thread finishes first.
         """
         if is_light(calls, self._prefix.catalogue):
             return
-        take_in = partial(self._gate.take_in, prefix=self._prefix)
-        taken = await run_blocking(lambda: [take_in(call) for call in calls])
-        self._taken.update((each.proposal.call_id, each) for each in taken)
+        validate = partial(self.gate.validate, prefix=self._prefix)
+        validated = await run_blocking(lambda: [validate(call) for call in calls])
+        self._validated.update((each.proposal.call_id, each) for each in validated)
 
     async def reload(self, run: Run, run_blocking: RunBlocking) -> None:
-        """The same after a restart, for the calls as the tape has them."""
+        """Keep and validate the calls on the tape, after a restart."""
         self.keep(map(self._written, run.calls))
-        await self.take_in(tuple(self._proposed.values()), run_blocking)
+        await self.validate_ahead(tuple(self._proposed.values()), run_blocking)
 
     def keep(self, calls: Iterable[ProposedCall]) -> None:
-        """Remember what a turn proposed, instead of the turn before."""
+        """Replace the calls of the previous turn by those of this one."""
         self._proposed = {call.call_id: call for call in calls}
-        self._taken = {
-            call_id: taken
-            for call_id, taken in self._taken.items()
-            if taken.proposal is self._proposed.get(call_id)
+        self._validated = {
+            call_id: validated
+            for call_id, validated in self._validated.items()
+            if validated.proposal is self._proposed.get(call_id)
         }
         self._arguments.clear()
         self._inspections.clear()
 
     def note(self, call_id: str, seen: Preflight) -> None:
-        """Remember what a look at the call has found."""
+        """Keep the result of the call's inspection."""
         self._inspections[call_id] = seen
 
-    def prepare(self, run: Run, named: ProposedCall) -> GatedCall:
-        """Intake and gate of one call, on what the model really wrote."""
-        prepared = self._gate.prepare(
-            run,
-            self._taken_in(self._written(named)),
-            self._prefix,
-            self._inspections.get(named.call_id),
-            find_twins=partial(self._find_twins, run),
-            end=self._find_end(),
+    def evaluate(self, run: Run, call: Call) -> GatedCall:
+        """Evaluate one call with its unredacted arguments.
+
+        A question is about the execution object: the call exactly as it would run, the rules'
+        version, and all later calls of the turn that are equal to it, which one answer decides.
+        """
+        inspection = self._inspections.get(call.call_id)
+        validated = self._validate(self._written(call))
+        gated = self.gate.evaluate(run, validated, self._prefix, inspection, end=self._find_end())
+        self._arguments[call.call_id] = gated.arguments
+        if not isinstance(gated.verdict, NeedsApproval):
+            return gated
+        duplicates = self._find_duplicates(run, validated)
+        executed = msgspec.structs.replace(self.tool_call(run, call), inspection=inspection)
+        covers = (call.call_id, *duplicates)
+        digest = execution_digest(executed, gated.verdict.version, covers)
+        return msgspec.structs.replace(gated, execution_digest=digest, duplicates=duplicates)
+
+    def tool_call(self, run: Run, call: Call) -> ToolCall:
+        """Return the call as the executor gets it: arguments as gated or, after a restart, as taped."""
+        spec = self.gate.find_spec(call.tool)
+        return ToolCall(
+            call_id=call.call_id,
+            run_id=run.run_id,
+            session_id=run.accepted.session_id,
+            principal=run.accepted.principal,
+            tool=call.tool,
+            tool_version=spec.version if spec is not None else "",
+            arguments=self._arguments.get(call.call_id, call.arguments),
         )
-        self._arguments[named.call_id] = prepared.arguments
-        return prepared
 
     def _written(self, call: ProposedCall | Call) -> ProposedCall:
-        """The call as the model wrote it; after a restart as the tape has it."""
+        """Return the call as proposed or, after a restart, as taped."""
         return self._proposed.get(call.call_id) or ProposedCall(
             call_id=call.call_id, tool=call.tool, arguments=call.arguments
         )
 
-    def _find_twins(self, run: Run, admitted: CheckedCall) -> tuple[str, ...]:
-        """Later calls of the turn that are the same."""
+    def _find_duplicates(self, run: Run, validated: ValidatedCall) -> tuple[str, ...]:
+        """Return the ids of later calls of the turn with the same tool and equal arguments."""
+        proposal = validated.proposal
         ids = [call.call_id for call in run.calls]
-        later = run.calls[ids.index(admitted.call_id) + 1 :]
-        same = [self._written(call) for call in later if call.tool == admitted.spec.name]
-        others = [self._taken_in(call).result for call in same]
+        later = run.calls[ids.index(proposal.call_id) + 1 :]
+        same = [self._written(call) for call in later if call.tool == proposal.tool]
         return tuple(
             other.call_id
-            for other in others
-            if isinstance(other, CheckedCall) and other.proposal == admitted.proposal
+            for other in same
+            if self._validate(other).digest == validated.digest
+            and isinstance(self._validate(other).result, CheckedCall)
         )
 
-    def _taken_in(self, written: ProposedCall) -> ValidatedCall:
-        """Its intake, once for all that asks: a turn with many calls looks at each for its twins."""
-        known = self._taken.get(written.call_id)
-        if known is None or known.proposal != written:  # ids may come again, in another turn
-            known = self._taken[written.call_id] = self._gate.take_in(written, self._prefix)
+    def _validate(self, written: ProposedCall) -> ValidatedCall:
+        """Validate the call once and cache the result; duplicate detection asks again."""
+        known = self._validated.get(written.call_id)
+        if known is None or known.proposal != written:  # another turn may reuse the id
+            known = self._validated[written.call_id] = self.gate.validate(written, self._prefix)
         return known
-
-    def find(self, call_id: str, recorded: Any) -> Any:  # noqa: ANN401 - a JSON value
-        """The arguments as gated; after a restart those that are `recorded`."""
-        return self._arguments.get(call_id, recorded)
 
     def judge_answer(
         self, run: Run, caller: Caller, answer: ResolveApproval
     ) -> PolicyDecision | None:
-        """Whether the rules let the caller answer the question about a call so.
+        """Decide if the rules permit the caller to give this answer about a call.
 
-        None for one that the run has stopped asking: it takes no answer, and will say so.
+        None if no call waits for that approval.
         """
         call = run.find_asking(answer.approval_id)
         if call is None:
             return None
-        asked = self._taken_in(self._written(call))
-        return self._gate.judge_answer(run, asked, self._prefix, caller, answer)
-
-    def is_stale(self, call: Call) -> bool:
-        """Whether the call was judged under rules that hold no more."""
-        return call.policy_version != self._gate.policy_version
-
-    def has_lapsed(self, call: Call) -> bool:
-        """Whether the grant that the call was allowed on has ended."""
-        return call.grant_id is not None and not self._gate.grant_holds(call.grant_id)
+        asked = self._validate(self._written(call))
+        return self.gate.judge_answer(run, asked, self._prefix, caller, answer)

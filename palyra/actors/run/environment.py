@@ -1,38 +1,82 @@
-"""What a run asks for beside verdicts: its prompts, its model, whether a text is an answer.
+"""The live environment of a run: answers from the gate, the context assembly and the model router.
 
-The same for a run that lives and for one that is replayed strictly.
+A strict replay uses the same class, with a gate that has no prompts and no grants.
 """
 
-import msgspec
-
+from palyra.actors.run.arguments import CallArguments
 from palyra.actors.run.services import RunServices
 from palyra.core.context.assembly import Prefix, assemble
 from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import History
 from palyra.core.model.messages import ModelRequest, UserMessage
+from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
-from palyra.core.run.answer import find_flaw
-from palyra.core.run.inputs import RunEnvironment
+from palyra.core.run.answer import AnswerDefect, find_defect
+from palyra.core.run.call import Call
 from palyra.core.run.state import Run
-from palyra.core.tape.events import ContextAssembled
+from palyra.core.tape.events import Compaction, ContextAssembled
 from palyra.services.model_router import needs_of
 
 CODE = "```"
 
 
-def run_setting(services: RunServices, prefix: Prefix, history: History) -> RunEnvironment:
-    """The setting of a run of that agent with that past; `prepare` is still nobody's."""
-    key, router = services.fence_key, services.router
+class LiveEnvironment:
+    """`RunEnvironment` of one run actor; created when the actor starts.
 
-    def assembled(run: Run, turn: int, attempt: int) -> tuple[ContextAssembled, ModelRequest]:
-        return assemble(run, prefix, turn, attempt, key, history=history)
+    It must not refer to the actor: in that cycle only the garbage collector would free the run.
+    """
 
-    def measure(run: Run) -> ModelRequirements:
-        """What the next request asks of a model."""
-        place = (run.turn, run.attempt + 1) if run.turn_is_open else (run.turn + 1, 1)
-        context, request = assembled(run, *place)
+    def __init__(
+        self, services: RunServices, prefix: Prefix, history: History, arguments: CallArguments
+    ) -> None:
+        self.limits = services.limits
+        self.now_ms = services.now_ms
+        self.new_id = services.new_id
+        self.redact = services.redactor.redact_bytes
+        self.sign = services.sign
+        self.jitter_ms = services.jitter_ms
+        self.provider = services.router.provider
+        self.evaluate = arguments.evaluate
+        self._gate, self._router = arguments.gate, services.router
+        self._fence_key = services.fence_key
+        self._prefix, self._history = prefix, history
+
+    def is_stale(self, call: Call) -> bool:
+        """Return True if the rules have changed since the verdict on `call`."""
+        return call.policy_version != self._gate.policy_version
+
+    def has_lapsed(self, call: Call) -> bool:
+        """Return True if the grant that `call` was allowed by has ended."""
+        return call.grant_id is not None and not self._gate.grant_holds(call.grant_id)
+
+    def assemble(self, run: Run, turn: int, attempt: int) -> tuple[ContextAssembled, ModelRequest]:
+        """Build the model request from the agent's prefix, the history and the transcript."""
+        key, history = self._fence_key, self._history
+        return assemble(run, self._prefix, turn, attempt, key, history=history)
+
+    def check_answer(self, run: Run) -> AnswerDefect | None:
+        """Check the answer against the tools and the instructions that the model was shown."""
+        return find_defect(run, self._prefix.catalogue.tools, self._prefix.agent.instructions)
+
+    def plan_route(self, run: Run) -> RoutePlan | None:
+        """Let the router choose the model."""
+        return self._router.plan(run, self._measure)
+
+    def change_route(self, run: Run, leaving: Leaving, *, may_retry: bool) -> RouteChange | None:
+        """Let the router choose the model that takes over."""
+        return self._router.change(run, leaving, self._measure, may_retry=may_retry)
+
+    def compact(self, run: Run) -> Compaction | None:
+        """Plan a compaction of the history and the transcript."""
+        return plan_compaction(run, self._history, self._prefix.tokens)
+
+    def _measure(self, run: Run) -> ModelRequirements:
+        """Derive from the next request what its model must support."""
+        turn, attempt = (run.turn, run.attempt + 1) if run.turn_is_open else (run.turn + 1, 1)
+        context, request = self.assemble(run, turn, attempt)
         shown = [each for each in request.messages if isinstance(each, UserMessage)]
         has_pictures = any(message.pictures for message in shown)
+        own = [each for each in run.transcript[run.inherited :] if isinstance(each, UserMessage)]
         return ModelRequirements(
             needs=needs_of(
                 has_pictures=has_pictures,
@@ -40,28 +84,10 @@ def run_setting(services: RunServices, prefix: Prefix, history: History) -> RunE
                 has_tools=bool(request.tools),
             ),
             input_tokens=context.input_tokens,
-            output_tokens=router.output_tokens,
+            output_tokens=self._router.output_tokens,
             tools=len(request.tools),
-            has_code=_has_code(run),
+            has_code=any(CODE in message.text for message in own),
             has_pictures=has_pictures,
             is_background=request.is_background,
             budget_usd_micros=run.accepted.budget.usd_micros,
         )
-
-    return msgspec.structs.replace(
-        services.setting,
-        assemble=assembled,
-        judge=lambda run: find_flaw(run, prefix.catalogue.tools, prefix.agent.instructions),
-        provider=router.provider,
-        plan_route=lambda run: router.plan(run, measure),
-        change_route=lambda run, leaving, may_retry: router.change(
-            run, leaving, measure, may_retry=may_retry
-        ),
-        compact=lambda run: plan_compaction(run, history, prefix.tokens),
-    )
-
-
-def _has_code(run: Run) -> bool:
-    """Whether what people said in this run holds code."""
-    said = run.transcript[run.inherited :]
-    return any(isinstance(message, UserMessage) and CODE in message.text for message in said)

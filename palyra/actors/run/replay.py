@@ -1,7 +1,7 @@
-"""Replays on demand: a committed tape decided again, in a thread, a few steps at a time.
+"""Replays on demand: decide a committed tape again, in a worker thread, a few steps at a time.
 
-Owns: the right to replay, one at a time in the whole daemon.  Talks to: the journal (reads).
-Never: calls a model or a tool, writes, or holds up the loop.
+Owns: a lock, so that one replay runs at a time in the daemon.  Talks to: the journal (reads).
+Never: calls a model or a tool, writes, or blocks the event loop.
 """
 
 from functools import partial
@@ -9,41 +9,43 @@ from functools import partial
 import msgspec
 import trio
 
-from palyra.actors.run.environment import run_setting
+from palyra.actors.run.arguments import CallArguments
+from palyra.actors.run.environment import LiveEnvironment
 from palyra.actors.run.services import RunServices
 from palyra.core.agent import placeholder_agent
 from palyra.core.context.assembly import brief_prefix
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
-from palyra.core.run.inputs import RunEnvironment
 from palyra.core.tape.events import RunAccepted, RunStarted
 from palyra.errors import TooLarge
 
 PAGE_ROWS = 1_000
-STEPS = 100  # of one visit to the thread: some ten milliseconds, what a cancel waits for
+STEPS = 100  # per call into the thread: about 10 ms, the latency of a cancel
 MAX_BYTES = 67_108_864  # of payloads; a replay holds the whole tape
 
 
 class Replayer:
-    """The daemon's replays."""
+    """Replays tapes for clients."""
 
     def __init__(self, services: RunServices) -> None:
         self._services = services
         self._turn = trio.Lock()
 
     async def replay(self, run_id: str, *, strict: bool) -> ReplayReport:
-        """What a replay of the run's committed tape comes to.
+        """Replay the committed tape of the run and report the first divergence.
 
-        Raises TooLarge, and strictly also what a run of that agent would be refused with.
-        Cancellation: nothing happened.
+        Raises TooLarge; a strict replay also raises the errors that refuse a run of that agent.
+        Cancellation: no effect.
         """
         async with self._turn:
             rows = await self._read(run_id)
             accepted = msgspec.json.decode(rows[0].data, type=RunAccepted)
-            now = await self._setting(accepted, rows) if strict else self._services.setting
-            run_blocking = self._services.run_blocking
-            under_way = await run_blocking(partial(Replay, rows, now, strict=strict))
+            services = self._services
+            now = await self._environment(accepted, rows) if strict else None
+            start = partial(Replay, rows, services.redact, limits=services.limits, now=now)
+            run_blocking = services.run_blocking
+            under_way = await run_blocking(start)
             while await run_blocking(under_way.advance, STEPS):
                 pass
             return under_way.report()
@@ -67,8 +69,8 @@ class Replayer:
                 )
         return rows
 
-    async def _setting(self, accepted: RunAccepted, rows: list[TapeRow]) -> RunEnvironment:
-        """What a run of that agent, as it was then, and that model would be given now."""
+    async def _environment(self, accepted: RunAccepted, rows: list[TapeRow]) -> LiveEnvironment:
+        """Return the environment that such a run would have today, with the agent of that version."""
         services = self._services
         name, version = accepted.agent, accepted.agent_version
         agent = await services.agents.find_version(name, version) or placeholder_agent(
@@ -78,7 +80,5 @@ class Replayer:
         started = (row.data for row in rows if row.kind == RunStarted.KIND)
         began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)
         history = await services.histories.repeat(began.history if began is not None else ())
-        return msgspec.structs.replace(
-            run_setting(services, prefix, history),
-            prepare=partial(services.gate.alone().prepare, prefix=prefix),
-        )
+        arguments = CallArguments(services.gate.alone(), prefix, str)
+        return LiveEnvironment(services, prefix, history, arguments)

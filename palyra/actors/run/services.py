@@ -1,6 +1,6 @@
 """What every run and session of the daemon works with, wired once by `daemon.py`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from palyra.actors.journal.actor import JournalHandle
@@ -8,7 +8,7 @@ from palyra.actors.run.open_approvals import OpenApprovals
 from palyra.core.ids import NewId
 from palyra.core.ports import Artifacts, LanguageModel, Notifier, NowMs, RunBlocking, ToolRunner
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
-from palyra.core.run.inputs import RunEnvironment, RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
@@ -39,13 +39,18 @@ class RunServices:
     histories: ConversationHistory
     redactor: Redactor
     fence_key: bytes  # of the nonces round what tools returned
-    setting: RunEnvironment  # a run adds its own `prepare` and `assemble`
     limits: RunLimits
     run_blocking: RunBlocking
     now_ms: NowMs
     new_id: NewId
+    sign: Callable[[bytes], bytes]  # digests of attestations, with the daemon's key
+    jitter_ms: Callable[[int], int]  # backoff of a model call, by its failed attempts
     instance_id: str
     default_model: str
+
+    def redact(self, data: bytes) -> tuple[bytes, bool]:
+        """Redact a JSON document; True if it held a secret."""
+        return self.redactor.redact_bytes(data)
 
 
 async def look_for_secrets(services: RunServices, written: bytes) -> None:

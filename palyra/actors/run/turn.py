@@ -21,7 +21,7 @@ from palyra.core.run.turns import turn_completed
 from palyra.core.tape.events import encode_event
 from palyra.services.images import show_pictures
 
-TakeIn = Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
+ValidateAhead = Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
 
 
 async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions only
@@ -30,12 +30,12 @@ async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions onl
     model: LanguageModel,
     effect: CallModel,
     charge: PendingCommit | None,
-    take_in: TakeIn,
+    validate_ahead: ValidateAhead,
 ) -> None:
     """Stream one turn; the run hears TurnFinished, TurnBroke, or BudgetRefused without a call.
 
     `charge` is what a resumed run pays with: a call that takes the process down must not be free.
-    `take_in` is the intake of its calls, ahead of the run's own step.
+    `validate_ahead` validates the calls of the turn before the run decides on them.
     Cancellation: the request is abandoned and nothing is reported.
     """
     if charge is not None:
@@ -61,7 +61,7 @@ async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions onl
     try:
         shown = await show_pictures(services.artifacts, services.run_blocking, request)
         result = budgets.finish(meter, await model.stream(shown, take))
-        await take_in(result.calls, services.run_blocking)
+        await validate_ahead(result.calls, services.run_blocking)
         await look_for_secrets(services, encode_event(turn_completed(turn, result)))
         heard = TurnFinished(turn=turn, attempt=attempt, result=result)
     except ModelFailure as failure:

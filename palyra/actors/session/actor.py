@@ -38,10 +38,10 @@ from palyra.actors.session.services import SessionServices
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import receipt_for
 from palyra.core.journal.records import Record, SessionRecord
-from palyra.core.run.decide import accept, decide
+from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Cancel
 from palyra.core.run.records import record as run_record
-from palyra.core.run.transition import Transition, tape_rows
+from palyra.core.run.transition import Transition, record_event, tape_rows
 from palyra.core.session import queue as queue_rules
 from palyra.core.session.commands import Disposition, Forked, Started
 from palyra.core.session.fork import InheritedConversation
@@ -202,7 +202,7 @@ class _SessionActor:
             message.command.run_id or self.services.new_id("run"),
             accepted,
             _received(message),
-            self.services.setting,
+            self.services,
             inherited=tuple(branch.events()) if branch is not None else (),
         )
         run = RunHandle(step.run)
@@ -224,7 +224,7 @@ class _SessionActor:
 
     def _merge(self, message: SubmitMessage, run: RunHandle, text: ev.MessageReceived) -> Submitted:
         """Put the message on the tape of the run that collects.  Raises TooLarge."""
-        step = queue_rules.add_message(run.run, text, self.services.setting)
+        step = record_event(run.run, text, self.services)
         run.run = step.run
         return self._append(message, run, step, "merged", len(self.handle.waiting))
 
@@ -277,7 +277,7 @@ class _SessionActor:
             message.reply.put(None)
             return
         try:
-            step = decide(run.run, message.word, self.services.setting)
+            step = record_event(run.run, message.word.event, self.services)
         except PalyraError as refused:
             message.reply.fail(refused)
             return

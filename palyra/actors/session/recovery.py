@@ -151,9 +151,7 @@ def _ending(
     """The last event, the record that follows from it, and the questions settled by it."""
     now_ms = services.now_ms()
     reason = f"{cancel.reason} (given up: {why}; calls under way have no known outcome)"
-    data, is_redacted = services.setting.redact(
-        encode_event(RunCancelled(reason=reason, by=cancel.by))
-    )
+    data, is_redacted = services.redact(encode_event(RunCancelled(reason=reason, by=cancel.by)))
     row = TapeRow(
         record.run_id,
         record.session_id,

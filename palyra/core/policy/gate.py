@@ -1,16 +1,17 @@
-"""The gate: may this proposed call run?  Allow | Deny | NeedsApproval.
+"""The gate: may a proposed call run?  Allow | Deny | NeedsApproval.
 
-Three steps, each with the result of the one before:
+A verdict takes three steps, each with the result of the one before:
 
-    admit(proposal, catalogue)        -> Admitted | Refused     intake
-    policy.decide(policy_request(…))  -> PolicyDecision         the rules
-    judge(admitted, facts, decision)  -> Verdict                everything together
+    validate(proposal, catalogue)       -> ValidatedCall     arguments, tool, facts about the call
+    policy.decide(policy_request(...))  -> PolicyDecision    the rules
+    judge(checked, context, decision)   -> Verdict           rules, grants, doubts, obstacles
 
-A person is asked only when everything else says yes, and only about what can be shown in full.
-What is approved is the digest of the execution object (`core.execution`).
+`services.gate.Gate.evaluate` runs them in this order, without waiting.  An approval is requested
+only if nothing else forbids the call, and only for arguments that can be shown in full.  The
+approval is bound to the digest of the execution object (`core.tool.attestation`).
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,43 +19,57 @@ from palyra.core.journal.records import ApprovalScope, GrantRecord
 from palyra.core.policy.grants import BEYOND_ONCE, ONCE, describe_key, why_once
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.validation import CheckedCall
-from palyra.core.tape.events import ApprovalMode
+from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.visible import least_chars, render_call, render_json
 from palyra.core.tool.risk import compute_risk, is_sensitive
 from palyra.core.tool.spec import SHARED_HOST, Preflight, Risk, ToolCall
+from palyra.errors import InvariantBroken
 
 MAX_PENDING_PER_PRINCIPAL = 32
 
 
-PROMPT_CAP_BYTES = 16_384  # of rendered arguments: what a person can still be asked to read
-UNATTENDED = frozenset({"background"})  # origins where nobody is there to ask
+PROMPT_CAP_BYTES = 16_384  # of rendered arguments: as much as a person can be asked to read
+UNATTENDED = frozenset({"background"})  # origins of runs that cannot request approvals
 
 
 # --- verdicts ------------------------------------------------------------------------------------
 
+# What an approval is about.  A stored request names a call if its subject is a tool call; otherwise
+# its `tool` field holds the subject.
+ApprovalSubject = Literal["tool_call", "budget"]
+
+
+def find_subject(asked: ApprovalRequested) -> ApprovalSubject:
+    """Return the subject of a stored approval request.  Raises InvariantBroken for an unknown one."""
+    if asked.call_id:
+        return "tool_call"
+    if asked.tool == "budget":
+        return "budget"
+    raise InvariantBroken(f"{asked.approval_id} is about {asked.tool!r}, which is no known subject")
+
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
-    """It may run now."""
+    """The call may run."""
 
     reason_code: str
     reason: str
     policies: tuple[str, ...]
     version: str  # of the rules
-    grant_id: str | None = None  # the person's earlier word it rests on
+    grant_id: str | None = None  # the grant that decided
 
 
 class Deny(msgspec.Struct, frozen=True, kw_only=True, tag="deny"):
-    """It may not; the reason names the setting that would change it."""
+    """The call may not run; the reason names the setting that would change that."""
 
     reason_code: str
     reason: str
     policies: tuple[str, ...]
     version: str
-    grant_id: str | None = None  # the person's earlier word it rests on
+    grant_id: str | None = None  # the grant that decided
 
 
 class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
-    """A person must say yes first."""
+    """The call may run once a person has approved it."""
 
     reason_code: str
     reason: str
@@ -62,10 +77,11 @@ class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     version: str
     risk: Risk
     summary: str  # one line, safe to show
-    rendered: str  # what a person has to read, complete and safe to show
+    rendered: str  # the full text to approve, safe to show
     scopes: tuple[ApprovalScope, ...] = ONCE
-    grant_key: str = ""  # what an answer beyond once would hold for
-    once_because: str = ""  # why no wider scope is offered; "": one is
+    grant_key: str = ""  # scope key of an answer beyond once
+    once_because: str = ""  # why no wider scope is offered; "" if one is
+    subject: ApprovalSubject = "tool_call"
 
 
 Verdict = Allow | Deny | NeedsApproval
@@ -75,7 +91,7 @@ Verdict = Allow | Deny | NeedsApproval
 
 
 class GateContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate must know of the run; `denied` holds the proposals a person refused in it."""
+    """Facts about the run that a verdict depends on."""
 
     run_id: str
     session_id: str
@@ -87,48 +103,48 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     approval_mode: ApprovalMode = "ask"
     is_tainted: bool = False
     depth: int = 0
-    denied: frozenset[tuple[str, str]] = frozenset()
+    denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) denied by a person
     pending_approvals: int = 0  # of the principal, over all runs
-    end: str = ""  # why the model will not be asked again, so that no result reaches it
+    end: str = ""  # why the model gets no further turn, so that it reads no result
     handed_down: frozenset[str] | None = None  # tools of a delegated run; None: not delegated
-    grant: GrantRecord | None = None  # a person's earlier word on calls with this one's key
+    grant: GrantRecord | None = None  # the grant for calls with the same key
     now_ms: int = 0
 
     def hands_down(self, tool: str) -> bool:
-        """Whether the run that delegated, if one did, let this tool go with it."""
+        """True unless the run is delegated without this tool."""
         return self.handed_down is None or tool in self.handed_down
 
     @property
     def is_attended(self) -> bool:
-        """Whether somebody can be asked."""
+        """True if the run may request approvals."""
         return self.approval_mode == "ask" and self.origin not in UNATTENDED
 
 
-def policy_request(admitted: CheckedCall, facts: GateContext) -> PolicyRequest:
-    """The question to the rules."""
-    spec = admitted.spec
+def policy_request(checked: CheckedCall, context: GateContext) -> PolicyRequest:
+    """Return the request that the rules decide."""
+    spec = checked.spec
     return PolicyRequest(
         action="skill.execute" if spec.name.startswith("wasm:") else "tool.execute",
-        principal=facts.principal,
-        owner=facts.principal,
-        role=facts.role,
-        agent=facts.agent,
-        agent_labels=facts.agent_labels,
-        session_id=facts.session_id,
-        run_id=facts.run_id,
-        origin=facts.origin,
+        principal=context.principal,
+        owner=context.principal,
+        role=context.role,
+        agent=context.agent,
+        agent_labels=context.agent_labels,
+        session_id=context.session_id,
+        run_id=context.run_id,
+        origin=context.origin,
         tool=spec.name,
         tool_class=spec.tool_class,
-        risk=compute_risk(spec, is_tainted=facts.is_tainted),
+        risk=compute_risk(spec, is_tainted=context.is_tainted),
         capabilities=spec.capabilities,
-        is_tainted=facts.is_tainted,
-        depth=facts.depth,
-        facets=admitted.facets,
-        known_paths=admitted.paths,
-        size_bytes=admitted.size_bytes,
-        in_scope=facts.hands_down(spec.name),
-        approval="none" if facts.grant is None or facts.grant.decision == "deny" else "granted",
-        now_ms=facts.now_ms,
+        is_tainted=context.is_tainted,
+        depth=context.depth,
+        facets=checked.facets,
+        known_paths=checked.paths,
+        size_bytes=checked.size_bytes,
+        in_scope=context.hands_down(spec.name),
+        approval="none" if context.grant is None or context.grant.decision == "deny" else "granted",
+        now_ms=context.now_ms,
     )
 
 
@@ -136,23 +152,23 @@ def policy_request(admitted: CheckedCall, facts: GateContext) -> PolicyRequest:
 
 
 def judge(
-    admitted: CheckedCall,
-    facts: GateContext,
+    checked: CheckedCall,
+    context: GateContext,
     decision: PolicyDecision,
     inspection: Preflight | None = None,
 ) -> Verdict:
-    """The last word before a person: a denial always denies, a doubt turns a yes into a question.
+    """Combine rules, grant and doubts: any denial wins, and a doubt turns an allow into a question.
 
-    An earlier word of a person stands in for another question, but not where a doubt asks it.
+    A grant replaces a question of the rules, but not one that a doubt raises.
     """
-    if not facts.hands_down(admitted.spec.name):
-        return _deny(decision, "outside_delegation", _outside_text(admitted.spec.name))
+    if not context.hands_down(checked.spec.name):
+        return _deny(decision, "outside_delegation", _outside_text(checked.spec.name))
     if decision.answer == "deny":
         return _deny(decision, decision.reason_code, decision.reason)
-    grant = facts.grant
+    grant = context.grant
     if grant is not None and grant.decision == "deny":
         return _deny(decision, "denied_by_grant", _denied_text(grant), grant.grant_id)
-    doubt = _doubt(admitted, facts)
+    doubt = _doubt(checked, context)
     if decision.answer == "allow" and doubt is None:
         return _allow(decision, decision.reason_code, decision.reason)
     if grant is not None and doubt is None:
@@ -161,31 +177,31 @@ def judge(
     if decision.answer == "allow" and doubt is not None:
         code, reason = doubt
         decision = msgspec.structs.replace(decision, answer="ask", reason_code=code, reason=reason)
-    return _ask(admitted, facts, decision, inspection)
+    return _ask(checked, context, decision, inspection)
 
 
 def _ask(
-    admitted: CheckedCall,
-    facts: GateContext,
+    checked: CheckedCall,
+    context: GateContext,
     decision: PolicyDecision,
     inspection: Preflight | None,
 ) -> Deny | NeedsApproval:
-    obstacle = _obstacle(admitted, facts)
+    obstacle = _obstacle(checked, context)
     if obstacle is not None:
         return _deny(decision, *obstacle)
-    shown = _shown(admitted, inspection)
+    shown = _shown(checked, inspection)
     rendered = render_json(shown) if least_chars(shown) <= PROMPT_CAP_BYTES else None
     if rendered is None or len(rendered.encode()) > PROMPT_CAP_BYTES:
-        return _deny(decision, "unshowable", _unshowable_text(admitted))
-    key, doubt = admitted.facets.grant_key, _doubt(admitted, facts)
-    once_because = doubt[1] if doubt else why_once(admitted.spec.name, key)
+        return _deny(decision, "unshowable", _unshowable_text(checked))
+    key, doubt = checked.facets.grant_key, _doubt(checked, context)
+    once_because = doubt[1] if doubt else why_once(checked.spec.name, key)
     return NeedsApproval(
         reason_code=decision.reason_code,
         reason=decision.reason,
         policies=decision.policies,
         version=decision.version,
-        risk=compute_risk(admitted.spec, is_tainted=facts.is_tainted),
-        summary=render_call(admitted.spec.name, admitted.arguments),
+        risk=compute_risk(checked.spec, is_tainted=context.is_tainted),
+        summary=render_call(checked.spec.name, checked.arguments),
         rendered=rendered,
         scopes=ONCE if once_because else BEYOND_ONCE,
         grant_key="" if once_because else key,
@@ -193,48 +209,48 @@ def _ask(
     )
 
 
-def _shown(admitted: CheckedCall, inspection: Preflight | None) -> dict[str, Any]:
+def _shown(checked: CheckedCall, inspection: Preflight | None) -> dict[str, Any]:
     if inspection is None:
-        return admitted.arguments
-    return {"arguments": admitted.arguments, "inspection": msgspec.to_builtins(inspection)}
+        return checked.arguments
+    return {"arguments": checked.arguments, "inspection": msgspec.to_builtins(inspection)}
 
 
-def _obstacle(admitted: CheckedCall, facts: GateContext) -> tuple[str, str] | None:
-    """Why nobody is asked: reason code and reason."""
-    if not facts.is_attended:
+def _obstacle(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None:
+    """Return why no approval can be requested, as reason code and reason."""
+    if not context.is_attended:
         return "no_approver", (
-            f"{admitted.spec.name} needs an approval and nobody can give one to a run with origin "
-            f"{facts.origin!r} and approval mode {facts.approval_mode!r}; a rule that permits the "
+            f"{checked.spec.name} needs an approval and nobody can give one to a run with origin "
+            f"{context.origin!r} and approval mode {context.approval_mode!r}; a rule that permits the "
             "call would"
         )
-    if facts.end:
-        return "budget_spent", f"{facts.end}, so nobody is asked: the run ends with this turn"
-    if admitted.proposal in facts.denied:
+    if context.end:
+        return "budget_spent", f"{context.end}, so nobody is asked: the run ends with this turn"
+    if checked.proposal in context.denied:
         return "denied_before", "a person denied this very call earlier in the run"
-    if facts.pending_approvals >= MAX_PENDING_PER_PRINCIPAL:
+    if context.pending_approvals >= MAX_PENDING_PER_PRINCIPAL:
         return "too_many_prompts", (
-            f"{facts.pending_approvals} questions already wait for an answer "
+            f"{context.pending_approvals} questions already wait for an answer "
             f"(limit {MAX_PENDING_PER_PRINCIPAL}); resolve some first"
         )
-    if admitted.size_bytes > PROMPT_CAP_BYTES:  # rendering never makes it smaller
-        return "unshowable", _unshowable_text(admitted)
+    if checked.size_bytes > PROMPT_CAP_BYTES:  # rendering never makes it smaller
+        return "unshowable", _unshowable_text(checked)
     return None
 
 
-def _unshowable_text(admitted: CheckedCall) -> str:
+def _unshowable_text(checked: CheckedCall) -> str:
     return (
-        f"the arguments of {admitted.spec.name} cannot be shown in full within "
+        f"the arguments of {checked.spec.name} cannot be shown in full within "
         f"{PROMPT_CAP_BYTES} bytes, and what is not shown is not approved; use smaller pieces"
     )
 
 
-def _doubt(admitted: CheckedCall, facts: GateContext) -> tuple[str, str] | None:
-    """Why a person decides each time, whatever rules and grants say: reason code and reason."""
-    if facts.is_tainted and is_sensitive(admitted.spec):
+def _doubt(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None:
+    """Return why a person must decide despite rules and grants, as reason code and reason."""
+    if context.is_tainted and is_sensitive(checked.spec):
         return "tainted", (
             "untrusted text with findings reached this run: beyond reading, a person decides"
         )
-    if SHARED_HOST in admitted.spec.capabilities:
+    if SHARED_HOST in checked.spec.capabilities:
         return "sandbox_level_b", (
             "programs run without namespaces here (sandbox level B): a person decides on each"
         )
@@ -277,16 +293,16 @@ def _deny(decision: PolicyDecision, code: str, reason: str, grant_id: str | None
 
 
 def tool_call(
-    admitted: CheckedCall, facts: GateContext, inspection: Preflight | None = None
+    checked: CheckedCall, context: GateContext, inspection: Preflight | None = None
 ) -> ToolCall:
-    """The call as the executor gets it."""
+    """Return the call as the executor gets it."""
     return ToolCall(
-        call_id=admitted.call_id,
-        run_id=facts.run_id,
-        session_id=facts.session_id,
-        principal=facts.principal,
-        tool=admitted.spec.name,
-        tool_version=admitted.spec.version,
-        arguments=admitted.arguments,
+        call_id=checked.call_id,
+        run_id=context.run_id,
+        session_id=context.session_id,
+        principal=context.principal,
+        tool=checked.spec.name,
+        tool_version=checked.spec.version,
+        arguments=checked.arguments,
         inspection=inspection,
     )

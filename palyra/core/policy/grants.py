@@ -1,8 +1,8 @@
-"""Grants: answers that hold for more than one call, and what they hold for.
+"""Grants: answers to approval requests that hold for more than one call.
 
-A grant is keyed by what the tool says of the call (`Facets.grant_key`): a command by its
-executable, a request by its host, a write by its directory; never by the tool alone.  It stands in
-for a person where the rules ask; it permits nothing that the rules deny.
+A grant is keyed by a fact about the call (`CallFacts.grant_key`): a command by its executable, a
+request by its host, a write by its directory; never by the tool alone.  It replaces a question of
+the rules and permits nothing that the rules deny.
 """
 
 from collections.abc import Iterable
@@ -10,19 +10,19 @@ from collections.abc import Iterable
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.core.text.visible import visible
 
-MAX_TTL_MS = 86_400_000  # a day: what is to hold longer is a rule
+MAX_TTL_MS = 86_400_000  # a day; a longer permission is a rule
 MAX_LIVE = 256  # of one principal
 ONCE: tuple[ApprovalScope, ...] = ("once",)
 BEYOND_ONCE: tuple[ApprovalScope, ...] = ("once", "session", "timeboxed")
 
 
 def describe_key(key: str) -> str:
-    """What a grant is for, safe to show; the empty folder has no name of its own."""
+    """Return the key safe to show; the top folder has no name of its own."""
     return "the workspace's top folder" if key in {"/", "./"} else visible(key)
 
 
 def why_once(tool: str, key: str) -> str:
-    """Why an answer can hold for this call only, and what would change that; "" when it need not."""
+    """Return why an answer can hold for this call only; "" if it may hold for more."""
     if key:
         return ""
     return (
@@ -32,12 +32,12 @@ def why_once(tool: str, key: str) -> str:
 
 
 def grant_id_of(approval_id: str) -> str:
-    """The id of the grant that an answer to that question makes; there is at most one."""
+    """Return the id of the grant that the answer creates; there is at most one."""
     return f"grt_{approval_id.removeprefix('apr_')}"
 
 
 def holds_for(grant: GrantRecord, asked: ApprovalRecord, epoch: int | None, at_ms: int) -> bool:
-    """Whether the grant answers a question that is open; `epoch` is that of the run that asks."""
+    """True if the grant answers a pending question; `epoch` is that of the asking run."""
     return (
         "session" in asked.scopes
         and (grant.principal, grant.agent, grant.tool, grant.key)
@@ -55,6 +55,6 @@ def _holds_in(grant: GrantRecord, session_id: str, epoch: int | None, at_ms: int
 def find_grant(
     grants: Iterable[GrantRecord], *, session_id: str, epoch: int | None, at_ms: int
 ) -> GrantRecord | None:
-    """Of grants with the right key the one that speaks; of several a denial does."""
+    """Return the live grant among those with the right key; a denial comes first."""
     live = [grant for grant in grants if _holds_in(grant, session_id, epoch, at_ms)]
     return min(live, key=lambda grant: grant.decision != "deny", default=None)

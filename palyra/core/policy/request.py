@@ -1,4 +1,4 @@
-"""What the gate asks of the rules and what the rules answer."""
+"""The request to the rules and their decision."""
 
 from typing import Literal
 
@@ -9,11 +9,11 @@ from palyra.core.tool.spec import NO_FACETS, CallFacts
 
 Answer = Literal["allow", "ask", "deny"]
 Action = Literal["tool.execute", "skill.execute", "approval.decide"]
-Standing = Literal["none", "granted"]  # of a person's earlier word
+Standing = Literal["none", "granted"]  # "granted": a grant allows the call
 
 
 class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One question: may this principal do this with this tool's call?"""
+    """May this principal execute this call?"""
 
     action: Action
     principal: str
@@ -31,23 +31,23 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_tainted: bool = False
     depth: int = 0
     facets: CallFacts = NO_FACETS
-    known_paths: PathFacts = NO_PATHS  # of the facets, if they were read already
+    known_paths: PathFacts = NO_PATHS  # derived from the facets, if cached
     size_bytes: int = 0  # of the canonical arguments
-    in_scope: bool = True  # False: a tool that the parent run did not hand down
+    in_scope: bool = True  # False: the delegating run did not hand the tool down
     approval: Standing = "none"
     now_ms: int = 0
-    decision: Literal["allow", "deny"] | None = None  # approval.decide: what is answered
-    scope: str | None = None  # approval.decide: for how long
+    decision: Literal["allow", "deny"] | None = None  # approval.decide: the answer
+    scope: str | None = None  # approval.decide: the scope of the answer
 
     @property
     def paths(self) -> PathFacts:
-        """What is known of the paths it names."""
+        """Facts about the paths in the call."""
         named, known = self.facets.paths, self.known_paths
         return known if known.of is named else read_paths(named)
 
 
 class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules' answer, with everything a person needs to understand it."""
+    """Decision of the rules, with the reason for people."""
 
     answer: Answer
     reason_code: str  # allowed | asks | denied | no_rule | policy_error | …
@@ -57,8 +57,8 @@ class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(PolicyDecision, frozen=True, kw_only=True, omit_defaults=True):
-    """What would come of a call: the rules' answer, and what people have said before."""
+    """Predicted verdict on a call, from the rules and the grants."""
 
-    risk: str | None = None  # of what would be asked
-    scopes: tuple[str, ...] = ()  # that an answer could have
-    grant_key: str = ""  # what an answer beyond once would hold for
+    risk: str | None = None  # of the question
+    scopes: tuple[str, ...] = ()  # of the answer
+    grant_key: str = ""  # scope key of an answer beyond once

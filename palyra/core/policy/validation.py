@@ -1,7 +1,7 @@
-"""Intake as it is kept: what a proposal comes to, however often it is asked about.
+"""Validation of proposed calls: tool, arguments, and the facts that the rules use.
 
-All that takes longer the more there is of the arguments happens here, so that it can happen in a
-thread before a run hears of its turn.  Pure.
+All work that grows with the size of the arguments happens here, so that it can run in a worker
+thread before the run decides on the turn.  The result is cached by `actors.run.arguments`.
 """
 
 import re
@@ -21,11 +21,8 @@ from palyra.core.tool.spec import CLIENT, NO_FACETS, CallFacts, Catalogue, ToolS
 _MARK = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 
 
-# --- intake --------------------------------------------------------------------------------------
-
-
 class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A proposal that a tool of the catalogue could run."""
+    """A proposal with valid arguments for a tool of the catalogue."""
 
     call_id: str
     spec: ToolSpec
@@ -34,13 +31,13 @@ class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int  # of the canonical arguments
     coercions: tuple[str, ...] = ()
     facets: CallFacts = NO_FACETS
-    paths: PathFacts = NO_PATHS  # of the facets, once they are read
+    paths: PathFacts = NO_PATHS  # derived from the facets
 
     @property
     def path_key(self) -> str | None:
-        """The path this call works on, as its conflict key; "" is the workspace root.
+        """Conflict key of the call: the path it works on; "" is the workspace root.
 
-        A call that works on several has the whole workspace to itself.
+        A call with several paths conflicts with every other in the workspace.
         """
         paths = self.facets.paths
         if len(paths) > 1:
@@ -49,18 +46,18 @@ class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def proposal(self) -> tuple[str, str]:
-        """What makes two proposals identical: the tool and the digest of its arguments."""
+        """Tool and digest of the arguments; equal for two equal proposals."""
         return self.spec.name, self.digest
 
 
-# Of checked arguments; None for a tool that is not there any more as it was shown.
+# Facts about checked arguments; None if the tool was removed or changed since it was shown.
 FindFacets = Callable[[ToolSpec, dict[str, Any]], CallFacts | None]
 
 
 def admit(
     proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
 ) -> CheckedCall | Refused:
-    """The proposal with checked arguments, or what the model would have to repair."""
+    """Check a proposal: the tool exists, the arguments match its schema, no redaction mark."""
     spec = catalogue.tools.get(proposal.tool)
     if spec is None:
         return unknown_tool(proposal.tool, catalogue)
@@ -87,7 +84,7 @@ def admit(
 
 
 def tool_unavailable(tool: str) -> Refused:
-    """Its tool cannot be run in this run any more."""
+    """Refuse a call whose tool was removed or changed."""
     return refusal(
         f"{tool} is not available any more, or not as it was shown",
         expected="another tool, or the call again in another run",
@@ -95,9 +92,9 @@ def tool_unavailable(tool: str) -> Refused:
 
 
 def _as_called(spec: ToolSpec, facets: CallFacts) -> ToolSpec:
-    """The tool as this call makes it.
+    """Return the spec of the tool narrowed or widened by this call.
 
-    One that takes a secret can do what secrets can; one that is only to say what it would do, reads.
+    A call that takes a secret gains the capability `secret`; a dry run counts as a read.
     """
     if facets.only_reads:
         reads: dict[str, Any] = {"tool_class": "read_only_safe", "capabilities": ("fs.read",)}
@@ -108,7 +105,7 @@ def _as_called(spec: ToolSpec, facets: CallFacts) -> ToolSpec:
 
 
 def _redacted(mark: str) -> Refused:
-    """A secret that was shown as its mark cannot be handed on: run so, the call is another one."""
+    """Refuse arguments with a redaction mark: the mark is not the secret it replaced."""
     return refusal(
         f"{mark} stands for a secret that was not shown, so the call would not do what it says",
         expected="arguments without it; secrets are named to the daemon (sandbox.environment, "
@@ -116,21 +113,21 @@ def _redacted(mark: str) -> Refused:
     )
 
 
-LIGHT_CHARS = 512  # of the arguments of a turn: of a command, intake looks at every word
+LIGHT_CHARS = 512  # of the arguments of a turn; every word of a command is examined
 
 
 class ValidatedCall(NamedTuple):
-    """A proposal, and what intake makes of it."""
+    """A proposal and the result of its validation."""
 
     proposal: ProposedCall
     result: CheckedCall | Refused
-    digest: str  # of the arguments, whatever they are
+    digest: str  # of the arguments, valid or not
 
 
 def validate(
     proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
 ) -> ValidatedCall:
-    """Intake of a proposal."""
+    """Validate a proposal."""
     result = admit(proposal, catalogue, find_facets)
     if isinstance(result, Refused):
         return ValidatedCall(proposal, result, digest_of_any(proposal.arguments))
@@ -138,9 +135,9 @@ def validate(
 
 
 def is_light(proposals: Sequence[ProposedCall], catalogue: Catalogue) -> bool:
-    """Whether intake of all of them takes less than a millisecond; what is not is for a thread.
+    """True if validating all of them takes less than a millisecond; otherwise use a thread.
 
-    To find the name next to one that is none takes a tenth of that for every tool there is.
+    An unknown tool is not light: the search for the nearest name takes 0.1 ms per known tool.
     """
     if any(proposal.tool not in catalogue.tools for proposal in proposals):
         return False

@@ -40,7 +40,9 @@ class Rule(NamedTuple):
     is_word: bool = False  # the secret is one word, and what precedes it fits CONTEXT_BYTES
     is_broad: bool = False  # matches much that it then refuses, and must not hide other rules there
     hint: str = ""  # found in the JSON text of every match; by default the shape itself
-    joint: str = ""  # between `before` and `secret`; neighbours that share all from here on share it
+    joint: str = (
+        ""  # between `before` and `secret`; neighbours that share all from here on share it
+    )
 
     @property
     def margins(self) -> tuple[int, int] | None:

@@ -134,7 +134,9 @@ def _viable_together(rules: Iterable[Rule]) -> str:
 def _bodies(rules: Iterable[Rule]) -> str:
     """One expression without boundaries; neighbours share what follows `before`."""
     groups = groupby(rules, lambda rule: rule.rest)
-    return "|".join(f"(?:{'|'.join(rule.before for rule in group)}){rest}" for rest, group in groups)
+    return "|".join(
+        f"(?:{'|'.join(rule.before for rule in group)}){rest}" for rest, group in groups
+    )
 
 
 def _viable_bodies(rules: Iterable[Rule]) -> str:

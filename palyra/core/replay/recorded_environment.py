@@ -1,118 +1,102 @@
-"""The setting of a replay: what the engine asks for, from the tape or from the settings of now."""
+"""The environments of a replay: lenient from the tape, strict from the configuration of today."""
 
 import base64
 import binascii
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import msgspec
 
-from palyra.core.model.messages import ModelRequest, ProposedCall
+from palyra.core.ids import Prefix
+from palyra.core.model.messages import ModelRequest
+from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.recorded_inputs import E, RecordedTape
 from palyra.core.run.answer import AnswerDefect, answer_text
 from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
-from palyra.core.run.inputs import GatedCall, RunEnvironment, RunLimits
+from palyra.core.run.environment import GatedCall, RunEnvironment, RunLimits
 from palyra.core.run.state import RULES_CHANGED, Run
 from palyra.core.tape import events as ev
+from palyra.core.tape.events import Compaction
 from palyra.core.tool.arguments import Refused
-from palyra.errors import InvariantBroken
 
 NO_LIMIT = 2**31
-# Verdicts that no replay can come to: they depended on what others had done by that moment.
+# Reason codes of verdicts that depended on other runs at that moment and cannot be repeated.
 _MOMENTARY = frozenset({"too_many_prompts", "budget_spent", "granted", "denied_by_grant"})
 _JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
 
 
-def offline_environment() -> RunEnvironment:
-    """For a lenient replay without a daemon: what would have to be asked is asked of nobody."""
-
-    def missing(*_: object) -> NoReturn:
-        raise InvariantBroken("a lenient replay takes this from the tape")
-
-    return RunEnvironment(
-        now_ms=missing,
-        new_id=missing,
-        redact=Redactor(()).redact_bytes,
-        sign=missing,
-        prepare=missing,
-        assemble=missing,
-        jitter_ms=missing,
-        provider=missing,
-        limits=RunLimits(),
-    )
-
-
-# Partial answers whose text was taken for an answer all the same.
+# Causes of partial ends whose text passed the answer check.
 _WITHOUT_FLAW = frozenset({"too_large", "outcome_unknown"})
 
 
-class RecordedAnswers:
-    """What one replay answers the engine; `setting` is made anew for each step.
+class RecordedEnvironment:
+    """`RunEnvironment` of a lenient replay: every answer is read from the tape.
 
-    All of it may be asked twice for one step (`step.searched`), so nothing here counts.
+    `record.position` is the first event of the step being replayed.  No method counts its calls,
+    because a step with a secret is decided twice.
     """
 
-    def __init__(self, record: RecordedTape, now: RunEnvironment, *, strict: bool) -> None:
+    def __init__(self, record: RecordedTape, limits: RunLimits) -> None:
         self.record = record
-        self.now = now
-        self.strict = strict
-        self.unjudged: set[int] = set()
-        self._call_id = ""  # of the call that was prepared last
+        self.unjudged: set[int] = set()  # seqs of proposals whose verdict was taken from the tape
+        self._base_limits = limits
+        self._call_id = ""  # of the call evaluated last
 
-    def setting(self) -> RunEnvironment:
-        """For one step."""
-        lenient = {} if self.strict else self._lenient()
-        return msgspec.structs.replace(
-            self.now,
-            now_ms=lambda: self.record.at_ms,
-            new_id=self._approval_id,
-            redact=lambda data: (data, False),  # the tape is redacted, and so what follows from it
-            prepare=self._prepare,
-            is_stale=self._is_stale,
-            has_lapsed=lambda call: self._is_void(call, LAPSED),
-            jitter_ms=self._jitter_ms,
-            plan_route=lambda run: self._added(run, ev.RoutePlanned),
-            change_route=lambda run, *_: self._added(run, ev.RouteChanged),
-            **lenient,
-        )
+    def now_ms(self) -> int:
+        """Return the recorded time of the step."""
+        return self.record.at_ms
 
-    def _lenient(self) -> dict[str, Any]:
+    @staticmethod
+    def redact(data: bytes) -> tuple[bytes, bool]:
+        """Return `data`: the tape is redacted, and so is everything computed from it."""
+        return data, False
+
+    def new_id(self, prefix: Prefix) -> str:
+        """Return the recorded id of the approval request for the call evaluated last."""
+        asked = self.record.find_of(ev.ApprovalRequested, self._call_id)
+        return asked.approval_id if asked is not None else f"{prefix}_of_no_record"
+
+    def jitter_ms(self, _attempt: int) -> int:
+        """Return the recorded backoff."""
+        failed = self.record.find_next(ev.TurnFailed)
+        return failed.delay_ms if failed is not None else 0
+
+    def plan_route(self, run: Run) -> RoutePlan | None:
+        """Return the recorded plan."""
+        return self._added(run, ev.RoutePlanned)
+
+    def change_route(self, run: Run, _leaving: Leaving, *, may_retry: bool) -> RouteChange | None:  # noqa: ARG002 - the tape knows
+        """Return the recorded change of the model."""
+        return self._added(run, ev.RouteChanged)
+
+    def compact(self, run: Run) -> Compaction | None:
+        """Return the recorded compaction."""
+        return self._added(run, ev.ContextCompacted)
+
+    def provider(self, _model: str) -> str:
+        """Return the recorded provider of the next turn."""
         started = self.record.find_next(ev.TurnStarted)
-        return {
-            "sign": self._signature,
-            "assemble": self._assemble,
-            "judge": self._judge,
-            "provider": lambda _model: started.provider if started is not None else "",
-            "compact": lambda run: self._added(run, ev.ContextCompacted),
-            "limits": self._limits(),
-        }
+        return started.provider if started is not None else ""
 
     def _added(self, run: Run, kind: type[E]) -> E | None:
-        """The event of that kind which the step under way adds next; a failure goes before it."""
+        """Return the event of that kind if the current step adds it next, after a failure at most."""
         events, place = self.record.events, run.next_seq
         if place < len(events) and isinstance(events[place], ev.TurnFailed):
             place += 1
         found = events[place] if place < len(events) else None
         return found if isinstance(found, kind) else None
 
-    def _approval_id(self, prefix: str) -> str:
-        asked = self.record.find_of(ev.ApprovalRequested, self._call_id)
-        return asked.approval_id if asked is not None else f"{prefix}_of_no_record"
-
-    def _jitter_ms(self, _attempt: int) -> int:
-        failed = self.record.find_next(ev.TurnFailed)
-        return failed.delay_ms if failed is not None else 0
-
-    def _signature(self, digest: bytes) -> bytes:
+    def sign(self, digest: bytes) -> bytes:
+        """Return the recorded signature; empty if the tape has none."""
         try:
             return base64.b64decode(self.record.signatures.get(digest.hex(), ""), validate=True)
         except (binascii.Error, ValueError):
             return b""
 
-    def _limits(self) -> RunLimits:
-        """As high as the run ever got, so that it ends for want of them only where it did."""
+    @property
+    def limits(self) -> RunLimits:
+        """Limits as high as the run ever reached, so that they end it only where they did."""
         record, last = self.record, self.record.last
         match last:
             case ev.RunFailed(failure_class=end) | ev.RunDone(cause=end):
@@ -123,17 +107,17 @@ class RecordedAnswers:
         resumes = [event.attempt for event in record.find_all(ev.RunRecovered)]
         asked = record.find_next(ev.ApprovalRequested)
         return msgspec.structs.replace(
-            self.now.limits,
+            self._base_limits,
             max_turns=max(turns, default=0) if end == "turn_cap" else NO_LIMIT,
             max_recoveries=(max(resumes, default=0) if end == "recovery_exhausted" else NO_LIMIT),
             model_retries=NO_LIMIT,
             approval_ms=asked.expires_ms - record.at_ms if asked is not None else 0,
         )
 
-    def _assemble(
+    def assemble(
         self, run: Run, turn: int, attempt: int
     ) -> tuple[ev.ContextAssembled, ModelRequest]:
-        """The recorded context; the request itself reaches no model."""
+        """Return the recorded context with an empty request; no model is called."""
         record = self.record
         event = record.find_next(ev.ContextAssembled)
         if event is None:
@@ -150,11 +134,11 @@ class RecordedAnswers:
         )
         return msgspec.structs.replace(event, turn=turn), request
 
-    def _judge(self, run: Run) -> AnswerDefect | None:
-        """What was said of the text of the turn that ends here."""
+    def check_answer(self, run: Run) -> AnswerDefect | None:
+        """Return the recorded defect of the text of the current turn."""
         record = self.record
-        told = record.events[record.position + 1 : record.position + 3]
-        match told:
+        following = record.events[record.position + 1 : record.position + 3]
+        match following:
             case [ev.AnswerRejected() as rejected, *_]:
                 return AnswerDefect(rejected.reason, "", rejected.guidance)
             case [ev.MessageCompleted(text=text), ev.RunDone(reason="partial") as done]:
@@ -163,55 +147,38 @@ class RecordedAnswers:
             case _:
                 return None
 
-    def _is_stale(self, call: Call) -> bool:
-        """Whether the rules changed while the call waited: the tape says so, in so many words."""
+    def is_stale(self, call: Call) -> bool:
+        """True if the tape withdraws the question, or denies the call, because the rules changed."""
         answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
         if call.phase == "asking":
             return answer is not None and answer.by == RULES_CHANGED
         return self._is_void(call, STALE)
 
-    def _is_void(self, call: Call, reason: str) -> bool:
-        """Whether an allowed call is denied for that reason now.
+    def has_lapsed(self, call: Call) -> bool:
+        """Return True if the tape denies the allowed call because its grant had ended."""
+        return self._is_void(call, LAPSED)
 
-        What may not start any more is denied right before a batch starts, so a denial that stands
-        behind the next start was not made yet.
+    def _is_void(self, call: Call, reason: str) -> bool:
+        """True if the tape denies the allowed call for that reason before the next start.
+
+        Calls that may no longer start are denied right before a batch starts, so a denial after
+        the next start belongs to a later step.
         """
         verdicts = self.record.list_ahead(ev.ToolDecided, call.call_id, before=ev.ToolStarted)
         return any(verdict.reason == reason for verdict in verdicts)
 
     # --- verdicts
 
-    def _prepare(self, run: Run, call: ProposedCall) -> GatedCall:
+    def evaluate(self, run: Run, call: Call) -> GatedCall:  # noqa: ARG002 - the tape knows
+        """Return the recorded verdict."""
         self._call_id = call.call_id
-        if not self.strict or self._is_lost(call.call_id):
-            return self._recorded(call)
-        judged = self.now.prepare(run, call)
-        proposed = self.record.find_of(ev.ToolProposed, call.call_id)
-        if not judged.inspects or proposed is None or not proposed.inspects:
-            return judged
-        self._note_unjudged(call.call_id)  # what the call would have met then, nobody knows now
         return self._recorded(call)
 
-    def _note_unjudged(self, call_id: str) -> None:
-        self.unjudged.add(cast("int", self.record.seq_of(ev.ToolProposed, call_id)))
-
-    def _is_lost(self, call_id: str) -> bool:
-        """Whether what the verdict was about is not on the tape; remembered for the report."""
-        record = self.record
-        seqs = [record.seq_of(kind, call_id) for kind in _JUDGED]
-        decided = record.find_of(ev.ToolDecided, call_id)
-        is_redacted = any(seq is not None and record.rows[seq].redacted for seq in seqs)
-        is_momentary = decided is not None and decided.reason_code in _MOMENTARY
-        if seqs[0] is None or not (is_redacted or is_momentary):
-            return False
-        self._note_unjudged(call_id)
-        return True
-
-    def _recorded(self, call: ProposedCall) -> GatedCall:
-        """Intake and verdict as the tape has them."""
+    def _recorded(self, call: Call) -> GatedCall:
+        """Return the call and its verdict as recorded."""
         proposed = self.record.find_of(ev.ToolProposed, call.call_id)
         asked = self.record.find_ahead(ev.ApprovalRequested, call.call_id)
-        looks_first = proposed is not None and self._looks_first(proposed)
+        inspects_first = proposed is not None and self._inspects_first(proposed)
         if proposed is None:
             unknown = Refused(reason="not on the tape", repair_hint="")
             return GatedCall(
@@ -222,19 +189,19 @@ class RecordedAnswers:
             tool_class=proposed.tool_class,
             arguments=proposed.arguments,
             coercions=proposed.coercions,
-            verdict=_question("") if looks_first else self._verdict(call.call_id, asked),
+            verdict=_question("") if inspects_first else self._verdict(call.call_id, asked),
             execution_digest=asked.digest if asked is not None else "",
             executor=proposed.executor,
             enforcement=proposed.enforcement,
             may_rerun=proposed.may_rerun,
             path_key=proposed.path_key,
-            inspects=looks_first,
+            inspects=inspects_first,
             inspection=asked.inspection if asked is not None else None,
-            twins=asked.covers[1:] if asked is not None else (),
+            duplicates=asked.covers[1:] if asked is not None else (),
         )
 
-    def _looks_first(self, proposed: ev.ToolProposed) -> bool:
-        """Whether the verdict had to wait for a look, in a step after that of the proposal."""
+    def _inspects_first(self, proposed: ev.ToolProposed) -> bool:
+        """True if the verdict followed an inspection, in a later step than the proposal."""
         seq = self.record.seq_of(ev.ToolProposed, proposed.call_id)
         return proposed.inspects and seq is not None and seq >= self.record.position
 
@@ -262,7 +229,7 @@ class RecordedAnswers:
             return _question(decided.policy_version)
         if decided is None:
             return Refused(reason="no verdict on the tape", repair_hint="")
-        words: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "reason_code": decided.reason_code,
             "reason": decided.reason,
             "policies": decided.policies,
@@ -270,12 +237,74 @@ class RecordedAnswers:
             "grant_id": decided.grant_id,
         }
         if decided.verdict == "allow":
-            return Allow(**words)
-        return Deny(**words)
+            return Allow(**fields)
+        return Deny(**fields)
+
+
+class StrictEnvironment(RecordedEnvironment):
+    """`RunEnvironment` of a strict replay: what the configuration decides is asked of `now`."""
+
+    def __init__(self, record: RecordedTape, now: RunEnvironment) -> None:
+        super().__init__(record, now.limits)
+        self.now = now
+
+    @property
+    def limits(self) -> RunLimits:
+        """Limits of today."""
+        return self.now.limits
+
+    def sign(self, digest: bytes) -> bytes:
+        """Sign again."""
+        return self.now.sign(digest)
+
+    def assemble(
+        self, run: Run, turn: int, attempt: int
+    ) -> tuple[ev.ContextAssembled, ModelRequest]:
+        """Assemble again."""
+        return self.now.assemble(run, turn, attempt)
+
+    def check_answer(self, run: Run) -> AnswerDefect | None:
+        """Check the answer again."""
+        return self.now.check_answer(run)
+
+    def provider(self, model: str) -> str:
+        """Return the provider of today."""
+        return self.now.provider(model)
+
+    def compact(self, run: Run) -> Compaction | None:
+        """Plan the compaction again."""
+        return self.now.compact(run)
+
+    def evaluate(self, run: Run, call: Call) -> GatedCall:
+        """Evaluate the call again, unless the tape lacks what its verdict depended on."""
+        self._call_id = call.call_id
+        if self._is_lost(call.call_id):
+            return self._recorded(call)
+        gated = self.now.evaluate(run, call)
+        proposed = self.record.find_of(ev.ToolProposed, call.call_id)
+        if not gated.inspects or proposed is None or not proposed.inspects:
+            return gated
+        self._note_unjudged(call.call_id)  # the result of the inspection is not on the tape
+        return self._recorded(call)
+
+    def _note_unjudged(self, call_id: str) -> None:
+        self.unjudged.add(cast("int", self.record.seq_of(ev.ToolProposed, call_id)))
+
+    def _is_lost(self, call_id: str) -> bool:
+        """True if the subject of the verdict is not on the tape; noted for the report."""
+        record = self.record
+        seqs = [record.seq_of(kind, call_id) for kind in _JUDGED]
+        decided = record.find_of(ev.ToolDecided, call_id)
+        is_redacted = any(seq is not None and record.rows[seq].redacted for seq in seqs)
+        is_momentary = decided is not None and decided.reason_code in _MOMENTARY
+        if seqs[0] is None or not (is_redacted or is_momentary):
+            return False
+        self._note_unjudged(call_id)
+        return True
 
 
 def _question(version: str) -> NeedsApproval:
-    """A question that nobody reads: it is put later, or was answered before."""
+    """Return an approval verdict without text: the question comes later or was answered before."""
     return NeedsApproval(
         reason_code="",
         reason="",

@@ -1,6 +1,7 @@
-"""A tape as a replay reads it: decoded, with the look-ups that a step needs, and its inputs.
+"""A tape as a replay reads it: decoded events, look-ups for a step, and the input of each step.
 
-Which input a step heard is not on the tape by itself; the kind of the step's first event says it.
+A tape records events, not inputs.  The kind of a step's first event tells which input the step
+had; the exception is a run that ends, whose last event tells it.
 """
 
 import re
@@ -39,15 +40,15 @@ _WALL_MS = re.compile(r"longer than (\d+) ms")
 
 
 class RecordedTape:
-    """A tape decoded, with the look-ups that a step needs; `position` is where the step began."""
+    """A decoded tape; `position` is the seq of the first event of the current step."""
 
     def __init__(self, rows: Sequence[TapeRow]) -> None:
         self.rows = rows
         self.position = 0
         self.events: list[ev.Event] = []
-        self.unreadable = ""  # why the event after the last one is none
+        self.unreadable = ""  # why the row after the last decoded event could not be decoded
         self._places: dict[type[ev.Event], list[int]] = defaultdict(list)
-        # Per completed turn: where the events of a kind about a call stand, in order.
+        # Per completed turn: seqs of the events of a kind about a call, ascending.
         self._calls: list[dict[tuple[type[ev.Event], str], list[int]]] = [{}]
         self._turn_of: list[int] = []
         self.signatures: dict[str, str] = {}
@@ -73,16 +74,16 @@ class RecordedTape:
 
     @property
     def at_ms(self) -> int:
-        """When the step under way happened."""
+        """Time of the current step."""
         return self.rows[self.position].at_ms
 
     @property
     def last(self) -> ev.Event:
-        """The last event."""
+        """The last event of the tape."""
         return self.events[-1]
 
     def opening(self, kind: type[E], start: int) -> list[E]:
-        """The events of that kind that follow each other from `start` on."""
+        """Return the uninterrupted events of a kind that start at `start`."""
         found: list[E] = []
         for event in self.events[start:]:
             if not isinstance(event, kind):
@@ -91,24 +92,24 @@ class RecordedTape:
         return found
 
     def find_next(self, kind: type[E]) -> E | None:
-        """The next event of a kind, from the present step on."""
+        """Return the next event of a kind from the current step on."""
         place = self._next_place(kind)
         return self.events[place] if place < len(self.events) else None  # type: ignore[return-value]  # by kind
 
     def _next_place(self, kind: type[ev.Event]) -> int:
-        """Where the next event of a kind stands; behind the last event when there is none."""
+        """Return the seq of the next event of a kind; one past the last event if there is none."""
         places = self._places[kind]
         at = bisect_left(places, self.position)
         return places[at] if at < len(places) else len(self.events)
 
     def find_all(self, kind: type[E]) -> list[E]:
-        """All events of a kind."""
+        """Return all events of a kind."""
         return [self.events[place] for place in self._places[kind]]  # type: ignore[misc]  # by kind
 
     def seq_of(self, kind: type[ev.Event], call_id: str) -> int | None:
-        """Where the event of that kind about a call of the present turn stands.
+        """Return the seq of the event of that kind about a call of the current turn.
 
-        Of several the next one from the present step on; of those before it the last.
+        Of several, the first from the current step on, or else the last before it.
         """
         places = self._calls[self._turn_of[self.position]].get((kind, call_id))
         if not places:
@@ -116,18 +117,18 @@ class RecordedTape:
         return places[min(bisect_left(places, self.position), len(places) - 1)]
 
     def find_of(self, kind: type[E], call_id: str) -> E | None:
-        """The event of that kind about a call of the present turn; see `seq_of`."""
+        """Return the event of that kind about a call of the current turn; see `seq_of`."""
         seq = self.seq_of(kind, call_id)
         return None if seq is None else self.events[seq]  # type: ignore[return-value]  # by kind
 
     def find_ahead(self, kind: type[E], call_id: str) -> E | None:
-        """The same, from the present step on."""
+        """Return the first such event from the current step on."""
         return next(iter(self.list_ahead(kind, call_id)), None)
 
     def list_ahead(
         self, kind: type[E], call_id: str, *, before: type[ev.Event] | None = None
     ) -> list[E]:
-        """All of them from the present step on, up to the next event of the kind `before`."""
+        """Return such events from the current step on, up to the next event of kind `before`."""
         places = self._calls[self._turn_of[self.position]].get((kind, call_id), [])
         end = len(self.events) if before is None else self._next_place(before)
         return [self.events[place] for place in places if self.position <= place < end]  # type: ignore[misc]  # by kind
@@ -137,7 +138,7 @@ class RecordedTape:
 
 
 def read_input(record: RecordedTape, run: Run) -> Input | None:
-    """What the run heard where the step begins; None when nothing that could be heard begins so."""
+    """Return the input of the current step; None if no input starts with its first event."""
     event = record.events[record.position]
     read = _INPUTS.get(type(event))
     if read is None or (isinstance(event, _CLOSING) and _closes(event)):
@@ -146,7 +147,7 @@ def read_input(record: RecordedTape, run: Run) -> Input | None:
 
 
 def _closes(event: ev.ApprovalResolved | ev.ToolDecided | ev.ToolCompleted) -> bool:
-    """Whether the end of the run made the event, and nobody's answer, look or outcome."""
+    """True if the event closes a call of an ending run, and is no answer or outcome."""
     if isinstance(event, ev.ToolDecided):
         return event.reason_code == ABORTED
     if isinstance(event, ev.ApprovalResolved):
@@ -177,7 +178,7 @@ def _read_failure(_record: RecordedTape, _run: Run, event: ev.TurnFailed) -> Tur
         attempt=event.attempt,
         failure_class=event.failure_class,
         detail=event.detail,
-        had_output=not event.retry,  # the tape says no more of it, and no more follows from it
+        had_output=not event.retry,  # as far as the tape tells; nothing else depends on it
         charge=event.charge,
         was_asked=event.was_asked,
     )
@@ -204,21 +205,21 @@ def _read_answer(
     )
 
 
-def _read_look(
+def _read_inspection(
     _record: RecordedTape, _run: Run, event: ev.ApprovalRequested | ev.ToolDecided | ev.ToolRejected
 ) -> CallInspected:
-    """A verdict that begins a step follows from a look at what the call would meet."""
+    """A verdict at the start of a step follows an inspection."""
     failure = event.reason if isinstance(event, ev.ToolRejected) else ""
     return CallInspected(call_id=event.call_id, failure=failure)
 
 
-def _read_rest(_record: RecordedTape, _run: Run, _event: ev.ToolProposed) -> GoOn:
-    """A call whose gating begins a step is one that the step before had no room for."""
+def _read_continuation(_record: RecordedTape, _run: Run, _event: ev.ToolProposed) -> GoOn:
+    """A proposal at the start of a step was left over by the previous step's limit."""
     return GoOn()
 
 
 def _read_outcome(record: RecordedTape, _run: Run, event: ev.ToolCompleted) -> CallEnded:
-    """The outcome; what its event does not say of it is in its attestation."""
+    """Read the outcome; fields that its event lacks are in the attestation."""
     attested = record.find_of(ev.ToolAttested, event.call_id)
     document: Mapping[str, Any] = attested.attestation if attested is not None else {}
     return CallEnded(
@@ -246,7 +247,7 @@ def _read_resume(_record: RecordedTape, run: Run, event: ev.RunRecovered) -> Res
 
 
 def _read_ending(last: ev.Event) -> Input | None:
-    """What made an end: its step closes every call first, and its last event says why."""
+    """Read the input that ended the run; its step closes calls first, so the last event tells."""
     match last:
         case ev.RunCancelled():
             return Cancel(reason=last.reason, by=last.by, abandoned=last.abandoned)
@@ -266,10 +267,10 @@ _INPUTS: dict[type[ev.Event], Callable[[RecordedTape, Run, Any], Input]] = {
     ev.TurnFailed: _read_failure,
     ev.BudgetExceeded: _read_refusal,
     ev.ApprovalResolved: _read_answer,
-    ev.ApprovalRequested: _read_look,
-    ev.ToolProposed: _read_rest,
-    ev.ToolDecided: _read_look,
-    ev.ToolRejected: _read_look,
+    ev.ApprovalRequested: _read_inspection,
+    ev.ToolProposed: _read_continuation,
+    ev.ToolDecided: _read_inspection,
+    ev.ToolRejected: _read_inspection,
     ev.ToolCompleted: _read_outcome,
     ev.SteerReceived: _read_steer,
     ev.RunRecovered: _read_resume,

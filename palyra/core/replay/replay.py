@@ -1,35 +1,35 @@
-"""Replay: a run decided again from its own tape, and compared event by event.
+"""Replay: decide a run again from its own tape and compare event by event.
 
-A tape holds two kinds of facts.  *Inputs* came from outside: the message, the model's turns, the
-outcomes of tools, the answers of people, words and cancels, restarts.  They are taken from the
-tape, in its order, with its times and ids.  *Consequences* are what `decide` made of them.  They
-are made again, and every field of every event must be the same, byte for byte.
+A tape holds two kinds of facts.  *Inputs* come from outside: messages, the model's turns, outcomes
+of tools, answers of people, steering messages, cancels, restarts.  A replay takes them from the
+tape, in its order, with its times and ids.  *Consequences* are the events that `decide` derived
+from the inputs.  A replay derives them again; every field of every event must be equal, byte for
+byte.
 
-What the settings decided (verdicts on calls, the assembled context, limits) can be had both ways:
+Answers of the environment (verdicts on calls, the assembled context, limits) have two sources:
 
-- strict: decided again with the settings of now, so that a changed rule, catalogue, instruction
-  or limit is a divergence.  Signatures are made again too.
-- lenient: taken from the tape.  What is compared is what the engine itself does.
+- lenient: the tape.  The comparison covers the engine itself.
+- strict: the configuration of today, so that a changed rule, catalogue, instruction or limit is a
+  divergence.  Attestations are signed again.
 
-A changed input shows in the first consequence that does not follow from it; that nobody changed
-anything at all is not for a replay to say but for the chain (`core.chain`).
+A changed input shows in the first consequence that does not follow from it.  That no row was
+changed at all is proved by the hash chain (`core.journal.hash_chain`), not by a replay.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.replay.recorded_environment import RecordedAnswers
+from palyra.core.replay.recorded_environment import RecordedEnvironment, StrictEnvironment
 from palyra.core.replay.recorded_inputs import RecordedTape, read_input
 from palyra.core.replay.report import Divergence, ReplayReport
 from palyra.core.run.decide import accept, decide
-from palyra.core.run.inputs import RunEnvironment
+from palyra.core.run.environment import RunEnvironment, RunLimits
 from palyra.core.run.state import Run
-from palyra.core.run.transition import EncodedEvent, Transition
-from palyra.core.session.queue import add_message
+from palyra.core.run.transition import EncodedEvent, Transition, record_event
 from palyra.core.tape import events as ev
 from palyra.core.text.excerpt import excerpt
 from palyra.errors import InvariantBroken, PalyraError
@@ -38,10 +38,20 @@ SHOWN_BYTES = 400  # of each value in a divergence
 
 
 class Replay:
-    """One tape under way; `advance` until it says that there is no more, then `report`."""
+    """Replay of one tape: call `advance` until it returns False, then `report`."""
 
-    def __init__(self, rows: Sequence[TapeRow], now: RunEnvironment, *, strict: bool) -> None:
-        """Begin; `now` is the setting that a run would have now, or of none a lenient replay needs.
+    def __init__(
+        self,
+        rows: Sequence[TapeRow],
+        redact: Callable[[bytes], tuple[bytes, bool]],
+        *,
+        limits: RunLimits = RunLimits(),  # noqa: B008 - frozen
+        now: RunEnvironment | None = None,
+    ) -> None:
+        """Decode the tape; `now`, the environment of such a run today, makes the replay strict.
+
+        `redact` is applied to the values shown of a divergence.  A lenient replay takes from
+        `limits` only how many calls may run in parallel.
 
         Raises InvariantBroken for rows that are not the beginning of a tape.
         """
@@ -50,19 +60,23 @@ class Replay:
         if any(row.seq != seq for seq, row in enumerate(rows)):
             raise InvariantBroken("the tape has a gap")
         self._record = RecordedTape(rows)
-        self._answers = RecordedAnswers(self._record, now, strict=strict)
-        self._redact = now.redact
+        self._env = (
+            RecordedEnvironment(self._record, limits)
+            if now is None
+            else StrictEnvironment(self._record, now)
+        )
+        self._redact = redact
         self._run: Run | None = None
         self._divergence: Divergence | None = None
         self._recorded, self._replayed = hashlib.sha256(), hashlib.sha256()
 
     @property
     def is_over(self) -> bool:
-        """Whether the tape has ended, or diverged."""
+        """True if the tape has ended or a divergence was found."""
         return self._divergence is not None or self._record.position >= len(self._record.rows)
 
     def advance(self, steps: int) -> bool:
-        """Replay at most so many steps; whether there is more."""
+        """Replay at most `steps` steps; return True if there are more."""
         for _ in range(steps):
             if self.is_over:
                 return False
@@ -70,17 +84,17 @@ class Replay:
         return not self.is_over
 
     def report(self) -> ReplayReport:
-        """The outcome."""
+        """Return the result."""
         rows = self._record.rows
         return ReplayReport(
             run_id=rows[0].run_id,
             matched=self._divergence is None,
-            strict=self._answers.strict,
+            strict=isinstance(self._env, StrictEnvironment),
             events=len(rows),
             recorded_digest=self._recorded.hexdigest(),
             replayed_digest=self._replayed.hexdigest(),
             first_divergence=self._divergence,
-            unjudged=tuple(sorted(self._answers.unjudged)),
+            unjudged=tuple(sorted(self._env.unjudged)),
         )
 
     def _step(self) -> None:
@@ -89,7 +103,7 @@ class Replay:
             self._diverge(record.position, "kind", "", record.unreadable)
             return
         try:
-            step = self._take()
+            step = self._decide()
         except PalyraError as error:
             self._diverge(record.position, "kind", record.rows[record.position].kind, error.message)
             return
@@ -103,24 +117,24 @@ class Replay:
         record.position += len(step.drafts)
         self._run = step.run
 
-    def _take(self) -> Transition | None:
-        """The step that the tape's next input makes."""
-        record, setting = self._record, self._answers.setting()
+    def _decide(self) -> Transition | None:
+        """Decide the step of the tape's next input."""
+        record, env = self._record, self._env
         event = record.events[record.position]
         if self._run is not None and isinstance(event, ev.MessageReceived):
-            return add_message(self._run, event, setting)
+            return record_event(self._run, event, env)
         if self._run is not None:
-            heard = read_input(record, self._run)
-            return None if heard is None else decide(self._run, heard, setting)
+            incoming = read_input(record, self._run)
+            return None if incoming is None else decide(self._run, incoming, env)
         accepted = record.events[0]
         assert isinstance(accepted, ev.RunAccepted)  # noqa: S101 - looked at in __init__
         inherited = record.opening(ev.ConversationInherited, 1)
         message = record.opening(ev.MessageReceived, 1 + len(inherited))[:1]
         run_id = record.rows[0].run_id
-        return accept(run_id, accepted, message[0] if message else None, setting, inherited)
+        return accept(run_id, accepted, message[0] if message else None, env, inherited)
 
     def _matches(self, seq: int, draft: EncodedEvent, now_ms: int) -> bool:
-        """Compare one event; the first difference is kept."""
+        """Compare one event with its row and record the first difference."""
         record = self._record
         if seq >= len(record.events):
             shown = record.unreadable if seq < len(record.rows) else "the end of the tape"
@@ -158,7 +172,7 @@ class Replay:
 
 
 def _first_difference(expected: bytes, found: bytes) -> tuple[str, object, object]:
-    """Path and values of the first member in which two events differ."""
+    """Return path and values of the first member in which two events differ."""
     path: list[str] = []
     left, right = msgspec.json.decode(expected), msgspec.json.decode(found)
     while (key := _first_key(left, right)) is not None:
@@ -168,7 +182,7 @@ def _first_difference(expected: bytes, found: bytes) -> tuple[str, object, objec
 
 
 def _first_key(left: Any, right: Any) -> str | int | None:  # noqa: ANN401 - JSON values
-    """Where two values of one shape differ first; None when they differ as wholes."""
+    """Return the first key or index in which two values of one shape differ, if any."""
     if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
         keys: Sequence[str | int] = list(left)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):

@@ -1,10 +1,10 @@
-"""What a replay comes to (`core.replay`)."""
+"""The result of a replay."""
 
 import msgspec
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first place where tape and replay differ; values are JSON, redacted and cut."""
+    """The first difference between tape and replay; values are JSON, redacted and truncated."""
 
     seq: int
     kind: str  # on the tape; empty behind its end
@@ -14,7 +14,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a replay came to.
+    """Result of a replay.
 
     The digests are SHA-256 over kind, time and payload of every event up to the first divergence,
     that one included: equal exactly when the run matched.
@@ -27,4 +27,6 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     recorded_digest: str
     replayed_digest: str
     first_divergence: Divergence | None = None
-    unjudged: tuple[int, ...] = ()  # proposals that a strict replay could not put to the gate
+    unjudged: tuple[
+        int, ...
+    ] = ()  # seqs of proposals that a strict replay could not evaluate again

@@ -1,16 +1,16 @@
-"""The final-answer contract: whether a text that would end a run is an answer at all.
+"""The final-answer contract: the checks a text must pass to end a run as its answer.
 
-Judged is only what can be judged without understanding language, so good prose is never refused
+Only defects that can be detected without understanding language count, so prose is never rejected
 for its wording (docs/decisions/0012-judging-answers.md):
 
 - `empty`: nothing to read;
-- `cut_off`: the provider says that the turn did not end by itself;
-- `not_called`: a call of the client's tools was asked for, and no words;
-- `tool_markup`: the whole text is a call of a known tool, or a tool's result, written out;
-- `not_json`: JSON was asked for, and this is none;
-- `wrong_form`: it is JSON, and does not fit the schema that came with the request;
-- `contradicted`: no effect that was tried succeeded, and the text names a digest that the run has
-  never seen: it is evidence of something that did not happen.
+- `cut_off`: the provider reports that the turn did not end by itself;
+- `not_called`: the request demanded a call of a client tool, and the turn has none;
+- `tool_markup`: the whole text is a call of a known tool, or a tool's result, as text;
+- `not_json`: the request demanded JSON, and the text is not JSON;
+- `wrong_form`: the JSON does not match the schema of the request;
+- `contradicted`: no attempted effect succeeded, and the text names a digest that does not occur in
+  the run: evidence of something that did not happen.
 """
 
 import re
@@ -24,11 +24,11 @@ from palyra.core.run.state import Run
 from palyra.core.text.canonical_json import is_nested_deeper
 from palyra.core.text.schema_mismatch import find_mismatch
 
-# --- what is wrong, and what the model is told ---------------------------------------------------
+# --- defects and the guidance for the model ------------------------------------------------------
 
 
 class AnswerDefect(msgspec.Struct, frozen=True):
-    """Why a text is no answer: a code, the same for people, and what the model is told."""
+    """Why a text is rejected: a code, a sentence for people and guidance for the model."""
 
     code: str
     sentence: str
@@ -82,10 +82,12 @@ def _contradicted(digest: str) -> AnswerDefect:
     )
 
 
-def find_flaw(run: Run, tools: Collection[str] = (), instructions: str = "") -> AnswerDefect | None:
-    """What is wrong with the last turn's text as the run's answer; None when it is one.
+def find_defect(
+    run: Run, tools: Collection[str] = (), instructions: str = ""
+) -> AnswerDefect | None:
+    """Return the defect of the last turn's text as the run's answer; None if it has none.
 
-    `tools` are the names the model may call, `instructions` what it saw beside the conversation.
+    `tools` are the names the model may call; `instructions` is its system prompt.
     """
     brief, text = run.accepted.brief, answer_text(run)
     if brief is not None and brief.must_call:
@@ -95,7 +97,7 @@ def find_flaw(run: Run, tools: Collection[str] = (), instructions: str = "") -> 
     if run.finish_reason != "stop":
         return CUT_OFF
     if run.accepted.json_mode:
-        return _find_json_flaw(run, text)
+        return _find_json_defect(run, text)
     if is_tool_markup(text, tools):
         return TOOL_MARKUP
     digest = find_invented(run, instructions)
@@ -103,7 +105,7 @@ def find_flaw(run: Run, tools: Collection[str] = (), instructions: str = "") -> 
 
 
 def answer_text(run: Run) -> str:
-    """The text of the last turn, with what it goes on from; "" when the model has not spoken."""
+    """Return the last turn's text, joined with the cut text it continues; "" before any turn."""
     last = run.transcript[-1] if run.transcript else None
     return last.text if isinstance(last, AssistantMessage) else ""
 
@@ -111,8 +113,8 @@ def answer_text(run: Run) -> str:
 # --- JSON ----------------------------------------------------------------------------------------
 
 
-def _find_json_flaw(run: Run, text: str) -> AnswerDefect | None:
-    """What is wrong with the text as the JSON that was asked for."""
+def _find_json_defect(run: Run, text: str) -> AnswerDefect | None:
+    """Return the defect of the text as the requested JSON."""
     if not is_json(text):
         return NOT_JSON
     schema = None if run.accepted.brief is None else run.accepted.brief.answer_schema
@@ -136,7 +138,7 @@ _RESULT_TAGS = "tool_response|tool_result|function_results?"
 _CALL_ELEMENT = re.compile(rf"<({_CALL_TAGS})\b[^>]*>.*</\1>", re.DOTALL)
 _RESULT_ELEMENT = re.compile(rf"<({_RESULT_TAGS})\b[^>]*>.*</\1>", re.DOTALL)
 _NAMED_ELEMENT = re.compile(r"<function=([\w.-]+)>.*</function>", re.DOTALL)
-# Control tokens of model families that leaked into the text: round the call, or before its JSON.
+# Control tokens of model families that leaked into the text, around the call or before its JSON.
 _TOKENS_ROUND = re.compile(r"<[|\uff5c]tool[_\u2581]call.*[|\uff5c]>", re.DOTALL)
 _TOKENS_BEFORE = ("[TOOL_CALLS]", "<|python_tag|>")
 _NAME = re.compile(r"[\w.-]+")
@@ -146,9 +148,9 @@ _OTHER_KEYS = frozenset({"id", "type", "call_id", "index"})
 
 
 def is_tool_markup(text: str, tools: Collection[str]) -> bool:
-    """Whether the whole text is a call of one of these tools, or a tool's result, written out.
+    """True if the whole text is a call of one of these tools, or a tool's result, as text.
 
-    A call inside prose or a code block is not: it may be what the answer is about.
+    A call inside prose or a code block does not count: the answer may be about it.
     """
     bare = text.strip()
     if not bare.startswith(("{", "[", "<")):
@@ -193,7 +195,7 @@ def _is_known(name: object, tools: Collection[str]) -> bool:
 
 # --- contradicted claims -------------------------------------------------------------------------
 
-# MD5, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512: letters and digits both, and nothing adjoining.
+# MD5, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512: with a letter and a digit, as whole words.
 _DIGEST = re.compile(
     r"(?<![0-9A-Za-z])(?=[a-f]*[0-9])(?=[0-9]*[a-f])"
     r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
@@ -203,7 +205,7 @@ _DIGEST = re.compile(
 
 
 def find_invented(run: Run, instructions: str) -> str | None:
-    """A digest in the answer that nothing in the run has shown, though no effect succeeded."""
+    """Return a digest in the answer that occurs nowhere in a run in which no effect succeeded."""
     if not run.progress.missed or run.progress.succeeded:
         return None
     named = {match.lower(): match for match in _DIGEST.findall(answer_text(run))}
@@ -214,9 +216,9 @@ def find_invented(run: Run, instructions: str) -> str | None:
 
 
 def _shown(run: Run) -> Iterable[str]:
-    """What people and tools said, and what calls were about.
+    """Yield the user messages, tool outputs and call arguments of the run.
 
-    Not what the model said, nor the daemon's guidance, which repeats it.
+    The model's texts, and guidance that repeats them, prove nothing.
     """
     for message in run.transcript:
         match message:

@@ -1,6 +1,6 @@
-"""The steps of one tool call inside a run: gate it, close it, attest it; see also `ask_steps`.
+"""Decisions about one tool call: evaluate it, record its verdict, its outcome, its attestation.
 
-Every call that was proposed ends in exactly one attestation, whatever happened in between.
+The phases of a call are in `core.run.call`, approval requests in `core.run.approvals`.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,12 @@ import msgspec
 from palyra.core.incident.kinds import outcome_unknown
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.run.approvals import ask, evaluate, find_lapse
+from palyra.core.run.approvals import abort_question, ask, find_lapse
 from palyra.core.run.call import Call
-from palyra.core.run.inputs import CallEnded, GatedCall, ReportIncident
-from palyra.core.run.state import ABORTED, Run
-from palyra.core.run.transition import Transition
+from palyra.core.run.environment import GatedCall
+from palyra.core.run.inputs import CallEnded, ReportIncident
+from palyra.core.run.state import ABORTED, Question, Run
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.tool.arguments import Refused
@@ -28,15 +29,15 @@ ONE_TOO_MANY = Refused(
 )
 
 
-def find_duplicate_ids(step: Transition, calls: Sequence[ProposedCall]) -> str | None:
-    """Which two calls of a turn would have one id on the tape, where secrets are redacted.
+def find_duplicate_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
+    """Describe two calls of a turn whose ids are equal once redacted; None if all differ.
 
-    They are named by their places: an id of the provider's may be long, or hold a secret.
+    The description names their places, because an id may be long or contain a secret.
     """
-    if len(calls) < 2:  # noqa: PLR2004 - there is nothing to be equal to
+    if len(calls) < 2:  # noqa: PLR2004 - a single call has no duplicate
         return None
     places: dict[str, int] = {}
-    written, _ = step.setting.redact(msgspec.json.encode([call.call_id for call in calls]))
+    written, _ = step.env.redact(msgspec.json.encode([call.call_id for call in calls]))
     for place, call_id in enumerate(msgspec.json.decode(written, type=list[str]), 1):
         first = places.setdefault(call_id, place)
         if first != place:
@@ -44,41 +45,42 @@ def find_duplicate_ids(step: Transition, calls: Sequence[ProposedCall]) -> str |
     return None
 
 
-def prepare_call(step: Transition, call: Call) -> None:
-    """Intake and gate of the next named call."""
-    judged = evaluate(step, call)
+def prepare_call(step: Step, call: Call) -> None:
+    """Propose the next named call with its verdict."""
+    gated = step.env.evaluate(step.run, call)
     step.add(
         ev.ToolProposed(
             call_id=call.call_id,
             tool=call.tool,
-            arguments=judged.arguments,
-            digest=judged.digest,
-            tool_class=judged.tool_class,
-            coercions=judged.coercions,
-            may_rerun=judged.may_rerun,
-            path_key=judged.path_key,
-            executor=judged.executor,
-            enforcement=judged.enforcement,
-            inspects=judged.inspects,
+            arguments=gated.arguments,
+            digest=gated.digest,
+            tool_class=gated.tool_class,
+            coercions=gated.coercions,
+            may_rerun=gated.may_rerun,
+            path_key=gated.path_key,
+            executor=gated.executor,
+            enforcement=gated.enforcement,
+            inspects=gated.inspects,
         )
     )
-    apply_verdict(step, call, judged)
+    apply_verdict(step, call, gated)
 
 
-def judge_again(step: Transition, call: Call) -> None:
-    """Gate a proposed call once more: it was looked at, or the rules have changed."""
-    apply_verdict(step, call, evaluate(step, call))
+def evaluate_again(step: Step, call: Call) -> None:
+    """Evaluate a proposed call again, after its inspection or a change of the rules."""
+    apply_verdict(step, call, step.env.evaluate(step.run, call))
 
 
-def apply_verdict(step: Transition, call: Call, judged: GatedCall) -> None:
-    if _is_one_too_many(step.run, judged):
+def apply_verdict(step: Step, call: Call, gated: GatedCall) -> None:
+    """Record what follows from the verdict: a rejection, a question or a decision."""
+    if _is_one_too_many(step.run, gated):
         reject(step, call, ONE_TOO_MANY)
         return
-    match judged.verdict:
+    match gated.verdict:
         case Refused() as refused:
             reject(step, call, refused)
         case NeedsApproval() as asks:
-            verdict = ask(step, call, judged, asks)
+            verdict = ask(step, call, gated, asks)
             if verdict is not None:
                 asked = step.run.find_asked(call.call_id)
                 record_decision(step, call, verdict, None if asked is None else asked.approval_id)
@@ -86,16 +88,16 @@ def apply_verdict(step: Transition, call: Call, judged: GatedCall) -> None:
             record_decision(step, call, verdict)
 
 
-def _is_one_too_many(run: Run, judged: GatedCall) -> bool:
-    """Whether a call for the client comes behind another one, and the caller takes one alone."""
+def _is_one_too_many(run: Run, gated: GatedCall) -> bool:
+    """True if the caller accepts one client call a turn and another one is allowed already."""
     brief = run.accepted.brief
-    if brief is None or not brief.one_call or judged.executor != CLIENT:
+    if brief is None or not brief.one_call or gated.executor != CLIENT:
         return False
     return any(call.executor == CLIENT and call.phase == "allowed" for call in run.calls)
 
 
-def reject(step: Transition, call: Call, refused: Refused) -> None:
-    """Tell the model what it would have to repair."""
+def reject(step: Step, call: Call, refused: Refused) -> None:
+    """Reject the call and describe to the model how to repair it."""
     step.add(
         ev.ToolRejected(
             call_id=call.call_id, reason=refused.reason, repair_hint=refused.repair_hint
@@ -105,9 +107,9 @@ def reject(step: Transition, call: Call, refused: Refused) -> None:
 
 
 def record_decision(
-    step: Transition, call: Call, verdict: Allow | Deny, approval_id: str | None = None
+    step: Step, call: Call, verdict: Allow | Deny, approval_id: str | None = None
 ) -> None:
-    """The last word on a call; `approval_id` is that of an identical call before it."""
+    """Record the verdict; `approval_id` is set if an equal call's approval covers this one."""
     is_allowed = isinstance(verdict, Allow)
     step.add(
         ev.ToolDecided(
@@ -126,8 +128,8 @@ def record_decision(
         attest(step, call.call_id, "denied")
 
 
-def deny_ended(step: Transition) -> None:
-    """Deny what was allowed and may not start any more."""
+def deny_ended(step: Step) -> None:
+    """Deny allowed calls that may no longer start."""
     for call in step.run.calls:
         reason = find_lapse(step, call) if call.phase == "allowed" else None
         if reason is not None:
@@ -140,27 +142,19 @@ def deny_ended(step: Transition) -> None:
             record_decision(step, call, void)
 
 
-def hand_over(step: Transition) -> None:
-    """Give the client the calls that are its own to run: for the daemon they have ended."""
+def hand_over(step: Step) -> None:
+    """Attest the calls that the client executes; for the daemon they have ended."""
     for call in step.run.calls:
         if call.phase == "allowed" and call.executor == CLIENT:
             attest(step, call.call_id, HANDED_OVER)
 
 
-def close_call(step: Transition, call: Call, reason: str) -> None:
-    """End one call of a run that is ending, from whatever phase it is in."""
+def close_call(step: Step, call: Call, reason: str) -> None:
+    """Close one call of a run that is ending, in any phase."""
     match call.phase:
         case "asking":
-            step.add(
-                ev.ApprovalResolved(
-                    approval_id=call.approval_id or "",
-                    call_id=call.call_id,
-                    decision="abort",
-                    scope="once",
-                    by="run",
-                    reason=reason,
-                )
-            )
+            question = Question(call.approval_id or "", "tool_call", call.call_id)
+            abort_question(step, question, by="run", reason=reason)
             record_decision(step, call, _aborted(call, reason))
         case "proposed":
             record_decision(step, call, _aborted(call, reason))
@@ -172,15 +166,15 @@ def close_call(step: Transition, call: Call, reason: str) -> None:
             )
             attest(step, call.call_id, "cancelled")
         case _:
-            pass  # only named, or attested already
+            pass  # named or attested: nothing to close
 
 
 def _aborted(call: Call, reason: str) -> Deny:
     return Deny(reason_code=ABORTED, reason=reason, policies=(), version=call.policy_version)
 
 
-def complete_call(step: Transition, call: Call, ended: CallEnded) -> None:
-    """The outcome of a call that was started."""
+def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
+    """Record the outcome of a started call."""
     step.add(
         ev.ToolCompleted(
             call_id=call.call_id,
@@ -197,8 +191,8 @@ def complete_call(step: Transition, call: Call, ended: CallEnded) -> None:
     attest(step, call.call_id, ended.status, ended=ended)
 
 
-def complete_unknown(step: Transition, call: Call) -> None:
-    """The daemon stopped while the call ran, and it may not simply be started again."""
+def complete_unknown(step: Step, call: Call) -> None:
+    """Record an unknown outcome: the daemon stopped during the call, and it may not be repeated."""
     step.add(
         ev.ToolCompleted(
             call_id=call.call_id,
@@ -215,9 +209,9 @@ def complete_unknown(step: Transition, call: Call) -> None:
 
 
 def attest(
-    step: Transition, call_id: str, status: OutcomeStatus, *, ended: CallEnded | None = None
+    step: Step, call_id: str, status: OutcomeStatus, *, ended: CallEnded | None = None
 ) -> None:
-    """The signed end of one call."""
+    """Sign and record the end of one call."""
     call = step.run.find_call(call_id)
     if call is None:
         raise InvariantBroken(f"{call_id} is not a call of the current turn")
@@ -238,7 +232,7 @@ def attest(
         finished_ms=max(started_ms, step.now_ms) if ended is None else started_ms + ended.took_ms,
         prev=step.run.attestation_head,
     )
-    sealed = seal_attestation(document, step.setting.sign)
+    sealed = seal_attestation(document, step.env.sign)
     step.add(
         ev.ToolAttested(
             call_id=call_id,

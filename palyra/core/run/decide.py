@@ -1,43 +1,42 @@
-"""What a run does next: `decide(run, input, setting)` gives events, effects and the state after.
+"""The decisions of a run: `decide(run, input, env)` returns events, effects and the next state.
 
-Pure but for what `Setting` hands in (clock, ids, rules, signature), so live operation, recovery
-and replay take the same path.  Rules:
+A decision is deterministic except for the answers of `env` (clock, ids, gate, signature), so live
+operation, recovery and replay share this code.  Which events are legal when is in `core.run.state`
+and `core.run.call`; this module decides which of them follow from an input:
 
-- Preparation is sequential in the model's order and stops at a call that waits for a person.
-- A step gates a few calls, then lets others go first: a turn with a hundred holds up nobody.
-- Execution begins when every call of the turn is prepared, in batches (`core.batches`).
-- The next turn begins when every call is attested and the guard of `core.progress` has had its
-  say; without calls the text ends the run, if `core.answer` takes it for an answer.
-- A turn with two equal call ids, or too large for the tape, is malformed: it ends the run.
-- A text that is none is sent back once; one that was cut off is gone on with, three times, unless
-  the caller itself limited it.
-- Calls of tools that the client runs end the run, once all other calls of the turn have ended.
-  Where the caller takes one call at most, the first one that may be made is it.
-- A terminal run ignores every input; so does a run that no longer expects it (a late outcome).
+- Calls are evaluated one after the other in the model's order.  Evaluation stops at a call that is
+  being inspected or waits for an approval.
+- One step evaluates at most `MAX_GATED` calls and then yields, so that a turn with a hundred calls
+  does not block the event loop.
+- Execution starts when every call of the turn has a verdict, in batches (`core.tool.batches`).
+- The next turn starts when every call is attested, unless the loop guard ends the run.
+- A turn without calls ends the run if its text is an answer (`core.run.answer`).  A text that is
+  not is rejected once.  A text that was cut off is continued up to three times, unless the caller
+  set the limit itself.
+- A turn with two equal call ids, or one too large for the tape, is malformed and ends the run.
+- Calls that the client executes end the run once all other calls of the turn have ended.  If the
+  caller accepts one call at most, that is the first allowed one.
+- A terminal run ignores every input.  A late input, such as the outcome of an ended call, is
+  ignored as well.
 """
 
 from collections.abc import Sequence
-from typing import assert_never
+from functools import partial
+from typing import assert_never, cast
 
 import msgspec
 
 from palyra.core.incident.kinds import recovery_exhausted
 from palyra.core.run.answer import answer_text
-from palyra.core.run.approvals import (
-    ask_again,
-    inspect_again,
-    record_inspection,
-    take_answer,
-    withdraw,
-)
+from palyra.core.run.approvals import abort_question, take_answer
 from palyra.core.run.call import Call
 from palyra.core.run.calls import (
     complete_call,
     complete_unknown,
     deny_ended,
+    evaluate_again,
     find_duplicate_ids,
     hand_over,
-    judge_again,
     prepare_call,
     record_decision,
     reject,
@@ -50,6 +49,8 @@ from palyra.core.run.ending import (
     end_partial,
     end_requested,
 )
+from palyra.core.run.environment import RunEnvironment, TapeEnvironment
+from palyra.core.run.fold import begin
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -62,33 +63,33 @@ from palyra.core.run.inputs import (
     Expire,
     GoOn,
     Input,
+    Inspect,
     ReportIncident,
     Resume,
     RulesChanged,
-    RunEnvironment,
     Steer,
     TurnFailedInput,
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import Run
-from palyra.core.run.transition import Transition, redacted_transition
+from palyra.core.run.state import RULES_CHANGED, Question, Run
+from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.run.turns import (
     add_turn,
     budget_answered,
     budget_refused,
     choose_model,
+    fail_turn,
     judge_answer,
     leave_unavailable_model,
     next_turn,
-    turn_broke,
 )
 from palyra.core.tape import events as ev
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.batches import next_batch
 from palyra.core.tool.spec import HANDED_OVER
 
-MAX_GATED = 4  # calls in one step: about a millisecond
+MAX_GATED = 4  # calls evaluated in one step: about a millisecond
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
 
 
@@ -96,80 +97,80 @@ def accept(
     run_id: str,
     accepted: ev.RunAccepted,
     message: ev.MessageReceived | None,
-    setting: RunEnvironment,
+    env: TapeEnvironment,
     inherited: Sequence[ev.ConversationInherited] = (),
 ) -> Transition:
-    """The first step of every run: its promise and its text.
+    """Return the first step of a run: what was accepted, inherited messages, the message.
 
-    A fork begins with what it inherits, and may go on from there without a new text.
+    A fork inherits messages and needs no message of its own.
     """
-
-    def take(is_careful: bool) -> Transition:  # noqa: FBT001 - the parameter has one meaning
-        step = Transition.first(run_id, accepted, setting, is_careful=is_careful)
-        for event in (*inherited, *(() if message is None else (message,))):
-            step.add(event)
-        return step
-
-    return redacted_transition(take)
-
-
-def decide(run: Run, heard: Input, setting: RunEnvironment) -> Transition:
-    """One step.  Raises InvariantBroken for an input that only a bug can produce."""
-
-    def take(is_careful: bool) -> Transition:  # noqa: FBT001 - the parameter has one meaning
-        step = Transition(run, setting, is_careful=is_careful)
-        if not run.is_terminal:
-            _hear(step, heard)
-        return step
-
-    return redacted_transition(take)
+    now_ms = env.now_ms()
+    data, redacted = env.redact(ev.encode_event(accepted))
+    if redacted:
+        accepted = msgspec.json.decode(data, type=ev.RunAccepted)
+    step = Transition(begin(run_id, accepted, now_ms), env, now_ms=now_ms, redacts_each=True)
+    step.drafts.append(EncodedEvent(accepted.KIND, data, redacted))
+    for event in (*inherited, *(() if message is None else (message,))):
+        step.add(event)
+    return step
 
 
-def _hear(step: Transition, heard: Input) -> None:
-    match heard:
+def decide(run: Run, incoming: Input, env: RunEnvironment) -> Step:
+    """Decide one step.  Raises InvariantBroken for an input that only a bug can produce."""
+    return transition(run, env, partial(_handle, incoming=incoming))
+
+
+def _handle(step: Step, incoming: Input) -> None:
+    if step.run.is_terminal:
+        return
+    match incoming:
         case Begin():
-            step.add(ev.RunStarted(**msgspec.structs.asdict(heard)))
+            step.add(ev.RunStarted(**msgspec.structs.asdict(incoming)))
             choose_model(step)
-            _go_on(step)
+            _proceed(step)
         case Resume():
-            _resume(step, heard)
+            _resume(step, incoming)
         case TurnFinished() | TurnFailedInput():
-            _turn_ended(step, heard)
+            _end_turn(step, incoming)
         case BudgetRefused():
-            budget_refused(step, heard)
+            budget_refused(step, incoming)
         case ApprovalAnswered() | CallInspected() | RulesChanged() | GoOn() | CallEnded():
-            _hear_of_call(step, heard)
+            _handle_call_input(step, incoming)
         case Steer():
-            step.add(ev.SteerReceived(text=heard.text, by=heard.by, attachments=heard.attachments))
+            step.add(incoming.event)
         case Cancel() | Expire():
-            end_requested(step, heard)
+            end_requested(step, incoming)
         case _:
-            assert_never(heard)
+            assert_never(incoming)
 
 
-def _hear_of_call(
-    step: Transition, heard: ApprovalAnswered | CallInspected | RulesChanged | GoOn | CallEnded
+def _handle_call_input(
+    step: Step, incoming: ApprovalAnswered | CallInspected | RulesChanged | GoOn | CallEnded
 ) -> None:
-    match heard:
+    match incoming:
         case ApprovalAnswered():
-            _approval_answered(step, heard)
+            _approval_answered(step, incoming)
         case CallInspected():
-            _inspected(step, heard)
+            _inspected(step, incoming)
         case RulesChanged():
             _rules_changed(step)
         case GoOn():
-            _gate_more(step)
+            if any(call.phase == "named" for call in step.run.calls):
+                _proceed(step)
         case CallEnded():
-            _call_ended(step, heard)
+            call = step.run.find_call(incoming.call_id)
+            if call is not None and call.phase == "started":
+                complete_call(step, call, incoming)
+                _proceed(step)
         case _:
-            assert_never(heard)
+            assert_never(incoming)
 
 
 # --- turns ---------------------------------------------------------------------------------------
 
 
-def _go_on(step: Transition) -> None:
-    """Whatever comes next between two inputs."""
+def _proceed(step: Step) -> None:
+    """Do everything that is possible before the next input."""
     _prepare_calls(step)
     phases = {call.phase for call in step.run.calls}
     if phases & {"named", "proposed", "asking", "started"}:
@@ -181,11 +182,11 @@ def _go_on(step: Transition) -> None:
     elif any(call.status == HANDED_OVER for call in step.run.calls):
         end_handed_over(step)
     else:
-        _look_back(step)
+        _check_progress(step)
 
 
-def _look_back(step: Transition) -> None:
-    """Between two turns: does the run get further?"""
+def _check_progress(step: Step) -> None:
+    """Apply the findings of the loop guard: end the run, or warn the model in the next turn."""
     end = step.run.progress.end
     if end is not None:
         step.add(ev.GuardBlocked(rule=end.rule, call=end.call, count=end.count))
@@ -203,33 +204,33 @@ def _look_back(step: Transition) -> None:
     next_turn(step)
 
 
-def _turn_ended(step: Transition, heard: TurnFinished | TurnFailedInput) -> None:
-    """The open turn's end; a turn that is over already changes nothing."""
+def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
+    """Close the open turn; ignore the result of a turn that is not open any more."""
     run = step.run
-    if not run.turn_is_open or (run.turn, run.attempt) != (heard.turn, heard.attempt):
+    if not run.turn_is_open or (run.turn, run.attempt) != (incoming.turn, incoming.attempt):
         return
-    if isinstance(heard, TurnFailedInput):
-        turn_broke(step, heard)
+    if isinstance(incoming, TurnFailedInput):
+        fail_turn(step, incoming)
         return
-    unfit = find_duplicate_ids(step, heard.result.calls) or add_turn(step, heard)
+    unfit = find_duplicate_ids(step, incoming.result.calls) or add_turn(step, incoming)
     if unfit is None:
         _turn_finished(step)
         return
     broke = TurnFailedInput(
-        turn=heard.turn,
-        attempt=heard.attempt,
+        turn=incoming.turn,
+        attempt=incoming.attempt,
         failure_class="malformed",
         detail=unfit,
         had_output=True,
-        charge=heard.result.charge,
+        charge=incoming.result.charge,
     )
-    turn_broke(step, broke)
+    fail_turn(step, broke)
 
 
-def _turn_finished(step: Transition) -> None:
+def _turn_finished(step: Step) -> None:
     run = step.run
     if run.calls or run.steers:
-        _go_on(step)
+        _proceed(step)
     elif not run.is_cut:
         judge_answer(step)
     elif run.output_cap is not None:
@@ -244,11 +245,8 @@ def _turn_finished(step: Transition) -> None:
 # --- calls ---------------------------------------------------------------------------------------
 
 
-def _prepare_calls(step: Transition) -> None:
-    """Gate the named calls in order; stop at the one that waits, for a look or a person.
-
-    What is more than one step may take is left to the next one.
-    """
+def _prepare_calls(step: Step) -> None:
+    """Evaluate the named calls in order; stop at one that waits for inspection or approval."""
     if _is_waiting(step.run):
         return
     named = [call for call in step.run.calls if call.phase == "named"]
@@ -264,17 +262,12 @@ def _is_waiting(run: Run) -> bool:
     return any(call.phase in {"proposed", "asking"} for call in run.calls)
 
 
-def _gate_more(step: Transition) -> None:
-    if any(call.phase == "named" for call in step.run.calls):
-        _go_on(step)
-
-
-def _start_batch(step: Transition) -> None:
-    """Start the calls that may run together now."""
+def _start_batch(step: Step) -> None:
+    """Start the allowed calls that may run in parallel now."""
     allowed = [call for call in step.run.calls if call.phase == "allowed"]
     number = 1 + max((call.batch for call in step.run.calls), default=0)
     chosen = next_batch(
-        [(call.tool_class, call.path_key) for call in allowed], step.setting.limits.max_parallel
+        [(call.tool_class, call.path_key) for call in allowed], step.env.limits.max_parallel
     )
     for call in allowed[:chosen]:
         step.add(
@@ -297,56 +290,54 @@ def _execute(call: Call) -> Execute:
     )
 
 
-def _approval_answered(step: Transition, heard: ApprovalAnswered) -> None:
-    if heard.approval_id == step.run.budget_question:
-        budget_answered(step, heard)
+def _approval_answered(step: Step, incoming: ApprovalAnswered) -> None:
+    question = step.run.find_question(incoming.approval_id)
+    if question is None:
         return
-    call = step.run.find_asking(heard.approval_id)
-    if call is None:
-        return
-    record_decision(step, call, take_answer(step, call, heard))
-    _go_on(step)
+    match question.subject:
+        case "budget":
+            budget_answered(step, incoming)
+        case "tool_call":
+            call = cast("Call", step.run.find_asking(incoming.approval_id))
+            record_decision(step, call, take_answer(step, call, incoming))
+            _proceed(step)
+        case subject:
+            assert_never(subject)
 
 
-def _inspected(step: Transition, heard: CallInspected) -> None:
-    call = record_inspection(step, heard)
-    if call is None:
+def _inspected(step: Step, incoming: CallInspected) -> None:
+    call = step.run.find_call(incoming.call_id)
+    if call is None or call.phase != "proposed":
         return
-    if heard.failure:
-        reject(step, call, Refused(reason=heard.failure, repair_hint=""))
+    if incoming.failure:
+        reject(step, call, Refused(reason=incoming.failure, repair_hint=""))
     else:
-        judge_again(step, call)
-    _go_on(step)
+        evaluate_again(step, call)
+    _proceed(step)
 
 
-def _rules_changed(step: Transition) -> None:
-    """Judge again what a person is asked; what is allowed is looked at when it starts."""
+def _rules_changed(step: Step) -> None:
+    """Evaluate pending questions again; an allowed call is checked when it starts."""
     for call in step.run.calls:
-        if call.phase == "asking" and step.setting.is_stale(call):
-            withdraw(step, call)
-            judge_again(step, call)
-            _go_on(step)
-
-
-def _call_ended(step: Transition, heard: CallEnded) -> None:
-    call = step.run.find_call(heard.call_id)
-    if call is None or call.phase != "started":
-        return
-    complete_call(step, call, heard)
-    _go_on(step)
+        if call.phase == "asking" and step.env.is_stale(call):
+            question = Question(call.approval_id or "", "tool_call", call.call_id)
+            reason = "the rules have changed since it was asked"
+            abort_question(step, question, by=RULES_CHANGED, reason=reason)
+            evaluate_again(step, call)
+            _proceed(step)
 
 
 # --- recovery ------------------------------------------------------------------------------------
 
 
-def _resume(step: Transition, heard: Resume) -> None:
-    """Go on from the tape: charge the attempt, repeat what may be repeated, say what is unknown.
+def _resume(step: Step, incoming: Resume) -> None:
+    """Resume from the tape: count the attempt, repeat what may be repeated, record what is unknown.
 
-    A run that only waits for a person is not charged: nothing is dispatched that could fail.  Nor
-    is one whose journal refused its writes: it is not what failed.
+    The attempt does not count if the run only waits for an approval, because nothing is dispatched
+    that could fail, or if the journal refused its writes, because the run did not fail.
     """
-    run, limits = step.run, step.setting.limits
-    is_free = heard.is_put_off or run.pending_approvals > 0
+    run, limits = step.run, step.env.limits
+    is_free = incoming.is_put_off or run.pending_approvals > 0
     attempt = run.recoveries if is_free else run.recoveries + 1
     if attempt > limits.max_recoveries:
         end_failed(
@@ -354,30 +345,33 @@ def _resume(step: Transition, heard: Resume) -> None:
             "recovery_exhausted",
             f"resumed {run.recoveries} times without getting further",
             "read the tape's last events; start the run again once the cause is mended",
-            heard.abandoned,
+            incoming.abandoned,
         )
         step.effects.append(ReportIncident(alarm=recovery_exhausted(run.run_id, run.recoveries)))
         return
-    step.add(ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1, abandoned=heard.abandoned))
+    step.add(
+        ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1, abandoned=incoming.abandoned)
+    )
     leave_unavailable_model(step)
     if run.turn_is_open:
         next_turn(step, run.attempt + 1)
         return
-    if run.budget_question:
-        step.effects.append(AskPerson(approval_id=run.budget_question))
+    if run.question is not None:
+        step.effects.append(AskPerson(approval_id=run.question.approval_id))
         return
     for call in run.calls:
         if call.phase == "asking":
-            ask_again(step, call)
+            step.effects.append(AskPerson(approval_id=call.approval_id or ""))
         elif call.phase == "proposed":
-            inspect_again(step, call)
+            step.effects.append(Inspect(call_id=call.call_id))
         elif call.phase == "started":
             _resume_call(step, call)
-    _go_on(step)
+    _proceed(step)
 
 
-def _resume_call(step: Transition, call: Call) -> None:
+def _resume_call(step: Step, call: Call) -> None:
+    """Repeat a call that was started before the restart, if its tool permits that."""
     if call.may_rerun:
         step.effects.append(_execute(call))
-        return
-    complete_unknown(step, call)
+    else:
+        complete_unknown(step, call)

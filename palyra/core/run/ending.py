@@ -1,12 +1,10 @@
-"""The steps that end a run: with an answer, with part of one, or without.
+"""The end of a run: with an answer, with a partial answer, failed or cancelled.
 
-Whatever the end, every call that was proposed is closed and attested before it.
+Every proposed call is closed and attested before the end.
 
-The partial answer: what a run that ends without an answer still has to say.
-
-Computed from what the calls came to, never from what the model says of them: what was done, what
-was not, and why there is no more.  In JSON mode it is a JSON object, so whoever parses answers
-can parse this one.
+A run that ends without an answer gives a partial one: the calls that succeeded, the calls that did
+not, and why the run ended.  It is computed from the outcomes of the calls, never from the model's
+text.  In JSON mode it is a JSON object, so a client that parses answers can parse it too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,20 +15,21 @@ import msgspec
 from palyra.core.journal.records import Charge
 from palyra.core.model.messages import AssistantMessage, Message, ProposedCall, ToolMessage
 from palyra.core.run.answer import answer_text
+from palyra.core.run.approvals import abort_question
 from palyra.core.run.calls import close_call
 from palyra.core.run.inputs import Cancel, Expire
 from palyra.core.run.state import Run, transcript_with_results
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.excerpt import excerpt
 from palyra.core.text.visible import describe_call, visible
 from palyra.core.tool.spec import HANDED_OVER
 from palyra.errors import TooLarge
 
-# Causes with which the answer is the model's own all the same, and no partial answer of ours.
+# Causes of a partial end whose answer is the model's own text.
 OWN_WORDS = frozenset({"max_tokens", "outcome_unknown"})
 MAX_LISTED = 20  # calls in each list; more are counted
-_DETAIL_CHARS = 160  # of what a tool said
+_DETAIL_CHARS = 160  # shown of a tool's output
 _SAYS = {
     "failed": "failed",
     "denied": "denied",
@@ -50,7 +49,7 @@ class EndReason(NamedTuple):
 
 
 class PartialResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run got done and what not; the JSON of it is the partial answer in JSON mode."""
+    """A partial answer in JSON mode."""
 
     partial: bool = True
     cause: str
@@ -60,7 +59,7 @@ class PartialResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partial_answer(run: Run, ending: EndReason, kept: str = "") -> str:
-    """The partial answer; `kept` is the beginning of an answer that was cut off."""
+    """Return the partial answer; `kept` is the beginning of an answer that was cut off."""
     done, not_done = _sort_calls(transcript_with_results(run)[run.inherited :])
     if run.accepted.json_mode:
         account = PartialResult(
@@ -78,7 +77,7 @@ def partial_answer(run: Run, ending: EndReason, kept: str = "") -> str:
 
 
 def unknown_outcomes(run: Run) -> str:
-    """The calls of the run that may or may not have happened, in words; "" for none."""
+    """List the calls of the run with unknown outcome; "" if there are none."""
     results = _results(transcript_with_results(run)[run.inherited :])
     unknown = [
         describe_call(each.tool, each.arguments)
@@ -93,7 +92,7 @@ def _section(title: str, entries: Sequence[str]) -> list[str]:
 
 
 def _sort_calls(messages: Iterable[Message]) -> tuple[list[str], list[str]]:
-    """What succeeded, and what at its last try did not, in the order of the first try."""
+    """Return the calls that succeeded and those whose last attempt did not, by first attempt."""
     succeeded: dict[str, int] = {}
     missed: dict[str, str] = {}
     for call, result in _results(messages):
@@ -110,7 +109,7 @@ def _sort_calls(messages: Iterable[Message]) -> tuple[list[str], list[str]]:
 
 
 def _results(messages: Iterable[Message]) -> Iterator[tuple[ProposedCall, ToolMessage]]:
-    """Each call with its result; ids repeat from turn to turn."""
+    """Yield each call with its result; ids repeat from turn to turn."""
     calls: dict[str, ProposedCall] = {}
     for message in messages:
         if isinstance(message, AssistantMessage):
@@ -131,11 +130,11 @@ def _cut(entries: list[str]) -> list[str]:
     return [*entries[:MAX_LISTED], f"… and {more} more"] if more > 0 else entries
 
 
-KEPT_BYTES = 32_768  # of an answer that no event takes: its pieces stand on the tape as turns
+KEPT_BYTES = 32_768  # of an answer too large for one event; its parts are on the tape as turns
 
 
-def end_answered(step: Transition) -> None:
-    """The last turn's text is the answer; not a whole one if nobody knows what a call has done."""
+def end_answered(step: Step) -> None:
+    """End with the last turn's text; a partial end if the outcome of a call is unknown."""
     try:
         step.add(ev.MessageCompleted(text=answer_text(step.run)))
     except TooLarge as refused:
@@ -149,8 +148,8 @@ def end_answered(step: Transition) -> None:
     step.add(ev.RunDone(reason="answered"))
 
 
-def end_handed_over(step: Transition) -> None:
-    """The answer is the calls that the client runs, and the text before them."""
+def end_handed_over(step: Step) -> None:
+    """End with the calls that the client executes, and the text before them."""
     calls = tuple(
         ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
         for call in step.run.calls
@@ -160,15 +159,15 @@ def end_handed_over(step: Transition) -> None:
     step.add(ev.RunDone(reason="answered"))
 
 
-def end_at_callers_limit(step: Transition, tokens: int) -> None:
-    """The text is as long as the caller wanted it at most: it stands as it is."""
+def end_at_callers_limit(step: Step, tokens: int) -> None:
+    """End with the text that reached the caller's own token limit."""
     step.add(ev.MessageCompleted(text=answer_text(step.run)))
     sentence = f"the caller limited an answer to {tokens} tokens"
     step.add(ev.RunDone(reason="partial", cause="max_tokens", missing=sentence))
 
 
-def end_partial(step: Transition, ending: EndReason, kept: str = "") -> None:
-    """There is no more than this: what was done, what was not, and why."""
+def end_partial(step: Step, ending: EndReason, kept: str = "") -> None:
+    """End with a partial answer."""
     try:
         step.add(ev.MessageCompleted(text=partial_answer(step.run, ending, kept)))
     except TooLarge:
@@ -178,42 +177,33 @@ def end_partial(step: Transition, ending: EndReason, kept: str = "") -> None:
 
 
 def end_failed(
-    step: Transition, failure_class: str, reason: str, action: str, abandoned: Charge | None = None
+    step: Step, failure_class: str, reason: str, action: str, abandoned: Charge | None = None
 ) -> None:
-    """Something broke; `action` says what somebody can do about it."""
+    """End the run as failed; `action` says how to correct the cause."""
     _close_all(step, reason)
     step.add(
         ev.RunFailed(failure_class=failure_class, reason=reason, action=action, abandoned=abandoned)
     )
 
 
-def end_requested(step: Transition, heard: Cancel | Expire) -> None:
-    """Somebody, or the wall clock, said so."""
-    if isinstance(heard, Expire):
+def end_requested(step: Step, incoming: Cancel | Expire) -> None:
+    """End the run because it was cancelled or timed out."""
+    if isinstance(incoming, Expire):
         end_failed(
             step,
             "wall_clock",
-            f"the run took longer than {heard.wall_ms} ms",
+            f"the run took longer than {incoming.wall_ms} ms",
             "raise runs.wall_ms or the run's budget.wall_ms",
-            heard.abandoned,
+            incoming.abandoned,
         )
         return
-    _close_all(step, heard.reason)
-    step.add(ev.RunCancelled(reason=heard.reason, by=heard.by, abandoned=heard.abandoned))
+    _close_all(step, incoming.reason)
+    step.add(ev.RunCancelled(reason=incoming.reason, by=incoming.by, abandoned=incoming.abandoned))
 
 
-def _close_all(step: Transition, reason: str) -> None:
-    """Give every call that was proposed its end; a call only named by the model has none."""
-    if step.run.budget_question:
-        step.add(
-            ev.ApprovalResolved(
-                approval_id=step.run.budget_question,
-                call_id="",
-                decision="abort",
-                scope="once",
-                by="run",
-                reason=reason,
-            )
-        )
+def _close_all(step: Step, reason: str) -> None:
+    """Withdraw the pending question and close every proposed call."""
+    if step.run.question is not None:
+        abort_question(step, step.run.question, by="run", reason=reason)
     for call in step.run.calls:
         close_call(step, call, reason)

@@ -1,8 +1,7 @@
-"""The progress guard: does a run get further, or does it repeat what leads nowhere?
+"""The loop guard: detect a run that repeats itself without progress.
 
-A fold over the turns of a run, by what their calls came to.  Counted since the run last got
-further, that is, since an effect succeeded that had not succeeded before, or a person said
-something new:
+A fold over the turns of a run, by the outcomes of their calls.  Progress is an effect that succeeds
+for the first time, or a new message of a person.  Since the last progress the guard counts:
 
 - the same effect failing, or the same call denied: the third time ends the run;
 - the same other failure, or the same read with the same result: a warning at the third, the end
@@ -10,8 +9,8 @@ something new:
 - two turns in alternation, with the same results each time: a warning at the fourth turn, the
   end at the sixth.
 
-The model learns what came of a call only after the turn, so what a turn repeats within itself
-counts once.  The same call is the same tool with the same arguments (by their digest).
+The model sees the outcome of a call only after the turn, so repeats within one turn count once.
+Two calls are the same if tool and digest of the arguments are equal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,8 +29,10 @@ BLOCK_AT: dict[Rule, int] = {
     "same_read": 4,
     "alternation": 6,
 }
-_NOTED_FROM = 3  # the least threshold of all: below it nothing is named
-READS = frozenset({"read_only_safe", "idempotent_network", "unknown"})  # everything else acts
+_NOTED_FROM = 3  # the lowest threshold: no finding below it
+READS = frozenset(
+    {"read_only_safe", "idempotent_network", "unknown"}
+)  # any other class is an effect
 _FAILED = frozenset({"failed", "timed_out", "unknown"})
 _SAYS: dict[Rule, str] = {
     "failing_effect": "failed {} times",
@@ -47,21 +48,21 @@ Results = frozenset[tuple[str, str, str, str]]  # of a turn: tool, digest, statu
 
 
 class LoopFinding(msgspec.Struct, frozen=True, gc=False):
-    """What the guard noticed after a turn."""
+    """A repetition found after a turn."""
 
     rule: Rule
-    call: str  # which call, or the tools of both turns, as a person may read it
+    call: str  # the call, or the tools of both turns, safe to show
     count: int
-    ends: bool  # the run is over; else the model is warned
+    ends: bool  # True: the run ends; False: the model is warned
 
     @property
     def sentence(self) -> str:
-        """What happened, as part of a sentence."""
+        """The repetition as part of a sentence."""
         return f"{self.call} {_SAYS[self.rule].format(self.count)}"
 
     @property
     def guidance(self) -> str:
-        """What the model is told."""
+        """The warning for the model."""
         return (
             f"{self.sentence}, and nothing got further in between. Going on like this ends the "
             "run. Do something else, or answer with what you have and say what is missing."
@@ -69,11 +70,11 @@ class LoopFinding(msgspec.Struct, frozen=True, gc=False):
 
 
 class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the guard remembers of a run; `findings` are of its last turn, not yet told."""
+    """State of the guard; `findings` are of the last turn, not yet reported."""
 
     counts: dict[Repeat, int] = msgspec.field(default_factory=dict)  # never changed in place
     succeeded: frozenset[CallId] = frozenset()  # effects, over the whole run
-    missed: frozenset[CallId] = frozenset()  # effects that were wanted and at some time did not
+    missed: frozenset[CallId] = frozenset()  # effects that failed at least once
     last: Results = frozenset()
     before: Results = frozenset()
     alternating: int = 0  # turns
@@ -86,12 +87,12 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_effect(call: Call) -> bool:
-    """Whether the call is of a kind that changes something."""
+    """True if the class of the call changes something."""
     return call.tool_class not in READS
 
 
 def observe(progress: LoopGuard, calls: Sequence[Call]) -> LoopGuard:
-    """The memory after a turn whose calls have all ended."""
+    """Return the state after a turn whose calls have all ended."""
     succeeded, missed = progress.succeeded, progress.missed
     for call in calls:
         if not is_effect(call):
@@ -110,7 +111,7 @@ def observe(progress: LoopGuard, calls: Sequence[Call]) -> LoopGuard:
         alternating = progress.alternating + 1 if results == progress.before else 2
     if alternating >= _NOTED_FROM:
         tools = sorted({tool for tool, *_ in results | progress.last})
-        findings += _judge("alternation", alternating, " and ".join(tools))
+        findings += _findings("alternation", alternating, " and ".join(tools))
     return LoopGuard(
         counts=counts,
         succeeded=succeeded,
@@ -122,27 +123,29 @@ def observe(progress: LoopGuard, calls: Sequence[Call]) -> LoopGuard:
     )
 
 
-def start_anew(progress: LoopGuard) -> LoopGuard:
-    """The memory after a person said something: what was tried so far counts no more."""
+def reset_counts(progress: LoopGuard) -> LoopGuard:
+    """Return the state after a message of a person, which resets the counts."""
     return LoopGuard(succeeded=progress.succeeded, missed=progress.missed)
 
 
 def clear_findings(progress: LoopGuard) -> LoopGuard:
-    """The memory after the model was told what was found."""
+    """Return the state after the findings were reported to the model."""
     return msgspec.structs.replace(progress, findings=())
 
 
 def _count_repeats(counts: dict[Repeat, int], calls: Sequence[Call]) -> Iterable[LoopFinding]:
-    """Count each repeat of the turn once, in `counts`, and judge it."""
+    """Count each repeat of the turn once, in `counts`, and yield findings."""
     repeats = {repeat: call for call in calls if (repeat := _repeat(call)) is not None}
     for repeat, call in repeats.items():
         counts[repeat] = counts.get(repeat, 0) + 1
         if counts[repeat] >= _NOTED_FROM:
-            yield from _judge(repeat[0], counts[repeat], describe_call(call.tool, call.arguments))
+            yield from _findings(
+                repeat[0], counts[repeat], describe_call(call.tool, call.arguments)
+            )
 
 
 def _repeat(call: Call) -> Repeat | None:
-    """As what the call counts when it comes again; None for one that nobody counts."""
+    """Return what a repeat of the call counts as; None if repeats are allowed."""
     if call.status == "denied":
         return ("denial", call.tool, call.digest, "")
     if call.status in _FAILED and is_effect(call):
@@ -154,7 +157,7 @@ def _repeat(call: Call) -> Repeat | None:
     return None
 
 
-def _judge(rule: Rule, count: int, named: str) -> Iterable[LoopFinding]:
+def _findings(rule: Rule, count: int, named: str) -> Iterable[LoopFinding]:
     ends = count >= BLOCK_AT[rule]
     if ends or count == WARN_AT.get(rule):
         yield LoopFinding(rule, named, count, ends)

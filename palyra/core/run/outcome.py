@@ -1,7 +1,7 @@
-"""What becomes of a call's output: redacted whole, cut to what the model is shown, looked through.
+"""The outcome of a call: redact its output, truncate it to an excerpt, scan the excerpt.
 
-Only what is shown is searched for injected instructions; of a long output the rest is read page by
-page, by calls with outputs of their own.
+Only the excerpt is scanned for injected instructions.  The model reads the rest of a long output
+page by page, by calls with outputs of their own.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ def ended_with(
     excerpt_bytes: int,
     keep: Callable[[str], str | None] | None = None,
 ) -> CallEnded:
-    """The end of a call that gave an output.
+    """Return the outcome of a call with an output.
 
-    `keep` is called with the whole of what is shown in part, and gives the name of the artifact
-    that has it, None when there is none.
+    `keep` stores the whole redacted output if the excerpt is shorter, and returns the name of the
+    artifact, or None if it could not be stored.
     """
     redacted, _ = redactor.redact_text(output.text)
     shown, is_cut = excerpt(redacted, excerpt_bytes)
@@ -54,7 +54,7 @@ def _whole_note(artifact: str) -> str:
 def ended_without(
     call_id: str, status: OutcomeStatus, error: str, redactor: Redactor, trust: Trust
 ) -> CallEnded:
-    """The end of a call that gave none; `error` says why, in the words of whoever has `trust`."""
+    """Return the outcome of a call without an output; `trust` labels the text of `error`."""
     shown, _ = redactor.redact_text(error)
     return CallEnded(
         call_id=call_id,

@@ -1,3 +1,5 @@
+"""The public record of a run, derived from its state."""
+
 from typing import cast
 
 from palyra.core.journal.records import RunPhase, RunRecord
@@ -5,7 +7,7 @@ from palyra.core.run.state import Run
 
 
 def record(run: Run) -> RunRecord:
-    """The run as `run.get` shows it."""
+    """Return the run as `run.get` shows it."""
     return RunRecord(
         run_id=run.run_id,
         session_id=run.accepted.session_id,
@@ -30,7 +32,7 @@ def record(run: Run) -> RunRecord:
 
 
 def phase(run: RunRecord, *, is_recovering: bool = False, is_stranded: bool = False) -> RunPhase:
-    """The derived public phase; never stored."""
+    """Derive the public phase; it is never stored."""
     if run.is_terminal:
         return cast("RunPhase", run.state)
     if is_stranded:

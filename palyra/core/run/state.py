@@ -1,10 +1,24 @@
-"""The state of a run: everything the daemon knows of it, rebuilt from its tape (`core.fold`).
+"""The life of a run, and its state: everything the daemon knows of it, rebuilt from its tape.
 
-States: accepted -> in_progress -> done | failed | cancelled; a terminal state never changes.
-Inside a turn each call goes
-proposed -> rejected | asking | allowed | denied -> started -> completed -> attested
-An allowed call that may no longer start is denied; one asked about under other rules is proposed.
-(`attested` is every call's last phase, whatever came before).
+    accepted ----> in_progress ----> done
+        |               |
+        `---------------`----------> failed | cancelled
+
+- `accepted`: the first event is on the tape.  The run waits in its session's queue and collects
+  messages; a fork first inherits a conversation.
+- `in_progress` has four parts, which follow from the other fields.  *Model call open*
+  (`turn_is_open`): a request is out.  *Calls open*: the turn proposed calls and not all are
+  attested; each call has a life of its own (`core.run.call`).  *Between turns*: neither; the next
+  turn starts or the run ends.  *Question pending* (`question`): a person is asked about
+  something other than a tool call; today that a budget stopped the model call.
+- `done`, `failed` and `cancelled` are terminal: no event follows.  An answer can only be given
+  between turns; a failure or a cancel can come at any time, once every proposed call is attested.
+
+A steering message and a restart may come at any time before the end.  A restart closes an open
+model call; the run asks again with the next attempt.
+
+`RUN_TRANSITIONS` is the drawing as data: for each kind of event the states it is legal in, and the
+state after it.  What a table cannot say (turn, attempt, ids) is in the rules of `core.run.fold`.
 """
 
 from collections.abc import Iterable
@@ -19,18 +33,64 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.policy.gate import ApprovalSubject
 from palyra.core.run.call import Call
 from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
 
 DENIED_BY_PERSON = "denied_by_person"
-ABORTED = "aborted"  # the verdict on a call that waited when its run ended
-RULES_CHANGED = "rules"  # `by` of a question that ends because it was asked under other rules
+ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
+RULES_CHANGED = "rules"  # `by` of a question withdrawn because the rules changed
+
+
+_ACCEPTED: frozenset[RunState] = frozenset({"accepted"})
+_STARTED: frozenset[RunState] = frozenset({"in_progress"})
+_LIVE = _ACCEPTED | _STARTED
+
+# kind of event -> (states it is legal in, state after it; None: unchanged)
+RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None]] = {
+    ev.ConversationInherited: (_ACCEPTED, None),
+    ev.MessageReceived: (_ACCEPTED, None),
+    ev.RunStarted: (_ACCEPTED, "in_progress"),
+    ev.RoutePlanned: (_STARTED, None),
+    ev.RouteChanged: (_STARTED, None),
+    ev.ContextCompacted: (_STARTED, None),
+    ev.ContextAssembled: (_STARTED, None),
+    ev.TurnStarted: (_STARTED, None),
+    ev.TurnCompleted: (_STARTED, None),
+    ev.TurnFailed: (_STARTED, None),
+    ev.BudgetExceeded: (_STARTED, None),
+    ev.ToolProposed: (_STARTED, None),
+    ev.ToolRejected: (_STARTED, None),
+    ev.ApprovalRequested: (_STARTED, None),
+    ev.ApprovalResolved: (_STARTED, None),
+    ev.ToolDecided: (_STARTED, None),
+    ev.ToolStarted: (_STARTED, None),
+    ev.ToolCompleted: (_STARTED, None),
+    ev.ToolAttested: (_STARTED, None),
+    ev.AnswerRejected: (_STARTED, None),
+    ev.GuardWarned: (_STARTED, None),
+    ev.GuardBlocked: (_STARTED, None),
+    ev.MessageCompleted: (_STARTED, None),
+    ev.SteerReceived: (_LIVE, None),
+    ev.RunRecovered: (_LIVE, None),
+    ev.RunDone: (_STARTED, "done"),
+    ev.RunFailed: (_LIVE, "failed"),
+    ev.RunCancelled: (_LIVE, "cancelled"),
+}
+
+
+class Question(msgspec.Struct, frozen=True, gc=False):
+    """A pending approval request."""
+
+    approval_id: str
+    subject: ApprovalSubject
+    call_id: str = ""  # of the call, if that is the subject
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything the daemon knows of a run; rebuilt by folding `apply` over its tape."""
+    """State of a run; rebuilt by folding `apply` over its tape."""
 
     run_id: str
     state: RunState
@@ -42,61 +102,63 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: int = 0  # received
     turn: int = 0
     attempt: int = 0  # of the current turn
-    model: str = ""  # that answers now
-    left: tuple[str, ...] = ()  # models that were given up in this turn
-    spent_attempts: int = 0  # of the current turn, before it was asked anew
-    compacted: Compaction | None = None  # what is left out since a prompt was too large
+    model: str = ""  # in use
+    left: tuple[str, ...] = ()  # models replaced in this turn
+    spent_attempts: int = 0  # of the current turn, with earlier models or prompts
+    compacted: Compaction | None = None  # parts left out of the prompt, since it was too large
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
-    inherited: int = 0  # messages at its beginning that are another run's, or the caller's word
-    is_given: bool = False  # they are the caller's word: all that was said before it
-    history: tuple[str, ...] = ()  # earlier runs of its session that its model is shown
+    inherited: int = 0  # leading messages from another run, or from the caller
+    is_given: bool = False  # True: the caller supplied the whole conversation
+    history: tuple[str, ...] = ()  # earlier runs of the session in the prompt
     steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""
-    continuations: int = 0  # turns that went on with the text of the one before, in a row
-    rejections: int = 0  # texts that were no answer
+    continuations: int = 0  # consecutive turns that continued a cut text
+    rejections: int = 0  # texts rejected as answers
     progress: LoopGuard = LoopGuard()
-    asked_model: str = ""  # the last one, with its provider
+    asked_model: str = ""  # of the last model call
     asked_provider: str = ""
-    input_tokens: int = 0  # about what it was sent
-    exceeded: ev.BudgetExceeded | None = None  # why it was not asked the last time
-    budget_question: str = ""  # the approval by which somebody is asked whether to go on
-    lifted: frozenset[str] = frozenset()  # budgets that somebody let it go beyond
+    input_tokens: int = 0  # estimate for the last model call
+    exceeded: ev.BudgetExceeded | None = None  # the budget that stopped the last model call
+    question: Question | None = None  # pending, about something other than a tool call
+    lifted: frozenset[str] = frozenset()  # budgets lifted by an approval
     usage: Usage = Usage()
     cost_usd_micros: int = 0
     unpriced_calls: int = 0  # model calls whose cost is not known
     tool_calls: int = 0
     is_tainted: bool = False  # a text with findings has reached the conversation
-    denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) a person said no to
-    recoveries: int = 0  # since the run last got further
+    denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) denied by a person
+    recoveries: int = 0  # since the last completed turn or call
     attestation_head: str = ""  # SHA-256 of the last attestation, hex
     reason: str | None = None
     last_ms: int = 0  # of the last event
-    asked_ms: int | None = None  # since when a person is asked
-    people_ms: int = 0  # spent waiting for people, up to the last answer
+    asked_ms: int | None = None  # since when an approval is pending
+    people_ms: int = 0  # spent waiting for approvals, up to the last answer
     down_ms: int = 0  # between the last event before a restart and the first after it
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the run has ended for good."""
+        """True if the run has ended."""
         return self.state in TERMINAL
 
     @property
     def pending_approvals(self) -> int:
-        """How many prompts wait for a person."""
-        asking = sum(1 for call in self.calls if call.phase == "asking")
-        return asking + bool(self.budget_question)
+        """Number of pending approval requests."""
+        asking = [call for call in self.calls if call.phase == "asking"]
+        return len(asking) + (self.question is not None)
 
-    def is_asking(self, approval_id: str) -> bool:
-        """Whether that question is open."""
-        asked = {self.budget_question} - {""}
-        return approval_id in asked or self.find_asking(approval_id) is not None
+    def find_question(self, approval_id: str) -> Question | None:
+        """Return the pending approval request with that id."""
+        if self.question is not None and self.question.approval_id == approval_id:
+            return self.question
+        call = self.find_asking(approval_id)
+        return None if call is None else Question(approval_id, "tool_call", call.call_id)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last turn is a text that stopped at the model's output limit."""
+        """True if the last turn is a text that stopped at the model's output limit."""
         last = self.transcript[-1] if self.transcript else None
         return (
             self.finish_reason == "length"
@@ -107,18 +169,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def output_cap(self) -> int | None:
-        """How many tokens the caller wants of a turn at most."""
+        """The caller's own limit on the tokens of a turn."""
         brief = self.accepted.brief
         return None if brief is None else brief.sampling.max_output_tokens
 
     def continues(self, attempt: int) -> bool:
-        """Whether the next turn, or that attempt at the open one, goes on with a cut text."""
+        """True if the next turn, or that attempt at the open one, continues a cut text."""
         return self.is_cut if attempt == 1 else self.continuations > 0
 
     def spent_ms(self, *, with_people: bool = False) -> int:
-        """How long the daemon has worked on the run, up to its last event.
+        """Return how long the daemon has worked on the run, up to its last event.
 
-        Time when no daemon ran does not count; time of people does only if asked for.
+        Downtime does not count; waiting for approvals counts only `with_people`.
         """
         if self.started_ms is None:
             return 0
@@ -127,25 +189,25 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return max(0, self.last_ms - self.started_ms - self.down_ms - idle_ms)
 
     def find_call(self, call_id: str) -> Call | None:
-        """The call of the current turn with that id."""
+        """Return the call of the current turn with that id."""
         return next((call for call in self.calls if call.call_id == call_id), None)
 
     def find_asked(self, call_id: str) -> Call | None:
-        """The call before it whose question, now answered, was for this one too."""
+        """Return an earlier call whose answered approval also covers this one."""
         return next(
             (c for c in self.calls if c.answer and c.call_id != call_id and call_id in c.covers),
             None,
         )
 
     def find_asking(self, approval_id: str) -> Call | None:
-        """The call that waits for that approval."""
+        """Return the call that waits for that approval."""
         return next(
             (c for c in self.calls if c.approval_id == approval_id and c.phase == "asking"), None
         )
 
 
 def transcript_with_results(run: Run) -> tuple[Message, ...]:
-    """The conversation the next turn sees: results in the model's order, guidance, steers."""
+    """Return the conversation of the next turn: results in the model's order, guidance, steers."""
     results = (
         ToolMessage(call.call_id, call.tool, call.status, call.output, call.trust, call.findings)
         for call in run.calls
@@ -159,5 +221,5 @@ def transcript_with_results(run: Run) -> tuple[Message, ...]:
 
 
 def has_findings(messages: Iterable[Message]) -> bool:
-    """Whether one of them holds what reads like an instruction and is nobody's word."""
+    """True if a tool result among the messages has findings of the injection scanner."""
     return any(isinstance(message, ToolMessage) and message.findings for message in messages)

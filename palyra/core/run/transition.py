@@ -1,16 +1,18 @@
-"""One step of a run in the making: events are applied as they are added, effects are collected.
+"""A step of a run: its events are applied as they are added, its effects collected.
 
-From a step to rows of a tape.
+`transition` drives every step and redacts it; `tape_rows` turns the result into rows of the tape.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.redaction.redactor import REMEMBERED_BYTES
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.inputs import Effect, RunEnvironment
+from palyra.core.run.environment import RunEnvironment, TapeEnvironment
+from palyra.core.run.fold import apply
+from palyra.core.run.inputs import Effect
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
 from palyra.errors import TooLarge
@@ -25,52 +27,33 @@ class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Transition:
-    """The state after the events so far, their payloads, and what is to be done.
+    """One step of a run in progress: the state after its events so far, their payloads, effects.
 
-    Redaction happens here, once, before state, wire and tape see the event: all three see the
-    same.  What must stay unredacted to be executed (a call's operands) is kept by the actor, in
-    memory only.
-
-    Secrets are rare and a search has a fixed price, so a step is first taken without looking and
-    then searched as a whole; only a step that holds one is taken again, carefully (`searched`).
+    `add` applies an event at once, so a decision always sees the state that its earlier events
+    have produced.
     """
 
-    __slots__ = ("_unsearched", "drafts", "effects", "is_careful", "now_ms", "run", "setting")
+    __slots__ = ("_redacts_each", "_unsearched", "drafts", "effects", "env", "now_ms", "run")
 
-    def __init__(
-        self, run: Run, setting: RunEnvironment, *, is_careful: bool, now_ms: int | None = None
-    ) -> None:
+    def __init__(self, run: Run, env: TapeEnvironment, *, now_ms: int, redacts_each: bool) -> None:
         self.run = run
-        self.setting = setting
-        self.is_careful = is_careful  # redact event by event
-        self.now_ms = setting.now_ms() if now_ms is None else now_ms
+        self.env = env
+        self.now_ms = now_ms
         self.drafts: list[EncodedEvent] = []
         self.effects: list[Effect] = []
+        self._redacts_each = redacts_each
         self._unsearched: list[bytes] = []
 
-    @classmethod
-    def first(
-        cls, run_id: str, accepted: ev.RunAccepted, setting: RunEnvironment, *, is_careful: bool
-    ) -> "Transition":
-        """The step that begins a tape."""
-        now_ms = setting.now_ms()
-        data, redacted = setting.redact(ev.encode_event(accepted))
-        if redacted:
-            accepted = msgspec.json.decode(data, type=ev.RunAccepted)
-        step = cls(begin(run_id, accepted, now_ms), setting, is_careful=is_careful, now_ms=now_ms)
-        step.drafts.append(EncodedEvent(accepted.KIND, data, redacted))
-        return step
-
     def add(self, event: ev.Event, *, room_bytes: int = 0) -> None:
-        """Redact, apply, keep; with so much room left in the payload.
+        """Encode, redact, size-check and apply one event; leave `room_bytes` of its payload free.
 
-        Raises InvariantBroken when the state does not allow the event, TooLarge for one that no
-        tape takes; neither changes anything.
+        Raises InvariantBroken when the state does not allow the event and TooLarge when its payload
+        exceeds the tape's limit.  Neither changes anything.
         """
         data, redacted = ev.encode_event(event), False
         if event.MAY_CONTAIN_USER_TEXT:
-            if self.is_careful or len(data) > MAX_PAYLOAD_BYTES:
-                data, redacted = self.setting.redact(data)
+            if self._redacts_each or len(data) > MAX_PAYLOAD_BYTES:
+                data, redacted = self.env.redact(data)
             else:
                 self._unsearched.append(data)
         if redacted:
@@ -83,17 +66,57 @@ class Transition:
 
     @property
     def holds_secret(self) -> bool:
-        """Whether an event that was added without looking has something to redact."""
+        """True if an event of the first pass contains text that must be redacted.
+
+        Short payloads are searched together: one search costs more than its bytes.  A long payload
+        is searched alone, because the redactor caches the results of long texts.
+        """
         long = [data for data in self._unsearched if len(data) >= REMEMBERED_BYTES]
         short = [data for data in self._unsearched if len(data) < REMEMBERED_BYTES]
         pieces = [*long, b"\n".join(short)] if short else long
-        return any(self.setting.redact(data)[1] for data in pieces)
+        return any(self.env.redact(data)[1] for data in pieces)
 
 
-def redacted_transition(take: Callable[[bool], Transition]) -> Transition:
-    """The step that `take(is_careful)` makes; nothing in it is unredacted."""
-    step = take(False)  # noqa: FBT003 - the parameter has one meaning
-    return take(True) if step.holds_secret else step  # noqa: FBT003 - likewise
+class Step(Transition):
+    """A transition that a decision adds to; the decision may ask the run's environment."""
+
+    __slots__ = ()
+    env: RunEnvironment
+
+    if TYPE_CHECKING:  # one constructor, with the narrower type
+
+        def __init__(
+            self, run: Run, env: RunEnvironment, *, now_ms: int, redacts_each: bool
+        ) -> None: ...
+
+
+def transition(run: Run, env: RunEnvironment, decide: Callable[[Step], None]) -> Step:
+    """Run `decide` over a new step of `run` and return the step, fully redacted.
+
+    State, wire and tape see the same redacted events.  Unredacted arguments of a call are kept by
+    the run actor, in memory only.
+
+    Redaction takes two passes because secrets are rare and each search has a fixed cost.  The first
+    pass decides without searching; then all payloads are searched at once.  If one holds a secret,
+    the whole decision is repeated with every event redacted as it is added.  Redacting the finished
+    events instead would be wrong: digests, excerpts, attestations and effects derived from the
+    unredacted text would stay, and a replay of the redacted tape would compute different ones.
+    `decide` therefore must not have effects of its own; both passes share one time.
+    """
+    now_ms = env.now_ms()
+    step = Step(run, env, now_ms=now_ms, redacts_each=False)
+    decide(step)
+    if step.holds_secret:
+        step = Step(run, env, now_ms=now_ms, redacts_each=True)
+        decide(step)
+    return step
+
+
+def record_event(run: Run, event: ev.Event, env: TapeEnvironment) -> Transition:
+    """Return the step that adds one event and decides nothing.  Raises TooLarge."""
+    step = Transition(run, env, now_ms=env.now_ms(), redacts_each=True)
+    step.add(event)
+    return step
 
 
 def tape_rows(step: Transition) -> tuple[TapeRow, ...]:

@@ -1,8 +1,8 @@
-"""Steps about turns: asking the model, taking its answer, what follows when it gave none.
+"""Decisions about turns: the model call, its result, its failure, and a budget that stops it.
 
-The steps of a run that a budget stops: it ends, or a person is asked whether it may go on.
-
-The question is an approval without a call.  Yes holds for this run and this budget, to its end.
+A failed turn is attempted again with the same model, another one or a smaller prompt, or it ends
+the run.  A budget closes the turn before the model is called.  The run then ends, or requests an
+approval with the subject `budget`; the answer holds for this budget until the end of the run.
 """
 
 from datetime import UTC, datetime
@@ -13,50 +13,50 @@ from msgspec.structs import asdict
 from palyra.core.model.messages import RETRYABLE, ModelTurn
 from palyra.core.model.route_plan import RouteChange
 from palyra.core.model.routing import FAILS_OVER
-from palyra.core.policy.gate import UNATTENDED
+from palyra.core.policy.gate import UNATTENDED, NeedsApproval
 from palyra.core.run.answer import answer_text
+from palyra.core.run.approvals import request_approval
 from palyra.core.run.ending import EndReason, end_answered, end_failed, end_partial
 from palyra.core.run.inputs import (
     ApprovalAnswered,
-    AskPerson,
     BudgetRefused,
     CallModel,
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
 from palyra.core.text.canonical_json import digest_of
 from palyra.errors import TooLarge
 
-PATIENCE_MS = 20_000  # longer a provider is not waited for when another model may take over
-MAX_REJECTIONS = 1  # texts of one run that are sent back as no answer
-ACTIONS = {  # what somebody can do about a failure, where it is not the provider that needs a look
+PATIENCE_MS = 20_000  # longest `retry-after` to wait for if another model may take over
+MAX_REJECTIONS = 1  # texts of one run that are rejected as answers
+ACTIONS = {  # how to correct a failure, by class; the default is to check the provider
     "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
     "window",
     "content_policy": "change the message, or choose another model",
     "quota": "see to the provider's account, or name another model in models.failover",
     "auth": "see to the provider's key; `palyra secrets test` looks for it",
 }
-PROPOSAL_BYTES = 8_192  # a call's own events hold its arguments again, and more
+PROPOSAL_BYTES = 8_192  # free room: a call's own events repeat its arguments and add fields
 
 
-def next_turn(step: Transition, attempt: int = 1, delay_ms: int = 0) -> None:
-    """Ask the model, or end at the cap; an `attempt` beyond the first asks for the same turn."""
-    run, limits = step.run, step.setting.limits
+def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
+    """Call the model, or end at the turn limit; attempts after the first repeat the same turn."""
+    run, limits = step.run, step.env.limits
     turn = run.turn + 1 if attempt == 1 else run.turn
     if turn > limits.max_turns:
         sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
         end_partial(step, EndReason("turn_cap", sentence), answer_text(run) if run.is_cut else "")
         return
-    assembled, request = step.setting.assemble(run, turn, attempt)
+    assembled, request = step.env.assemble(run, turn, attempt)
     step.add(assembled)
     step.add(
         ev.TurnStarted(
             turn=turn,
             attempt=attempt,
-            provider=step.setting.provider(request.model),
+            provider=step.env.provider(request.model),
             model=request.model,
             continues=run.continues(attempt),
         )
@@ -65,7 +65,7 @@ def next_turn(step: Transition, attempt: int = 1, delay_ms: int = 0) -> None:
 
 
 def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
-    """The turn as its event."""
+    """Return the event of a completed turn."""
     return ev.TurnCompleted(
         turn=turn,
         text=result.text,
@@ -78,9 +78,9 @@ def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
     )
 
 
-def add_turn(step: Transition, heard: TurnFinished) -> str | None:
-    """Put the turn on the tape; why no tape takes it, if none does."""
-    completed = turn_completed(heard.turn, heard.result)
+def add_turn(step: Step, incoming: TurnFinished) -> str | None:
+    """Record the turn; return why it is too large for the tape, if it is."""
+    completed = turn_completed(incoming.turn, incoming.result)
     try:
         step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
     except TooLarge as too_large:
@@ -88,97 +88,96 @@ def add_turn(step: Transition, heard: TurnFinished) -> str | None:
     return None
 
 
-def judge_answer(step: Transition) -> None:
-    """Take the text for the answer, or send it back; what comes after that is the end."""
-    flaw = step.setting.judge(step.run)
-    if flaw is None:
+def judge_answer(step: Step) -> None:
+    """Accept the text as the answer, reject it once, or end with a partial answer."""
+    defect = step.env.check_answer(step.run)
+    if defect is None:
         end_answered(step)
     elif step.run.rejections < MAX_REJECTIONS:
-        step.add(ev.AnswerRejected(reason=flaw.code, guidance=flaw.guidance))
+        step.add(ev.AnswerRejected(reason=defect.code, guidance=defect.guidance))
         next_turn(step)
     else:
-        end_partial(step, EndReason(flaw.code, flaw.sentence))
+        end_partial(step, EndReason(defect.code, defect.sentence))
 
 
-def turn_broke(step: Transition, heard: TurnFailedInput) -> None:
-    """Ask again what may be asked again, perhaps another model; everything else ends the run."""
-    way = None if heard.had_output else _find_way_on(step, heard)
-    pause_ms = max(step.setting.jitter_ms(heard.attempt), heard.retry_after_ms or 0)
-    delay_ms = pause_ms if way == "again" else 0
+def fail_turn(step: Step, incoming: TurnFailedInput) -> None:
+    """Record the failure and attempt the turn again if possible; otherwise end the run."""
+    retry = None if incoming.had_output else _find_retry(step, incoming)
+    pause_ms = max(step.env.jitter_ms(incoming.attempt), incoming.retry_after_ms or 0)
+    delay_ms = pause_ms if retry == "again" else 0
     step.add(
         ev.TurnFailed(
-            turn=heard.turn,
-            attempt=heard.attempt,
-            failure_class=heard.failure_class,
-            retry=way is not None,
-            detail=heard.detail,
+            turn=incoming.turn,
+            attempt=incoming.attempt,
+            failure_class=incoming.failure_class,
+            retry=retry is not None,
+            detail=incoming.detail,
             delay_ms=delay_ms,
-            charge=heard.charge,
-            was_asked=heard.was_asked,
+            charge=incoming.charge,
+            was_asked=incoming.was_asked,
         )
     )
-    if way is None:
-        action = ACTIONS.get(heard.failure_class, "check the provider, then start the run again")
-        end_failed(step, heard.failure_class, heard.detail, action)
+    if retry is None:
+        action = ACTIONS.get(incoming.failure_class, "check the provider, then start the run again")
+        end_failed(step, incoming.failure_class, incoming.detail, action)
         return
-    if isinstance(way, RouteChange):
-        step.add(ev.RouteChanged(**asdict(way)))
-    elif isinstance(way, Compaction):
-        step.add(ev.ContextCompacted(**asdict(way)))
-    next_turn(step, heard.attempt + 1, delay_ms)
+    if isinstance(retry, RouteChange):
+        step.add(ev.RouteChanged(**asdict(retry)))
+    elif isinstance(retry, Compaction):
+        step.add(ev.ContextCompacted(**asdict(retry)))
+    next_turn(step, incoming.attempt + 1, delay_ms)
 
 
-def _find_way_on(
-    step: Transition, heard: TurnFailedInput
+def _find_retry(
+    step: Step, incoming: TurnFailedInput
 ) -> Literal["again"] | RouteChange | Compaction | None:
-    """The same model again, another one, or a smaller prompt; None when nothing is left."""
-    run, setting, failure_class = step.run, step.setting, heard.failure_class
+    """Choose the same model, another one or a smaller prompt; None if no option is left."""
+    run, env, failure_class = step.run, step.env, incoming.failure_class
     if failure_class == "context_overflow":
-        return setting.compact(run)
-    tried = heard.attempt - run.spent_attempts
-    may_retry = failure_class in RETRYABLE and tried <= setting.limits.model_retries
+        return env.compact(run)
+    tried = incoming.attempt - run.spent_attempts
+    may_retry = failure_class in RETRYABLE and tried <= env.limits.model_retries
     changed = None
     if failure_class in FAILS_OVER:
-        is_soon = (heard.retry_after_ms or 0) <= PATIENCE_MS
-        changed = setting.change_route(run, failure_class, may_retry and is_soon)
+        is_soon = (incoming.retry_after_ms or 0) <= PATIENCE_MS
+        changed = env.change_route(run, failure_class, may_retry=may_retry and is_soon)
     return changed or ("again" if may_retry else None)
 
 
-def choose_model(step: Transition) -> None:
-    """The plan of a run that begins, if there is anything to choose."""
-    plan = step.setting.plan_route(step.run)
+def choose_model(step: Step) -> None:
+    """Record the route plan of a starting run, if there is more than one candidate."""
+    plan = step.env.plan_route(step.run)
     if plan is not None:
         step.add(ev.RoutePlanned(**asdict(plan)))
     leave_unavailable_model(step)
 
 
-def leave_unavailable_model(step: Transition) -> None:
-    """Another model for a run whose own is not there any more."""
-    changed = step.setting.change_route(step.run, "gone", False)  # noqa: FBT003 - see Setting
+def leave_unavailable_model(step: Step) -> None:
+    """Replace the model if it is not configured any more."""
+    changed = step.env.change_route(step.run, "gone", may_retry=False)
     if changed is not None:
         step.add(ev.RouteChanged(**asdict(changed)))
 
 
-TOOL = "budget"  # what the question names where others name a tool
-EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # classes of failure
+EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # failure classes
 
 
-def budget_refused(step: Transition, heard: BudgetRefused) -> None:
-    """The turn is closed without a call; then the run waits for a person, or ends."""
-    exceeded, run = heard.exceeded, step.run
+def budget_refused(step: Step, incoming: BudgetRefused) -> None:
+    """Close the turn without a model call, then request an approval or end the run."""
+    exceeded, run = incoming.exceeded, step.run
     if not run.turn_is_open or (run.turn, run.attempt) != (exceeded.turn, exceeded.attempt):
         return
     step.add(exceeded)
     accepted = run.accepted
     is_attended = accepted.approval_mode == "ask" and accepted.origin not in UNATTENDED
     asks = exceeded.action == "ask" and not exceeded.is_unpriced
-    if asks and is_attended and heard.approval_id:
-        _ask(step, exceeded, heard.approval_id)
+    if asks and is_attended and incoming.approval_id:
+        _ask(step, exceeded, incoming.approval_id)
     else:
         end_exceeded(step, exceeded)
 
 
-def _ask(step: Transition, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
+def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
     arguments = {
         "budget_id": exceeded.budget_id,
         "scope": exceeded.scope,
@@ -189,45 +188,48 @@ def _ask(step: Transition, exceeded: ev.BudgetExceeded, approval_id: str) -> Non
         "limit": exceeded.limit,
         "model": exceeded.model,
     }
-    step.add(
-        ev.ApprovalRequested(
-            approval_id=approval_id,
-            call_id="",
-            tool=TOOL,
-            risk="medium",
-            summary=f"go on beyond the budget {exceeded.budget_id!r}: {describe(exceeded)}",
-            arguments=arguments,
-            digest=digest_of({"run_id": step.run.run_id, "turn": exceeded.turn, **arguments}),
-            scopes=("once",),
-            expires_ms=step.now_ms + step.setting.limits.approval_ms,
-            policy_reason="the budget asks at its limit",
-            once_because="it is about this run alone; a higher limit in usage.budgets is for all",
-        )
+    asks = NeedsApproval(
+        subject="budget",
+        reason_code=EXCEEDED,
+        reason="the budget asks at its limit",
+        policies=(),
+        version="",
+        risk="medium",
+        summary=f"go on beyond the budget {exceeded.budget_id!r}: {describe(exceeded)}",
+        rendered="",
+        once_because="it is about this run alone; a higher limit in usage.budgets is for all",
     )
-    step.effects.append(AskPerson(approval_id=approval_id))
+    request_approval(
+        step,
+        asks,
+        approval_id=approval_id,
+        tool=asks.subject,
+        arguments=arguments,
+        digest=digest_of({"run_id": step.run.run_id, "turn": exceeded.turn, **arguments}),
+    )
 
 
-def budget_answered(step: Transition, heard: ApprovalAnswered) -> None:
-    """The model is asked after all, or the run ends."""
+def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
+    """Record the answer about a budget; call the model or end the run."""
     exceeded = step.run.exceeded
     step.add(
         ev.ApprovalResolved(
-            approval_id=heard.approval_id,
+            approval_id=incoming.approval_id,
             call_id="",
-            decision=heard.decision,
+            decision=incoming.decision,
             scope="once",
-            by=heard.by,
-            reason=heard.reason,
+            by=incoming.by,
+            reason=incoming.reason,
         )
     )
-    if heard.decision == "allow":
+    if incoming.decision == "allow":
         next_turn(step, step.run.attempt + 1)
     elif exceeded is not None:
-        end_exceeded(step, exceeded, f"; {heard.by}: {heard.reason or 'it may not go on'}")
+        end_exceeded(step, exceeded, f"; {incoming.by}: {incoming.reason or 'it may not go on'}")
 
 
-def end_exceeded(step: Transition, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
-    """The run ends for it; the model was not called."""
+def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
+    """End the run because the budget is spent or cannot be applied."""
     name = f"the budget {exceeded.budget_id!r}"
     if exceeded.is_unpriced:
         end_failed(
@@ -246,7 +248,7 @@ def end_exceeded(step: Transition, exceeded: ev.BudgetExceeded, answer: str = ""
 
 
 def describe(exceeded: ev.BudgetExceeded) -> str:
-    """How the account stands, in words."""
+    """Describe what is spent of the budget and when its window rolls."""
     whose = "everybody" if exceeded.scope == "global" else f"{exceeded.scope} {exceeded.subject}"
     unit = "tokens" if exceeded.metric == "tokens" else "micro-dollars"
     within = {

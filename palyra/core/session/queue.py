@@ -20,9 +20,7 @@ from palyra.core.access import Caller
 from palyra.core.agent import DEFAULT_AGENT
 from palyra.core.journal.records import QueueMode, SessionRecord
 from palyra.core.model.messages import UserMessage
-from palyra.core.run.inputs import RunEnvironment
 from palyra.core.run.state import Run
-from palyra.core.run.transition import Transition, redacted_transition
 from palyra.core.session.commands import ChangeQueue, StartRun
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import RunAccepted
@@ -95,17 +93,6 @@ def takes(run: Run, accepted: ev.RunAccepted, text: str) -> bool:
     texts = [message.text for message in run.transcript if isinstance(message, UserMessage)]
     size_bytes = sum(len(each.encode()) for each in (*texts, text))
     return run.messages < MAX_COLLECTED and size_bytes <= MAX_COLLECTED_BYTES
-
-
-def add_message(run: Run, message: ev.MessageReceived, setting: RunEnvironment) -> Transition:
-    """The step that collects one more message into a waiting run.  Raises TooLarge."""
-
-    def take(is_careful: bool) -> Transition:  # noqa: FBT001 - the parameter has one meaning
-        step = Transition(run, setting, is_careful=is_careful)
-        step.add(message)
-        return step
-
-    return redacted_transition(take)
 
 
 def count_messages(runs: Sequence[Run]) -> int:

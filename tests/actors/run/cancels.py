@@ -27,7 +27,7 @@ from palyra.actors.session.services import SessionServices
 from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.tape.events import TERMINAL_KINDS, ToolAttested, decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError

@@ -34,12 +34,12 @@ from palyra.core.model.messages import Delta, ModelRequest, ModelTurn, ProposedC
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.ports import JournalStore, LanguageModel
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.inputs import RunEnvironment, RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.session.commands import StartRun
 from palyra.core.tape.events import decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.core.usage.prices import Prices
-from palyra.errors import ActorGone, InvariantBroken, PalyraError
+from palyra.errors import ActorGone, PalyraError
 from palyra.net.delivery import encoding
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
@@ -306,7 +306,8 @@ class Kit:
             registry=self.registry,
             redactor=redactor,
             fence_key=b"fence",
-            setting=blank_setting(redactor, limits),
+            sign=lambda data: (data * 2)[:64],
+            jitter_ms=lambda attempt: 100 * attempt,
             limits=limits,
             run_blocking=inline_blocking,
             now_ms=now_ms,
@@ -390,25 +391,6 @@ def spec(name: str, tool_class: Any = "effect") -> ToolSpec:
 def shared_redactor() -> Redactor:
     """It keeps no state, and its rules take longer to compile than most tests to run."""
     return Redactor([SECRET])
-
-
-def blank_setting(redactor: Redactor, limits: RunLimits) -> RunEnvironment:
-    """What runs fill in."""
-
-    def refuse(*_: Any) -> Any:
-        raise InvariantBroken("a run brings its own")
-
-    return RunEnvironment(
-        now_ms=now_ms,
-        new_id=new_id,
-        redact=redactor.redact_bytes,
-        sign=lambda data: (data * 2)[:64],
-        prepare=refuse,
-        assemble=refuse,
-        jitter_ms=lambda attempt: 100 * attempt,
-        provider=lambda _model: "scripted",
-        limits=limits,
-    )
 
 
 def now_ms() -> int:

@@ -58,16 +58,13 @@ class Counted:
     async def hear(self, calls: Iterable[ProposedCall]) -> Run:
         """A turn as a run takes it: intake ahead, then kept; the run that has it."""
         calls = tuple(calls)
-        await self.operands.take_in(calls, self.run_blocking)
+        await self.operands.validate_ahead(calls, self.run_blocking)
         self.operands.keep(calls)
         return with_calls(calls)
 
     def prepare(self, run: Run, index: int) -> Any:
         """The gate's word on one of its calls."""
-        call = run.calls[index]
-        return self.operands.prepare(
-            run, ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
-        )
+        return self.operands.evaluate(run, run.calls[index])
 
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -142,9 +139,9 @@ async def test_twins_are_found_among_what_was_taken_in() -> None:
     """Later calls with the same arguments, and no others."""
     counted = Counted()
     run = await counted.hear(a_turn("a" * 600, "b" * 600, "a" * 600, "a" * 600))
-    assert ("c2", "c3") == counted.prepare(run, 0).twins
-    assert ("c3",) == counted.prepare(run, 2).twins
-    assert () == counted.prepare(run, 1).twins
+    assert ("c2", "c3") == counted.prepare(run, 0).duplicates
+    assert ("c3",) == counted.prepare(run, 2).duplicates
+    assert () == counted.prepare(run, 1).duplicates
 
 
 async def test_of_a_tool_that_was_gone_at_intake_nobody_knows_what_it_touches() -> None:
@@ -164,5 +161,5 @@ async def test_after_a_restart_intake_is_ahead_as_well() -> None:
     run = with_calls(a_turn("a" * 600, "a" * 600))
     await counted.operands.reload(run, counted.run_blocking)
     assert (1, 2) == (counted.hops, len(counted.looked_at))
-    assert ("c1",) == counted.prepare(run, 0).twins
+    assert ("c1",) == counted.prepare(run, 0).duplicates
     assert 2 == len(counted.looked_at)

@@ -13,7 +13,7 @@ from palyra.actors.run.open_approvals import ApprovalAnswer, Granted
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.tool.spec import Preflight, ToolCall, ToolFailure
 from palyra.errors import DigestMismatch, Forbidden, NotFound
 from palyra.tools.toolbox import Toolbox
@@ -493,7 +493,9 @@ async def test_a_tool_that_was_not_handed_down_is_denied_and_never_asked_about(
             child = msgspec.structs.replace(run, accepted=accepted)
             prefix = kit.services.agents.prefix(await kit.services.agents.get_present(None))
             named = call(("ask_do", {"text": "git"})).calls[0]
-            verdict = kit.services.gate.prepare(child, named, prefix).verdict
+            verdict = kit.services.gate.evaluate(
+                child, kit.services.gate.validate(named, prefix), prefix
+            ).verdict
             assert verdict.reason_code == code  # type: ignore[union-attr]  # not refused
             if code == "outside_delegation":
                 assert "outside what the run that delegated handed down" in verdict.reason

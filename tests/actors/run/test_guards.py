@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import FinishReason, ModelFailure, ModelTurn
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.tape.events import TERMINAL_KINDS, Budget
 from tests.actors.run.office_kit import OPERATOR, Kit, call, running, say
 from tests.store.memory.journal import MemoryJournal

@@ -15,7 +15,7 @@ from palyra.core.context.assembly import stable_prefix
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.model.messages import ModelFailure, ToolMessage
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.session.commands import Forked
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import Forbidden, InvalidParams, NotFound, TooLarge
@@ -93,6 +93,23 @@ async def test_a_run_with_everything_matches(
         assert report.recorded_digest == report.replayed_digest
         assert kit.effects == effects
         assert (kit.model.turns, kit.rows(run_id)[-1].kind) == ([], "run.done")
+
+
+@BOTH
+async def test_a_question_about_equal_calls_matches(
+    store: MemoryJournal, autojump_clock: MockClock, *, strict: bool
+) -> None:
+    """A strict replay finds the duplicates that one approval request covers."""
+    async with running(store) as kit:
+        same = ("ask_note", {"text": "b"})
+        kit.model.turns = [call(same, same), say("done")]
+        run_id = await kit.start()
+        await answer(kit, run_id)
+        assert await kit.end(run_id) == "done"
+        (asked,) = kit.events(run_id, "approval.requested")
+        assert 2 == len(asked.covers)
+        report = await kit.gateway.replay_run(OPERATOR, run_id, strict=strict)
+        assert report.first_divergence is None
 
 
 @BOTH

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.core.approval import ResolveApproval
 from palyra.core.journal.changes import RunFilter
 from palyra.core.model.messages import ModelFailure, ToolMessage
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.session.commands import ChangeQueue, StartRun
 from palyra.core.tape.events import TERMINAL_KINDS
 from palyra.core.trust.fences import inside_fence

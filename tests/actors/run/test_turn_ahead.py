@@ -54,9 +54,9 @@ class Looks:
         if is_looked_at:
             await look_for_secrets(services, encode_event(turn_completed(1, result)))
         world = World()
-        world.setting = msgspec.structs.replace(world.setting, redact=self.redactor.redact_bytes)
+        world.env = msgspec.structs.replace(world.env, redact=self.redactor.redact_bytes)
         world.hear(Begin(instance_id="i1"))
-        world.keep(decide(world.run, TurnFinished(turn=1, attempt=1, result=result), world.setting))
+        world.keep(decide(world.run, TurnFinished(turn=1, attempt=1, result=result), world.env))
         assert b"hunter2x" not in b"".join(data for _, _, data in world.tape)
         return world
 
@@ -107,7 +107,7 @@ async def test_a_long_message_holds_up_nobody(
     if is_looked_at:
         await look_for_secrets(services, msgspec.json.encode(text))
     world = World()
-    now = msgspec.structs.replace(world.setting, redact=looks.redactor.redact_bytes)
+    now = msgspec.structs.replace(world.env, redact=looks.redactor.redact_bytes)
     step = accept("run_1", world.run.accepted, MessageReceived(text=text), now)
     assert b"hunter2x" not in b"".join(draft.data for draft in step.drafts)
     assert (is_looked_at, not is_looked_at) == (looks.ahead > 0, looks.held_up > 0)

@@ -15,7 +15,7 @@ from palyra.core.journal.changes import Change, IncidentFilter, RunFilter
 from palyra.core.journal.records import IncidentRecord, RunRecord, RunState, SessionRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ToolMessage, UserMessage
-from palyra.core.run.inputs import RunLimits
+from palyra.core.run.environment import RunLimits
 from palyra.core.session.commands import Cancelled, StartRun
 from palyra.core.tape import events as ev
 from palyra.errors import IllegalState, Unavailable

@@ -10,7 +10,8 @@ from palyra.core.model.messages import Sampling, ToolMessage
 from palyra.core.model.request_options import HEADING, ClientTool, RequestOptions, add_instructions
 from palyra.core.policy.gate import Allow
 from palyra.core.run.decide import accept
-from palyra.core.run.inputs import Begin, CallEnded, Execute, GatedCall, TurnFinished
+from palyra.core.run.environment import GatedCall
+from palyra.core.run.inputs import Begin, CallEnded, Execute, TurnFinished
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import CLIENT, HANDED_OVER
@@ -29,18 +30,18 @@ def heard(number: int, *tools: str, **words: Any) -> TurnFinished:
 def world(brief: RequestOptions = WITH_TOOL) -> World:
     """A run with a brief, begun; tools named `client` are the client's."""
 
-    def prepare(run: Run, call: Any) -> GatedCall:
-        judged = run_world.prepare(run, call)
+    def evaluate(run: Run, call: Any) -> GatedCall:
+        judged = run_world.evaluate(run, call)
         is_own = isinstance(judged.verdict, Allow) and call.tool.endswith(":mine")
         return msgspec.structs.replace(judged, executor=CLIENT) if is_own else judged
 
     made = World()
-    made.setting = msgspec.structs.replace(made.setting, prepare=prepare)
+    made.env = msgspec.structs.replace(made.env, evaluate=evaluate)
     made.tape, made.states = [], []
     accepted = ev.RunAccepted(
         principal="ann", session_id="ses_1", agent="default", model="scripted", brief=brief
     )
-    made.keep(accept("run_1", accepted, ev.MessageReceived(text="hello"), made.setting))
+    made.keep(accept("run_1", accepted, ev.MessageReceived(text="hello"), made.env))
     made.hear(BEGIN)
     return made
 
@@ -159,7 +160,7 @@ def test_results_of_the_client_follow_in_a_later_message() -> None:
     assert not [m for m in past_run(made.run).messages if isinstance(m, ToolMessage)]
     result = ToolMessage("c1", "weather", "succeeded", "rain", "external_untrusted", ("order",))
     step = accept(
-        "run_2", made.run.accepted, ev.MessageReceived(text="", results=(result,)), made.setting
+        "run_2", made.run.accepted, ev.MessageReceived(text="", results=(result,)), made.env
     )
     assert (result,) == step.run.transcript
     assert step.run.is_tainted
@@ -170,7 +171,7 @@ def test_a_given_conversation_stands_for_all_before_it() -> None:
     inherited = ev.ConversationInherited(run_id="", at_seq=-1, link="", messages=())
     made = World()
     given = accept(
-        "run_2", made.run.accepted, ev.MessageReceived(text="go"), made.setting, [inherited]
+        "run_2", made.run.accepted, ev.MessageReceived(text="go"), made.env, [inherited]
     ).run
     assert given.is_given
     assert not made.run.is_given

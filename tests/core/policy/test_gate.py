@@ -65,7 +65,7 @@ def test_a_call_that_takes_a_secret_has_that_capability(own: tuple[str, ...]) ->
     assert own == plain.spec.capabilities
 
 
-def test_a_call_that_only_looks_is_judged_as_one() -> None:
+def test_a_dry_run_is_evaluated_as_a_read() -> None:
     """Though its tool writes: this call changes nothing."""
     spec = a_spec(tool_class="path_scoped", risk="high", capabilities=("fs.write",))
     looking = CallFacts(only_reads=True)
@@ -91,7 +91,7 @@ def test_a_malformed_proposal_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> None:
-    """Only the exact name is in the catalogue; a near miss is told what there is."""
+    """Only the exact name matches; a near miss gets the nearest names."""
     refused = admit(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert refused.repair_hint == f"expected {expected}"
@@ -107,8 +107,8 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
         ("mcp:a.b", "`palyra status`"),
     ],
 )
-def test_a_tool_that_is_off_says_where_to_look(name: str, where: str) -> None:
-    """What decides beside the agent's list whether it is there: sandbox, skill, server."""
+def test_a_disabled_tool_names_its_setting(name: str, where: str) -> None:
+    """The hint names what provides such a tool: sandbox, skill or server."""
     refused = admit(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert where in refused.reason
@@ -148,7 +148,7 @@ def test_an_unknown_name_is_shown_safely() -> None:
     [({"path": "./a//b"}, "a/b"), ({"path": "../x"}, ""), ({}, ""), ({"path": "a"}, "a")],
 )
 def test_path_key(arguments: dict[str, Any], expected: str) -> None:
-    """The conflict key is the path's one spelling; none that can be told is the whole root."""
+    """The conflict key is the normal path; an unknown path is the whole root."""
     assert expected == an_admitted(arguments, path_argument="path").path_key
 
 
@@ -199,7 +199,7 @@ def test_yes_is_yes() -> None:
     [facts(), facts(is_tainted=True), facts(approval_mode="deny"), facts(origin="background")],
 )
 def test_no_is_no(run: GateContext) -> None:
-    """A denial denies, whatever else is true, and nobody is asked."""
+    """A denial of the rules always denies, without a question."""
     assert judge(an_admitted(), run, a_decision("deny")) == Deny(
         reason_code="deny_code", reason="rules say deny", policies=("default/x",), version="v1"
     )
@@ -227,7 +227,7 @@ def test_ask_asks() -> None:
         ({"pending_approvals": MAX_PENDING_PER_PRINCIPAL}, "too_many_prompts"),
     ],
 )
-def test_nobody_is_asked_in_vain(changes: dict[str, object], code: str) -> None:
+def test_obstacles_deny_without_a_question(changes: dict[str, object], code: str) -> None:
     """Where no answer can come, or one came already, the question is a denial."""
     verdict = judge(an_admitted(), facts(**changes), a_decision("ask"))
     assert isinstance(verdict, Deny)
@@ -242,7 +242,7 @@ def test_nobody_is_asked_in_vain(changes: dict[str, object], code: str) -> None:
         {"pending_approvals": MAX_PENDING_PER_PRINCIPAL - 1},
     ],
 )
-def test_somebody_is_asked_as_long_as_it_makes_sense(changes: dict[str, object]) -> None:
+def test_a_question_is_asked_below_the_limits(changes: dict[str, object]) -> None:
     """One below each bound, the question is put."""
     assert isinstance(judge(an_admitted(), facts(**changes), a_decision("ask")), NeedsApproval)
 
@@ -276,7 +276,7 @@ def test_what_cannot_be_shown_in_full_is_denied(arguments: dict[str, str]) -> No
 
 
 def test_what_cannot_fit_is_not_even_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look may find a megabyte of names: rendering each of them would take a second."""
+    """An inspection may return a megabyte of names; rendering them all would take a second."""
     monkeypatch.setattr(
         "palyra.core.policy.gate.render_json", lambda _: pytest.fail("it was rendered")
     )
@@ -286,7 +286,7 @@ def test_what_cannot_fit_is_not_even_rendered(monkeypatch: pytest.MonkeyPatch) -
     assert "unshowable" == verdict.reason_code
 
 
-def test_what_is_long_may_run_when_nobody_is_asked() -> None:
+def test_long_arguments_may_run_without_a_question() -> None:
     """The cap is one of prompts, not of calls."""
     assert isinstance(judge(an_admitted({"text": "x" * 20_000}), FACTS, a_decision("allow")), Allow)
 
@@ -340,7 +340,7 @@ def test_an_answer_for_once_says_why(
 
 
 def test_taint_without_anybody_to_ask_is_a_denial() -> None:
-    """A tainted run that nobody attends stays within reading."""
+    """A tainted, unattended run may only read."""
     run = facts(is_tainted=True, approval_mode="deny")
     verdict = judge(an_admitted(capabilities=("network",)), run, a_decision("allow"))
     assert isinstance(verdict, Deny)

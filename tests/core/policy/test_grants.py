@@ -92,7 +92,7 @@ def test_of_several_a_denial_speaks() -> None:
 
 
 def test_an_approval_is_open_until_each_of_its_calls_has_started() -> None:
-    """Twins use it twice, and nobody a third time."""
+    """Two duplicates use the approval twice, and no call a third time."""
     allowed = msgspec.structs.replace(ASKED, state="allowed", covers=("c2",))
     assert [ASKED.is_open, allowed.is_open] == [False, True]
     assert used(allowed).is_open
@@ -116,7 +116,7 @@ def keyed(**changes: Any) -> Any:
 
 
 def test_a_grant_stands_in_for_a_question() -> None:
-    """The verdict names it; without it somebody is asked, and is shown the key."""
+    """The verdict names the grant; without it a question shows the key."""
     asked = judge(keyed(), facts(), a_decision("ask"))
     assert isinstance(asked, NeedsApproval)
     assert (asked.grant_key, asked.scopes) == ("git", ("once", "session", "timeboxed"))
@@ -143,7 +143,7 @@ def test_a_remembered_denial_denies_what_would_be_asked_or_allowed() -> None:
 
 @pytest.mark.parametrize("answer", ["ask", "allow"])
 def test_in_a_tainted_run_no_grant_stands_in(answer: Any) -> None:
-    """A person is asked about this very call, and can answer for no other."""
+    """The question is about this call only, with the scope once."""
     verdict = judge(keyed(), facts(grant=a_grant(), is_tainted=True), a_decision(answer))
     assert isinstance(verdict, NeedsApproval)
     assert (verdict.scopes, verdict.grant_key) == (("once",), "")

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
-from palyra.core.replay.recorded_environment import offline_environment
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
 from palyra.core.run.inputs import (
@@ -19,16 +18,15 @@ from palyra.core.run.inputs import (
     Cancel,
     Expire,
     Resume,
-    RunEnvironment,
     Steer,
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.session.queue import add_message
+from palyra.core.run.transition import record_event
 from palyra.core.tape import events as ev
 from palyra.errors import InvariantBroken
 from tests.core.run.fates import live, rows
-from tests.core.run.run_world import World, setting, turn
+from tests.core.run.run_world import ScriptedEnvironment, World, environment, turn
 
 CHOICES = st.lists(st.integers(min_value=0, max_value=2**20), max_size=40)
 BOTH = pytest.mark.parametrize("strict", [True, False])
@@ -70,10 +68,11 @@ INPUTS: dict[str, set[str]] = {
 
 
 def replay(
-    tape: list[TapeRow], *, strict: bool = False, now: RunEnvironment | None = None
+    tape: list[TapeRow], *, strict: bool = False, now: ScriptedEnvironment | None = None
 ) -> ReplayReport:
     """The whole replay of a tape."""
-    under_way = Replay(tape, now or setting(), strict=strict)
+    env = now or environment()
+    under_way = Replay(tape, env.redact, limits=env.limits, now=env if strict else None)
     while under_way.advance(3):
         pass
     return under_way.report()
@@ -138,7 +137,7 @@ def test_a_run_with_everything_replays_to_the_same_digest(*, strict: bool) -> No
 def test_any_run_matches(choices: list[int], *, strict: bool) -> None:
     """Whatever happens to a run and however it ends, its tape follows from its inputs."""
     world = live(choices)
-    now = msgspec.structs.replace(setting(), limits=world.setting.limits)
+    now = msgspec.structs.replace(environment(), limits=world.env.limits)
     report = replay(rows(world), strict=strict, now=now)
     assert report.first_divergence is None
     assert report.matched
@@ -154,7 +153,7 @@ def test_any_run_matches(choices: list[int], *, strict: bool) -> None:
 def test_every_end_in_every_phase_matches(
     end: Any, tools: tuple[str, ...], *, strict: bool
 ) -> None:
-    """A run that was stopped while it asked, worked or waited matches."""
+    """A run cancelled during a question, a tool call or a model call matches."""
     world = World()
     world.hear(Begin(instance_id="i1"))
     if tools:
@@ -203,7 +202,12 @@ def test_a_lenient_replay_needs_no_rules_and_no_limits() -> None:
     )
     assert world.drafts("run.done")[0].cause == "turn_cap"
     blank = msgspec.structs.replace(
-        setting(), prepare=refuse, assemble=refuse, sign=refuse, jitter_ms=refuse, new_id=refuse
+        environment(),
+        evaluate=refuse,
+        assemble=refuse,
+        sign=refuse,
+        jitter_ms=refuse,
+        new_id=refuse,
     )
     assert replay(rows(world), now=blank).matched
 
@@ -213,7 +217,7 @@ def test_a_run_that_collected_messages_matches(*, strict: bool) -> None:
     """Messages that came while the run waited are taken as they came."""
     world = World()
     for text in ("and this", "and that"):
-        world.keep(add_message(world.run, ev.MessageReceived(text=text), world.setting))
+        world.keep(record_event(world.run, ev.MessageReceived(text=text), world.env))
     world.hear(Begin(instance_id="i1"))
     world.hear(TurnFinished(turn=1, attempt=1, result=turn(text="all of it")))
     assert [message.text for message in world.run.transcript] == [  # type: ignore[union-attr]  # no tools
@@ -258,7 +262,7 @@ def test_partial_ends_replay(text: str, *, strict: bool) -> None:
 
 @BOTH
 def test_a_malformed_turn_replays(*, strict: bool) -> None:
-    """A turn whose calls could not be told apart is on the tape as the failure it was."""
+    """A turn with equal call ids is on the tape as a failure."""
     world = World()
     world.hear(Begin(instance_id="i1"))
     result = turn("allow", "allow")
@@ -319,15 +323,15 @@ def test_a_changed_output_shows_in_its_attestation(*, strict: bool) -> None:
 
 
 def test_changed_rules_are_a_divergence_of_a_strict_replay_only() -> None:
-    """A gate that says something else today is found where it spoke; leniently it is not asked."""
+    """A changed verdict diverges at its event; a lenient replay does not evaluate."""
     tape = rows(story())
-    base = setting()
+    base = environment()
 
     def stricter(run: Any, call: Any) -> Any:
         named = msgspec.structs.replace(call, tool="deny") if call.tool == "allow" else call
-        return base.prepare(run, named)
+        return base.evaluate(run, named)
 
-    now = msgspec.structs.replace(base, prepare=stricter)
+    now = msgspec.structs.replace(base, evaluate=stricter)
     found = replay(tape, strict=True, now=now).first_divergence
     assert found is not None
     assert (found.seq, found.kind) == (find(tape, "tool.decided"), "tool.decided")
@@ -338,7 +342,7 @@ def test_changed_rules_are_a_divergence_of_a_strict_replay_only() -> None:
 def test_a_changed_catalogue_is_a_divergence_of_a_strict_replay_only() -> None:
     """Another list of tools is found in the first assembled context."""
     tape = rows(story())
-    base = setting()
+    base = environment()
 
     def other(run: Any, number: int, attempt: int) -> Any:
         event, request = base.assemble(run, number, attempt)
@@ -417,7 +421,7 @@ def test_an_event_of_another_version_is_a_divergence() -> None:
 
 
 def inserted(tape: list[TapeRow], at: int, row: TapeRow) -> list[TapeRow]:
-    """The tape with one more row, numbered anew."""
+    """The tape with one more row, renumbered."""
     longer = [*tape[:at], msgspec.structs.replace(row, at_ms=tape[at].at_ms), *tape[at:]]
     return [msgspec.structs.replace(row, seq=seq) for seq, row in enumerate(longer)]
 
@@ -476,26 +480,17 @@ def test_a_tape_cut_inside_a_verdict_diverges_at_its_end(last: str, missing: str
     assert (found.seq, found.found) == (end, missing)
 
 
-def test_without_a_daemon_only_a_lenient_replay_is_possible() -> None:
-    """What nobody can say is a divergence of a strict replay, which names the way out."""
-    tape = rows(story())
-    assert replay(tape, now=offline_environment()).matched
-    found = replay(tape, now=offline_environment(), strict=True).first_divergence
-    assert found is not None
-    assert "lenient replay" in found.found
-
-
 def test_nothing_before_the_promise_and_no_gap() -> None:
     """A page out of the middle is no tape."""
     tape = rows(story())
     for part in ([], tape[1:], [tape[0], *tape[2:]]):
         with pytest.raises(InvariantBroken):
-            Replay(part, setting(), strict=False)
+            Replay(part, environment().redact)
 
 
 def test_what_is_shown_of_a_divergence_is_cut_and_redacted() -> None:
     """A divergence shows no secret, and not a whole page."""
-    base = setting()
+    base = environment()
     now = msgspec.structs.replace(base, redact=lambda data: (data.replace(b"hunter2", b"*"), True))
     tape = rows(story())
     seq = find(tape, "message.completed")
@@ -585,7 +580,7 @@ def test_one_changed_leaf_of_any_run_is_found_where_it_stands(
     event = msgspec.to_builtins(ev.decode_event(tape[seq].kind, tape[seq].data))
     changes = [(f, v) for f in event for v in other_values(event[f]) if f != "call_id"]
     field, value = data.draw(st.sampled_from(changes))
-    now = msgspec.structs.replace(setting(), limits=world.setting.limits)
+    now = msgspec.structs.replace(environment(), limits=world.env.limits)
     found = replay(change(tape, seq, **{field: value}), strict=True, now=now).first_divergence
     assert found is not None
     assert found.seq == seq

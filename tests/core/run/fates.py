@@ -68,8 +68,8 @@ def _likely(run: Run, choice: int) -> list[Input]:
             approval_id=f"apr_b{run.next_seq}",
         )
         return [*[_finished(run, choice)] * 6, _broke(run, choice), refused]
-    if run.budget_question:
-        return [_answered(run.budget_question, choice)]
+    if run.question is not None:
+        return [_answered(run.question.approval_id, choice)]
     asking = next((call for call in run.calls if call.phase == "asking"), None)
     waited: list[Input] = [
         _ended(call.call_id, choice) for call in run.calls if call.phase == "started"

@@ -1,8 +1,8 @@
-"""A small world for `core.run`: a setting without rules, and a driver that plays inputs."""
+"""A small world for `core.run`: an environment without rules, and a driver that plays inputs."""
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -10,15 +10,19 @@ from palyra.core.context.assembly import Prefix, assemble, stable_prefix
 from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import NO_HISTORY
 from palyra.core.journal.records import AgentRecord, Usage
-from palyra.core.model.messages import FinishReason, ModelTurn, ProposedCall
-from palyra.core.model.route_plan import Leaving, RouteChange
+from palyra.core.model.messages import FinishReason, ModelRequest, ModelTurn, ProposedCall
+from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
+from palyra.core.run.answer import AnswerDefect, find_defect
+from palyra.core.run.call import Call
 from palyra.core.run.decide import accept, decide
+from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.fold import fold
-from palyra.core.run.inputs import GatedCall, GoOn, Input, RunEnvironment, RunLimits, Yield
+from palyra.core.run.inputs import GoOn, Input, Yield
 from palyra.core.run.state import Run
 from palyra.core.run.transition import Transition
 from palyra.core.tape import events as ev
+from palyra.core.tape.events import Compaction
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import Catalogue
 
@@ -32,7 +36,7 @@ _WORDS: dict[str, Any] = {
 }
 
 
-def prepare(_run: Run, call: ProposedCall) -> GatedCall:
+def evaluate(_run: Run, call: Call) -> GatedCall:
     """The verdict is in the tool's name; the class in what follows a colon."""
     verdict, _, tool_class = call.tool.partition(":")
     verdicts: dict[str, Any] = {
@@ -51,16 +55,44 @@ def prepare(_run: Run, call: ProposedCall) -> GatedCall:
     )
 
 
-def setting(**limits: Any) -> RunEnvironment:
-    """A setting whose clock ticks one millisecond a step and whose ids count up."""
+class ChangeRoute(Protocol):
+    """`RunEnvironment.change_route` as a value."""
+
+    def __call__(self, run: Run, leaving: Leaving, /, *, may_retry: bool) -> RouteChange | None:
+        """Choose the model that takes over."""
+        ...
+
+
+class ScriptedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    """A `RunEnvironment` of functions, so that a test can replace any of them."""
+
+    now_ms: Callable[[], int]
+    new_id: Callable[[str], str]
+    redact: Callable[[bytes], tuple[bytes, bool]]
+    sign: Callable[[bytes], bytes]
+    evaluate: Callable[[Run, Call], GatedCall]
+    assemble: Callable[[Run, int, int], tuple[ev.ContextAssembled, ModelRequest]]
+    jitter_ms: Callable[[int], int]
+    provider: Callable[[str], str]
+    limits: RunLimits
+    plan_route: Callable[[Run], RoutePlan | None] = lambda _run: None
+    change_route: ChangeRoute = lambda _run, _leaving, may_retry: None  # noqa: ARG005 - the port's
+    compact: Callable[[Run], Compaction | None] = lambda _run: None
+    is_stale: Callable[[Call], bool] = lambda _call: False
+    has_lapsed: Callable[[Call], bool] = lambda _call: False
+    check_answer: Callable[[Run], AnswerDefect | None] = find_defect
+
+
+def environment(**limits: Any) -> ScriptedEnvironment:
+    """An environment whose clock ticks one millisecond a step and whose ids count up."""
     clock = itertools.count(1_000)
     ids = itertools.count(1)
-    return RunEnvironment(
+    return ScriptedEnvironment(
         now_ms=lambda: next(clock),
         new_id=lambda prefix: f"{prefix}_{next(ids)}",
         redact=lambda data: (data, False),
         sign=lambda data: data[:1] * 64,
-        prepare=prepare,
+        evaluate=evaluate,
         assemble=lambda run, turn, attempt: assemble(run, PREFIX, turn, attempt, b"key"),
         compact=lambda run: plan_compaction(run, NO_HISTORY, PREFIX.tokens),
         jitter_ms=lambda attempt: 10 * attempt,
@@ -84,8 +116,8 @@ class World:
     """One run, its tape and the effects so far; `spares` take over from its model, in order."""
 
     def __init__(self, *, json_mode: bool = False, spares: Any = (), **limits: Any) -> None:
-        self.setting = msgspec.structs.replace(
-            setting(**limits),
+        self.env = msgspec.structs.replace(
+            environment(**limits),
             change_route=lambda run, leaving, may_retry: change_route(
                 run, leaving, spares if not may_retry else ()
             ),
@@ -100,7 +132,7 @@ class World:
             model="scripted",
             json_mode=json_mode,
         )
-        self.keep(accept("run_1", accepted, ev.MessageReceived(text="hello"), self.setting))
+        self.keep(accept("run_1", accepted, ev.MessageReceived(text="hello"), self.env))
 
     def keep(self, step: Transition) -> Transition:
         """Remember what a step did."""
@@ -111,8 +143,8 @@ class World:
         return step
 
     def hear(self, heard: Input) -> list[str]:
-        """The kinds of the events that follow from one input; nobody else wants a turn meanwhile."""
-        step = self.keep(decide(self.run, heard, self.setting))
+        """The kinds of the events that follow from one input, continuations included."""
+        step = self.keep(decide(self.run, heard, self.env))
         kinds = [draft.kind for draft in step.drafts]
         return kinds + self.hear(GoOn()) if Yield() in step.effects else kinds
 

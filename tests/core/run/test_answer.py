@@ -13,7 +13,7 @@ from palyra.core.model.messages import (
     UserMessage,
 )
 from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
-from palyra.core.run.answer import find_flaw, is_tool_markup
+from palyra.core.run.answer import find_defect, is_tool_markup
 from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
@@ -51,20 +51,20 @@ def answered(
 
 def code(run: Run) -> str | None:
     """The flaw's code."""
-    flaw = find_flaw(run, TOOLS, "Be useful.")
+    flaw = find_defect(run, TOOLS, "Be useful.")
     return flaw.code if flaw is not None else None
 
 
 @pytest.mark.parametrize("text", ["", "a word", '{"name": "look", "arguments": {}}'])
 def test_words_are_no_call(text: str) -> None:
-    """Where the caller asked for a call; the model is told of which."""
+    """If the caller demanded a call, the guidance names the tools."""
     look = ClientTool(name="look", parameters={"type": "object"})
     other = msgspec.structs.replace(look, name="other")
     for must_call, named in (("look", "look"), (ANY_TOOL, "look, other")):
         run = answered(text)
         brief = RequestOptions(tools=(look, other), must_call=must_call)
         accepted = msgspec.structs.replace(run.accepted, brief=brief)
-        flaw = find_flaw(msgspec.structs.replace(run, accepted=accepted), TOOLS)
+        flaw = find_defect(msgspec.structs.replace(run, accepted=accepted), TOOLS)
         assert flaw is not None
         assert ("not_called", True) == (flaw.code, flaw.guidance.endswith(f": {named}."))
 
@@ -154,14 +154,14 @@ def test_markup_in_prose_or_a_code_block_is_an_answer(text: str, frame: str) -> 
         '{"name": "run", "tool": "run", "arguments": {}}',
     ],
 )
-def test_what_only_looks_like_markup_is_an_answer(text: str) -> None:
+def test_text_that_resembles_markup_is_an_answer(text: str) -> None:
     """JSON, lists and elements of other shapes."""
     assert not is_tool_markup(text, TOOLS)
 
 
 @pytest.mark.parametrize("text", ["{}", " [1]\n", '"x"', "1", "null", MARKUP[0], '{"a": 1.5e3}'])
 def test_json_is_an_answer_in_json_mode(text: str) -> None:
-    """Any one value; even one that looks like a call, for that may be what was asked for."""
+    """Any single value counts, even one in the form of a call."""
     assert code(answered(text, json_mode=True)) is None
 
 
@@ -180,7 +180,7 @@ def test_everything_else_is_no_answer_in_json_mode(text: str) -> None:
 def test_a_digest_from_nowhere_contradicts_effects_that_all_failed() -> None:
     """Nothing was written, so nothing can have that digest."""
     run = answered(f"Written, SHA-256 {SHA}.", progress=MISSED)
-    flaw = find_flaw(run, TOOLS, "")
+    flaw = find_defect(run, TOOLS, "")
     assert flaw is not None
     assert flaw.code == "contradicted"
     assert SHA in flaw.guidance
@@ -199,13 +199,13 @@ SHOWN: list[tuple[str, tuple[Message, ...]]] = [
 
 @pytest.mark.parametrize("before", [s[1] for s in SHOWN], ids=[s[0] for s in SHOWN])
 def test_a_digest_that_was_shown_may_be_named(before: tuple[Message, ...]) -> None:
-    """Whoever said it first, it is not invented."""
+    """A digest from any other source in the run is not invented."""
     assert code(answered(f"It is {SHA}.", *before, progress=MISSED)) is None
 
 
 def test_a_digest_of_the_instructions_may_be_named() -> None:
     """They are shown as well."""
-    assert find_flaw(answered(f"It is {SHA}.", progress=MISSED), TOOLS, f"know {SHA}") is None
+    assert find_defect(answered(f"It is {SHA}.", progress=MISSED), TOOLS, f"know {SHA}") is None
 
 
 def test_what_the_model_said_itself_proves_nothing() -> None:
@@ -218,7 +218,7 @@ def test_what_the_model_said_itself_proves_nothing() -> None:
 def test_one_of_several_is_enough() -> None:
     """The one that was never shown is named, as it was written."""
     run = answered(f"{OTHER_SHA} and {SHA.upper()}", UserMessage(OTHER_SHA), progress=MISSED)
-    flaw = find_flaw(run)
+    flaw = find_defect(run)
     assert flaw is not None
     assert SHA.upper() in flaw.sentence
 

@@ -1,4 +1,4 @@
-"""Asking a person: looks first, one question for twins, answers that hold, questions that end."""
+"""Approval requests: inspection, duplicates, answers that lapse, questions that are withdrawn."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
+from palyra.core.run.environment import GatedCall
 from palyra.core.run.fold import apply
 from palyra.core.run.inputs import (
     ApprovalAnswered,
@@ -19,7 +20,6 @@ from palyra.core.run.inputs import (
     CallInspected,
     Cancel,
     Execute,
-    GatedCall,
     Inspect,
     Resume,
     RulesChanged,
@@ -36,7 +36,7 @@ WORDS: dict[str, Any] = {"reason_code": "test", "reason": "because", "policies":
 
 
 class Desk(World):
-    """A run whose tools ask, look first, or have twins, as a test says."""
+    """A run whose tools ask, inspect first or have duplicates, as a test says."""
 
     def __init__(self, **limits: Any) -> None:
         super().__init__(**limits)
@@ -47,15 +47,15 @@ class Desk(World):
         self.looks = False
         self.seen: dict[str, str] = {}  # what a look found, by call
         self.same: dict[str, tuple[str, ...]] = {}
-        self.setting = msgspec.structs.replace(
-            self.setting,
-            prepare=self.prepare,
+        self.env = msgspec.structs.replace(
+            self.env,
+            evaluate=self.evaluate,
             is_stale=self.is_stale,
             has_lapsed=lambda _call: not self.grant_holds,
         )
         self.hear(Begin(instance_id="i1"))
 
-    def prepare(self, _run: Run, call: ProposedCall) -> GatedCall:
+    def evaluate(self, _run: Run, call: ProposedCall) -> GatedCall:
         verdicts: dict[str, Any] = {
             "allow": Allow(**WORDS, version=self.version),
             "granted": Allow(**WORDS, version=self.version, grant_id="grt_1"),
@@ -87,7 +87,7 @@ class Desk(World):
             execution_digest=f"{self.version} {call.call_id} {seen}",
             inspects=self.looks and seen is None,
             inspection=None if seen is None else {"binary": seen},
-            twins=self.same.get(call.call_id, ()),
+            duplicates=self.same.get(call.call_id, ()),
         )
 
     def is_stale(self, call: Call) -> bool:
@@ -124,7 +124,7 @@ def test_a_summary_holds_no_half_of_a_secret() -> None:
     told = {"text": f"a text that takes some room, then {secret}"}
     call = ProposedCall(call_id="c1", tool="echo", arguments=told)
     desk = Desk()
-    desk.setting = msgspec.structs.replace(desk.setting, redact=Redactor([]).redact_bytes)
+    desk.env = msgspec.structs.replace(desk.env, redact=Redactor([]).redact_bytes)
     desk.verdict = "real"
     desk.hear(
         TurnFinished(turn=1, attempt=1, result=msgspec.structs.replace(turn("x"), calls=(call,)))
@@ -137,7 +137,7 @@ def test_a_summary_holds_no_half_of_a_secret() -> None:
 # --- looks ---------------------------------------------------------------------------------------
 
 
-def test_a_look_comes_before_the_question() -> None:
+def test_inspection_comes_before_the_question() -> None:
     """The prompt shows what was found, and is about it."""
     desk = Desk()
     desk.looks = True
@@ -150,7 +150,7 @@ def test_a_look_comes_before_the_question() -> None:
     assert desk.refold() == desk.run
 
 
-def test_preparation_waits_for_a_look() -> None:
+def test_evaluation_waits_for_an_inspection() -> None:
     """The next call is gated once the one before is decided."""
     desk = Desk()
     desk.looks = True
@@ -159,8 +159,8 @@ def test_preparation_waits_for_a_look() -> None:
     assert len([effect for effect in desk.effects if isinstance(effect, Inspect)]) == 1
 
 
-def test_what_cannot_be_looked_at_is_rejected() -> None:
-    """The model hears why, and may repair it; nobody is asked."""
+def test_a_call_that_cannot_be_inspected_is_rejected() -> None:
+    """The model gets the reason and may repair the call; no approval is requested."""
     desk = Desk()
     desk.looks = True
     desk.propose("a")
@@ -171,7 +171,7 @@ def test_what_cannot_be_looked_at_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["allow", "deny", "refuse"])
-def test_after_a_look_the_rules_may_say_something_else(verdict: str) -> None:
+def test_rules_may_change_during_an_inspection(verdict: str) -> None:
     """The call is judged again with what was found, under the rules of then."""
     desk = Desk()
     desk.looks = True
@@ -181,7 +181,7 @@ def test_after_a_look_the_rules_may_say_something_else(verdict: str) -> None:
     assert desk.hear(CallInspected(call_id="c1"))[0] == expected[verdict]
 
 
-def test_a_late_look_changes_nothing() -> None:
+def test_a_late_inspection_changes_nothing() -> None:
     """Neither one of no call nor one of a call that is past it."""
     desk = Desk()
     desk.propose("a")
@@ -189,8 +189,8 @@ def test_a_late_look_changes_nothing() -> None:
     assert desk.hear(CallInspected(call_id="c9")) == []
 
 
-def test_a_look_that_was_lost_is_taken_again() -> None:
-    """After a restart the call still waits to be looked at."""
+def test_a_lost_inspection_is_repeated() -> None:
+    """After a restart the call is inspected again."""
     desk = Desk()
     desk.looks = True
     desk.propose("a")
@@ -198,7 +198,7 @@ def test_a_look_that_was_lost_is_taken_again() -> None:
     assert desk.effects[-1] == Inspect(call_id="c1")
 
 
-def test_a_run_that_ends_during_a_look_closes_the_call() -> None:
+def test_a_run_that_ends_during_an_inspection_closes_the_call() -> None:
     """Denied and attested, like any other call that never ran."""
     desk = Desk()
     desk.looks = True
@@ -211,7 +211,7 @@ def test_a_run_that_ends_during_a_look_closes_the_call() -> None:
 # --- twins ---------------------------------------------------------------------------------------
 
 
-def test_twins_are_asked_about_once() -> None:
+def test_duplicates_share_one_question() -> None:
     """The answer is for both, and each starts on it."""
     desk = Desk()
     desk.same["c1"] = ("c2",)
@@ -236,8 +236,8 @@ def ended(call_id: str) -> CallEnded:
 @pytest.mark.parametrize(
     ("by", "code"), [("bob", "denied_by_person"), ("deadline", "approval_expired")]
 )
-def test_a_no_is_for_both_twins(by: str, code: str) -> None:
-    """Nobody is asked a second time in the turn, whoever said no."""
+def test_a_denial_covers_the_duplicate(by: str, code: str) -> None:
+    """A denial covers the duplicate, whether a person or the deadline denied."""
     desk = Desk()
     desk.same["c1"] = ("c2",)
     desk.propose("a", "a")
@@ -246,7 +246,7 @@ def test_a_no_is_for_both_twins(by: str, code: str) -> None:
     assert len(desk.drafts("approval.requested")) == 1
 
 
-def test_a_twin_under_other_rules_is_asked_about_itself() -> None:
+def test_a_duplicate_under_other_rules_gets_its_own_question() -> None:
     """An answer holds for the rules it was given under."""
     desk = Desk()
     desk.same["c1"] = ("c2",)
@@ -256,9 +256,9 @@ def test_a_twin_under_other_rules_is_asked_about_itself() -> None:
 
     def changing(run: Run, call: ProposedCall) -> GatedCall:
         desk.version = "v2" if call.call_id == "c2" else version
-        return desk.prepare(run, call)
+        return desk.evaluate(run, call)
 
-    desk.setting = msgspec.structs.replace(desk.setting, prepare=changing)
+    desk.env = msgspec.structs.replace(desk.env, evaluate=changing)
     desk.answer()
     assert len(desk.drafts("approval.requested")) == 2
     assert desk.phases()[1] == "asking"
@@ -303,7 +303,7 @@ def test_a_session_grant_has_no_end_and_once_makes_none() -> None:
 # --- questions that end --------------------------------------------------------------------------
 
 
-def test_other_rules_take_the_question_back_and_put_it_anew() -> None:
+def test_changed_rules_withdraw_the_question_and_ask_again() -> None:
     """The old one is void; the new one has an id, a digest and a deadline of its own."""
     desk = Desk()
     desk.propose("a")
@@ -326,7 +326,7 @@ def test_other_rules_take_the_question_back_and_put_it_anew() -> None:
 
 @pytest.mark.parametrize(("verdict", "phases"), [("allow", ["started"]), ("deny", [])])
 def test_other_rules_may_answer_the_question(verdict: str, phases: list[str]) -> None:
-    """What they allow runs, what they deny does not; nobody has to say so."""
+    """Calls that the new rules allow or deny need no answer."""
     desk = Desk()
     desk.propose("a")
     desk.version, desk.verdict = "v2", verdict
@@ -338,14 +338,14 @@ def test_other_rules_may_answer_the_question(verdict: str, phases: list[str]) ->
 
 
 def test_the_same_rules_change_nothing() -> None:
-    """A question that was asked under the rules in force stays as it is."""
+    """A question asked under the current rules stays pending."""
     desk = Desk()
     desk.propose("a")
     assert desk.hear(RulesChanged()) == []
 
 
 def test_what_was_allowed_under_other_rules_does_not_start() -> None:
-    """The model is told to propose it again; what is asked about beside it is judged again."""
+    """The model may propose it again; a question pending at the same time is evaluated again."""
     desk = Desk()
     desk.propose("a", "b")
     desk.answer()
@@ -359,7 +359,7 @@ def test_what_was_allowed_under_other_rules_does_not_start() -> None:
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_what_a_grant_allowed_starts_only_while_it_holds(holds: bool) -> None:  # noqa: FBT001 - a case
-    """It may have ended while a person was asked about another call."""
+    """The approval may expire while another call waits for an answer."""
     desk = Desk()
     desk.granted = "a"
     desk.propose("a", "b")
@@ -376,7 +376,7 @@ def test_an_approval_ends_with_its_deadline_even_when_it_was_given() -> None:
     desk.propose("a", "b")
     desk.answer()
     end_ms = desk.drafts("approval.requested")[0].expires_ms
-    desk.setting = msgspec.structs.replace(desk.setting, now_ms=lambda: end_ms)
+    desk.env = msgspec.structs.replace(desk.env, now_ms=lambda: end_ms)
     desk.answer()
     reasons = {d.call_id: d.reason_code for d in desk.drafts("tool.decided")}
     assert reasons == {"c1": "approval_void", "c2": "approved"}

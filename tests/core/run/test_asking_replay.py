@@ -1,4 +1,4 @@
-"""Replays of runs that asked: what people, looks and rules did is taken, the rest follows."""
+"""Replays of runs with approvals: answers, inspections and rules are taken from the tape."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from tests.core.run.test_asking import Desk, ended
 
 
 def looked() -> Desk:
-    """A call that is looked at, asked about and run; the daemon fell in between."""
+    """A call that is inspected, approved and run, over a crash of the daemon."""
     desk = Desk()
     desk.looks = True
     desk.propose("a")
@@ -28,7 +28,7 @@ def looked() -> Desk:
 
 
 def could_not_run() -> Desk:
-    """A look that failed."""
+    """A failed inspection."""
     desk = Desk()
     desk.looks = True
     desk.propose("a", "b")
@@ -37,7 +37,7 @@ def could_not_run() -> Desk:
 
 
 def allowed_after_all() -> Desk:
-    """Rules that allow, by the time the call was looked at."""
+    """Rules that allow the call by the end of its inspection."""
     desk = Desk()
     desk.looks = True
     desk.propose("a")
@@ -103,7 +103,7 @@ def lapsed() -> Desk:
 
 
 def cancelled() -> Desk:
-    """A run that ended while a call was looked at."""
+    """A run that ended during an inspection."""
     desk = Desk()
     desk.looks = True
     desk.propose("a")
@@ -128,9 +128,9 @@ STORIES: dict[str, Callable[[], Desk]] = {
 
 
 def replay(desk: Desk, tape: list[TapeRow], *, strict: bool = False) -> ReplayReport:
-    """The whole replay; a strict one has a world in which nothing was looked at yet."""
+    """The whole replay; a strict one starts without inspections."""
     desk.seen = {}
-    under_way = Replay(tape, desk.setting, strict=strict)
+    under_way = Replay(tape, desk.env.redact, now=desk.env if strict else None)
     while under_way.advance(10):
         pass
     return under_way.report()
@@ -146,15 +146,15 @@ def test_a_replay_matches(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["looked", "twins allowed", "twins denied"])
 def test_a_strict_replay_matches_too(name: str) -> None:
-    """What a look found then is not for now to say: the verdict that rests on it is unjudged."""
+    """The result of an inspection cannot be repeated, so its verdict is not evaluated again."""
     desk = STORIES[name]()
     report = replay(desk, rows(desk), strict=True)
     assert (report.matched, report.first_divergence) == (True, None)
     assert bool(report.unjudged) == (name == "looked")
 
 
-def test_rules_of_now_that_look_no_more_diverge() -> None:
-    """A tool that looked then and does not now is another tool."""
+def test_a_tool_that_no_longer_inspects_diverges() -> None:
+    """A tool that no longer inspects is a divergence."""
     desk = looked()
     desk.looks = False
     report = replay(desk, rows(desk), strict=True)
@@ -164,7 +164,7 @@ def test_rules_of_now_that_look_no_more_diverge() -> None:
 
 @pytest.mark.parametrize("code", ["granted", "denied_by_grant"])
 def test_what_rested_on_a_grant_is_not_judged_again(code: str) -> None:
-    """Nobody knows which grants held then: the verdict is taken, and the report says so."""
+    """Grants of that time are unknown: the verdict is taken from the tape and reported."""
     desk = Desk()
     desk.verdict = "allow" if code == "granted" else "deny"
     desk.propose("a")

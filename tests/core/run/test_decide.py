@@ -27,11 +27,11 @@ from palyra.core.run.inputs import (
     TurnFinished,
 )
 from palyra.core.run.records import phase, record
-from palyra.core.run.transition import Transition
+from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import InvariantBroken
-from tests.core.run.run_world import World, setting, turn
+from tests.core.run.run_world import World, environment, turn
 
 BEGIN = Begin(instance_id="i1")
 CANCEL = Cancel(reason="enough", by="ann")
@@ -104,8 +104,8 @@ def test_how_long_a_call_took_is_measured(jump_ms: int) -> None:
     """The wall clock jumps while a tool runs: its duration is the measured one, also attested."""
     world = begun("allow")
     (call,) = world.run.calls
-    setting = world.setting
-    world.setting = msgspec.structs.replace(setting, now_ms=lambda: setting.now_ms() + jump_ms)
+    env = world.env
+    world.env = msgspec.structs.replace(env, now_ms=lambda: env.now_ms() + jump_ms)
     world.hear(msgspec.structs.replace(ended(call.call_id), took_ms=40))
     events = {kind: msgspec.json.decode(data) for kind, _, data in world.tape}
     attested = events["tool.attested"]["attestation"]
@@ -142,10 +142,10 @@ def test_an_allowed_call_runs_and_its_result_reaches_the_next_turn() -> None:
     ("tool", "between", "status"),
     [("refuse", "tool.rejected", "rejected"), ("deny", "tool.decided", "denied")],
 )
-def test_a_call_that_may_not_run_is_attested_and_told_to_the_model(
+def test_a_refused_call_is_attested_and_shown_to_the_model(
     tool: str, between: str, status: str
 ) -> None:
-    """A refusal or denial ends in an attestation and the run goes on."""
+    """A rejected or denied call is attested and the run continues."""
     world = begun()
     assert finished(world, tool) == [
         "turn.completed",
@@ -279,7 +279,7 @@ def test_a_late_outcome_is_ignored() -> None:
 
 
 def test_a_steer_reaches_the_next_turn_of_the_same_run() -> None:
-    """A word to a run under way is the last message of its next request."""
+    """A steering message is the last message of the next request."""
     world = begun("allow")
     assert world.hear(Steer(text="shorter", by="ann")) == ["steer.received"]
     world.hear(ended("c1"))
@@ -288,7 +288,7 @@ def test_a_steer_reaches_the_next_turn_of_the_same_run() -> None:
 
 
 def test_a_steer_during_the_last_turn_makes_another() -> None:
-    """An answer that did not see the word is not the final one."""
+    """An answer given before the steering message is not the final one."""
     world = begun()
     world.hear(Steer(text="wait", by="ann"))
     assert finished(world, text="done") == ["turn.completed", "context.assembled", "turn.started"]
@@ -351,14 +351,14 @@ def test_a_terminal_run_ignores_every_input() -> None:
 
 
 def test_an_open_turn_is_asked_again_as_the_next_attempt() -> None:
-    """The turn that was under way is repeated and charged."""
+    """The open turn is repeated and charged."""
     world = begun()
     assert world.hear(Resume()) == ["run.recovered", "context.assembled", "turn.started"]
     assert (world.run.recoveries, world.run.attempt) == (1, 2)
 
 
 def test_a_harmless_call_without_outcome_runs_again() -> None:
-    """A read that was under way is repeated, and not announced twice."""
+    """A started read is repeated without a second start event."""
     world = begun("allow")
     assert world.hear(Resume()) == ["run.recovered"]
     assert world.effects[-1] == Execute(call_id="c1", approval_digest=None)
@@ -379,7 +379,7 @@ def test_an_effect_without_outcome_is_unknown_to_model_and_operator() -> None:
 
 
 def test_an_answer_after_an_unknown_outcome_is_no_whole_one() -> None:
-    """The model's words are the answer, and the end says what nobody knows; a read leaves none."""
+    """The model's text is the answer, and the end names the unknown effect; a read leaves none."""
     world = begun("allow:effect")
     world.hear(Resume())
     assert world.hear(TurnFinished(turn=2, attempt=1, result=turn(text="it is done")))[-2:] == [
@@ -403,7 +403,7 @@ def test_a_pending_prompt_is_asked_again_unchanged_and_costs_no_attempt() -> Non
 
 
 def test_three_resumes_without_progress_are_the_limit() -> None:
-    """The fourth resume fails the run; progress in between starts the count anew."""
+    """The fourth resume fails the run; progress in between resets the count."""
     world = begun()
     for _ in range(3):
         world.hear(Resume())
@@ -429,7 +429,7 @@ def test_an_illegal_event_raises_and_changes_nothing() -> None:
 
 
 def test_nothing_follows_a_terminal_event() -> None:
-    """A terminal state refuses even a legal-looking event."""
+    """A terminal state rejects every event."""
     world = begun()
     finished(world, text="x")
     with pytest.raises(InvariantBroken):
@@ -516,12 +516,12 @@ def test_every_proposal_ends_in_exactly_one_attestation(choices: list[int]) -> N
 def test_a_redacted_event_is_what_the_state_holds() -> None:
     """State, tape and wire see the same, redacted text."""
     world = World()
-    world.setting = msgspec.structs.replace(
-        world.setting, redact=lambda data: (data.replace(b"hunter2", b"*****"), b"hunter2" in data)
+    world.env = msgspec.structs.replace(
+        world.env, redact=lambda data: (data.replace(b"hunter2", b"*****"), b"hunter2" in data)
     )
     world.hear(BEGIN)
     step = decide(
-        world.run, TurnFinished(turn=1, attempt=1, result=turn(text="it is hunter2")), world.setting
+        world.run, TurnFinished(turn=1, attempt=1, result=turn(text="it is hunter2")), world.env
     )
     assert step.run.transcript[-1].text == "it is *****"  # type: ignore[union-attr]  # an assistant message
     assert step.drafts[0].redacted
@@ -539,9 +539,9 @@ def test_call_model_carries_the_turn() -> None:
 
 
 def test_a_secret_in_the_promise_is_redacted() -> None:
-    """The first event is looked at like any other, before state, wire and tape see it."""
+    """The first event is redacted like any other, before state, wire and tape see it."""
     redacts = msgspec.structs.replace(
-        setting(), redact=lambda data: (data.replace(b"hunter2", b"*"), b"hunter2" in data)
+        environment(), redact=lambda data: (data.replace(b"hunter2", b"*"), b"hunter2" in data)
     )
     accepted = ev.RunAccepted(
         principal="ann", session_id="ses_1", agent="default", model="scripted", sender="hunter2"
@@ -555,6 +555,6 @@ def test_a_secret_in_the_promise_is_redacted() -> None:
 def test_a_call_of_another_turn_is_not_attested() -> None:
     """An attestation is about a call of the turn at hand."""
     world = World()
-    step = Transition(world.run, world.setting, is_careful=False)
+    step = Step(world.run, world.env, now_ms=0, redacts_each=False)
     with pytest.raises(InvariantBroken, match="c9"):
         attest(step, "c9", "denied")

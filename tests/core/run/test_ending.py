@@ -36,7 +36,7 @@ def run_of(*turns: Message, calls: tuple[Call, ...] = (), json_mode: bool = Fals
 
 
 def turn(*results: tuple[str, str, str]) -> list[Message]:
-    """A turn of calls (tool, status, output); ids begin anew each turn."""
+    """A turn of calls (tool, status, output); ids restart in each turn."""
     named = [
         ProposedCall(call_id=f"c{n}", tool=tool, arguments={"a": 1})
         for n, (tool, _, _) in enumerate(results)

@@ -8,13 +8,13 @@ from palyra.core.replay.replay import Replay
 from palyra.core.run.decide import MAX_GATED, decide
 from palyra.core.run.inputs import Begin, Cancel, GoOn, Input, Resume, Steer, TurnFinished, Yield
 from tests.core.run.fates import rows
-from tests.core.run.run_world import World, setting, turn
+from tests.core.run.run_world import World, environment, turn
 
 MANY = 2 * MAX_GATED + 1
 
 
 class Slices(World):
-    """One run that is asked for each of its steps."""
+    """One run, step by step."""
 
     def __init__(self, *tools: str, **limits: Any) -> None:
         super().__init__(**limits)
@@ -23,7 +23,7 @@ class Slices(World):
 
     def take(self, heard: Input) -> bool:
         """One step; whether it lets others go first."""
-        return Yield() in self.keep(decide(self.run, heard, self.setting)).effects
+        return Yield() in self.keep(decide(self.run, heard, self.env)).effects
 
     @property
     def gated(self) -> int:
@@ -42,14 +42,14 @@ def test_a_step_gates_a_few_calls_and_nothing_starts_before_all_are() -> None:
 
 
 def test_as_many_calls_as_a_step_gates_are_one_step() -> None:
-    """Nobody waits for a turn that nobody else wants."""
+    """A short turn does not yield."""
     world = Slices(*["allow"] * MAX_GATED)
     assert Yield() not in world.effects
     assert len(world.drafts("tool.started")) == MAX_GATED
 
 
 def test_a_step_too_many_changes_nothing() -> None:
-    """Whoever lets the run go on twice starts nothing twice."""
+    """A second continuation starts nothing twice."""
     world = Slices(*["allow"] * MAX_GATED)
     before = world.run
     assert not world.take(GoOn())
@@ -57,7 +57,7 @@ def test_a_step_too_many_changes_nothing() -> None:
 
 
 def test_a_question_stops_the_gating() -> None:
-    """Behind a call that waits for a person no other is gated, and nobody is let go first."""
+    """No call is evaluated after one that waits for an approval, and the run does not yield."""
     world = Slices(*["allow"] * (MAX_GATED - 1), "ask", *["allow"] * MAX_GATED)
     assert (MAX_GATED, False) == (world.gated, Yield() in world.effects)
     assert not world.take(GoOn())
@@ -65,22 +65,22 @@ def test_a_question_stops_the_gating() -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_what_comes_between_is_heard_and_the_tape_replays(strict: bool) -> None:  # noqa: FBT001 - a parameter
-    """A word to the run, and a restart, between two steps: nothing is gated twice or left out."""
+def test_inputs_between_steps_are_handled_and_the_tape_replays(strict: bool) -> None:  # noqa: FBT001 - a parameter
+    """A steering message or a restart between two steps neither repeats nor skips a call."""
     world = Slices(*["allow"] * MANY)
     world.take(Steer(text="hurry", by="ann"))
     world.take(GoOn())
     world.take(Resume())
     assert MANY == world.gated == len(world.drafts("tool.proposed"))
     assert world.refold() == world.run
-    replay = Replay(rows(world), setting(), strict=strict)
+    replay = Replay(rows(world), world.env.redact, now=environment() if strict else None)
     while replay.advance(3):
         pass
     assert replay.report().first_divergence is None
 
 
 def test_a_cancel_between_is_the_end() -> None:
-    """What was not gated yet is nobody's call."""
+    """A call that was not evaluated has no events."""
     world = Slices(*["allow"] * MANY)
     assert not world.take(Cancel(reason="enough", by="ann"))
     assert not world.take(GoOn())

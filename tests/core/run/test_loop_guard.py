@@ -1,4 +1,4 @@
-"""The progress guard: thresholds, what counts as the same, what starts anew."""
+"""The loop guard: thresholds, equal calls, resets."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from palyra.core.run.loop_guard import (
     LoopGuard,
     clear_findings,
     observe,
-    start_anew,
+    reset_counts,
 )
 from palyra.core.tape.events import Rule
 
@@ -42,7 +42,7 @@ def done(
 
 
 def after(turns: Iterable[list[Call]], progress: LoopGuard | None = None) -> LoopGuard:
-    """The memory after these turns; the model is told after each."""
+    """The state after these turns; findings are reported after each."""
     progress = progress or LoopGuard()
     for calls in turns:
         progress = observe(clear_findings(progress), calls)
@@ -98,7 +98,7 @@ def test_the_thresholds_are_those_of_the_contract() -> None:
 
 @pytest.mark.parametrize("status", ["succeeded", "cancelled"])
 def test_an_effect_that_succeeds_again_is_not_counted(status: str) -> None:
-    """The same effect may be wanted many times; what was stopped is nobody's repeat."""
+    """The same effect may succeed many times; a cancelled call does not count."""
     assert after([[done(status=status, kind=WRITE)]] * 9).findings == ()
 
 
@@ -110,7 +110,7 @@ def test_other_arguments_are_another_call() -> None:
 
 
 def test_a_read_that_shows_something_new_is_not_the_same() -> None:
-    """Whoever polls and sees a change is not stuck."""
+    """Polling with changing results is progress."""
     assert after([[done(output=str(n))] for n in range(9)]).findings == ()
 
 
@@ -128,7 +128,7 @@ def test_a_turn_that_repeats_itself_counts_once() -> None:
 
 
 def test_repeats_need_not_be_neighbours() -> None:
-    """Other reads in between do not start the count anew."""
+    """Other reads in between do not reset the count."""
     turns: list[list[Call]] = []
     for number in range(3):
         turns += [[done(status="denied")], [done("other", digest=str(number))]]
@@ -161,7 +161,7 @@ def test_a_third_call_ends_an_alternation() -> None:
 
 
 def test_an_alternation_that_changes_something_is_none() -> None:
-    """Looking, then doing, with another result each time."""
+    """A read and an effect in alternation, with new results each time."""
     turns = [[done("ab"[n % 2], output=str(n // 2))] for n in range(9)]
     assert after(turns).findings == ()
 
@@ -180,23 +180,23 @@ def test_effects_that_undo_each_other_alternate() -> None:
 
 
 @pytest.mark.parametrize("calls", [[done(status="denied")], [done(status="failed", kind=WRITE)]])
-def test_a_new_effect_starts_anew(calls: list[Call]) -> None:
+def test_a_new_effect_resets_the_counts(calls: list[Call]) -> None:
     """What got further may fail twice more before it is stopped."""
     progress = after([calls, calls, [done("w", kind=WRITE)]])
     assert after([calls, calls], progress).findings == ()
     assert [finding.ends for finding in after([calls] * 3, progress).findings] == [True]
 
 
-def test_an_effect_that_has_succeeded_before_starts_nothing_anew() -> None:
+def test_a_repeated_effect_resets_nothing() -> None:
     """Writing the same file again between denials is not progress."""
     progress = after([[done("w", kind=WRITE)]])
     turns = [[done(status="denied")], [done("w", kind=WRITE)]] * 3
     assert any(said(after(turns[:n], progress)) for n in range(len(turns)))
 
 
-def test_a_word_of_a_person_starts_anew() -> None:
+def test_a_message_of_a_person_resets_the_counts() -> None:
     """What was tried before it counts no more; what succeeded is remembered."""
-    progress = start_anew(after([[done("w", kind=WRITE)], *[[done(status="denied")]] * 2]))
+    progress = reset_counts(after([[done("w", kind=WRITE)], *[[done(status="denied")]] * 2]))
     assert after([[done(status="denied")]] * 2, progress).findings == ()
     assert progress.succeeded == {("w", "d")}
 

@@ -26,7 +26,7 @@ def test_output_is_redacted_before_it_is_cut() -> None:
 
 
 def test_whole_output_is_kept_elsewhere() -> None:
-    """What is shown in part is kept whole, redacted, and the model is told where."""
+    """A truncated output is stored whole and redacted, and the model gets its name."""
     kept: list[str] = []
 
     def keep(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from palyra.core.context.assembly import CONTINUE
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import AssistantMessage, FinishReason, GuidanceMessage, ProposedCall
-from palyra.core.run.answer import find_flaw
+from palyra.core.run.answer import find_defect
 from palyra.core.run.fold import fold
 from palyra.core.run.inputs import Begin, CallEnded, Resume, Steer, TurnFailedInput, TurnFinished
 from tests.core.run.run_world import World, turn
@@ -130,7 +130,7 @@ def test_alternation_is_warned_of_at_four_and_ends_at_six() -> None:
     assert (blocked.rule, blocked.count) == ("alternation", 6)
 
 
-def test_a_new_effect_starts_the_count_anew() -> None:
+def test_a_new_effect_resets_the_count() -> None:
     """A run that gets somewhere in between is not stopped."""
     world = begun()
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_a_new_effect_starts_the_count_anew() -> None:
     assert "Done:\n- allow:effect(n=1)\n\nNot done:\n- deny(n=1): denied (because)" in answer(world)
 
 
-def test_a_word_of_a_person_starts_the_count_anew() -> None:
+def test_a_message_of_a_person_resets_the_count() -> None:
     """It reaches the model: the run is not ended over its head."""
     world = begun()
     for _ in range(2):
@@ -230,8 +230,8 @@ def test_the_recovery_turn_may_call_tools() -> None:
 def test_a_call_written_out_is_sent_back() -> None:
     """The setting knows the tools."""
     world = begun()
-    world.setting = msgspec.structs.replace(
-        world.setting, judge=lambda run: find_flaw(run, {"echo"})
+    world.env = msgspec.structs.replace(
+        world.env, check_answer=lambda run: find_defect(run, {"echo"})
     )
     says(world, '{"name": "echo", "arguments": {}}')
     assert world.drafts("answer.rejected")[0].reason == "tool_markup"
@@ -258,7 +258,7 @@ def test_the_truth_about_a_failure_is_an_answer() -> None:
 
 
 def test_a_steer_makes_any_text_an_intermediate_one() -> None:
-    """A text that did not see the word is not judged at all."""
+    """A text given before the steering message is not checked."""
     world = begun()
     world.hear(Steer(text="wait", by="ann"))
     assert "answer.rejected" not in says(world, "")
@@ -278,7 +278,7 @@ def test_json_mode_takes_json_only() -> None:
 
 
 def test_the_partial_answer_of_json_mode_is_json() -> None:
-    """Whoever parses answers can parse this one."""
+    """A client that parses answers can parse a partial one."""
     world = begun(json_mode=True)
     calls(world, "allow:effect", "deny")
     for text in ("no", "still no"):
@@ -355,7 +355,7 @@ def test_a_joined_text_is_judged_as_one() -> None:
 
 
 def test_a_retry_of_a_continuation_goes_on_with_the_same_text() -> None:
-    """A failed attempt, a restart and a word in between change nothing about it."""
+    """A failed attempt, a restart and a steering message in between change nothing."""
     world = begun()
     says(world, "al", finish="length")
     broke = TurnFailedInput(
@@ -381,7 +381,7 @@ def test_a_word_ends_a_cut_text() -> None:
 
 
 def test_an_answer_too_large_for_one_event_is_cut_openly() -> None:
-    """Its pieces stand on the tape; the final text says that this is not all."""
+    """Its parts are on the tape; the final text says that it is incomplete."""
     world = begun()
     piece = "x" * (MAX_PAYLOAD_BYTES - 1_000)
     says(world, piece, finish="length")
@@ -402,7 +402,7 @@ def test_a_turn_whose_calls_would_not_fit_is_malformed() -> None:
 
 @pytest.mark.parametrize("tool", ["allow", "ask", "refuse"])
 def test_a_turn_with_two_equal_call_ids_is_malformed(tool: str) -> None:
-    """Calls that cannot be told apart are never begun; the tape says which, and folds again."""
+    """Calls with equal ids never start; the tape names them and folds again."""
     world = begun()
     result = turn("deny", tool, tool)
     first, second, third = result.calls
@@ -419,7 +419,7 @@ def test_a_turn_with_two_equal_call_ids_is_malformed(tool: str) -> None:
 def test_call_ids_that_redaction_makes_equal_are_malformed() -> None:
     """What counts is the id as the tape will have it."""
     world = begun()
-    world.setting = msgspec.structs.replace(world.setting, redact=_redact_digits_of_ids)
+    world.env = msgspec.structs.replace(world.env, redact=_redact_digits_of_ids)
     kinds = world.hear(TurnFinished(turn=1, attempt=1, result=turn("allow", "allow")))
     assert kinds == ["turn.failed", "run.failed"]
 

@@ -8,8 +8,9 @@ import pytest
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import Estimate
+from palyra.core.run.call import CALL_TRANSITIONS
 from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import Run
+from palyra.core.run.state import RUN_TRANSITIONS, Run
 from palyra.core.tape import events as ev
 from palyra.errors import InvariantBroken
 from tests.core.run.run_world import exceeded
@@ -186,6 +187,9 @@ def reach(name: str) -> Run:
 def test_every_kind_is_in_the_table() -> None:
     """A new kind of event has to say where it is legal."""
     assert set(NEXT) == set(ev.KINDS)
+    assert {ev.RunAccepted, *RUN_TRANSITIONS} == set(ev.KINDS.values())
+    about_calls = {kind for kind, _ in CALL_TRANSITIONS}
+    assert about_calls == {kind for kind in RUN_TRANSITIONS if "call_id" in kind.__struct_fields__}
 
 
 @pytest.mark.parametrize("kind", sorted(NEXT))

@@ -17,7 +17,7 @@ from palyra.core.session.fork import given as given_branch
 from palyra.core.tape import events as ev
 from palyra.errors import InvalidParams, InvariantBroken
 from tests.core.run.fates import live, rows
-from tests.core.run.run_world import World, setting, turn
+from tests.core.run.run_world import World, environment, turn
 
 LINK = bytes(range(32))
 ACCEPTED = ev.RunAccepted(
@@ -62,7 +62,7 @@ def branch_at(world: World, at_seq: int, text: str | None = "and now?") -> Inher
 def fork(branch: InheritedConversation, text: str | None = "and now?") -> Transition:
     """The first step of the fork."""
     message = None if text is None else ev.MessageReceived(text=text)
-    return accept("run_2", ACCEPTED, message, setting(), tuple(branch.events()))
+    return accept("run_2", ACCEPTED, message, environment(), tuple(branch.events()))
 
 
 def tape_of(step: Transition) -> list[tuple[str, int, bytes]]:
@@ -167,8 +167,8 @@ def test_the_first_request_of_a_fork_is_the_conversation(text: str | None) -> No
     assert world.run.state == "done"
     replayed = Replay(
         [msgspec.structs.replace(row, run_id="run_2") for row in rows(world)],
-        setting(),
-        strict=True,
+        environment().redact,
+        now=environment(),
     )
     while replayed.advance(10):
         pass
