@@ -259,9 +259,8 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         else:
             is_recovering = run.is_recovering
         is_stranded = record.run_id in registry.stranded
-        return RunView(
-            record=record,
-            phase=phase(record, is_recovering=is_recovering, is_stranded=is_stranded),
+        return RunView.of(
+            record, phase(record, is_recovering=is_recovering, is_stranded=is_stranded)
         )
 
     async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:

@@ -16,9 +16,11 @@ import trio_websocket
 
 from palyra import __version__
 from palyra.client import frames
-from palyra.client.frames import Frame, Hello, Welcome
+from palyra.client.frames import Frame
 from palyra.client.socket import SUBPROTOCOL
 from palyra.errors import ProtocolError, TooLarge
+from palyra.net.protocol.notifications import Hello
+from palyra.net.protocol.results import Welcome
 
 T = TypeVar("T")
 
@@ -62,8 +64,8 @@ class ClientConnection:
         nursery: trio.Nursery,
         on_notice: OnNotice,
     ) -> None:
-        self.hello = Hello(server="", version="", instance_id="", protocol="")
-        self.welcome = Welcome(principal="", role="")
+        self.hello: Hello  # set once `receive_hello` has returned
+        self.welcome: Welcome  # once `introduce` has returned
         self.closed = trio.Event()
         self.close_code: int | None = None
         self.close_reason = ""
@@ -73,7 +75,7 @@ class ClientConnection:
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 1
         self._is_closing = False
-        self._slots = trio.Semaphore(frames.PublicLimits().max_inflight)
+        self._slots = trio.Semaphore(1)  # `connect`; more once the limits are known
         self._outbox, self._outgoing = trio.open_memory_channel[str](QUEUED_REQUESTS)
 
     async def request(

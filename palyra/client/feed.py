@@ -8,13 +8,13 @@ same seq means the shown tail is void, which the consumer is told by `Dropped` b
 events that took its place.
 """
 
-from typing import Literal
-
 import msgspec
 
 from palyra.core.tape import events
 from palyra.core.tape.events import TERMINAL_KINDS, Event
 from palyra.errors import ProtocolError
+from palyra.net.protocol.notifications import ProgressItem, TapeEventNotice, TapeItem
+from palyra.net.protocol.results import Subscribed
 
 
 class TapeEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,16 +32,6 @@ class TapeEvent(msgspec.Struct, frozen=True, kw_only=True):
     def is_terminal(self) -> bool:
         """Whether the run has ended with this event."""
         return self.kind in TERMINAL_KINDS
-
-
-class ProgressItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A volatile piece of news; may be missing, and a tape event always supersedes it."""
-
-    run_id: str
-    item: str  # turn or call
-    order: int
-    kind: Literal["text", "reasoning", "tool_output", "status"]
-    delta: str
 
 
 class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,28 +55,6 @@ class Reset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Item = TapeEvent | ProgressItem | CaughtUp | EventsDiscarded | Reset
-
-
-class EventFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """`tape.event` as sent."""
-
-    run_id: str
-    seq: int
-    at_ms: int
-    kind: str
-    data: msgspec.Raw
-    committed: int = -1
-    session_id: str = ""
-    subscription: str | None = None
-
-
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply to `tape.subscribe`."""
-
-    subscription: str
-    through: int  # committed head
-    floor: int = 0
-    ended: bool = False  # and it is the run's last event
 
 
 Shown = tuple[int, str, bytes]  # at_ms, kind, payload: what makes two events the same
@@ -119,7 +87,7 @@ class FeedReader:
             return False
         return min(self.committed, self.delivered) >= self._terminal_seq
 
-    def opened(self, reply: Opened, *, is_same_instance: bool) -> list[Item]:
+    def opened(self, reply: Subscribed, *, is_same_instance: bool) -> list[Item]:
         """Take note of a new subscription at `cursor`.
 
         A daemon that was restarted knows nothing of an uncommitted tail beyond its head.  One
@@ -137,7 +105,7 @@ class FeedReader:
             self._terminal_seq = reply.through
         return items
 
-    def event(self, frame: EventFrame) -> list[Item]:
+    def event(self, frame: TapeEventNotice) -> list[Item]:
         """What the consumer gets for this frame: nothing for a repeat or beyond a gap."""
         items: list[Item] = []
         shown: Shown = (frame.at_ms, frame.kind, bytes(frame.data))
@@ -180,7 +148,7 @@ class FeedReader:
         self._doubted = {}
         return [Reset(reason=reason, floor=floor)]
 
-    def _deliver(self, frame: EventFrame) -> TapeEvent:
+    def _deliver(self, frame: TapeEventNotice) -> TapeEvent:
         self.delivered = frame.seq
         if frame.kind in TERMINAL_KINDS:
             self._terminal_seq = frame.seq
@@ -204,7 +172,7 @@ class FeedReader:
         self._gap_at = self.delivered
 
 
-def to_event(frame: EventFrame) -> TapeEvent:
+def to_event(frame: TapeItem) -> TapeEvent:
     """The frame with its payload decoded."""
     data = bytes(frame.data)
     return TapeEvent(

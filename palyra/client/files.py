@@ -3,59 +3,12 @@
 from collections.abc import AsyncIterator
 from typing import Literal
 
-import msgspec
-
-from palyra.client.registry import RegistryMethods
+from palyra.client.requests import RequestMethods
 from palyra.core.tool.checkpoints import Restored
-from palyra.core.trust.labels import Trust
+from palyra.net.protocol.results import ArtifactPiece, CheckpointList
 
 
-class ArtifactPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of an output; without `next_offset` it is the last."""
-
-    artifact: str
-    run_id: str
-    call_id: str
-    tool: str
-    trust: Trust
-    created_ms: int
-    size_bytes: int
-    offset: int
-    line: int
-    text: str
-    next_offset: int | None = None
-
-
-class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a checkpoint; None: there was no file."""
-
-    path: str
-    before_sha256: str | None = None
-    after_sha256: str | None = None
-
-
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of files, and which call made it."""
-
-    checkpoint_id: str
-    principal: str
-    session_id: str
-    run_id: str
-    call_id: str
-    tool: str
-    workspace: str
-    created_ms: int
-    files: list[CheckpointFile]
-
-
-class CheckpointList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `checkpoint.list`, newest first."""
-
-    checkpoints: list[Checkpoint]
-    next_cursor: str | None = None
-
-
-class FileMethods(RegistryMethods):
+class FileMethods(RequestMethods):
     """What is kept of outputs and files."""
 
     async def read_artifact(

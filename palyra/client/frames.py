@@ -41,45 +41,6 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorBody | None = None
 
 
-class PublicLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon says it will take from one connection."""
-
-    max_message_bytes: int = 1_048_576
-    max_inflight: int = 64
-    max_subscriptions: int = 256
-    requests_per_s: int = 100
-
-
-class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon's first word."""
-
-    server: str
-    version: str
-    instance_id: str
-    protocol: str
-    features: tuple[str, ...] = ()
-    limits: PublicLimits = PublicLimits()
-    state: str = "ready"
-
-
-class Declined(msgspec.Struct, frozen=True, kw_only=True):
-    """A wanted feature that was not granted."""
-
-    feature: str
-    reason: str = ""
-
-
-class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the daemon takes this connection for."""
-
-    principal: str
-    role: str
-    scopes: tuple[str, ...] = ()
-    granted: tuple[str, ...] = ()
-    declined: tuple[Declined, ...] = ()
-    state: str = "ready"
-
-
 _ONE = msgspec.json.Decoder(Frame)
 _MANY = msgspec.json.Decoder(list[Frame])
 

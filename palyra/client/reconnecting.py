@@ -15,7 +15,7 @@ import trio
 
 from palyra.client.connection import ClientConnection, Handshake, LinkLost, OnResult, decode
 from palyra.client.dial import run_link
-from palyra.client.feed import EventFrame, FeedReader, Opened, ProgressItem
+from palyra.client.feed import FeedReader
 from palyra.client.subscription import Inbox, Notice, Subscription
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.errors import (
@@ -27,21 +27,18 @@ from palyra.errors import (
     Unreachable,
 )
 from palyra.net.protocol.discovery import Endpoint
+from palyra.net.protocol.notifications import (
+    ProgressItem,
+    TapeCaughtUp,
+    TapeCommitted,
+    TapeEventNotice,
+    TapeReset,
+)
+from palyra.net.protocol.results import Subscribed
 
 BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
 RETRY_MS = 250  # before asking again a daemon whose journal is just coming back
 STEADY_S = 5.0  # a link that lived so long was a success: start counting failures anew
-
-
-class NotificationTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a notification is about, as far as a client needs it to find the listener."""
-
-    run_id: str | None = None
-    subscription: str | None = None
-    committed: int = -1
-    through: int = -1
-    reason: str = ""
-    floor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +209,7 @@ class ReconnectingConnection:
                     "tape.subscribe",
                     subscription.make_params(),
                     lambda result: subscription.open(
-                        decode(result, Opened), link.hello.instance_id
+                        decode(result, Subscribed), link.hello.instance_id
                     ),
                 )
             except (Overloaded, Unavailable) as error:
@@ -238,27 +235,32 @@ class ReconnectingConnection:
         """Hand a notification to whom it concerns.  Called by the link's reader; never waits."""
         match method:
             case "tape.event":
-                frame = decode(params, EventFrame)
+                frame = decode(params, TapeEventNotice)
                 for subscription in self._listeners(frame.run_id, frame.subscription):
                     subscription.take_event(frame)
             case "progress":
                 progress = decode(params, ProgressItem)
                 for subscription in self._listeners(progress.run_id, None):
                     subscription.take_progress(progress)
-            case "tape.committed" | "tape.caught_up" | "tape.reset":
-                self._route_state(method, decode(params, NotificationTarget))
+            case "tape.committed":
+                committed = decode(params, TapeCommitted)
+                for subscription in self._listeners(committed.run_id, None):
+                    subscription.take_committed(committed.committed)
+            case "tape.caught_up" | "tape.reset":
+                self._route_position(method, params)
             case _:
                 self._deliver(method, params)
 
-    def _route_state(self, method: str, aim: NotificationTarget) -> None:
-        for subscription in self._listeners(aim.run_id, aim.subscription):
-            match method:
-                case "tape.committed":
-                    subscription.take_committed(aim.committed)
-                case "tape.caught_up":
-                    subscription.take_caught_up(aim.through)
-                case _:
-                    subscription.take_reset(aim.reason, aim.floor)
+    def _route_position(self, method: str, params: msgspec.Raw) -> None:
+        match method:
+            case "tape.caught_up":
+                caught_up = decode(params, TapeCaughtUp)
+                for subscription in self._listeners(None, caught_up.subscription):
+                    subscription.take_caught_up(caught_up.through)
+            case _:
+                reset = decode(params, TapeReset)
+                for subscription in self._listeners(reset.run_id, reset.subscription):
+                    subscription.take_reset(reset.reason, reset.floor)
 
     def _deliver(self, method: str, params: msgspec.Raw) -> None:
         if self._inboxes:

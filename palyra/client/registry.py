@@ -3,74 +3,11 @@
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-import msgspec
-
-from palyra.client.skills import SkillMethods
+from palyra.client.requests import RequestMethods
 from palyra.core.journal.records import MemoryScope, PairingMode, PairingState
+from palyra.net.protocol.results import Agent, AgentList, Channel, ChannelList, Pairing, PairingPage
 
 ALL_TOOLS = ("*",)
-
-
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as the daemon shows it; lists leave the instructions out."""
-
-    name: str
-    version: int
-    memory_scope: str
-    created_ms: int
-    updated_ms: int
-    instructions: str | None = None
-    model: str | None = None  # None: the daemon's default
-    tools: tuple[str, ...] | None = None  # None: all there are
-    labels: tuple[str, ...] = ()
-    deleted_ms: int | None = None
-
-
-class AgentList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `agent.list`."""
-
-    agents: list[Agent]
-
-
-class Channel(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers a channel, or one conversation of it."""
-
-    principal: str
-    channel: str
-    agent: str
-    pairing: str
-    created_ms: int
-    updated_ms: int
-    conversation_id: str = ""
-    deleted_ms: int | None = None
-
-
-class ChannelList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `channel.list`."""
-
-    channels: list[Channel]
-
-
-class Pairing(msgspec.Struct, frozen=True, kw_only=True):
-    """A sender and whether it is let in."""
-
-    pairing_id: str
-    principal: str
-    channel: str
-    sender: str
-    state: str
-    requested_ms: int
-    expires_ms: int
-    attempts: int = 0
-    by: str | None = None
-    decided_ms: int | None = None
-
-
-class PairingPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `pairing.list`."""
-
-    pairings: list[Pairing]
-    next_cursor: str | None = None
 
 
 class AgentOptions(TypedDict, total=False):
@@ -92,7 +29,7 @@ class PairingsWanted(TypedDict, total=False):
     limit: int | None
 
 
-class RegistryMethods(SkillMethods):
+class RegistryMethods(RequestMethods):
     """Who answers, and what may come in where."""
 
     # --- agents ---

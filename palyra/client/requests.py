@@ -4,11 +4,13 @@ import secrets
 from typing import Any, TypeVar
 
 from palyra.client.connection import ClientConnection, decode
-from palyra.client.frames import Hello, Welcome
 from palyra.client.reconnecting import ReconnectingConnection
 from palyra.errors import Unreachable
+from palyra.net.protocol.notifications import Hello
+from palyra.net.protocol.results import Welcome
 
 T = TypeVar("T")
+Json = dict[str, Any]
 
 
 class RequestMethods:

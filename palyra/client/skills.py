@@ -4,65 +4,13 @@ import base64
 import hashlib
 from collections.abc import Sequence
 
-import msgspec
-
-from palyra.client.usage import UsageMethods
+from palyra.client.requests import RequestMethods
+from palyra.net.protocol.results import Skill, SkillAudit, SkillList, Uploaded
 
 CHUNK_BYTES = 262_144
 
 
-class SkillTool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool of a skill, as the catalogue has it."""
-
-    name: str
-    description: str
-    tool_class: str
-    risk: str
-
-
-class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed skill."""
-
-    id: str
-    version: str
-    publisher: str
-    public_key: str  # hex
-    package_sha256: str
-    description: str
-    state: str  # enabled | quarantined
-    tools: list[SkillTool]
-    capabilities: tuple[str, ...]  # declared
-    granted: tuple[str, ...]
-    installed_ms: int
-    changed_ms: int
-    changed_by: str
-    reason: str = ""  # of the quarantine
-
-
-class SkillList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `skill.list`."""
-
-    skills: list[Skill]
-    obstacle: str  # why none can be called; "": they can
-
-
-class SkillAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `skill.audit`; no problems: it is what was installed."""
-
-    skill: Skill
-    problems: tuple[str, ...]
-    imports: tuple[str, ...]
-    functions: int
-    module_bytes: int
-
-
-class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `skill.upload`."""
-
-    size: int
-
-
-class SkillMethods(UsageMethods):
+class SkillMethods(RequestMethods):
     """What WASM skills there are."""
 
     async def list_skills(self) -> SkillList:

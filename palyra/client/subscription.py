@@ -16,15 +16,14 @@ import msgspec
 import trio
 
 from palyra.client.feed import (
-    EventFrame,
     EventsDiscarded,
     FeedReader,
     Item,
-    Opened,
-    ProgressItem,
     TapeEvent,
 )
 from palyra.errors import PalyraError, ProtocolError
+from palyra.net.protocol.notifications import ProgressItem, TapeEventNotice
+from palyra.net.protocol.results import Subscribed
 
 MAX_ITEMS = 2_048
 MAX_BUFFER_BYTES = 8_388_608
@@ -101,7 +100,7 @@ class Subscription:
             "progress": self.wants_progress,
         }
 
-    def open(self, reply: Opened, instance_id: str) -> None:
+    def open(self, reply: Subscribed, instance_id: str) -> None:
         """The daemon accepted it under the name `reply.subscription`."""
         is_same = self.instance_id in {None, instance_id}
         self.instance_id = instance_id
@@ -116,7 +115,7 @@ class Subscription:
         self.is_opening = False
         self.route = None
 
-    def take_event(self, frame: EventFrame) -> None:
+    def take_event(self, frame: TapeEventNotice) -> None:
         if self._is_full:
             self._is_lagging = True
         if not self._is_lagging and not self.is_opening:

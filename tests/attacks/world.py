@@ -121,7 +121,7 @@ class World:
                 view, _ = await gateway.wait_run(
                     OPERATOR, run_id, until="attention", timeout_s=WITHIN_S
                 )
-                if view.record.is_terminal:
+                if view.is_terminal:
                     return run_id, self.rows(run_id)[-1].kind
                 await self._answer(run_id, answer, scope)
 

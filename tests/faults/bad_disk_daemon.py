@@ -84,8 +84,8 @@ class Session:
             view, _ = await gateway.wait_run(
                 OPERATOR, run_id, until="attention", timeout_s=WITHIN_S
             )
-            if view.record.is_terminal:
-                self.counts[view.record.state] += 1
+            if view.is_terminal:
+                self.counts[view.state] += 1
                 return
             for asked in await gateway.list_approvals(
                 OPERATOR, run_id=run_id, pending_only=True, limit=9

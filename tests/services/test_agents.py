@@ -45,7 +45,7 @@ async def test_a_run_is_its_agents(store: MemoryJournal, autojump_clock: MockClo
         assert ["echo"] == [tool["name"] for tool in request.tools]
         (accepted,) = kit.events(run_id, "run.accepted")
         assert ("scout", made.version) == (accepted.agent, accepted.agent_version)
-        assert "scout" == (await kit.gateway.get_run(OPERATOR, run_id)).record.agent
+        assert "scout" == (await kit.gateway.get_run(OPERATOR, run_id)).agent
 
 
 async def test_tools_outside_the_list_are_unknown(

@@ -48,10 +48,6 @@ class Mutation(Params, frozen=True, kw_only=True):
     idempotency_key: IdempotencyKeyText | None = None
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of results: optional members that say nothing are left out."""
-
-
 @dataclass(frozen=True, slots=True)
 class MethodCall:
     """One request, as a method sees it."""

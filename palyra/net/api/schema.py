@@ -8,6 +8,7 @@ import msgspec
 from palyra.core.tape.events import KINDS
 from palyra.net.api.method import AnyMethod
 from palyra.net.protocol.notifications import NOTIFICATIONS
+from palyra.net.protocol.open_values import render_enums
 
 REF_TEMPLATE = "#/schemas/{name}"
 
@@ -50,5 +51,5 @@ def describe_protocol(methods: Mapping[str, AnyMethod]) -> ProtocolSchema:
         },
         notifications=dict(zip(NOTIFICATIONS, rest, strict=False)),
         events=dict(zip(KINDS, rest[len(NOTIFICATIONS) :], strict=True)),
-        schemas=schemas,
+        schemas=render_enums(schemas),
     )

@@ -1,10 +1,22 @@
+"""Encoding of tape events and progress, once for all readers.
+
+What depends on the reader (its subscription) or on the moment of writing (the committed seq) is
+left open and appended when the frame is written.
+"""
+
 import msgspec
 
 from palyra.actors.hub.hub import ProgressDelta
 from palyra.core.journal.tape_row import TapeRow
 from palyra.net.delivery.outbox import ProgressFrame
 from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.net.protocol.notifications import _ENCODER, _EVENT, _PROGRESS, TapeItem
+from palyra.net.protocol.notifications import TapeItem
+
+_ENCODER = msgspec.json.Encoder()
+_EVENT = b'{"jsonrpc":"2.0","method":"tape.event","params":%b'
+_PROGRESS = (
+    b'{"jsonrpc":"2.0","method":"progress","params":{"run_id":%b,"item":%b,"kind":%b,"order":'
+)
 
 
 def read_item(row: TapeRow) -> TapeItem:

@@ -1,11 +1,9 @@
-"""Notifications: their shapes, and how they are encoded once for all readers.
+"""Notifications, as the daemon encodes them and the client decodes them.
 
-The hub's `Wire`.  An event's payload is embedded as the bytes it is stored in, never decoded and
-encoded again.  What depends on the reader (its subscription) or on the moment of writing (how far
-the tape is committed) is left open here and added by the lane when the frame is written.
+An event's payload is embedded as the bytes it is stored in, never decoded and encoded again.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,7 +11,8 @@ from palyra.core.approval import Resolved
 from palyra.core.channel import PairingRequested
 from palyra.core.journal.records import ApprovalRecord, IncidentRecord, SessionRecord
 from palyra.core.ports import ProgressKind
-from palyra.services.budgets import BudgetWarned
+from palyra.core.usage.views import BudgetWarned
+from palyra.net.protocol.open_values import known
 
 State = Literal["starting", "ready", "draining"]
 Feature = Literal["batch"]
@@ -44,7 +43,7 @@ class Hello(Notification, frozen=True, kw_only=True):
     protocol: str
     features: tuple[str, ...]
     limits: PublicLimits
-    state: State
+    state: Annotated[str, known(State)]
 
 
 class TapeItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -84,11 +83,11 @@ class TapeReset(Notification, frozen=True, kw_only=True):
 
     subscription: str
     run_id: str
-    reason: Literal["below_floor", "truncated"]
+    reason: Annotated[str, known(Literal["below_floor", "truncated"])]
     floor: int
 
 
-class ProgressNotice(Notification, frozen=True, kw_only=True):
+class ProgressItem(Notification, frozen=True, kw_only=True):
     """Volatile; `order` is that of the newest delta merged into this one."""
 
     run_id: str
@@ -117,7 +116,7 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "tape.committed": TapeCommitted,
     "tape.caught_up": TapeCaughtUp,
     "tape.reset": TapeReset,
-    "progress": ProgressNotice,
+    "progress": ProgressItem,
     "approval.requested": ApprovalRecord,
     "approval.resolved": ApprovalResolvedNotice,
     "session.updated": SessionRecord,
@@ -128,9 +127,3 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "pairing.requested": PairingRequested,
     "system.draining": SystemDraining,
 }
-
-_ENCODER = msgspec.json.Encoder()
-_EVENT = b'{"jsonrpc":"2.0","method":"tape.event","params":%b'
-_PROGRESS = (
-    b'{"jsonrpc":"2.0","method":"progress","params":{"run_id":%b,"item":%b,"kind":%b,"order":'
-)

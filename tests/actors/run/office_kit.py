@@ -355,7 +355,7 @@ class Kit:
             OPERATOR, run_id, until="terminal", timeout_s=3_600
         )
         assert not timed_out
-        return view.record.state
+        return view.state
 
     def kinds(self, run_id: str) -> list[str]:
         """The committed tape, as kinds."""

@@ -256,7 +256,7 @@ async def test_a_fork_sees_what_was_there_and_nothing_after(
         assert kit.rows(run_id) == before
         assert made.session_id != before[0].session_id
         view = await kit.gateway.get_run(OPERATOR, made.run_id)
-        assert view.record.parent_run_id == run_id
+        assert view.parent_run_id == run_id
         assert (made.parent_run_id, made.at_seq) == (run_id, at_seq)
 
 

@@ -543,7 +543,7 @@ async def test_nothing_crosses_principals(store: MemoryJournal, autojump_clock: 
     async with running(store) as kit:
         run_id = await kit.start(session_key="k")
         await kit.end(run_id)
-        session_id = (await kit.gateway.get_run(OPERATOR, run_id)).record.session_id
+        session_id = (await kit.gateway.get_run(OPERATOR, run_id)).session_id
         attempts: list[Any] = [
             lambda: kit.gateway.get_run(STRANGER, run_id),
             lambda: kit.gateway.cancel_run(STRANGER, run_id, "x"),

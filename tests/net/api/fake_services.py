@@ -165,7 +165,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
         record = self.store.runs.get(run_id)
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
-        return RunView(record=record, phase="in_progress")
+        return RunView.of(record, "in_progress")
 
     async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
         await self.get_run(caller, run_id)
@@ -174,7 +174,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         await trio.lowlevel.checkpoint()
         seen = [run for run in self.store.runs.values() if caller.sees(run.principal)]
-        return [RunView(record=run, phase="in_progress") for run in seen[: wanted.limit]]
+        return [RunView.of(run, "in_progress") for run in seen[: wanted.limit]]
 
     async def wait_run(
         self,

@@ -6,8 +6,9 @@ import msgspec
 
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import ApprovalList, GrantList
 
 
 class ApprovalListParams(Params, frozen=True, kw_only=True):
@@ -16,12 +17,6 @@ class ApprovalListParams(Params, frozen=True, kw_only=True):
     run_id: Id | None = None
     pending_only: bool = False
     limit: Limit = 100
-
-
-class ApprovalList(Result, frozen=True, kw_only=True):
-    """The approvals the caller may see."""
-
-    approvals: list[ApprovalRecord]
 
 
 class ApprovalGet(Params, frozen=True, kw_only=True):
@@ -46,12 +41,6 @@ class GrantListParams(Params, frozen=True, kw_only=True):
 
     live_only: bool = True
     limit: Limit = 100
-
-
-class GrantList(Result, frozen=True, kw_only=True):
-    """The grants the caller may see."""
-
-    grants: list[GrantRecord]
 
 
 class GrantRevoke(Mutation, frozen=True, kw_only=True):

@@ -6,9 +6,9 @@ import msgspec
 
 from palyra.core.text.validation_errors import WORDS
 from palyra.core.tool.artifacts import MAX_PAGE_BYTES, NAME_CHARS
-from palyra.core.trust.labels import Trust
-from palyra.net.api.method import Id, Method, MethodCall, Result
+from palyra.net.api.method import Id, Method, MethodCall
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import ArtifactPiece
 
 Name = Annotated[
     str,
@@ -27,22 +27,6 @@ class ArtifactRead(Params, frozen=True, kw_only=True):
     artifact: Name
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
     limit_bytes: PageBytes = MAX_PAGE_BYTES
-
-
-class ArtifactPiece(Result, frozen=True, kw_only=True):
-    """The page, whole lines where there are any; without `next_offset` it is the last."""
-
-    artifact: str
-    run_id: str
-    call_id: str
-    tool: str
-    trust: Trust
-    created_ms: int
-    size_bytes: int
-    offset: int
-    line: int
-    text: str
-    next_offset: int | None = None
 
 
 async def read(call: MethodCall, params: ArtifactRead) -> ArtifactPiece:

@@ -16,10 +16,10 @@ from palyra.net.api.method import (
     MethodCall,
     Mutation,
     OutsideId,
-    Result,
     cursor_of,
 )
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import Channel, ChannelList, Pairing, PairingPage
 
 Principal = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Code = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
@@ -49,25 +49,6 @@ class ChannelDelete(Mutation, frozen=True, kw_only=True):
     conversation_id: OutsideId | None = None
 
 
-class Channel(Result, frozen=True, kw_only=True):
-    """Who answers; without `conversation_id`, every conversation that has none of its own."""
-
-    principal: str
-    channel: str
-    agent: str
-    pairing: PairingMode
-    created_ms: int
-    updated_ms: int
-    conversation_id: str = ""
-    deleted_ms: int | None = None
-
-
-class ChannelList(Result, frozen=True, kw_only=True):
-    """Channels by principal, name and conversation."""
-
-    channels: list[Channel]
-
-
 class PairingListParams(Params, frozen=True, kw_only=True):
     """Newest first; `cursor` is the `next_cursor` of the page before."""
 
@@ -89,28 +70,6 @@ class PairingRevoke(Mutation, frozen=True, kw_only=True):
     """Let a sender in no more."""
 
     pairing_id: Id
-
-
-class Pairing(Result, frozen=True, kw_only=True):
-    """A sender and whether it is let in; its code is not here."""
-
-    pairing_id: str
-    principal: str
-    channel: str
-    sender: str
-    state: PairingState
-    requested_ms: int
-    expires_ms: int
-    attempts: int
-    by: str | None = None
-    decided_ms: int | None = None
-
-
-class PairingPage(Result, frozen=True, kw_only=True):
-    """A page of pairings."""
-
-    pairings: list[Pairing]
-    next_cursor: str | None = None
 
 
 async def list_(call: MethodCall, params: ChannelListParams) -> ChannelList:

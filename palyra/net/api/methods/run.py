@@ -5,11 +5,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from palyra.core.journal.changes import RunFilter
-from palyra.core.journal.records import QueueMode, RunPhase, RunState, Usage
+from palyra.core.journal.records import QueueMode, RunState
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
     Cancelled,
-    Disposition,
     Forked,
     RunView,
     Started,
@@ -27,11 +26,11 @@ from palyra.net.api.method import (
     MethodCall,
     Mutation,
     OutsideId,
-    Result,
     cursor_of,
 )
 from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import RunList, RunWaited, StartedRun
 
 MAX_WAIT_MS = 120_000
 WEEK_MS = 604_800_000
@@ -64,17 +63,6 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     conversation_id: OutsideId | None = None
     sender: OutsideId | None = None
     subscribe: bool = False
-
-
-class StartedRun(Result, frozen=True, kw_only=True):
-    """Where the message went; committed."""
-
-    run_id: str
-    session_id: str
-    seq: int
-    disposition: Disposition
-    position: int | None = None
-    subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
 
 
 class RunFork(Mutation, frozen=True, kw_only=True):
@@ -130,44 +118,6 @@ class RunWait(Params, frozen=True, kw_only=True):
     timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 30_000
 
 
-class RunShown(Result, frozen=True, kw_only=True):
-    """A run as clients see it."""
-
-    run_id: str
-    session_id: str
-    state: RunState
-    phase: RunPhase
-    principal: str
-    agent: str
-    model: str
-    created_ms: int
-    usage: Usage
-    cost_usd_micros: int
-    turns: int
-    tool_calls: int
-    pending_approvals: int
-    head_seq: int
-    attempts: int
-    unpriced_calls: int = 0
-    started_ms: int | None = None
-    finished_ms: int | None = None
-    reason: str | None = None
-    parent_run_id: str | None = None
-
-
-class RunWaited(RunShown, frozen=True, kw_only=True):
-    """The run, and whether the time was up first."""
-
-    timed_out: bool
-
-
-class RunList(Result, frozen=True, kw_only=True):
-    """A page of runs."""
-
-    runs: list[RunShown]
-    next_cursor: str | None = None
-
-
 async def start(call: MethodCall, params: RunStart) -> StartedRun:
     command = _command(params)
     if not params.subscribe:
@@ -207,22 +157,10 @@ def _watch(call: MethodCall, run_id: str) -> LiveSubscription:
 
 
 def _command(params: RunStart) -> StartRun:
-    return StartRun(
-        text=params.text,
-        session_id=params.session_id,
-        session_key=params.session_key,
-        agent=params.agent,
-        model=params.model,
-        queue_mode=params.queue_mode,
-        approval_mode=params.approval_mode,
-        json_mode=params.json_mode,
-        budget=Budget(**msgspec.structs.asdict(params.budget)),
-        attachments=params.attachments,
-        origin=params.origin,
-        channel=params.channel,
-        conversation_id=params.conversation_id,
-        sender=params.sender,
-    )
+    """The request as the session takes it: the same fields, but for what only the wire needs."""
+    given = msgspec.structs.asdict(params)
+    del given["idempotency_key"], given["subscribe"]
+    return StartRun(**given | {"budget": Budget(**msgspec.structs.asdict(params.budget))})
 
 
 async def fork(call: MethodCall, params: RunFork) -> Forked:
@@ -256,8 +194,8 @@ async def cancel(call: MethodCall, params: RunCancel) -> Cancelled:
     )
 
 
-async def get(call: MethodCall, params: RunGet) -> RunShown:
-    return _show(await call.backend.gateway.get_run(call.caller, params.run_id))
+async def get(call: MethodCall, params: RunGet) -> RunView:
+    return await call.backend.gateway.get_run(call.caller, params.run_id)
 
 
 async def list_(call: MethodCall, params: RunListParams) -> RunList:
@@ -270,19 +208,15 @@ async def list_(call: MethodCall, params: RunListParams) -> RunList:
     )
     views = await call.backend.gateway.list_runs(call.caller, wanted)
     is_full = len(views) == params.limit
-    next_cursor = views[-1].record.run_id if is_full else None
-    return RunList(runs=[_show(view) for view in views], next_cursor=next_cursor)
+    next_cursor = views[-1].run_id if is_full else None
+    return RunList(runs=views, next_cursor=next_cursor)
 
 
 async def wait(call: MethodCall, params: RunWait) -> RunWaited:
     view, timed_out = await call.backend.gateway.wait_run(
         call.caller, params.run_id, until=params.until, timeout_s=params.timeout_ms / 1000
     )
-    return RunWaited(timed_out=timed_out, phase=view.phase, **msgspec.structs.asdict(view.record))
-
-
-def _show(view: RunView) -> RunShown:
-    return RunShown(phase=view.phase, **msgspec.structs.asdict(view.record))
+    return RunWaited(timed_out=timed_out, **msgspec.structs.asdict(view))
 
 
 METHODS = (
@@ -290,7 +224,7 @@ METHODS = (
     Method("run.fork", RunFork, Forked, "runs:write", fork),
     Method("run.steer", RunSteer, Steered, "runs:write", steer),
     Method("run.cancel", RunCancel, Cancelled, "runs:write", cancel),
-    Method("run.get", RunGet, RunShown, "runs:read", get),
+    Method("run.get", RunGet, RunView, "runs:read", get),
     Method("run.list", RunListParams, RunList, "runs:read", list_),
     Method("run.wait", RunWait, RunWaited, "runs:read", wait),
     Method("run.replay", RunReplay, ReplayReport, "runs:read", replay, is_bulk=True),

@@ -7,8 +7,9 @@ import msgspec
 from palyra.core.journal.records import QueueMode, SessionRecord
 from palyra.core.session.commands import ChangeQueue, Queue
 from palyra.errors import InvalidParams
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result, cursor_of
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import SessionList
 
 MAX_NAMED = 1_000  # runs in one change of a queue
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -38,13 +39,6 @@ class SessionListParams(Params, frozen=True, kw_only=True):
 
     limit: Limit = 100
     cursor: Annotated[str, cursor_of("ses")] | None = None
-
-
-class SessionList(Result, frozen=True, kw_only=True):
-    """A page of sessions."""
-
-    sessions: list[SessionRecord]
-    next_cursor: str | None = None
 
 
 class SessionQueue(Mutation, frozen=True, kw_only=True):

@@ -8,9 +8,10 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.records import Role, TokenRecord
 from palyra.core.ports import JournalStore
 from palyra.errors import NotFound
-from palyra.net.api.method import Id, Method, MethodCall, Mutation, Result, check_no_secret
+from palyra.net.api.method import Id, Method, MethodCall, Mutation, check_no_secret
 from palyra.net.api.tokens import new_token, token_record
 from palyra.net.protocol.params import LINE, NoParams
+from palyra.net.protocol.results import Token, TokenList
 
 # Names are stored and shown as they are: printable, and no place for a secret.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), LINE]
@@ -29,25 +30,6 @@ class TokenRevoke(Mutation, frozen=True, kw_only=True):
     """One token."""
 
     token_id: Id
-
-
-class Token(Result, frozen=True, kw_only=True):
-    """A token as operators see it; `token` itself only in the first reply to its creation."""
-
-    token_id: str
-    principal: str
-    role: Role
-    name: str
-    created_ms: int
-    expires_ms: int | None = None
-    revoked_ms: int | None = None
-    token: str | None = None
-
-
-class TokenList(Result, frozen=True, kw_only=True):
-    """All tokens, without the tokens."""
-
-    tokens: list[Token]
 
 
 async def create(call: MethodCall, params: TokenCreate) -> Token:

@@ -6,19 +6,9 @@ import msgspec
 
 from palyra.core.policy.request import Explanation
 from palyra.core.tool.risk import compute_risk
-from palyra.core.tool.spec import ToolSpec
-from palyra.net.api.method import AgentName, Id, Method, MethodCall, Result
+from palyra.net.api.method import AgentName, Id, Method, MethodCall
 from palyra.net.protocol.params import Params
-
-
-class ToolList(Result, frozen=True, kw_only=True):
-    """The catalogue; `hash` is the one a turn records.
-
-    `risk` is what an approval in an untainted run would say.
-    """
-
-    tools: list[ToolSpec]
-    hash: str
+from palyra.net.protocol.results import ToolList
 
 
 class ToolListParams(Params, frozen=True, kw_only=True):

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import RunRecord, Usage
+from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.request_options import ANY_TOOL, ClientTool
+from palyra.core.session.commands import RunView
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
 from palyra.net.http.compat.answer import AnswerEnded, Part, Reasoning, ServerCall, Text
@@ -427,7 +428,7 @@ def with_request(response: Response, request: ResponsesRequest) -> Response:
     )
 
 
-def response_under_way(record: RunRecord) -> Response:
+def response_under_way(record: RunView) -> Response:
     """What is known of a run that has not ended: nothing of its answer."""
     return Response(
         id=response_id(record.run_id),

@@ -281,7 +281,7 @@ async def _cancel(visit: HttpCall) -> None:
 
 async def _show(visit: HttpCall, run_id: str) -> None:
     backend = visit.sources.backend
-    record = (await backend.gateway.get_run(visit.caller, run_id)).record
+    record = await backend.gateway.get_run(visit.caller, run_id)
     if not record.is_terminal:
         await visit.exchange.respond(HTTPStatus.OK, response_under_way(record))
         return
