@@ -127,13 +127,13 @@ class World:
 
     async def _answer(self, run_id: str, answer: Answer, scope: ApprovalScope) -> None:
         assert self.daemon is not None
-        gateway = self.daemon.gateway
-        for asked in await gateway.list_approvals(
+        approvals = self.daemon.backend.approvals
+        for asked in await approvals.list_seen(
             OPERATOR, run_id=run_id, pending_only=True, limit=10
         ):
             self.asked.append(asked)
             is_allowed = answer(asked)
-            await gateway.resolve_approval(
+            await approvals.resolve(
                 OPERATOR,
                 ResolveApproval(
                     approval_id=asked.approval_id,

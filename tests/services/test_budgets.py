@@ -541,7 +541,7 @@ async def test_a_person_decides_whether_a_run_goes_on(
     async with running(store, make_budgets=made) as kit:
         run_id, prompt = await ask_about(kit)
         assert ("budget", "", 1) == (prompt.tool, prompt.call_id, len(kit.model.requests))
-        resolved = await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt, decision))
+        resolved = await kit.answers.resolve(OPERATOR, answer(kit, prompt, decision))
         assert (True, state) == (resolved.won, await kit.end(run_id))
         assert calls == len(kit.model.requests)
         if state == "failed":
@@ -613,7 +613,7 @@ async def test_waiting_for_a_person_costs_nothing(
         await trio.sleep(10 * MINUTE_S)
         assert (0, 1_000) == (reserved(kit), spent(kit))
         prompt = await prompt_of(kit, run_id)
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt))
+        await kit.answers.resolve(OPERATOR, answer(kit, prompt))
         assert ("done", 2_000) == (await kit.end(run_id), spent(kit))
 
 
@@ -640,6 +640,6 @@ async def test_the_question_survives_a_restart(
         answering(kit)
         await settle()
         assert prompt.approval_id == (await prompt_of(kit, run_id)).approval_id
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt))
+        await kit.answers.resolve(OPERATOR, answer(kit, prompt))
         assert ("done", 1) == (await kit.end(run_id), len(kit.model.requests))
         assert 2 == len(lines(kit))

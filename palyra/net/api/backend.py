@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.session.sessions import Sessions
 from palyra.core.ids import NewId
 from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
 from palyra.net.api.idempotency import IdempotencyStore
@@ -28,6 +30,8 @@ class Backend:
     """The daemon, as its connections see it."""
 
     gateway: Gateway
+    sessions: Sessions
+    approvals: Approvals
     grants: Grants
     budgets: UsageService
     models: ModelRouter

@@ -154,10 +154,8 @@ async def attention(kit: Kit, run_id: str) -> None:
 
 async def allow(kit: Kit, run_id: str) -> None:
     """A person says yes."""
-    (asked,) = await kit.gateway.list_approvals(
-        OPERATOR, run_id=run_id, pending_only=True, limit=10
-    )
-    await kit.gateway.resolve_approval(
+    (asked,) = await kit.answers.list_seen(OPERATOR, run_id=run_id, pending_only=True, limit=10)
+    await kit.answers.resolve(
         OPERATOR,
         ResolveApproval(approval_id=asked.approval_id, decision="allow", digest=asked.digest),
     )

@@ -199,10 +199,10 @@ async def test_a_prompt_that_ran_out_meanwhile_is_denied(
         (resolved,) = kit.events(run_id, "approval.resolved")
         assert ("deny", "deadline") == (resolved.decision, resolved.by)
         assert "approval_expired" == kit.events(run_id, "tool.decided")[-1].reason_code
-        assert "denied" == (await kit.gateway.get_approval(OPERATOR, asked.approval_id)).state
+        assert "denied" == (await kit.answers.get(OPERATOR, asked.approval_id)).state
         assert [] == kit.effects
         with suppress(IllegalState):
-            late = await kit.gateway.resolve_approval(OPERATOR, answer(kit, asked))
+            late = await kit.answers.resolve(OPERATOR, answer(kit, asked))
             assert ("deny", False) == (late.decision, late.won)
 
 

@@ -50,7 +50,7 @@ class GrantRevoke(Mutation, frozen=True, kw_only=True):
 
 
 async def list_(call: MethodCall, params: ApprovalListParams) -> ApprovalList:
-    approvals = await call.backend.gateway.list_approvals(
+    approvals = await call.backend.approvals.list_seen(
         call.caller,
         run_id=params.run_id,
         pending_only=params.pending_only,
@@ -60,7 +60,7 @@ async def list_(call: MethodCall, params: ApprovalListParams) -> ApprovalList:
 
 
 async def get(call: MethodCall, params: ApprovalGet) -> ApprovalRecord:
-    return await call.backend.gateway.get_approval(call.caller, params.approval_id)
+    return await call.backend.approvals.get(call.caller, params.approval_id)
 
 
 async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
@@ -74,7 +74,7 @@ async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
     )
     return await call.once(
         Resolved,
-        lambda: call.backend.gateway.resolve_approval(call.caller, command, call.key),
+        lambda: call.backend.approvals.resolve(call.caller, command, call.key),
         is_kept_by_effect=True,
     )
 

@@ -128,7 +128,7 @@ async def _subscribe_many(
             field="after_seq",
         )
     if params.session_id is not None:
-        await call.backend.gateway.get_session(call.caller, params.session_id)
+        await call.backend.sessions.get(call.caller, params.session_id)
     subscription = call.subscriptions.open_many(params.session_id, wanted)
     await _follow_open_runs(call, params.session_id, subscription)
     call.then(subscription.start)

@@ -27,7 +27,8 @@ class PolicyExplain(Params, frozen=True, kw_only=True):
 
 
 async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
-    catalogue = await call.backend.gateway.catalogue(call.caller, params.agent)
+    agents = call.backend.agents
+    catalogue = agents.prefix(await agents.get_present(params.agent)).catalogue
     tools = [
         msgspec.structs.replace(spec, risk=compute_risk(spec, is_tainted=False))
         for _, spec in sorted(catalogue.tools.items())

@@ -358,7 +358,7 @@ async def _find_session(backend: Backend, caller: Caller, ask: RunRequest) -> st
     key = session_key(ask)
     if key is None:
         return None
-    found = await backend.gateway.resolve_session(caller, key=key, session_id=None)
+    found = await backend.sessions.resolve(caller, key=key, session_id=None)
     return found.session_id
 
 
