@@ -1,4 +1,4 @@
-"""What a connection works with: one bundle, made by the daemon, the same for all connections."""
+"""Services that methods call; built by the daemon once, shared by all connections."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from palyra.services.usage import UsageService
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The daemon, as its connections see it."""
+    """The daemon as connections see it."""
 
     gateway: Gateway
     sessions: Sessions
@@ -52,9 +52,9 @@ class Backend:
     redact: Redact
     run_blocking: RunBlocking
     state: Callable[[], State]
-    count_stranded: Callable[[], int]  # open runs that cannot go on
-    problems: Callable[[], Sequence[str]]  # what somebody has to mend, in words
-    absent: Callable[[], Sequence[str]]  # optional programs that are not there, in words
+    count_stranded: Callable[[], int]  # open runs that cannot be resumed
+    problems: Callable[[], Sequence[str]]  # defects an operator has to repair, as sentences
+    absent: Callable[[], Sequence[str]]  # missing optional programs, as sentences
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId

@@ -1,7 +1,7 @@
 """Fields with a list of values that a newer daemon may extend.
 
 A client must not fail on a value it does not know.  Such a field is therefore a plain string for
-the decoder; the values of this version stand in the published schema, as they would for a Literal.
+the decoder; the published schema lists the values of this version, as it would for a Literal.
 """
 
 from typing import Any, get_args
@@ -15,7 +15,7 @@ def known(values: object) -> msgspec.Meta:
 
 
 def render_enums(schema: Any) -> Any:  # noqa: ANN401 - any JSON
-    """The same schema with `{"enum": …}` alone, as for a Literal, where it also says "string"."""
+    """Drop `"type": "string"` beside an enumeration: the form that a Literal has in a schema."""
     if isinstance(schema, list | tuple):
         return [render_enums(each) for each in schema]
     if not isinstance(schema, dict):
