@@ -1,4 +1,4 @@
-"""A typed client for protocol v1.
+"""Typed client of protocol v1.
 
     async with connect() as client:
         started = await client.start_run("hello")

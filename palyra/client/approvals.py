@@ -9,7 +9,7 @@ from palyra.net.protocol.results import ApprovalList, GrantList
 
 
 class AnswerOptions(TypedDict, total=False):
-    """What `approval.resolve` takes besides the answer."""
+    """Params of `approval.resolve` besides the decision."""
 
     scope: ApprovalScope
     ttl_ms: int | None
@@ -27,7 +27,7 @@ class ApprovalMethods(RequestMethods):
         pending_only: bool | None = None,
         limit: int | None = None,
     ) -> list[ApprovalRecord]:
-        """Pending ones first."""
+        """List approvals, pending ones first."""
         params = {"run_id": run_id, "pending_only": pending_only, "limit": limit}
         return (await self._ask("approval.list", params, ApprovalList)).approvals
 
@@ -41,9 +41,9 @@ class ApprovalMethods(RequestMethods):
         digest: str,
         **options: Unpack[AnswerOptions],
     ) -> Resolved:
-        """The recorded outcome; `won` is false when somebody else answered first.
+        """Resolve an approval and return the recorded outcome; `won` is false if it was resolved.
 
-        `digest` is the one that was shown: an answer to anything else raises DigestMismatch.
+        `digest` is that of the call that was shown; another one raises DigestMismatch.
         """
         params = {"approval_id": approval_id, "decision": decision, "digest": digest, **options}
         return await self._mutate("approval.resolve", params, Resolved)
@@ -51,10 +51,10 @@ class ApprovalMethods(RequestMethods):
     async def list_grants(
         self, *, live_only: bool | None = None, limit: int | None = None
     ) -> list[GrantRecord]:
-        """Answers that hold for more than one call, newest first."""
+        """List grants (decisions that apply to more than one call), newest first."""
         params = {"live_only": live_only, "limit": limit}
         return (await self._ask("approval.grants", params, GrantList)).grants
 
     async def revoke_grant(self, grant_id: str) -> GrantRecord:
-        """The grant with its end; one that had ended keeps it."""
+        """End a grant; one that has ended already keeps its end."""
         return await self._mutate("approval.revoke", {"grant_id": grant_id}, GrantRecord)

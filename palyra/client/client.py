@@ -24,10 +24,10 @@ class Client(
     IncidentMethods,
     OperationMethods,
 ):
-    """A connection to one daemon that mends itself.
+    """Client of one daemon over a connection that is re-established when lost.
 
-    Every method raises the PalyraError that the daemon answered with.  Mutations carry an
-    idempotency key (yours, or one made here), so they are safely repeated when the connection is
-    lost under way; other requests then raise Unavailable.  Deadlines are the caller's:
+    Every method raises the PalyraError of an error reply.  Mutations carry an idempotency key
+    (given, or generated), so they are retried safely when the connection is lost before the reply;
+    other requests then raise Unavailable.  Deadlines belong to the caller:
     `with trio.fail_after(5): await client.ping()`.
     """

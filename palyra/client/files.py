@@ -1,4 +1,4 @@
-"""Typed methods about what is kept of files: whole outputs, checkpoints; and what they answer."""
+"""Typed methods about artifacts (full tool outputs) and file checkpoints."""
 
 from collections.abc import AsyncIterator
 from typing import Literal
@@ -9,12 +9,12 @@ from palyra.net.protocol.results import ArtifactPiece, CheckpointList
 
 
 class FileMethods(RequestMethods):
-    """What is kept of outputs and files."""
+    """Read artifacts, list and restore checkpoints."""
 
     async def read_artifact(
         self, session_id: str, artifact: str, offset: int = 0, *, limit_bytes: int | None = None
     ) -> ArtifactPiece:
-        """A page of an output that a tape has in part; `artifact` is on the tape."""
+        """Read a page of an artifact, named by its digest on the tape."""
         params = {
             "session_id": session_id,
             "artifact": artifact,
@@ -23,10 +23,10 @@ class FileMethods(RequestMethods):
         }
         return await self._ask("artifact.read", params, ArtifactPiece)
 
-    async def artifact_pages(  # noqa: ASYNC900 - it holds nothing between two pages
+    async def artifact_pages(  # noqa: ASYNC900 - holds no resource between pages
         self, session_id: str, artifact: str
     ) -> AsyncIterator[str]:
-        """All of it, page by page."""
+        """Iterate over the pages of an artifact."""
         offset: int | None = 0
         while offset is not None:
             piece = await self.read_artifact(session_id, artifact, offset)
@@ -53,9 +53,9 @@ class FileMethods(RequestMethods):
         force: bool = False,
         idempotency_key: str | None = None,
     ) -> Restored:
-        """The files are as they were before that change, or after it.
+        """Restore the files to their state before that change, or after it.
 
-        Raises Conflict when somebody else changed one of them since and `force` is not given.
+        Raises Conflict if one of them was changed since and `force` is not given.
         """
         params = {
             "checkpoint_id": checkpoint_id,

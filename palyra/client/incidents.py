@@ -1,4 +1,4 @@
-"""Typed methods about what was found to be wrong, and what they answer."""
+"""Typed methods about incidents."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -9,7 +9,7 @@ from palyra.net.protocol.results import IncidentPage, IncidentView
 
 
 class IncidentsWanted(TypedDict, total=False):
-    """Which incidents to list."""
+    """Filter of `incident.list`."""
 
     states: Sequence[IncidentState]
     domain: IncidentDomain | None
@@ -18,7 +18,7 @@ class IncidentsWanted(TypedDict, total=False):
 
 
 class IncidentMethods(RequestMethods):
-    """What was found to be wrong."""
+    """List, read and resolve incidents."""
 
     async def list_incidents(self, **wanted: Unpack[IncidentsWanted]) -> IncidentPage:
         """A page, newest first; `cursor` is the `next_cursor` of the page before."""
@@ -30,7 +30,7 @@ class IncidentMethods(RequestMethods):
     async def resolve_incident(
         self, incident_id: str, reason: str, *, idempotency_key: str | None = None
     ) -> IncidentView:
-        """The incident with its end; one that had an end keeps it."""
+        """Resolve an incident; one that is resolved already keeps its resolution."""
         params = {
             "incident_id": incident_id,
             "reason": reason,

@@ -14,7 +14,7 @@ class OperationMethods(RequestMethods):
     # --- tools and policy
 
     async def list_tools(self, agent: str | None = None) -> ToolList:
-        """Every tool that agent could call now, and the hash of exactly that list."""
+        """List the tools that the agent may call now, with the hash of the list."""
         return await self._ask("tool.list", {"agent": agent}, ToolList)
 
     async def explain_policy(
@@ -25,7 +25,7 @@ class OperationMethods(RequestMethods):
         agent: str | None = None,
         session_id: str | None = None,
     ) -> Explanation:
-        """What would happen to such a call of that agent, in that session, and why."""
+        """Return the verdict on a hypothetical call of that agent in that session, with the reason."""
         params = {"tool": tool, "arguments": arguments, "agent": agent, "session_id": session_id}
         return await self._ask("policy.explain", params, Explanation)
 
@@ -34,10 +34,10 @@ class OperationMethods(RequestMethods):
     async def create_token(
         self, *, principal: str, role: Role, name: str, ttl_ms: int | None = None
     ) -> Token:
-        """A new bearer token.
+        """Create a bearer token.
 
-        Its secret, `token`, is sent once: None when that reply was lost with a connection.  Then
-        revoke it and make another.
+        The secret, `token`, is sent once: it is None if that reply was lost with a connection.
+        Then revoke the token and create another.
         """
         params = {"principal": principal, "role": role, "name": name, "ttl_ms": ttl_ms}
         return await self._mutate("token.create", params, Token)
@@ -46,7 +46,7 @@ class OperationMethods(RequestMethods):
         return (await self._ask("token.list", {}, TokenList)).tokens
 
     async def revoke_token(self, token_id: str) -> Token:
-        """The token, no longer valid; its live connections are closed."""
+        """Revoke a token and close its connections."""
         return await self._mutate("token.revoke", {"token_id": token_id}, Token)
 
     # --- health
@@ -58,9 +58,9 @@ class OperationMethods(RequestMethods):
         return await self._ask("system.status", {}, Status)
 
     async def tree(self) -> Json:
-        """The supervision tree, with restarts and mailbox depths."""
+        """Read the supervision tree, with restarts and mailbox depths."""
         return await self._ask("system.tree", {}, dict[str, Any])
 
     async def describe(self) -> Json:
-        """JSON Schemas of every method, notification and event kind."""
+        """Read the JSON Schemas of every method, notification and event kind."""
         return await self._ask("system.describe", {}, dict[str, Any])

@@ -1,4 +1,4 @@
-"""Typed methods about agents, channels and pairings, and what they answer."""
+"""Typed methods about agents, channels and pairings."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -11,16 +11,16 @@ ALL_TOOLS = ("*",)
 
 
 class AgentOptions(TypedDict, total=False):
-    """What an agent has besides its name and instructions."""
+    """Params of an agent besides its name and instructions."""
 
     model: str | None  # "": the daemon's default
-    tools: Sequence[str] | None  # `ALL_TOOLS`: all there are
+    tools: Sequence[str] | None  # `ALL_TOOLS`: every tool
     labels: Sequence[str] | None
     memory_scope: MemoryScope | None
 
 
 class PairingsWanted(TypedDict, total=False):
-    """Which pairings to list."""
+    """Filter of `pairing.list`."""
 
     principal: str | None
     channel: str | None
@@ -30,12 +30,12 @@ class PairingsWanted(TypedDict, total=False):
 
 
 class RegistryMethods(RequestMethods):
-    """Who answers, and what may come in where."""
+    """Change agents and channels, admit senders."""
 
     # --- agents ---
 
     async def list_agents(self) -> list[Agent]:
-        """The default agent, then the others by name; without instructions."""
+        """List the default agent, then the others by name, without instructions."""
         return (await self._ask("agent.list", {}, AgentList)).agents
 
     async def get_agent(self, name: str) -> Agent:
@@ -50,12 +50,15 @@ class RegistryMethods(RequestMethods):
     async def update_agent(
         self, name: str, *, instructions: str | None = None, **options: Unpack[AgentOptions]
     ) -> Agent:
-        """The next version; what is left out stays.  Runs accepted from now on have it."""
+        """Create the next version of an agent; omitted members keep their value.
+
+        Runs accepted from now on use it.
+        """
         params = {"name": name, "instructions": instructions, **options}
         return await self._mutate("agent.update", params, Agent)
 
     async def delete_agent(self, name: str) -> Agent:
-        """The agent takes no more runs; those it has go on."""
+        """Delete an agent: it takes no new runs; its open runs continue."""
         return await self._mutate("agent.delete", {"name": name}, Agent)
 
     # --- channels ---
@@ -72,7 +75,7 @@ class RegistryMethods(RequestMethods):
         agent: str | None = None,
         pairing: PairingMode | None = None,
     ) -> Channel:
-        """Who answers the channel, or one conversation of it; pairing is required if not said."""
+        """Set the agent of a channel or of one conversation; pairing is required by default."""
         params = {
             "channel": channel,
             "principal": principal,
@@ -99,7 +102,7 @@ class RegistryMethods(RequestMethods):
         return await self._ask("pairing.list", {**wanted}, PairingPage)
 
     async def approve_pairing(self, pairing_id: str, code: str) -> Pairing:
-        """Let the sender in that has told this code."""
+        """Admit the sender that has given this code."""
         params = {"pairing_id": pairing_id, "code": code}
         return await self._mutate("pairing.approve", params, Pairing)
 

@@ -15,7 +15,7 @@ WAIT_MS = 60_000  # one `run.wait`; the daemon takes up to 120 000
 
 
 class RunOptions(TypedDict, total=False):
-    """What `run.start` takes besides the text; the daemon has a default for each."""
+    """Params of `run.start` besides the text; the daemon has a default for each."""
 
     session_id: str | None
     session_key: str | None
@@ -34,7 +34,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class RunsWanted(TypedDict, total=False):
-    """Which runs to list."""
+    """Filter of `run.list`."""
 
     session_id: str | None
     principal: str | None
@@ -47,7 +47,7 @@ class RunMethods(RequestMethods):
     """Start, fork, steer, cancel, read, wait for and replay runs."""
 
     async def start_run(self, text: str, **options: Unpack[RunOptions]) -> Started:
-        """The message is durable and belongs to the run named in the result."""
+        """Send a message; on return it is durable and belongs to the run named in the result."""
         return await self._mutate("run.start", {"text": text, **options}, Started)
 
     async def fork_run(
@@ -58,10 +58,11 @@ class RunMethods(RequestMethods):
         *,
         idempotency_key: str | None = None,
     ) -> Forked:
-        """A new run, in a session of its own, that goes on from a run as it was at `at_seq`.
+        """Start a run in a new session that continues a run from its state at `at_seq`.
 
-        Without a text the model goes on with what it had; `at_seq` of the result is where the
-        conversation was whole, at or before the one asked for.
+        Without a text the model continues its turn.  `at_seq` of the result is the last event
+        that counts: the nearest one, at or before the given seq, where the conversation is
+        complete.
         """
         params = {
             "run_id": run_id,
@@ -72,14 +73,14 @@ class RunMethods(RequestMethods):
         return await self._mutate("run.fork", params, Forked)
 
     async def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> int:
-        """The committed seq of a word that reaches the model at its next boundary."""
+        """Send a steering message, which the model gets before its next turn; return its committed seq."""
         params = {"run_id": run_id, "text": text, "idempotency_key": idempotency_key}
         return (await self._mutate("run.steer", params, Steered)).seq
 
     async def cancel(
         self, run_id: str, reason: str | None = None, *, idempotency_key: str | None = None
     ) -> Cancelled:
-        """The run's terminal state; a run that had ended already keeps its own."""
+        """Cancel a run and return its terminal state; one that has ended already keeps its state."""
         params = {"run_id": run_id, "reason": reason, "idempotency_key": idempotency_key}
         return await self._mutate("run.cancel", params, Cancelled)
 
@@ -93,20 +94,22 @@ class RunMethods(RequestMethods):
     async def wait_run(
         self, run_id: str, *, until: Literal["terminal", "attention"] = "terminal"
     ) -> RunWaited:
-        """The run once it has ended or, with "attention", also once it needs a person.
+        """Wait until the run has ended or, with "attention", needs an approval.
 
-        Waits as long as it takes, across lost connections.
+        The wait is unbounded and survives lost connections.
         """
         params = {"run_id": run_id, "until": until, "timeout_ms": WAIT_MS}
         while True:
             try:
                 view = await self._ask("run.wait", params, RunWaited)
             except Unavailable:
-                await self._line.wait_link()  # raises when there will be none
+                await (
+                    self._connection.wait_connection()
+                )  # raises when reconnecting has been given up
                 continue
             if not view.timed_out:
                 return view
 
     async def replay_run(self, run_id: str, *, strict: bool = False) -> ReplayReport:
-        """What deciding the run again from its tape comes to; strictly with the rules of now."""
+        """Decide the run again from its tape and compare; a strict replay uses the current rules."""
         return await self._ask("run.replay", {"run_id": run_id, "strict": strict}, ReplayReport)

@@ -10,7 +10,7 @@ from palyra.net.protocol.results import SessionList
 
 
 class QueueChange(TypedDict, total=False):
-    """What `session.queue` may change."""
+    """Changes to a session's queue."""
 
     mode: QueueMode
     paused: bool
@@ -25,7 +25,7 @@ class SessionMethods(RequestMethods):
     async def resolve_session(
         self, *, session_key: str | None = None, session_id: str | None = None
     ) -> SessionRecord:
-        """The session of that id, or of that key (made when there is none yet)."""
+        """Find a session by id, or find or create one by key."""
         params = {"session_key": session_key, "session_id": session_id}
         return await self._mutate("session.resolve", params, SessionRecord)
 
@@ -42,13 +42,13 @@ class SessionMethods(RequestMethods):
         return await self._mutate("session.archive", {"session_id": session_id}, SessionRecord)
 
     async def reset_session(self, session_id: str) -> SessionRecord:
-        """From now on the session begins anew: history and grants before no longer count."""
+        """Start the session over: earlier history and grants no longer apply."""
         return await self._mutate("session.reset", {"session_id": session_id}, SessionRecord)
 
     async def queue(self, session_id: str, **change: Unpack[QueueChange]) -> Queue:
-        """What waits in the session, after the change if there is one; next run first.
+        """Change the queue, if a change is given, and return it, next run first.
 
-        All of the change happened, or a Conflict says why nothing did.
+        A change is applied as a whole; a Conflict names the reason why it was not.
         """
         params = {"session_id": session_id, **change}
         if not change:

@@ -13,7 +13,7 @@ from palyra.net.protocol.results import ExportPage, TapeItems
 
 
 class TapePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Committed events after a cursor; `next_after_seq` is None when the head was reached."""
+    """Committed events after a cursor; `next_after_seq` is None on the last page."""
 
     events: list[TapeEvent]
     head_seq: int
@@ -27,7 +27,7 @@ class TapeMethods(RequestMethods):
     async def read_tape(
         self, run_id: str, after_seq: int = -1, *, limit: int | None = None
     ) -> TapePage:
-        """A page of committed events with seq > after_seq."""
+        """Read a page of committed events with seq > after_seq."""
         params = {"run_id": run_id, "after_seq": after_seq, "limit": limit}
         page = await self._ask("tape.read", params, TapeItems)
         return TapePage(
@@ -41,38 +41,38 @@ class TapeMethods(RequestMethods):
     async def events(
         self, run_id: str, after_seq: int = -1, *, progress: bool = True
     ) -> AsyncGenerator[Subscription]:
-        """All events after `after_seq`, then live ones, as an async iterator.
+        """Iterate over all events after `after_seq`, then over live ones.
 
         The iterator ends after the run's terminal event.  It survives lost connections and
-        restarts of the daemon without gap or repeat; events that a crash undid are announced by
-        `Dropped`.  Raises NotFound for an unknown run.
+        restarts of the daemon without gap or duplicate; `EventsDiscarded` announces events that
+        were lost in a crash of the daemon.  Raises NotFound for an unknown run.
         """
-        subscription = self._line.subscribe(run_id, after_seq, progress=progress)
+        subscription = self._connection.subscribe(run_id, after_seq, progress=progress)
         try:
             await subscription.wait_opened()
             yield subscription
         finally:
-            self._line.unsubscribe(subscription)
+            self._connection.unsubscribe(subscription)
 
     @asynccontextmanager
     async def notices(self) -> AsyncGenerator[Inbox]:
-        """Notifications outside subscriptions (approvals, draining) from now on.
+        """Iterate over notifications outside subscriptions (approvals, draining) from now on.
 
-        They are news: after a lost connection, list again what matters.
+        Notifications sent while the connection is down are lost: list again what matters.
         """
-        inbox = self._line.open_inbox()
+        inbox = self._connection.open_inbox()
         try:
             yield inbox
         finally:
-            self._line.close_inbox(inbox)
+            self._connection.close_inbox(inbox)
 
     async def verify_tape(self, run_id: str | None = None) -> VerifyReport:
-        """The daemon's own check of chain and signed roots, of one run or everything."""
+        """Let the daemon verify hash chain and signed roots, of one run or of all."""
         return await self._ask("tape.verify", {"run_id": run_id}, VerifyReport)
 
     async def export_tape(
         self, run_id: str, after_seq: int = -1, *, limit: int | None = None
     ) -> ExportPage:
-        """A page of a tape's proof; go on until `next_after_seq` is None."""
+        """Read a page of a signed export; the last page has no `next_after_seq`."""
         params = {"run_id": run_id, "after_seq": after_seq, "limit": limit}
         return await self._ask("tape.export", params, ExportPage)

@@ -1,4 +1,4 @@
-"""Typed methods about what model calls took and what may be spent, and what they answer."""
+"""Typed methods about models, the ledger of their calls, and budgets."""
 
 from typing import Literal, TypedDict, Unpack
 
@@ -16,7 +16,7 @@ from palyra.net.protocol.results import BudgetList, BudgetView
 
 
 class UsageOptions(TypedDict, total=False):
-    """Which lines of the ledger to add up, and how to divide them."""
+    """Filter and grouping of the ledger."""
 
     by: UsageBy | Literal["day"] | None
     principal: str | None
@@ -30,7 +30,7 @@ class UsageOptions(TypedDict, total=False):
 
 
 class BudgetOptions(TypedDict, total=False):
-    """What a budget is besides its id; the daemon has a default for each."""
+    """Params of a budget besides its id; the daemon has a default for each."""
 
     scope: BudgetScope
     subject: str
@@ -44,13 +44,13 @@ class BudgetOptions(TypedDict, total=False):
 
 
 class UsageMethods(RequestMethods):
-    """Which models there are, what calls of them took, and what may be spent."""
+    """List models, sum up usage, change budgets."""
 
     async def list_models(self) -> ModelList:
         return await self._ask("model.list", {}, ModelList)
 
     async def sum_usage(self, **wanted: Unpack[UsageOptions]) -> UsageView:
-        """The ledger's sums; `until_ms` is not in the range."""
+        """Sum up the ledger; `until_ms` is exclusive."""
         return await self._ask("usage.summary", {**wanted}, UsageView)
 
     async def list_budgets(self) -> list[BudgetView]:
@@ -59,14 +59,14 @@ class UsageMethods(RequestMethods):
     async def budget_status(
         self, budget_id: str | None = None, *, limit: int = 100
     ) -> AccountsView:
-        """How the accounts stand, of one budget or of all; `limit` of each budget."""
+        """List the accounts of one budget or of all, at most `limit` of each budget."""
         params = {"budget_id": budget_id, "limit": limit}
         return await self._ask("budget.status", params, AccountsView)
 
     async def set_budget(self, budget_id: str, **given: Unpack[BudgetOptions]) -> BudgetView:
-        """The budget, in force; one of that id is replaced."""
+        """Create a budget, or replace the one of that id; it applies on return."""
         return await self._mutate("budget.set", {"budget_id": budget_id, **given}, BudgetView)
 
     async def delete_budget(self, budget_id: str) -> BudgetView:
-        """The budget, which holds no more."""
+        """Delete a budget."""
         return await self._mutate("budget.delete", {"budget_id": budget_id}, BudgetView)

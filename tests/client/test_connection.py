@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from palyra.client.connection import ClientConnection, LinkLost
+from palyra.client.connection import ClientConnection, ConnectionLost
 from palyra.net.protocol.notifications import Hello
 from tests.client.fake_daemon import HELLO
 
@@ -23,7 +23,7 @@ async def test_a_request_that_waited_for_its_turn_when_the_link_ended() -> None:
         link._slots = trio.Semaphore(0)
 
         async def ask() -> None:
-            with pytest.raises(LinkLost):
+            with pytest.raises(ConnectionLost):
                 await link.request("ping", {})
             ended.append(True)
 

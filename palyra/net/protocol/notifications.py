@@ -25,7 +25,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class PublicLimits(Notification, frozen=True, kw_only=True):
-    """The bounds a client has to know."""
+    """Limits that a client must respect."""
 
     max_message_bytes: int
     max_inflight: int
@@ -47,7 +47,7 @@ class Hello(Notification, frozen=True, kw_only=True):
 
 
 class TapeItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A durable event as it is read from the tape."""
+    """A committed event as read from the tape."""
 
     run_id: str
     session_id: str
@@ -58,28 +58,28 @@ class TapeItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TapeEventNotice(TapeItem, frozen=True, kw_only=True, gc=False):
-    """A durable event as it is pushed; `committed` as of the writing of the frame."""
+    """An event as it is pushed; `committed` is the durable seq when the frame is written."""
 
     subscription: str
     committed: int
 
 
 class TapeCommitted(Notification, frozen=True, kw_only=True):
-    """The run's tape is durable up to and with this seq."""
+    """The run's tape is durable up to and including this seq."""
 
     run_id: str
     committed: int
 
 
 class TapeCaughtUp(Notification, frozen=True, kw_only=True):
-    """Everything up to `through` was sent; what follows is live."""
+    """Everything up to `through` has been sent; later events are live."""
 
     subscription: str
     through: int
 
 
 class TapeReset(Notification, frozen=True, kw_only=True):
-    """Drop what you hold from `floor` on: the stream goes on there."""
+    """The client must discard events from `floor` on: the stream continues there."""
 
     subscription: str
     run_id: str
@@ -98,13 +98,13 @@ class ProgressItem(Notification, frozen=True, kw_only=True):
 
 
 class ApprovalResolvedNotice(Resolved, frozen=True, kw_only=True):
-    """Somebody, or the deadline, answered."""
+    """An approval was resolved by a person or by its deadline."""
 
     approval_id: str
 
 
 class SystemDraining(Notification, frozen=True, kw_only=True):
-    """The daemon is going down."""
+    """The daemon is shutting down."""
 
     restart_expected: bool
     close_after_ms: int

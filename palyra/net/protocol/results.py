@@ -38,7 +38,7 @@ from palyra.net.protocol.open_values import known
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of results: optional members that say nothing are left out."""
+    """Base of results: members that have their default value are left out."""
 
 
 # --- connection and daemon
@@ -52,7 +52,7 @@ class Declined(Result, frozen=True, kw_only=True):
 
 
 class Welcome(Result, frozen=True, kw_only=True):
-    """Who the client is taken for, and what it gets."""
+    """Identity of the client as authenticated, and the features granted to it."""
 
     principal: str
     role: Annotated[str, known(Role)]
@@ -79,14 +79,14 @@ class Status(Result, frozen=True, kw_only=True):
     is_writable: bool
     journal_backlog: int | None = None
     connections: int | None = None
-    stranded_runs: int | None = None  # open, and cannot go on: see the log
-    open_incidents: int | None = None  # found to be wrong and not resolved: `incident.list`
+    stranded_runs: int | None = None  # open, and cannot be resumed: see the log
+    open_incidents: int | None = None  # not resolved yet: `incident.list`
     problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
     absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
 
 
 class Token(Result, frozen=True, kw_only=True):
-    """A token as operators see it; `token` itself only in the first reply to its creation."""
+    """A token record; the secret, `token`, is in the first reply to its creation only."""
 
     token_id: str
     principal: str
@@ -99,7 +99,7 @@ class Token(Result, frozen=True, kw_only=True):
 
 
 class TokenList(Result, frozen=True, kw_only=True):
-    """All tokens, without the tokens."""
+    """All tokens, without their secrets."""
 
     tokens: list[Token]
 
@@ -108,13 +108,13 @@ class TokenList(Result, frozen=True, kw_only=True):
 
 
 class StartedRun(Started, frozen=True, kw_only=True):
-    """Where the message went; committed."""
+    """The run that the message belongs to; committed."""
 
     subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
 
 
 class RunWaited(RunView, frozen=True, kw_only=True):
-    """The run, and whether the time was up first."""
+    """The run, and whether the wait timed out."""
 
     timed_out: bool
 
@@ -127,7 +127,7 @@ class RunList(Result, frozen=True, kw_only=True):
 
 
 class TapeItems(Result, frozen=True, kw_only=True):
-    """The events, and where to go on; `bytes` is the size of their payloads."""
+    """A page of events and the cursor of the next one; `bytes` is the size of the payloads."""
 
     events: list[TapeItem]
     head_seq: int
@@ -137,7 +137,7 @@ class TapeItems(Result, frozen=True, kw_only=True):
 
 
 class Subscribed(Result, frozen=True, kw_only=True):
-    """What will be sent: rows from `from`; of what the client has, all above `through` is void."""
+    """A subscription sends rows from `from` on; events that the client has above `through` are void."""
 
     subscription: str
     from_: int = msgspec.field(name="from")
@@ -147,11 +147,11 @@ class Subscribed(Result, frozen=True, kw_only=True):
 
 
 class Unsubscribed(Result, frozen=True, kw_only=True):
-    """Nothing of it follows this reply."""
+    """The subscription has ended: none of its frames follows this reply."""
 
 
 class ExportPage(Result, frozen=True, kw_only=True):
-    """A page of NDJSON; `signature` (hex) vouches for the link of its last line."""
+    """A page of NDJSON; `signature` (hex) covers the chain hash of its last line."""
 
     run_id: str
     ndjson: str
@@ -186,7 +186,7 @@ class GrantList(Result, frozen=True, kw_only=True):
 
 
 class ArtifactPiece(Result, frozen=True, kw_only=True):
-    """The page, whole lines where there are any; without `next_offset` it is the last."""
+    """A page of an artifact, in whole lines where possible; the last one has no `next_offset`."""
 
     artifact: str
     run_id: str
@@ -202,7 +202,7 @@ class ArtifactPiece(Result, frozen=True, kw_only=True):
 
 
 class CheckpointFile(Result, frozen=True, kw_only=True):
-    """One file of a checkpoint; a digest that is left out: there was no file."""
+    """One file of a checkpoint; without a digest there was no file."""
 
     path: str
     before_sha256: str | None = None
@@ -210,7 +210,7 @@ class CheckpointFile(Result, frozen=True, kw_only=True):
 
 
 class CheckpointView(Result, frozen=True, kw_only=True):
-    """One change of files, and which call made it."""
+    """One change of files, and the call that made it."""
 
     checkpoint_id: str
     principal: str
@@ -234,7 +234,7 @@ class CheckpointList(Result, frozen=True, kw_only=True):
 
 
 class Agent(Result, frozen=True, kw_only=True):
-    """An agent; without `model` it has the daemon's default, without `tools` all there are."""
+    """An agent; without `model` it uses the daemon's default, without `tools` it has every tool."""
 
     name: str
     version: int
@@ -255,7 +255,7 @@ class AgentList(Result, frozen=True, kw_only=True):
 
 
 class Channel(Result, frozen=True, kw_only=True):
-    """Who answers; without `conversation_id`, every conversation that has none of its own."""
+    """The agent of a channel; without `conversation_id`, of all conversations not listed separately."""
 
     principal: str
     channel: str
@@ -268,13 +268,13 @@ class Channel(Result, frozen=True, kw_only=True):
 
 
 class ChannelList(Result, frozen=True, kw_only=True):
-    """Channels by principal, name and conversation."""
+    """Channels, ordered by principal, name and conversation."""
 
     channels: list[Channel]
 
 
 class Pairing(Result, frozen=True, kw_only=True):
-    """A sender and whether it is let in; its code is not here."""
+    """A sender and whether it is admitted; the pairing code is hidden."""
 
     pairing_id: str
     principal: str
@@ -296,9 +296,9 @@ class PairingPage(Result, frozen=True, kw_only=True):
 
 
 class ToolList(Result, frozen=True, kw_only=True):
-    """The catalogue; `hash` is the one a turn records.
+    """The catalogue; `hash` is the hash that a turn records.
 
-    `risk` is what an approval in an untainted run would say.
+    `risk` is that of an approval in an untainted run.
     """
 
     tools: list[ToolSpec]
@@ -306,7 +306,7 @@ class ToolList(Result, frozen=True, kw_only=True):
 
 
 class SkillToolView(Result, frozen=True, kw_only=True):
-    """One tool of a skill, as the catalogue has it."""
+    """One tool of a skill, as in the catalogue."""
 
     name: str
     description: str
@@ -334,14 +334,14 @@ class Skill(Result, frozen=True, kw_only=True):
 
 
 class SkillList(Result, frozen=True, kw_only=True):
-    """All skills by id; `obstacle` says why none can be called, "" when they can."""
+    """All skills by id; `obstacle` is the reason why none can be called, or ""."""
 
     skills: list[Skill]
     obstacle: str
 
 
 class SkillAudit(Result, frozen=True, kw_only=True):
-    """What the package is now; no problems: what was installed, and it keeps to its manifest."""
+    """Audit of the package on disk; without problems it is unchanged and matches its manifest."""
 
     skill: Skill
     problems: tuple[str, ...]
@@ -351,7 +351,7 @@ class SkillAudit(Result, frozen=True, kw_only=True):
 
 
 class Uploaded(Result, frozen=True, kw_only=True):
-    """How much of the package is there."""
+    """Bytes of the package received so far."""
 
     size: int
 
@@ -385,7 +385,7 @@ class BudgetList(Result, frozen=True, kw_only=True):
 
 
 class IncidentView(Result, frozen=True, kw_only=True):
-    """What was found, how often, and what became of it."""
+    """A recorded defect: evidence, number of occurrences, state."""
 
     incident_id: str
     domain: IncidentDomain

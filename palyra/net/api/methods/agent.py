@@ -1,4 +1,4 @@
-"""agent.*: who answers.  Everybody may look, operators change."""
+"""agent.*: definitions of agents.  Every role may read them, operators change them."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ class AgentCreate(Mutation, frozen=True, kw_only=True):
 
 
 class AgentUpdate(Mutation, frozen=True, kw_only=True):
-    """What to change of an agent; what is left out stays."""
+    """Changes to an agent; members that are left out keep their value."""
 
     name: AgentName
     instructions: Instructions | None = None
@@ -54,7 +54,7 @@ class AgentUpdate(Mutation, frozen=True, kw_only=True):
 
 
 class AgentDelete(Mutation, frozen=True, kw_only=True):
-    """One agent, to be deleted."""
+    """The agent to delete."""
 
     name: AgentName
 
@@ -120,6 +120,7 @@ def _change(params: AgentCreate | AgentUpdate) -> AgentChange:
 
 
 def _show(agent: AgentRecord) -> Agent:
+    """Return the record as the wire shows it: null members left out."""
     return Agent(**msgspec.structs.asdict(agent))
 
 

@@ -1,4 +1,4 @@
-"""approval.*: the questions to people, their answers, and the answers that hold for more."""
+"""approval.*: approval requests, their decisions, and the grants that outlive one call."""
 
 from typing import Annotated, Literal
 
@@ -26,7 +26,7 @@ class ApprovalGet(Params, frozen=True, kw_only=True):
 
 
 class ApprovalResolve(Mutation, frozen=True, kw_only=True):
-    """An answer; `digest` proves that it is to what was shown."""
+    """A decision; `digest` must be that of the call that was shown."""
 
     approval_id: Id
     decision: Literal["allow", "deny"]
@@ -44,7 +44,7 @@ class GrantListParams(Params, frozen=True, kw_only=True):
 
 
 class GrantRevoke(Mutation, frozen=True, kw_only=True):
-    """One grant that is to hold no more."""
+    """The grant to end."""
 
     grant_id: Id
 

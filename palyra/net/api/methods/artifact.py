@@ -1,4 +1,4 @@
-"""artifact.read: the whole of an output that a tape has in part."""
+"""artifact.read: the full output of a tool call whose tape holds an excerpt."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ PageBytes = Annotated[int, msgspec.Meta(ge=4, le=MAX_PAGE_BYTES)]
 
 
 class ArtifactRead(Params, frozen=True, kw_only=True):
-    """A page of an artifact; its name is the one on the tape, or the beginning of it."""
+    """A page of an artifact; its name is the digest on the tape, or a prefix of it."""
 
     session_id: Id
     artifact: Name

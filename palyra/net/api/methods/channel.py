@@ -1,4 +1,7 @@
-"""channel.* and pairing.*: where messages come in from outside, and whose.  Operators only."""
+"""channel.* and pairing.*: which agent answers external messages, and which senders may write.
+
+Operators only.
+"""
 
 from typing import Annotated
 
@@ -26,13 +29,13 @@ Code = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
 
 
 class ChannelListParams(Params, frozen=True, kw_only=True):
-    """Whose channels; everybody's without a principal."""
+    """Channels of one principal, or of all without a principal."""
 
     principal: Principal | None = None
 
 
 class ChannelSet(Mutation, frozen=True, kw_only=True):
-    """Who answers a channel, or one conversation of it; the caller's own without a principal."""
+    """The agent of a channel or of one conversation; the caller's own channel without a principal."""
 
     channel: ChannelName
     principal: Principal | None = None
@@ -42,7 +45,7 @@ class ChannelSet(Mutation, frozen=True, kw_only=True):
 
 
 class ChannelDelete(Mutation, frozen=True, kw_only=True):
-    """One channel, or one conversation of it, to be deleted."""
+    """The channel, or the one conversation of it, to delete."""
 
     channel: ChannelName
     principal: Principal | None = None
@@ -60,14 +63,14 @@ class PairingListParams(Params, frozen=True, kw_only=True):
 
 
 class PairingApprove(Mutation, frozen=True, kw_only=True):
-    """Let a sender in that has told its code."""
+    """Admit a sender that has given its code."""
 
     pairing_id: Id
     code: Code
 
 
 class PairingRevoke(Mutation, frozen=True, kw_only=True):
-    """Let a sender in no more."""
+    """Admit a sender no longer."""
 
     pairing_id: Id
 

@@ -1,4 +1,4 @@
-"""checkpoint.*: files as a call found and left them.  Only their owner puts them back."""
+"""checkpoint.*: files before and after a change.  Only their owner restores them."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ class CheckpointListParams(Params, frozen=True, kw_only=True):
 
 
 class CheckpointRestore(Mutation, frozen=True, kw_only=True):
-    """Files that are to be as they were before a change, or after it."""
+    """Restore the files of a change to their state before or after it."""
 
     checkpoint_id: Id
     to: Side = "before"

@@ -1,4 +1,4 @@
-"""connect: who the client is, and which features it gets."""
+"""connect: authentication of the client, and the features granted to it."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ Word = Annotated[str, msgspec.Meta(max_length=128)]
 
 
 class ClientInfo(Params, frozen=True, kw_only=True):
-    """What connects, for logs and lists."""
+    """Name and version of the client, for logs."""
 
     name: Word
     version: Word = ""
@@ -36,7 +36,7 @@ class Connect(Params, frozen=True, kw_only=True):
 
 
 async def identify(params: Connect, peer: Peer, backend: Backend) -> Caller:
-    """Who is calling.  Raises Unauthenticated."""
+    """Return the authenticated caller.  Raises Unauthenticated."""
     if peer.caller is not None:
         return peer.caller
     token = params.token or peer.bearer

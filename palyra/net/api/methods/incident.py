@@ -1,4 +1,7 @@
-"""incident.*: what was found to be wrong, for who sees everybody; operators say that it is over."""
+"""incident.*: recorded defects of the daemon, for roles that see all principals.
+
+Operators resolve them.
+"""
 
 from typing import Annotated
 
@@ -34,7 +37,7 @@ class IncidentGet(Params, frozen=True, kw_only=True):
 
 
 class IncidentResolve(Mutation, frozen=True, kw_only=True):
-    """An incident that is over, and why."""
+    """The incident to resolve, and why it is over."""
 
     incident_id: Id
     reason: Reason

@@ -1,4 +1,4 @@
-"""run.*: start, fork, steer, cancel, look, wait, replay."""
+"""run.*: start, fork, steer, cancel, read, wait, replay."""
 
 from typing import Annotated, Any, Literal
 
@@ -58,7 +58,9 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     budget: Amounts = Amounts()
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False
-    origin: Literal["interactive", "background"] = "interactive"  # others are the daemon's own
+    origin: Literal["interactive", "background"] = (
+        "interactive"  # the other origins are set by the daemon
+    )
     channel: ChannelName | None = None
     conversation_id: OutsideId | None = None
     sender: OutsideId | None = None
@@ -66,7 +68,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
 
 
 class RunFork(Mutation, frozen=True, kw_only=True):
-    """Go on from a run as it was at `at_seq`; without a text the model simply goes on."""
+    """Continue a run from its state at `at_seq`; without a text the model continues its turn."""
 
     run_id: Id
     at_seq: Annotated[int, msgspec.Meta(ge=0)]
@@ -74,14 +76,14 @@ class RunFork(Mutation, frozen=True, kw_only=True):
 
 
 class RunReplay(Params, frozen=True, kw_only=True):
-    """Decide a run again from its tape; strictly also what the settings decided."""
+    """Decide a run again from its tape; a strict replay also re-evaluates what depends on settings."""
 
     run_id: Id
     strict: bool = False
 
 
 class RunSteer(Mutation, frozen=True, kw_only=True):
-    """A word to a run under way."""
+    """A steering message to an open run."""
 
     run_id: Id
     text: Annotated[str, msgspec.Meta(min_length=1)]
@@ -111,7 +113,7 @@ class RunListParams(Params, frozen=True, kw_only=True):
 
 
 class RunWait(Params, frozen=True, kw_only=True):
-    """Wait for a run's end, or until somebody has to answer it."""
+    """Wait for the end of a run, or also for an approval it needs."""
 
     run_id: Id
     until: Literal["terminal", "attention"] = "terminal"
@@ -122,7 +124,7 @@ async def start(call: MethodCall, params: RunStart) -> StartedRun:
     command = _command(params)
     if not params.subscribe:
         return _started(await _start(call, command))
-    # Followed before it begins, so that nothing it streams is missed.
+    # Subscribed before the run begins, so that none of its progress is missed.
     run_id = call.backend.new_id("run")
     call.backend.hub.get_feed(run_id).note_head(NOTHING_YET)
     subscription = _watch(call, run_id)
@@ -131,7 +133,7 @@ async def start(call: MethodCall, params: RunStart) -> StartedRun:
     except PalyraError:
         call.subscriptions.close(subscription.subscription_id)
         raise
-    if started.run_id != run_id:  # what the key has started before, or took the message
+    if started.run_id != run_id:  # the key was used before, or another run took the message
         call.subscriptions.close(subscription.subscription_id)
         subscription = _watch(call, started.run_id)
     call.then(subscription.start)
@@ -151,13 +153,13 @@ def _started(started: Started, subscription: str | None = None) -> StartedRun:
 
 
 def _watch(call: MethodCall, run_id: str) -> LiveSubscription:
-    """The caller's own run, from its first event on; to be started."""
+    """Open a subscription to the caller's own run from its first event, not yet started."""
     subscription, _ = call.subscriptions.open_run(run_id, 0, SubscriptionFilter())
     return subscription
 
 
 def _command(params: RunStart) -> StartRun:
-    """The request as the session takes it: the same fields, but for what only the wire needs."""
+    """Convert the params: the command has the same fields but for two that end at the wire."""
     given = msgspec.structs.asdict(params)
     del given["idempotency_key"], given["subscribe"]
     return StartRun(**given | {"budget": Budget(**msgspec.structs.asdict(params.budget))})

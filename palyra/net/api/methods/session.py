@@ -16,7 +16,7 @@ Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class SessionResolve(Mutation, frozen=True, kw_only=True):
-    """Find a session by id, or by key: then it is made if there is none."""
+    """Find a session by id, or find or create one by key."""
 
     session_id: Id | None = None
     session_key: Key | None = None
@@ -29,7 +29,7 @@ class SessionGet(Params, frozen=True, kw_only=True):
 
 
 class SessionChange(Mutation, frozen=True, kw_only=True):
-    """One session, to be changed."""
+    """The session to change."""
 
     session_id: Id
 
@@ -42,7 +42,7 @@ class SessionListParams(Params, frozen=True, kw_only=True):
 
 
 class SessionQueue(Mutation, frozen=True, kw_only=True):
-    """A session's queue; with nothing but its id a look, which needs sessions:read only."""
+    """Changes to a session's queue; with only an id a read, which needs sessions:read alone."""
 
     session_id: Id
     mode: QueueMode | None = None

@@ -34,24 +34,26 @@ class SkillUpload(Params, frozen=True, kw_only=True):
 
 
 class SkillInstall(Mutation, frozen=True, kw_only=True):
-    """An uploaded package, and what it is granted of what it declares."""
+    """An uploaded package, and which of its declared capabilities are granted."""
 
     sha256: Sha256
     grant: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=300)], ...], msgspec.Meta(max_length=32)
     ] = ()
-    trust_key: Sha256 | None = None  # the publisher's key in hex, told by other means
+    trust_key: Sha256 | None = (
+        None  # the publisher's key in hex, from a channel other than the package
+    )
 
 
 class SkillQuarantine(Mutation, frozen=True, kw_only=True):
-    """One skill that must not be called."""
+    """The skill to quarantine: its tools cannot be called."""
 
     id: SkillId
     reason: Reason
 
 
 class SkillChange(Mutation, frozen=True, kw_only=True):
-    """One skill, to be enabled or removed."""
+    """The skill to enable or remove."""
 
     id: SkillId
 

@@ -1,4 +1,4 @@
-"""ping and system.*: how the daemon is, what it consists of, what it can be asked."""
+"""ping and system.*: clock, health, supervision tree and description of the protocol."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,7 +14,7 @@ from palyra.net.protocol.notifications import PROTOCOL
 from palyra.net.protocol.params import NoParams
 from palyra.net.protocol.results import Pong, Status
 
-CRASH_CHARS = 500  # of a crash's message: a tree is for a screen, the log has the traceback
+CRASH_CHARS = 500  # of a crash's message; the traceback is in the log
 
 
 class DaemonDescription(ProtocolSchema, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def tree(call: MethodCall, _params: NoParams) -> ChildSnapshot:
 
 
 def _show(node: ChildSnapshot, redact: Redact) -> ChildSnapshot:
-    """The node as clients see it: the message of a crash may repeat anything."""
+    """Return the node with crash messages redacted and cut: an exception may quote a secret."""
     crash = node.last_crash
     if crash is not None:
         crash = redact(crash.encode(errors="replace"))[0].decode()[:CRASH_CHARS]
@@ -72,7 +72,7 @@ METHODS = (
 
 
 def make_describe(methods: Mapping[str, AnyMethod]) -> AnyMethod:
-    """`system.describe` of a table of methods, itself included."""
+    """Make `system.describe` for a table of methods, which includes itself."""
 
     @cache
     def described() -> ProtocolSchema:

@@ -75,7 +75,7 @@ async def read(call: MethodCall, params: TapeRead) -> TapeItems:
 
 
 async def _require_visible(call: MethodCall, run_id: str) -> None:
-    """Raises NotFound for a run that is missing or somebody else's."""
+    """Raise NotFound for a missing run or one that the caller does not see."""
     await call.backend.gateway.get_run(call.caller, run_id)
 
 
@@ -100,7 +100,7 @@ async def _subscribe_run(
     await _require_visible(call, run_id)
     next_seq = 0 if after_seq is None else after_seq + 1
     subscription, lane = call.subscriptions.open_run(run_id, next_seq, wanted)
-    try:  # the lane is on the feed before the head is read: nothing can fall between the two
+    try:  # the cursor joins the feed before the head is read: no event can fall between the two
         page, record = await call.backend.journal.read(
             lambda store: (store.read_tape(run_id, after_seq=-1, limit=1), store.find_run(run_id))
         )
@@ -138,7 +138,7 @@ async def _subscribe_many(
 async def _follow_open_runs(
     call: MethodCall, session_id: str | None, subscription: LiveSubscription
 ) -> None:
-    """Also the runs that are open but have published nothing since the daemon started."""
+    """Follow open runs too that have published nothing since the daemon started."""
     try:
         records = await call.backend.journal.read(_list_open_runs)
     except PalyraError:
@@ -182,7 +182,7 @@ async def export(call: MethodCall, params: TapeExport) -> ExportPage:
 
 
 def _read_chain(store: JournalStore, params: TapeExport) -> tuple[list[ChainedRow], int | None]:
-    """As many rows as a page of the tape has, so that this one is bounded in bytes too."""
+    """Read as many rows as a page of the tape has, so that this page too is bounded in bytes."""
     page = store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
     rows = store.read_chain(params.run_id, after_seq=params.after_seq, limit=len(page.rows))
     return rows, page.next_after_seq

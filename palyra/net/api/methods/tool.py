@@ -1,4 +1,4 @@
-"""tool.list and policy.explain: what a model could call, and what would come of it."""
+"""tool.list and policy.explain: the tools of an agent, and the verdict on a hypothetical call."""
 
 from typing import Annotated, Any
 
@@ -12,18 +12,18 @@ from palyra.net.protocol.results import ToolList
 
 
 class ToolListParams(Params, frozen=True, kw_only=True):
-    """Whose tools; the default agent may call all there are."""
+    """Tools of that agent; the default agent may call all."""
 
     agent: AgentName | None = None
 
 
 class PolicyExplain(Params, frozen=True, kw_only=True):
-    """A call that is not made."""
+    """A hypothetical call, which is not executed."""
 
     tool: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     arguments: dict[str, Any]
     agent: AgentName | None = None
-    session_id: Id | None = None  # whose grants count as well
+    session_id: Id | None = None  # whose grants apply too
 
 
 async def list_(call: MethodCall, params: ToolListParams) -> ToolList:

@@ -1,4 +1,4 @@
-"""usage.* and budget.*: what model calls took, and how much may be spent."""
+"""usage.* and budget.*: the ledger of model calls, and the limits on spending."""
 
 from typing import Annotated, Literal
 
@@ -25,7 +25,7 @@ Instant = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class UsageSummary(Params, frozen=True, kw_only=True):
-    """Which lines of the ledger to add up; `until_ms` is not in the range."""
+    """Filter and grouping of the ledger; `until_ms` is exclusive."""
 
     by: UsageBy | Literal["day"] | None = None
     principal: Word | None = None
@@ -39,11 +39,11 @@ class UsageSummary(Params, frozen=True, kw_only=True):
 
 
 class BudgetSet(Mutation, frozen=True, kw_only=True):
-    """A budget, new or instead of the one of that id."""
+    """A budget to create, or to replace the one of that id."""
 
     budget_id: Name
     scope: BudgetScope = "global"
-    subject: Word = "*"  # each of them, with an account of its own
+    subject: Word = "*"  # every one, each with an account of its own
     metric: BudgetMetric = "tokens"
     window: BudgetWindow = "day"
     window_ms: Amount | None = None  # of a sliding one
@@ -53,13 +53,13 @@ class BudgetSet(Mutation, frozen=True, kw_only=True):
 
 
 class BudgetDelete(Mutation, frozen=True, kw_only=True):
-    """One budget, to hold no more."""
+    """The budget to delete."""
 
     budget_id: Name
 
 
 class BudgetStatus(Params, frozen=True, kw_only=True):
-    """Of one budget, or of all."""
+    """Accounts of one budget, or of all."""
 
     budget_id: Name | None = None
     limit: Limit = 100  # accounts of each budget
