@@ -15,6 +15,7 @@ import trio
 
 from palyra import __version__
 from palyra.actors import config_watch, incident_writer
+from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import hub as hub_actor
 from palyra.actors.journal import actor as journal_actor
@@ -184,6 +185,8 @@ class Daemon:
     def _build_backend(self) -> Backend:
         return Backend(
             gateway=self.gateway,
+            sessions=self.sessions,
+            approvals=Approvals(self.journal, self.services.approvals),
             grants=self.services.grants,
             budgets=self.desk,
             agents=self.services.agents,

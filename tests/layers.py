@@ -98,6 +98,7 @@ ROOMS = {
         "journal",
         "run",
         "session",
+        "approvals",
         "config_watch",
         "gateway",
     ),

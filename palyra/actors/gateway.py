@@ -1,8 +1,8 @@
-"""The gateway: every transport's one way to runs, approvals and sessions.
+"""Runs as every transport uses them: start, fork, steer, cancel, read, wait; and `policy.explain`.
 
-Owns: nothing; it is a set of functions over the directory, the journal and the actors.
-Never: trusts a message for who the caller is, tells a foreign thing from a missing one, or
-reports a success before the events behind it are committed.
+Owns: nothing; it is a set of functions over the sessions, the journal and the actors.
+Never: takes the caller's identity from a message, distinguishes a run of another principal from a
+missing one, or reports a success before the events behind it are committed.
 """
 
 from functools import partial
@@ -12,7 +12,6 @@ import msgspec
 import trio
 
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.open_approvals import ApprovalAnswer
 from palyra.actors.run.replay import Replayer
 from palyra.actors.run.tool_call import inspect
 from palyra.actors.session.handle import CancelQueued
@@ -21,10 +20,9 @@ from palyra.actors.session.services import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.actors.session.submit import choose, fork_command, steer, submit
 from palyra.core.access import Caller
-from palyra.core.approval import ResolveApproval, Resolved, recorded_outcome
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
-from palyra.core.journal.records import ApprovalRecord, IdempotencyRecord, RunRecord, SessionRecord
+from palyra.core.journal.records import IdempotencyRecord, RunRecord
 from palyra.core.model.messages import Message, ProposedCall
 from palyra.core.policy.request import Explanation
 from palyra.core.ports import NowMs
@@ -34,17 +32,14 @@ from palyra.core.run.records import phase
 from palyra.core.run.records import record as record_of
 from palyra.core.session.commands import (
     Cancelled,
-    ChangeQueue,
     Forked,
-    Queue,
     RunView,
     Started,
     StartRun,
     Steered,
 )
-from palyra.core.tool.spec import Catalogue, ToolFailure
+from palyra.core.tool.spec import ToolFailure
 from palyra.errors import (
-    ActorGone,
     Draining,
     IllegalState,
     InvalidParams,
@@ -54,7 +49,7 @@ from palyra.errors import (
     Unavailable,
 )
 
-ANSWER_S = 30.0  # a session, run or prompt that takes longer to take a message is in trouble
+ANSWER_S = 30.0  # a session or run that takes longer to take a message is in trouble
 RECOVERING_LOOK_S = 0.05
 WRITABLE_LOOK_S = 0.25  # between looks whether an end can be written at all
 MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs wait outside
@@ -62,16 +57,14 @@ MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new
 Until = Literal["terminal", "attention"]
 
 
-class Gateway:  # noqa: PLR0904 - one door for everything
-    """What clients may ask for.  Every method takes the authenticated caller first."""
+class Gateway:
+    """Operations on runs.  Every method takes the authenticated caller first."""
 
     def __init__(self, services: SessionServices, sessions: Sessions) -> None:
         self._services = services
         self._sessions = sessions
         self._replayer = Replayer(services)
         self.is_draining = False
-
-    # --- runs
 
     async def start_run(
         self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None = None
@@ -259,9 +252,8 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         else:
             is_recovering = run.is_recovering
         is_stranded = record.run_id in registry.stranded
-        return RunView(
-            record=record,
-            phase=phase(record, is_recovering=is_recovering, is_stranded=is_stranded),
+        return RunView.of(
+            record, phase(record, is_recovering=is_recovering, is_stranded=is_stranded)
         )
 
     async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:
@@ -269,64 +261,6 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
         return record
-
-    # --- approvals
-
-    async def resolve_approval(
-        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
-    ) -> Resolved:
-        """The recorded outcome, committed; `won` tells whether this answer made it.
-
-        Raises NotFound, DigestMismatch, InvalidParams (scope), IllegalState (expired),
-        Unavailable while the run is being resumed.
-        """
-        caller.require("approvals:write")
-        approvals = self._services.approvals
-        mailbox = approvals.find(command.approval_id)
-        if mailbox is None:
-            record = await self.get_approval(caller, command.approval_id)
-            mailbox = approvals.find(command.approval_id)
-            if mailbox is None:
-                return recorded_outcome(record)
-        try:
-            with trio.CancelScope(shield=True):  # won or not, never unknown; bounded by the disk
-                outcome: Resolved = await mailbox.ask(
-                    lambda reply: ApprovalAnswer(command, caller, reply, receipt),
-                    timeout_s=ANSWER_S,
-                )
-        except ActorGone:
-            return recorded_outcome(await self.get_approval(caller, command.approval_id))
-        return outcome
-
-    async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
-        """One approval.  Raises NotFound, also for somebody else's."""
-        caller.require("approvals:read")
-        record = await self._services.journal.find(lambda store: store.find_approval(approval_id))
-        if record is None or not caller.sees(record.principal):
-            raise NotFound(f"no approval {approval_id!r}", field="approval_id")
-        return record
-
-    async def list_approvals(
-        self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
-    ) -> list[ApprovalRecord]:
-        """Approvals the caller sees, pending first."""
-        caller.require("approvals:read")
-        return await self._services.journal.read(
-            lambda store: store.list_approvals(
-                principal=caller.principal_filter,
-                run_id=run_id,
-                pending_only=pending_only,
-                limit=limit,
-            )
-        )
-
-    # --- tools
-
-    async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue:
-        """The tools that agent may call now; the default one for None.  Raises InvalidParams."""
-        caller.require("tools:read")
-        agents = self._services.agents
-        return agents.prefix(await agents.get_present(agent)).catalogue
 
     async def explain_policy(
         self,
@@ -363,36 +297,6 @@ class Gateway:  # noqa: PLR0904 - one door for everything
             except ToolFailure as refused:
                 raise InvalidParams(refused.message, field="arguments") from None
         return told
-
-    # --- sessions
-
-    async def resolve_session(
-        self, caller: Caller, *, key: str | None, session_id: str | None
-    ) -> SessionRecord:
-        """See `Sessions.resolve`."""
-        return await self._sessions.resolve(caller, key=key, session_id=session_id)
-
-    async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
-        """See `Sessions.get`."""
-        return await self._sessions.get(caller, session_id)
-
-    async def list_sessions(
-        self, caller: Caller, *, before: str | None, limit: int
-    ) -> list[SessionRecord]:
-        """See `Sessions.list_seen`."""
-        return await self._sessions.list_seen(caller, before=before, limit=limit)
-
-    async def archive_session(self, caller: Caller, session_id: str) -> SessionRecord:
-        """See `Sessions.archive`."""
-        return await self._sessions.archive(caller, session_id)
-
-    async def reset_session(self, caller: Caller, session_id: str) -> SessionRecord:
-        """See `Sessions.reset`."""
-        return await self._sessions.reset(caller, session_id)
-
-    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
-        """See `Sessions.arrange_queue`."""
-        return await self._sessions.arrange_queue(caller, session_id, change)
 
 
 def _steer_receipt(key: IdempotencyKey, now_ms: NowMs, seq: int) -> IdempotencyRecord:

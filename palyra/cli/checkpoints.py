@@ -6,8 +6,8 @@ import click
 
 from palyra.cli.command import Options, shared_options, talk
 from palyra.cli.output import age, print_json, print_table, say
-from palyra.client.files import Checkpoint, CheckpointFile
 from palyra.core.text.visible import visible
+from palyra.net.protocol.results import CheckpointFile, CheckpointView
 
 
 @click.group()
@@ -47,7 +47,7 @@ def list_(
         say(f"more: --after {page.next_cursor}", dim=True)
 
 
-def _rows(checkpoint: Checkpoint) -> list[tuple[object, ...]]:
+def _rows(checkpoint: CheckpointView) -> list[tuple[object, ...]]:
     first = (
         checkpoint.checkpoint_id,
         age(checkpoint.created_ms),

@@ -7,7 +7,8 @@ import click
 from palyra.cli.command import Options, shared_options, talk
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.incident.incident import UNRESOLVED
-from palyra.core.journal.records import IncidentDomain, IncidentRecord, IncidentState
+from palyra.core.journal.records import IncidentDomain, IncidentState
+from palyra.net.protocol.results import IncidentView
 
 
 @click.group()
@@ -48,7 +49,7 @@ def list_(
         say(f"more: --after {page.next_cursor}", dim=True)
 
 
-def _row(incident: IncidentRecord) -> tuple[object, ...]:
+def _row(incident: IncidentView) -> tuple[object, ...]:
     return (
         incident.incident_id,
         incident.state,

@@ -63,7 +63,31 @@ def without_empty(found: object) -> object:
 
 def print_json(value: object) -> None:
     """Print as indented JSON; what steers a terminal becomes an escape, which JSON reads back."""
-    say(msgspec.json.format(msgspec.json.encode(value)).decode())
+    say(msgspec.json.format(msgspec.json.encode(_with_nulls(value))).decode())
+
+
+def _with_nulls(value: object) -> object:
+    """Return the value with the optional members of results present, null where there is none.
+
+    The wire leaves such members out; a script that reads the output finds every name.
+    """
+    # Imported here, since `palyra --help` must start without the protocol.
+    from palyra.core.session.commands import RunView  # noqa: PLC0415 - see above
+    from palyra.core.usage.views import UsageView  # noqa: PLC0415 - see above
+    from palyra.net.protocol.results import Result  # noqa: PLC0415 - see above
+
+    def whole(each: object) -> object:
+        match each:
+            case list() | tuple():
+                return [whole(item) for item in each]
+            case dict():
+                return {name: whole(item) for name, item in each.items()}
+            case Result() | RunView() | UsageView():
+                return whole(msgspec.structs.asdict(each))
+            case _:
+                return each
+
+    return whole(value)
 
 
 def print_json_line(value: object) -> None:

@@ -9,16 +9,15 @@ import click
 from palyra.cli.command import Options, shared_options, talk
 from palyra.cli.output import due, now_ms, print_json, print_table, say
 from palyra.client import Client
-from palyra.client.usage import AccountList
 from palyra.core.journal.changes import UsageBy, UsageSum
 from palyra.core.journal.records import (
     BudgetAction,
     BudgetMetric,
-    BudgetRecord,
     BudgetScope,
     BudgetWindow,
 )
-from palyra.core.usage.views import AccountView
+from palyra.core.usage.views import AccountsView, AccountView
+from palyra.net.protocol.results import BudgetView
 
 UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
@@ -120,7 +119,7 @@ def budget() -> None:
 def list_(options: Options, limit: int) -> None:
     """List budgets and how their accounts stand, the most spent first."""
 
-    async def work(client: Client) -> tuple[list[BudgetRecord], AccountList]:
+    async def work(client: Client) -> tuple[list[BudgetView], AccountsView]:
         return await client.list_budgets(), await client.budget_status(limit=limit)
 
     budgets, found = talk(options, work)
@@ -134,7 +133,7 @@ def list_(options: Options, limit: int) -> None:
         say(f"{found.left_out} accounts with less spent are left out: raise --limit", err=True)
 
 
-def _rows(each: BudgetRecord, accounts: list[AccountView]) -> list[tuple[object, ...]]:
+def _rows(each: BudgetView, accounts: list[AccountView]) -> list[tuple[object, ...]]:
     """A line for each account; one without an account yet has a line all the same."""
     show = str if each.metric == "tokens" else dollars
     own = [account for account in accounts if account.budget_id == each.budget_id]
@@ -159,11 +158,11 @@ def _rows(each: BudgetRecord, accounts: list[AccountView]) -> list[tuple[object,
     ]
 
 
-def _whose(each: BudgetRecord, subject: str) -> str:
+def _whose(each: BudgetView, subject: str) -> str:
     return "everybody" if each.scope == "global" else f"{each.scope} {subject}"
 
 
-def _window(each: BudgetRecord) -> str:
+def _window(each: BudgetView) -> str:
     return each.window if each.window_ms is None else f"last {each.window_ms // 1000} s"
 
 

@@ -1,4 +1,4 @@
-"""A typed client for protocol v1.
+"""Typed client of protocol v1.
 
     async with connect() as client:
         started = await client.start_run("hello")
@@ -6,18 +6,21 @@
             async for item in items:
                 ...
 
-Imports only `core`, `errors` and its own package, and none of the daemon's heavy libraries.
+Imports only `core`, `errors`, `net.protocol` and its own package, and none of the daemon's heavy
+libraries.
 """
 
-from palyra.client.client import Client, RunOptions
+from palyra.client.client import Client
 from palyra.client.connect import connect
 from palyra.client.export import export_run
-from palyra.client.feed import CaughtUp, EventsDiscarded, Item, ProgressItem, Reset, TapeEvent
-from palyra.client.operations import QueueChange
-from palyra.client.registry import Agent, Channel, Pairing
-from palyra.client.results import RunView, TapePage, Token
-from palyra.client.skills import Skill, SkillAudit
+from palyra.client.feed import CaughtUp, EventsDiscarded, Item, Reset, TapeEvent
+from palyra.client.runs import RunOptions
+from palyra.client.sessions import QueueChange
 from palyra.client.subscription import Inbox, Notice, Subscription, wait_any
+from palyra.client.tapes import TapePage
+from palyra.core.session.commands import RunView
+from palyra.net.protocol.notifications import ProgressItem
+from palyra.net.protocol.results import Agent, Channel, Pairing, Skill, SkillAudit, Token
 
 __all__ = [
     "Agent",

@@ -1,4 +1,4 @@
-"""Connecting: the one way to get a client."""
+"""Open a client."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -25,25 +25,25 @@ async def connect(
     want: Sequence[str] = ("batch",),
     patience_s: float = PATIENCE_S,
 ) -> AsyncGenerator[Client]:
-    """A client of the daemon at `url`, or of the one announced in `home`.
+    """Open a client of the daemon at `url`, or of the one announced in `home`.
 
-    A lost connection is made again, with growing pauses; after `patience_s` without one, every
-    call and iterator raises Unavailable.  Raises at once, with the remedy, when there is no
-    daemon or no token, and Unauthenticated or Forbidden when the token is refused.
+    A lost connection is re-established with exponential backoff; after `patience_s` without one,
+    every call and iterator raises Unavailable.  Raises immediately, with the remedy, if there is
+    no daemon or no token, and Unauthenticated or Forbidden if the token is refused.
     """
-    line = ReconnectingConnection(
+    connection = ReconnectingConnection(
         ClientOptions(
             find_endpoint=partial(find_endpoint, url, token, home),
-            greeting=Handshake(name=name, want=tuple(want)),
+            handshake=Handshake(name=name, want=tuple(want)),
             patience_s=patience_s,
         )
     )
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(line.hold)
-            yield Client(line)
-            await line.close()
+            await nursery.start(connection.keep_open)
+            yield Client(connection)
+            await connection.close()
             nursery.cancel_scope.cancel("the client was closed")
     except BaseExceptionGroup as group:
         failure = _alone(group)
@@ -52,5 +52,5 @@ async def connect(
 
 
 def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error itself where the nursery wrapped just one: callers catch by class."""
+    """Unwrap a group of one error, so that callers can catch it by class."""
     return group.exceptions[0] if len(group.exceptions) == 1 else group

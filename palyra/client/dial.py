@@ -1,4 +1,4 @@
-"""Dialling: from an address to an open link, and what a refusal means."""
+"""Dialling: from an address to an open connection, and the errors of a refusal."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -9,7 +9,7 @@ import trio
 import trio_websocket
 import wsproto.utilities
 
-from palyra.client.connection import ClientConnection, Handshake, LinkLost, OnNotice
+from palyra.client.connection import ClientConnection, ConnectionLost, Handshake, OnNotice
 from palyra.client.socket import open_stream, upgrade
 from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unreachable
 from palyra.net.protocol import close_codes
@@ -17,7 +17,7 @@ from palyra.net.protocol.discovery import Endpoint
 
 OPEN_WITHIN_S = 10.0  # for TCP and TLS, and again for upgrade, hello and connect
 
-# What a peer that speaks something else makes of us; trio-websocket lets its engines' own through.
+# Errors for a peer that speaks another protocol; trio-websocket lets those of its engines through.
 FOREIGN = (
     msgspec.DecodeError,
     UnicodeDecodeError,
@@ -26,38 +26,38 @@ FOREIGN = (
 )
 
 
-async def run_link(
+async def run_connection(
     endpoint: Endpoint,
-    greeting: Handshake,
+    handshake: Handshake,
     on_notice: OnNotice,
     on_open: Callable[[ClientConnection], None],
 ) -> None:
-    """Connect, announce the open link, serve it until it ends.
+    """Connect, call `on_open` with the open connection, serve it until it ends.
 
-    Raises Unauthenticated or Forbidden when the daemon refuses or revokes the token (asking again
-    is pointless), any other PalyraError when it cannot be reached or understood.
+    Raises Unauthenticated or Forbidden if the daemon refuses or revokes the token (a retry is
+    pointless), another PalyraError if the daemon cannot be reached or understood.
     """
     failure: BaseException | None = None
     try:
-        link = await _serve(endpoint, greeting, on_notice, on_open)
-        failure = _verdict(link)
+        connection = await _serve(endpoint, handshake, on_notice, on_open)
+        failure = _verdict(connection)
     except* trio_websocket.ConnectionRejected as group:
-        failure = _refusal(endpoint, _first(group))
+        failure = _refusal(endpoint, _first_error(group))
     except* trio.TooSlowError:
         failure = Unreachable(f"{endpoint.ws_url} did not answer within {OPEN_WITHIN_S:.0f} s")
-    except* (OSError, LinkLost) as group:
-        failure = Unreachable(f"{endpoint.ws_url} is not reachable: {_first(group)}")
+    except* (OSError, ConnectionLost) as group:
+        failure = Unreachable(f"{endpoint.ws_url} is not reachable: {_first_error(group)}")
     except* FOREIGN as group:
-        failure = ProtocolError(f"{endpoint.ws_url} is no Palyra daemon: {_first(group)}")
+        failure = ProtocolError(f"{endpoint.ws_url} is no Palyra daemon: {_first_error(group)}")
     except* PalyraError as group:
-        failure = _first(group)
+        failure = _first_error(group)
     if failure is not None:
         raise failure
 
 
 async def _serve(
     endpoint: Endpoint,
-    greeting: Handshake,
+    handshake: Handshake,
     on_notice: OnNotice,
     on_open: Callable[[ClientConnection], None],
 ) -> ClientConnection:
@@ -67,34 +67,36 @@ async def _serve(
         async with trio.open_nursery() as nursery:
             with trio.fail_after(OPEN_WITHIN_S):
                 socket = await upgrade(nursery, stream, endpoint.ws_url)
-                link = ClientConnection(socket, nursery, on_notice)
-                await _greet(link, nursery, endpoint.token, greeting)
-            on_open(link)
-            await link.closed.wait()
-            nursery.cancel_scope.cancel("the link has ended")
+                connection = ClientConnection(socket, nursery, on_notice)
+                await _open_protocol(connection, nursery, endpoint.token, handshake)
+            on_open(connection)
+            await connection.closed.wait()
+            nursery.cancel_scope.cancel("the connection has ended")
     finally:
         await trio.aclose_forcefully(stream)  # trio-websocket leaves it open
-    return link
+    return connection
 
 
-async def _greet(
-    link: ClientConnection, nursery: trio.Nursery, token: str, greeting: Handshake
+async def _open_protocol(
+    connection: ClientConnection, nursery: trio.Nursery, token: str, handshake: Handshake
 ) -> None:
-    await link.receive_hello()
-    for task in (link.read, link.write, link.listen_for_life):
+    await connection.receive_hello()
+    for task in (connection.read, connection.write, connection.listen_for_life):
         nursery.start_soon(task)
     try:
-        await link.introduce(token, greeting)
-    except LinkLost:
-        raise _verdict(link) or LinkLost(link.close_reason) from None
+        await connection.introduce(token, handshake)
+    except ConnectionLost:
+        raise _verdict(connection) or ConnectionLost(connection.close_reason) from None
 
 
-def _verdict(link: ClientConnection) -> PalyraError | None:
-    """The error of an ended link that no reconnect can cure; None when another try may help."""
-    if link.close_code == close_codes.UNAUTHENTICATED:
-        return Unauthenticated(f"the daemon refused the token: {link.close_reason or 'unknown'}")
-    if link.close_code == close_codes.REVOKED:
-        return Forbidden(f"the token was revoked: {link.close_reason or 'ask its operator'}")
+def _verdict(connection: ClientConnection) -> PalyraError | None:
+    """Return the error of an ended connection that rules out a retry, or None."""
+    if connection.close_code == close_codes.UNAUTHENTICATED:
+        return Unauthenticated(
+            f"the daemon refused the token: {connection.close_reason or 'unknown'}"
+        )
+    if connection.close_code == close_codes.REVOKED:
+        return Forbidden(f"the token was revoked: {connection.close_reason or 'ask its operator'}")
     return None
 
 
@@ -107,7 +109,7 @@ def _refusal(endpoint: Endpoint, error: BaseException) -> PalyraError:
     return Unreachable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error in the group that is no group itself."""
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error in the group that is not a group."""
     inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+    return _first_error(inner) if isinstance(inner, BaseExceptionGroup) else inner

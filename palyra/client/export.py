@@ -1,4 +1,4 @@
-"""A whole tape with its proof, page by page."""
+"""Export of a whole tape with its seal."""
 
 from palyra.client.client import Client
 from palyra.core.tape.export import ExportSeal, render_seal
@@ -8,7 +8,7 @@ PAGE_ROWS = 500
 
 
 async def export_run(client: Client, run_id: str) -> str:
-    """The run's tape and its seal, as `core.tape.export` verifies it: the same text every time.
+    """Return the run's tape and seal in the deterministic form that `core.tape.export` verifies.
 
     Raises NotFound for an unknown run and for one without events.
     """

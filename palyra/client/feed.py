@@ -1,20 +1,27 @@
-"""What one subscriber has seen of one run: order, gaps, repeats, and a tail that a crash undid.
+"""Order, gaps, duplicates and discarded events of one subscription to one run.
 
-Pure: frames in, items out; no sockets, tasks or clock.  The rules (`docs/semantics.md`):
-events arrive on the wire before they are durable, so after a crash the tape may lack what was
-already shown.  The cursor of a resume is therefore the committed number, the rows after it come
-again, and each is compared with what was shown: the same event is suppressed, another one at the
-same seq means the shown tail is void, which the consumer is told by `Dropped` before it gets the
-events that took its place.
+Pure: frames in, items out; no sockets, tasks or clock.
+
+Events are sent before they are durable (`docs/semantics.md`), so after a crash of the daemon its
+tape may lack events that the consumer has.  Three sets of events follow from this:
+
+    seq <= committed     durable; never change
+    tail                 delivered by the current subscription, not known to be durable
+    doubted              the tail of an earlier subscription, until the daemon sends it again
+
+A resume starts at the cursor: the highest seq that is delivered, durable and not doubted.  The rows
+after the cursor are sent again, and each is compared with the event that was delivered at its seq.
+An equal event is a duplicate and is suppressed.  A different one means that the delivered tail is
+void: the consumer gets `EventsDiscarded` and then the events that replace the tail.
 """
-
-from typing import Literal
 
 import msgspec
 
 from palyra.core.tape import events
 from palyra.core.tape.events import TERMINAL_KINDS, Event
 from palyra.errors import ProtocolError
+from palyra.net.protocol.notifications import ProgressItem, TapeEventNotice, TapeItem
+from palyra.net.protocol.results import Subscribed
 
 
 class TapeEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,35 +37,25 @@ class TapeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the run has ended with this event."""
+        """True if the run has ended with this event."""
         return self.kind in TERMINAL_KINDS
 
 
-class ProgressItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A volatile piece of news; may be missing, and a tape event always supersedes it."""
-
-    run_id: str
-    item: str  # turn or call
-    order: int
-    kind: Literal["text", "reasoning", "tool_output", "status"]
-    delta: str
-
-
 class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was committed when the subscription began has been delivered; once."""
+    """All events committed when the subscription began have been delivered; sent once."""
 
     through: int
 
 
 class EventsDiscarded(msgspec.Struct, frozen=True, kw_only=True):
-    """Events after `after_seq` were shown but never became durable: forget them."""
+    """Events after `after_seq` were delivered but never became durable: discard them."""
 
     run_id: str
     after_seq: int
 
 
 class Reset(msgspec.Struct, frozen=True, kw_only=True):
-    """Events before `floor` are no longer kept: the tape goes on from there."""
+    """Events before `floor` are no longer stored: the tape continues there."""
 
     reason: str
     floor: int
@@ -67,63 +64,41 @@ class Reset(msgspec.Struct, frozen=True, kw_only=True):
 Item = TapeEvent | ProgressItem | CaughtUp | EventsDiscarded | Reset
 
 
-class EventFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """`tape.event` as sent."""
-
-    run_id: str
-    seq: int
-    at_ms: int
-    kind: str
-    data: msgspec.Raw
-    committed: int = -1
-    session_id: str = ""
-    subscription: str | None = None
-
-
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply to `tape.subscribe`."""
-
-    subscription: str
-    through: int  # committed head
-    floor: int = 0
-    ended: bool = False  # and it is the run's last event
-
-
-Shown = tuple[int, str, bytes]  # at_ms, kind, payload: what makes two events the same
+Content = tuple[int, str, bytes]  # at_ms, kind, payload: equal for two frames of one event
 
 
 class FeedReader:
-    """The client's side of one subscription; survives any number of connections."""
+    """State of one subscription across any number of connections."""
 
     def __init__(self, run_id: str, after_seq: int) -> None:
         self.run_id = run_id
         self.delivered = after_seq  # highest seq the consumer has
         self.committed = after_seq  # highest seq known to be durable
         self.has_gap = False  # rows are missing: subscribe again from the cursor
-        self._tail: dict[int, Shown] = {}  # delivered by this subscription, not durable yet
-        self._doubted: dict[int, Shown] = {}  # the tail of an earlier one, until it is repeated
+        self._tail: dict[int, Content] = {}  # delivered by this subscription, not durable yet
+        self._doubted: dict[int, Content] = {}  # the tail of an earlier one, until it is sent again
         self._is_caught_up = False
         self._terminal_seq: int | None = None
         self._gap_at: int | None = None
 
     @property
     def cursor(self) -> int:
-        """Where to resume: the highest seq that is delivered, durable and beyond doubt."""
+        """The `after_seq` of a resume: the highest seq that is delivered, durable and not doubted."""
         certain = min(self._doubted, default=self.delivered + 1) - 1
         return min(self.delivered, self.committed, certain)
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing can follow: the end was delivered and is durable."""
+        """True if the terminal event is delivered and durable, so that nothing can follow."""
         if self._terminal_seq is None or not self._is_caught_up or self._doubted:
             return False
         return min(self.committed, self.delivered) >= self._terminal_seq
 
-    def opened(self, reply: Opened, *, is_same_instance: bool) -> list[Item]:
-        """Take note of a new subscription at `cursor`.
+    def opened(self, reply: Subscribed, *, is_same_instance: bool) -> list[Item]:
+        """Begin a new subscription at `cursor`.
 
-        A daemon that was restarted knows nothing of an uncommitted tail beyond its head.  One
-        that was not will send the tail again, and every repeat is recognised.
+        A restarted daemon has lost an uncommitted tail beyond its head, which is discarded here.
+        The same daemon sends the tail again, and duplicates are suppressed.
         """
         cursor = self.cursor
         self.has_gap = False
@@ -133,34 +108,34 @@ class FeedReader:
         self.committed = min(cursor, reply.through) if is_lost else self.committed
         self.commit(reply.through)
         items = self._rewind(reply.through) if is_lost else []
-        if reply.ended:  # also for a cursor behind which nothing is left to be sent
+        if reply.ended:  # also for a cursor at the end, after which nothing is sent
             self._terminal_seq = reply.through
         return items
 
-    def event(self, frame: EventFrame) -> list[Item]:
-        """What the consumer gets for this frame: nothing for a repeat or beyond a gap."""
+    def event(self, frame: TapeEventNotice) -> list[Item]:
+        """Return the items for this frame: none for a duplicate or beyond a gap."""
         items: list[Item] = []
-        shown: Shown = (frame.at_ms, frame.kind, bytes(frame.data))
-        known = self._doubted.pop(frame.seq, self._tail.get(frame.seq, shown))
-        if known != shown:
+        content: Content = (frame.at_ms, frame.kind, bytes(frame.data))
+        known = self._doubted.pop(frame.seq, self._tail.get(frame.seq, content))
+        if known != content:
             items += self._rewind(frame.seq - 1)
         if frame.seq == self.delivered + 1:
             items.append(self._deliver(frame))
         elif frame.seq > self.delivered:
             self._note_gap()
         if self.committed < frame.seq <= self.delivered:
-            self._tail[frame.seq] = shown
+            self._tail[frame.seq] = content
         self.commit(frame.committed)
         return items
 
     def commit(self, seq: int) -> None:
-        """Everything up to `seq` is durable; what is in doubt stays so until it is repeated."""
+        """Note that everything up to `seq` is durable; doubted events stay doubted until sent again."""
         if seq > self.committed:
             self.committed = seq
-            self._tail = {at: shown for at, shown in self._tail.items() if at > seq}
+            self._tail = {at: content for at, content in self._tail.items() if at > seq}
 
     def caught_up(self, through: int) -> list[Item]:
-        """The committed rows are through; news to the consumer only the first time."""
+        """Note that the committed rows have been sent; only the first time gives an item."""
         self.commit(through)
         if self.delivered < through:
             self._note_gap()
@@ -170,7 +145,7 @@ class FeedReader:
         return [CaughtUp(through=through)]
 
     def reset(self, reason: str, floor: int) -> list[Item]:
-        """The stream goes on at `floor`: later rows that were shown are void, earlier ones gone."""
+        """Continue at `floor`: delivered events from there on are void, earlier ones no longer stored."""
         if floor <= self.delivered:
             return self._rewind(floor - 1)
         if floor == self.delivered + 1:
@@ -180,22 +155,22 @@ class FeedReader:
         self._doubted = {}
         return [Reset(reason=reason, floor=floor)]
 
-    def _deliver(self, frame: EventFrame) -> TapeEvent:
+    def _deliver(self, frame: TapeEventNotice) -> TapeEvent:
         self.delivered = frame.seq
         if frame.kind in TERMINAL_KINDS:
             self._terminal_seq = frame.seq
         return to_event(frame)
 
     def _rewind(self, after_seq: int) -> list[Item]:
-        self._tail = {at: shown for at, shown in self._tail.items() if at <= after_seq}
-        self._doubted = {at: shown for at, shown in self._doubted.items() if at <= after_seq}
+        self._tail = {at: content for at, content in self._tail.items() if at <= after_seq}
+        self._doubted = {at: content for at, content in self._doubted.items() if at <= after_seq}
         self.delivered = min(self.delivered, after_seq)
         if self._terminal_seq is not None and self._terminal_seq > after_seq:
             self._terminal_seq = None
         return [EventsDiscarded(run_id=self.run_id, after_seq=after_seq)]
 
     def _note_gap(self) -> None:
-        """Ask for a new subscription, but only once at the same place: a loop helps nobody."""
+        """Request a new subscription, once per position: a second gap there is an error of the daemon."""
         if self.has_gap:
             return
         if self._gap_at == self.delivered:
@@ -204,8 +179,8 @@ class FeedReader:
         self._gap_at = self.delivered
 
 
-def to_event(frame: EventFrame) -> TapeEvent:
-    """The frame with its payload decoded."""
+def to_event(frame: TapeItem) -> TapeEvent:
+    """Decode the payload of an item."""
     data = bytes(frame.data)
     return TapeEvent(
         run_id=frame.run_id,
@@ -224,4 +199,4 @@ def _decode(kind: str, data: bytes) -> Event | None:
     try:
         return events.decode_event(kind, data)
     except msgspec.ValidationError:
-        return None  # a newer daemon's idea of this kind; `data` still has it
+        return None  # changed by a newer daemon; `data` has the payload

@@ -1,67 +1,20 @@
-"""Typed methods about what is kept of files: whole outputs, checkpoints; and what they answer."""
+"""Typed methods about artifacts (full tool outputs) and file checkpoints."""
 
 from collections.abc import AsyncIterator
 from typing import Literal
 
-import msgspec
-
-from palyra.client.registry import RegistryMethods
+from palyra.client.requests import RequestMethods
 from palyra.core.tool.checkpoints import Restored
-from palyra.core.trust.labels import Trust
+from palyra.net.protocol.results import ArtifactPiece, CheckpointList
 
 
-class ArtifactPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of an output; without `next_offset` it is the last."""
-
-    artifact: str
-    run_id: str
-    call_id: str
-    tool: str
-    trust: Trust
-    created_ms: int
-    size_bytes: int
-    offset: int
-    line: int
-    text: str
-    next_offset: int | None = None
-
-
-class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a checkpoint; None: there was no file."""
-
-    path: str
-    before_sha256: str | None = None
-    after_sha256: str | None = None
-
-
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of files, and which call made it."""
-
-    checkpoint_id: str
-    principal: str
-    session_id: str
-    run_id: str
-    call_id: str
-    tool: str
-    workspace: str
-    created_ms: int
-    files: list[CheckpointFile]
-
-
-class CheckpointList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `checkpoint.list`, newest first."""
-
-    checkpoints: list[Checkpoint]
-    next_cursor: str | None = None
-
-
-class FileMethods(RegistryMethods):
-    """What is kept of outputs and files."""
+class FileMethods(RequestMethods):
+    """Read artifacts, list and restore checkpoints."""
 
     async def read_artifact(
         self, session_id: str, artifact: str, offset: int = 0, *, limit_bytes: int | None = None
     ) -> ArtifactPiece:
-        """A page of an output that a tape has in part; `artifact` is on the tape."""
+        """Read a page of an artifact, named by its digest on the tape."""
         params = {
             "session_id": session_id,
             "artifact": artifact,
@@ -70,10 +23,10 @@ class FileMethods(RegistryMethods):
         }
         return await self._ask("artifact.read", params, ArtifactPiece)
 
-    async def artifact_pages(  # noqa: ASYNC900 - it holds nothing between two pages
+    async def artifact_pages(  # noqa: ASYNC900 - holds no resource between pages
         self, session_id: str, artifact: str
     ) -> AsyncIterator[str]:
-        """All of it, page by page."""
+        """Iterate over the pages of an artifact."""
         offset: int | None = 0
         while offset is not None:
             piece = await self.read_artifact(session_id, artifact, offset)
@@ -100,9 +53,9 @@ class FileMethods(RegistryMethods):
         force: bool = False,
         idempotency_key: str | None = None,
     ) -> Restored:
-        """The files are as they were before that change, or after it.
+        """Restore the files to their state before that change, or after it.
 
-        Raises Conflict when somebody else changed one of them since and `force` is not given.
+        Raises Conflict if one of them was changed since and `force` is not given.
         """
         params = {
             "checkpoint_id": checkpoint_id,

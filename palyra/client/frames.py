@@ -1,6 +1,6 @@
-"""Frames as a client reads and writes them, and errors as exceptions again.
+"""JSON-RPC frames of the client, and conversion of error replies to exceptions.
 
-Unknown members are ignored, so that a newer daemon can say more than this client knows.
+Unknown members are ignored, so that a newer daemon can send members this client does not know.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ NOTHING = msgspec.Raw(b"{}")
 
 
 class WireFault(msgspec.Struct, frozen=True, kw_only=True):
-    """`error.data`: the part of an error reply that programs act on."""
+    """`error.data`: the machine-readable part of an error reply."""
 
     code: str = "internal"
     message: str = ""
@@ -41,50 +41,11 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorBody | None = None
 
 
-class PublicLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon says it will take from one connection."""
-
-    max_message_bytes: int = 1_048_576
-    max_inflight: int = 64
-    max_subscriptions: int = 256
-    requests_per_s: int = 100
-
-
-class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon's first word."""
-
-    server: str
-    version: str
-    instance_id: str
-    protocol: str
-    features: tuple[str, ...] = ()
-    limits: PublicLimits = PublicLimits()
-    state: str = "ready"
-
-
-class Declined(msgspec.Struct, frozen=True, kw_only=True):
-    """A wanted feature that was not granted."""
-
-    feature: str
-    reason: str = ""
-
-
-class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the daemon takes this connection for."""
-
-    principal: str
-    role: str
-    scopes: tuple[str, ...] = ()
-    granted: tuple[str, ...] = ()
-    declined: tuple[Declined, ...] = ()
-    state: str = "ready"
-
-
 _ONE = msgspec.json.Decoder(Frame)
 _MANY = msgspec.json.Decoder(list[Frame])
 
-# Wire code -> the class a caller catches.  Where several classes share a code on the daemon's
-# side, the one a client can act on stands here.
+# Wire code -> the class a caller catches.  Where several classes of the daemon share a code, this
+# is the one that a client can act on.
 ERRORS: dict[str, type[PalyraError]] = {
     cls.code: cls
     for cls in (
@@ -120,16 +81,16 @@ _BY_NUMBER: dict[int, str] = {
 
 
 def parse_frames(text: str | bytes) -> list[Frame]:
-    """The frames of one message.  Raises msgspec.DecodeError for what is no JSON-RPC."""
+    """Decode the frames of one message.  Raises msgspec.DecodeError if it is not JSON-RPC."""
     if text[:1] in {"[", b"["}:
         return _MANY.decode(text)
     return [_ONE.decode(text)]
 
 
 def render_request(request_id: int, method: str, params: dict[str, Any]) -> str:
-    """The request as text; members that are None are left out.
+    """Encode a request; params that are None are left out.
 
-    Raises InvalidParams for what no JSON can carry.
+    Raises InvalidParams for text that UTF-8 cannot encode.
     """
     given = {name: value for name, value in params.items() if value is not None}
     body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": given}
@@ -143,7 +104,7 @@ def render_request(request_id: int, method: str, params: dict[str, Any]) -> str:
 
 
 def to_exception(error: ErrorBody) -> PalyraError:
-    """The exception the daemon meant; PalyraError itself for a code this client lacks."""
+    """Convert an error reply to its exception; PalyraError itself for an unknown code."""
     fault = error.data or WireFault(code=_BY_NUMBER.get(error.code, "internal"))
     message = fault.message or error.message
     cls = ERRORS.get(fault.code)

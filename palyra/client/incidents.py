@@ -1,23 +1,15 @@
-"""Typed methods about what was found to be wrong, and what they answer."""
+"""Typed methods about incidents."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-import msgspec
-
 from palyra.client.requests import RequestMethods
-from palyra.core.journal.records import IncidentDomain, IncidentRecord, IncidentState
-
-
-class IncidentPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `incident.list`."""
-
-    incidents: list[IncidentRecord]
-    next_cursor: str | None = None
+from palyra.core.journal.records import IncidentDomain, IncidentState
+from palyra.net.protocol.results import IncidentPage, IncidentView
 
 
 class IncidentsWanted(TypedDict, total=False):
-    """Which incidents to list."""
+    """Filter of `incident.list`."""
 
     states: Sequence[IncidentState]
     domain: IncidentDomain | None
@@ -26,22 +18,22 @@ class IncidentsWanted(TypedDict, total=False):
 
 
 class IncidentMethods(RequestMethods):
-    """What was found to be wrong."""
+    """List, read and resolve incidents."""
 
     async def list_incidents(self, **wanted: Unpack[IncidentsWanted]) -> IncidentPage:
         """A page, newest first; `cursor` is the `next_cursor` of the page before."""
         return await self._ask("incident.list", {**wanted}, IncidentPage)
 
-    async def get_incident(self, incident_id: str) -> IncidentRecord:
-        return await self._ask("incident.get", {"incident_id": incident_id}, IncidentRecord)
+    async def get_incident(self, incident_id: str) -> IncidentView:
+        return await self._ask("incident.get", {"incident_id": incident_id}, IncidentView)
 
     async def resolve_incident(
         self, incident_id: str, reason: str, *, idempotency_key: str | None = None
-    ) -> IncidentRecord:
-        """The incident with its end; one that had an end keeps it."""
+    ) -> IncidentView:
+        """Resolve an incident; one that is resolved already keeps its resolution."""
         params = {
             "incident_id": incident_id,
             "reason": reason,
             "idempotency_key": idempotency_key,
         }
-        return await self._mutate("incident.resolve", params, IncidentRecord)
+        return await self._mutate("incident.resolve", params, IncidentView)

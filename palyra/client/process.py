@@ -25,7 +25,7 @@ LOG_TAIL_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class DaemonProcess:
-    """A child that serves `home` and writes what it says to `log`."""
+    """Child process that serves `home`, with its output in `log`."""
 
     home: Path
     log: Path
@@ -33,7 +33,7 @@ class DaemonProcess:
 
 
 async def start_daemon(home: Path, *arguments: str) -> DaemonProcess:
-    """A daemon that begins to serve; its port is a free one unless `arguments` say otherwise."""
+    """Start a daemon, on a free port unless `arguments` name one."""
     log = home.with_name(f"{home.name}.log")
     command = [sys.executable, "-m", "palyra", "serve", "--home", str(home), "--port", "0"]
     with log.open("wb") as output:
@@ -42,7 +42,7 @@ async def start_daemon(home: Path, *arguments: str) -> DaemonProcess:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C at the terminal is for the parent alone
+            start_new_session=True,  # a Ctrl-C at the terminal reaches the parent only
         )
     return DaemonProcess(home, log, process)
 
@@ -50,9 +50,9 @@ async def start_daemon(home: Path, *arguments: str) -> DaemonProcess:
 async def start_tied_daemon(
     home: Path, *arguments: str, environment: Mapping[str, str]
 ) -> DaemonProcess:
-    """A daemon that drains by itself when this process ends, however it ends; see `start_daemon`.
+    """Start a daemon that drains when this process ends, even by a kill; see `start_daemon`.
 
-    Its log is kept over several starts.  `environment` is added to this process's own.
+    The log is appended to.  `environment` is added to this process's own.
     """
     log = home.with_name(f"{home.name}.log")
     command = [sys.executable, "-m", "palyra", "serve", "--stdio", "--home", str(home)]
@@ -65,16 +65,16 @@ async def start_tied_daemon(
             env={**os.environ, **environment},
             start_new_session=True,
         )
-    # Standard input stays open as long as this process lives: its end is what the daemon heeds.
+    # Standard input stays open as long as this process lives; the daemon drains at its end.
     introduction = {"client": {"name": "palyra-parent", "version": __version__}, "want": []}
     assert process.stdin is not None  # noqa: S101 - asked for above
-    with contextlib.suppress(trio.BrokenResourceError):  # then `wait_announced` says why
+    with contextlib.suppress(trio.BrokenResourceError):  # then `wait_announced` reports the reason
         await process.stdin.send_all(f"{render_request(1, 'connect', introduction)}\n".encode())
     return DaemonProcess(home, log, process)
 
 
 async def wait_announced(daemon: DaemonProcess) -> Discovery:
-    """Where it listens, once it is ready.  Raises Unavailable with its last words otherwise."""
+    """Wait until the daemon is ready.  Raises Unavailable with the end of its log otherwise."""
     with trio.move_on_after(READY_WITHIN_S):
         while daemon.process.poll() is None:
             found = find_discovery(daemon.home)
@@ -86,9 +86,9 @@ async def wait_announced(daemon: DaemonProcess) -> Discovery:
 
 
 async def stop_daemon(daemon: DaemonProcess) -> int:
-    """Its exit code, after SIGTERM, or SIGKILL for one that does not drain in time.
+    """Stop a daemon by SIGTERM, or SIGKILL if it does not drain in time; return the exit code.
 
-    Cancellation: it is stopped all the same.
+    Cancellation: the daemon is stopped nevertheless.
     """
     with trio.CancelScope(shield=True):
         if daemon.process.poll() is None:

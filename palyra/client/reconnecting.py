@@ -1,7 +1,13 @@
-"""A line to the daemon: a link that is replaced whenever it ends.
+"""A connection to the daemon that is replaced whenever it ends.
 
-Owns: the present link, the live subscriptions, the inboxes.  One task holds the line; everything
-else is called from the consumer's tasks or, synchronously, from the link's reader.
+Owns: the current connection, the open subscriptions, the inboxes.  One task (`keep_open`)
+reconnects; all other methods are called from the consumer's tasks or, synchronously, from the
+reader of the current connection.
+
+A lost connection has three effects.  Requests with an idempotency key are sent again on the next
+connection; other requests raise Unreachable, since they may have taken effect.  Subscriptions are
+opened again from their cursor, which excludes events that are not durable yet (`feed`).
+Notifications sent in between are lost.
 """
 
 import contextlib
@@ -13,9 +19,9 @@ from typing import Any
 import msgspec
 import trio
 
-from palyra.client.connection import ClientConnection, Handshake, LinkLost, OnResult, decode
-from palyra.client.dial import run_link
-from palyra.client.feed import EventFrame, FeedReader, Opened, ProgressItem
+from palyra.client.connection import ClientConnection, ConnectionLost, Handshake, OnResult, decode
+from palyra.client.dial import run_connection
+from palyra.client.feed import FeedReader
 from palyra.client.subscription import Inbox, Notice, Subscription
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.errors import (
@@ -27,39 +33,36 @@ from palyra.errors import (
     Unreachable,
 )
 from palyra.net.protocol.discovery import Endpoint
+from palyra.net.protocol.notifications import (
+    ProgressItem,
+    TapeCaughtUp,
+    TapeCommitted,
+    TapeEventNotice,
+    TapeReset,
+)
+from palyra.net.protocol.results import Subscribed
 
 BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
-RETRY_MS = 250  # before asking again a daemon whose journal is just coming back
-STEADY_S = 5.0  # a link that lived so long was a success: start counting failures anew
-
-
-class NotificationTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a notification is about, as far as a client needs it to find the listener."""
-
-    run_id: str | None = None
-    subscription: str | None = None
-    committed: int = -1
-    through: int = -1
-    reason: str = ""
-    floor: int = 0
+RETRY_MS = 250  # before a retry, if the daemon names no time
+STEADY_S = 5.0  # a connection that lasted so long resets the count of failures
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How a line behaves."""
+    """How to find, greet and wait for the daemon."""
 
-    find_endpoint: Callable[[], Endpoint]  # asked anew for each attempt: the port may change
-    greeting: Handshake
-    patience_s: float  # without a link for longer than this, the line gives up
+    find_endpoint: Callable[[], Endpoint]  # called for each attempt: the port may change
+    handshake: Handshake
+    patience_s: float  # reconnecting is given up after so long without a connection
     rng: Callable[[], float] = random.random  # noqa: S311 - spreads reconnects, guards nothing
 
 
 class ReconnectingConnection:
-    """Requests, subscriptions and notifications over whatever link is up."""
+    """Requests, subscriptions and notifications over the current connection."""
 
-    def __init__(self, terms: ClientOptions) -> None:
-        self._terms = terms
-        self._link: ClientConnection | None = None
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self._current: ClientConnection | None = None
         self._was_up = False
         self._down_since_s: float | None = None
         self._failure: PalyraError | None = None
@@ -68,60 +71,62 @@ class ReconnectingConnection:
         self._inboxes: set[Inbox] = set()
 
     @property
-    def link(self) -> ClientConnection | None:
-        """The link that is up now, if any."""
-        return self._link
+    def current(self) -> ClientConnection | None:
+        """The open connection, if any."""
+        return self._current
 
-    async def hold(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep a link up until refused or out of patience; started when the first one is up.
+    async def keep_open(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Reconnect until refused or out of patience; started when the first connection is open.
 
-        Raises, before that only, why there is none.
+        Raises the error of the first attempt if that fails; later errors reach the callers.
         """
         failures = 0
         while self._failure is None:
             began_s = trio.current_time()
-            error = await self._serve_link(task_status)
+            error = await self._serve_connection(task_status)
             if not self._was_up:
                 raise error
             failures = 1 if trio.current_time() - began_s > STEADY_S else failures + 1
-            self._judge(error)
+            self._note_failure(error)
             if self._failure is None:
-                await trio.sleep(compute_delay_s(BACKOFF, failures, self._terms.rng))
+                await trio.sleep(compute_delay_s(BACKOFF, failures, self._options.rng))
 
     async def request(
         self, method: str, params: dict[str, Any], on_result: OnResult | None = None
     ) -> msgspec.Raw:
-        """The result, waiting for a link where there is none.
+        """Send a request on the current or the next connection and return the result.
 
-        With an `idempotency_key` among the params a request whose link is lost is sent again on
-        the next one.  Raises the daemon's error, or Unavailable: then nothing is known of it.
+        With an `idempotency_key` among the params, a request whose connection is lost is sent
+        again on the next one.  Raises the daemon's error, or Unavailable if the outcome is unknown.
         """
         while True:
-            link = await self.wait_link()
+            connection = await self.wait_connection()
             try:
-                return await link.request(method, params, on_result)
-            except LinkLost:
+                return await connection.request(method, params, on_result)
+            except ConnectionLost:
                 if "idempotency_key" not in params:
                     raise Unreachable(
                         f"the connection was lost during {method}: it may or may not have happened"
                     ) from None
 
     def subscribe(self, run_id: str, after_seq: int, *, progress: bool) -> Subscription:
-        """A new subscription, live until `unsubscribe`."""
+        """Open a subscription, live until `unsubscribe`."""
         feed = FeedReader(run_id, after_seq)
-        subscription = Subscription(feed, progress=progress, restart=self._begin)
+        subscription = Subscription(feed, progress=progress, restart=self._resubscribe)
         self._subscriptions[subscription] = None
-        self._begin(subscription)
+        self._resubscribe(subscription)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End it; the daemon is told, but not waited for."""
+        """Close a subscription without waiting for the daemon's reply."""
         self._subscriptions.pop(subscription, None)
-        if self._link is not None and not self._link.closed.is_set():
-            self._link.spawn(_release, self._link, subscription)
+        if self._current is not None and not self._current.closed.is_set():
+            self._current.spawn(_release, self._current, subscription)
 
     def open_inbox(self) -> Inbox:
-        """Notifications from now on, until `close_inbox`."""
+        """Collect notifications from now on, until `close_inbox`."""
         inbox = Inbox()
         self._inboxes.add(inbox)
         return inbox
@@ -130,47 +135,49 @@ class ReconnectingConnection:
         self._inboxes.discard(inbox)
 
     async def close(self) -> None:
-        """Say goodbye; whoever still waits gets Unavailable."""
-        if self._link is not None:
-            await self._link.close()
+        """Close the connection; pending calls raise Unavailable."""
+        if self._current is not None:
+            await self._current.close()
         self._give_up(Unreachable("this client was closed"))
 
-    async def _serve_link(self, task_status: trio.TaskStatus[None]) -> PalyraError:
-        """Why the link ended or never came up."""
+    async def _serve_connection(self, task_status: trio.TaskStatus[None]) -> PalyraError:
+        """Serve one connection and return the error that ended or prevented it."""
 
-        def on_open(link: ClientConnection) -> None:
-            self._put_up(link)
+        def on_open(connection: ClientConnection) -> None:
+            self._set_open(connection)
             if not self._was_up:
                 self._was_up = True
                 task_status.started()
 
         try:
-            await run_link(self._terms.find_endpoint(), self._terms.greeting, self._route, on_open)
+            await run_connection(
+                self._options.find_endpoint(), self._options.handshake, self._route, on_open
+            )
         except PalyraError as error:
             return error
         finally:
-            self._take_down()
+            self._set_closed()
         return Unreachable("the connection was lost")
 
-    def _put_up(self, link: ClientConnection) -> None:
-        self._link, self._down_since_s = link, None
+    def _set_open(self, connection: ClientConnection) -> None:
+        self._current, self._down_since_s = connection, None
         self._note_change()
         for subscription in self._subscriptions:
-            self._begin(subscription)
+            self._resubscribe(subscription)
 
-    def _take_down(self) -> None:
-        self._link = None
+    def _set_closed(self) -> None:
+        self._current = None
         if self._down_since_s is None:
             self._down_since_s = trio.current_time()
         for subscription in self._subscriptions:
             subscription.detach()
 
-    def _judge(self, error: PalyraError) -> None:
+    def _note_failure(self, error: PalyraError) -> None:
         if isinstance(error, (Unauthenticated, Forbidden)):
             self._give_up(error)
             return
         down_s = trio.current_time() - (self._down_since_s or trio.current_time())
-        if down_s > self._terms.patience_s:
+        if down_s > self._options.patience_s:
             self._give_up(Unreachable(f"no daemon for {down_s:.0f} s: {error.message}"))
 
     def _give_up(self, error: PalyraError) -> None:
@@ -185,34 +192,34 @@ class ReconnectingConnection:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def wait_link(self) -> ClientConnection:
-        """The link that is up, or the next one.  Raises why there will be none."""
-        while self._link is None or self._link.closed.is_set():
+    async def wait_connection(self) -> ClientConnection:
+        """Return the open connection, or wait for the next one.  Raises if reconnecting was given up."""
+        while self._current is None or self._current.closed.is_set():
             if self._failure is not None:
                 raise self._failure
             await self._changed.wait()
-        return self._link
+        return self._current
 
-    def _begin(self, subscription: Subscription) -> None:
-        """Subscribe (again) from the cursor, on the present link or else on the next."""
+    def _resubscribe(self, subscription: Subscription) -> None:
+        """Subscribe (again) from the cursor, on the current connection or else on the next one."""
         if self._failure is not None:
             subscription.fail(self._failure)
-        link = self._link
-        if link is None or link.closed.is_set() or subscription.is_opening:
+        connection = self._current
+        if connection is None or connection.closed.is_set() or subscription.is_opening:
             return
         subscription.is_opening = True
-        link.spawn(self._open, link, subscription)
+        connection.spawn(self._open, connection, subscription)
 
-    async def _open(self, link: ClientConnection, subscription: Subscription) -> None:
-        """Give up what the daemon still holds for it, then ask for the rows after its cursor."""
-        await _release(link, subscription)
-        with contextlib.suppress(LinkLost):  # the next link will begin it again
+    async def _open(self, connection: ClientConnection, subscription: Subscription) -> None:
+        """Close the daemon's earlier subscription, then open one for the rows after the cursor."""
+        await _release(connection, subscription)
+        with contextlib.suppress(ConnectionLost):  # the next connection opens it again
             try:
-                await link.request(
+                await connection.request(
                     "tape.subscribe",
                     subscription.make_params(),
                     lambda result: subscription.open(
-                        decode(result, Opened), link.hello.instance_id
+                        decode(result, Subscribed), connection.hello.instance_id
                     ),
                 )
             except (Overloaded, Unavailable) as error:
@@ -220,45 +227,50 @@ class ReconnectingConnection:
             except PalyraError as error:
                 subscription.fail(error)
             if subscription not in self._subscriptions:
-                await _release(link, subscription)
+                await _release(connection, subscription)
 
     async def _open_later(
         self, subscription: Subscription, error: Overloaded | Unavailable
     ) -> None:
-        """One that was open before is worth waiting for; a new one is the caller's decision."""
+        """Retry a subscription that was open before; for a new one the caller decides."""
         if not subscription.was_opened:
             subscription.fail(error)
             return
         pause_ms = RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
         await trio.sleep(pause_ms / 1000)
         subscription.is_opening = False
-        self._begin(subscription)
+        self._resubscribe(subscription)
 
     def _route(self, method: str, params: msgspec.Raw) -> None:
-        """Hand a notification to whom it concerns.  Called by the link's reader; never waits."""
+        """Dispatch a notification to its subscription or the inboxes.  Called by the reader; never waits."""
         match method:
             case "tape.event":
-                frame = decode(params, EventFrame)
+                frame = decode(params, TapeEventNotice)
                 for subscription in self._listeners(frame.run_id, frame.subscription):
                     subscription.take_event(frame)
             case "progress":
                 progress = decode(params, ProgressItem)
                 for subscription in self._listeners(progress.run_id, None):
                     subscription.take_progress(progress)
-            case "tape.committed" | "tape.caught_up" | "tape.reset":
-                self._route_state(method, decode(params, NotificationTarget))
+            case "tape.committed":
+                committed = decode(params, TapeCommitted)
+                for subscription in self._listeners(committed.run_id, None):
+                    subscription.take_committed(committed.committed)
+            case "tape.caught_up" | "tape.reset":
+                self._route_position(method, params)
             case _:
                 self._deliver(method, params)
 
-    def _route_state(self, method: str, aim: NotificationTarget) -> None:
-        for subscription in self._listeners(aim.run_id, aim.subscription):
-            match method:
-                case "tape.committed":
-                    subscription.take_committed(aim.committed)
-                case "tape.caught_up":
-                    subscription.take_caught_up(aim.through)
-                case _:
-                    subscription.take_reset(aim.reason, aim.floor)
+    def _route_position(self, method: str, params: msgspec.Raw) -> None:
+        match method:
+            case "tape.caught_up":
+                caught_up = decode(params, TapeCaughtUp)
+                for subscription in self._listeners(None, caught_up.subscription):
+                    subscription.take_caught_up(caught_up.through)
+            case _:
+                reset = decode(params, TapeReset)
+                for subscription in self._listeners(reset.run_id, reset.subscription):
+                    subscription.take_reset(reset.reason, reset.floor)
 
     def _deliver(self, method: str, params: msgspec.Raw) -> None:
         if self._inboxes:
@@ -267,15 +279,15 @@ class ReconnectingConnection:
                 inbox.take(notice)
 
     def _listeners(self, run_id: str | None, route: str | None) -> list[Subscription]:
-        """By the daemon's name of the subscription where it gives one, else by run."""
+        """Find subscriptions by the daemon's id if the notification has one, else by run."""
         if route is not None:
             return [one for one in self._subscriptions if one.route == route]
         return [one for one in self._subscriptions if one.feed.run_id == run_id]
 
 
-async def _release(link: ClientConnection, subscription: Subscription) -> None:
-    """Tell the daemon that nobody listens any more to what it has of this subscription."""
+async def _release(connection: ClientConnection, subscription: Subscription) -> None:
+    """Close the daemon's subscription, if it has one."""
     route, subscription.route = subscription.route, None
     if route is not None:
-        with contextlib.suppress(LinkLost, PalyraError):  # it is gone either way
-            await link.request("tape.unsubscribe", {"subscription": route})
+        with contextlib.suppress(ConnectionLost, PalyraError):  # closed either way
+            await connection.request("tape.unsubscribe", {"subscription": route})

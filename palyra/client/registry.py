@@ -1,89 +1,26 @@
-"""Typed methods about agents, channels and pairings, and what they answer."""
+"""Typed methods about agents, channels and pairings."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
-import msgspec
-
-from palyra.client.skills import SkillMethods
+from palyra.client.requests import RequestMethods
 from palyra.core.journal.records import MemoryScope, PairingMode, PairingState
+from palyra.net.protocol.results import Agent, AgentList, Channel, ChannelList, Pairing, PairingPage
 
 ALL_TOOLS = ("*",)
 
 
-class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as the daemon shows it; lists leave the instructions out."""
-
-    name: str
-    version: int
-    memory_scope: str
-    created_ms: int
-    updated_ms: int
-    instructions: str | None = None
-    model: str | None = None  # None: the daemon's default
-    tools: tuple[str, ...] | None = None  # None: all there are
-    labels: tuple[str, ...] = ()
-    deleted_ms: int | None = None
-
-
-class AgentList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `agent.list`."""
-
-    agents: list[Agent]
-
-
-class Channel(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers a channel, or one conversation of it."""
-
-    principal: str
-    channel: str
-    agent: str
-    pairing: str
-    created_ms: int
-    updated_ms: int
-    conversation_id: str = ""
-    deleted_ms: int | None = None
-
-
-class ChannelList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `channel.list`."""
-
-    channels: list[Channel]
-
-
-class Pairing(msgspec.Struct, frozen=True, kw_only=True):
-    """A sender and whether it is let in."""
-
-    pairing_id: str
-    principal: str
-    channel: str
-    sender: str
-    state: str
-    requested_ms: int
-    expires_ms: int
-    attempts: int = 0
-    by: str | None = None
-    decided_ms: int | None = None
-
-
-class PairingPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `pairing.list`."""
-
-    pairings: list[Pairing]
-    next_cursor: str | None = None
-
-
 class AgentOptions(TypedDict, total=False):
-    """What an agent has besides its name and instructions."""
+    """Params of an agent besides its name and instructions."""
 
     model: str | None  # "": the daemon's default
-    tools: Sequence[str] | None  # `ALL_TOOLS`: all there are
+    tools: Sequence[str] | None  # `ALL_TOOLS`: every tool
     labels: Sequence[str] | None
     memory_scope: MemoryScope | None
 
 
 class PairingsWanted(TypedDict, total=False):
-    """Which pairings to list."""
+    """Filter of `pairing.list`."""
 
     principal: str | None
     channel: str | None
@@ -92,13 +29,13 @@ class PairingsWanted(TypedDict, total=False):
     limit: int | None
 
 
-class RegistryMethods(SkillMethods):
-    """Who answers, and what may come in where."""
+class RegistryMethods(RequestMethods):
+    """Change agents and channels, admit senders."""
 
     # --- agents ---
 
     async def list_agents(self) -> list[Agent]:
-        """The default agent, then the others by name; without instructions."""
+        """List the default agent, then the others by name, without instructions."""
         return (await self._ask("agent.list", {}, AgentList)).agents
 
     async def get_agent(self, name: str) -> Agent:
@@ -113,12 +50,15 @@ class RegistryMethods(SkillMethods):
     async def update_agent(
         self, name: str, *, instructions: str | None = None, **options: Unpack[AgentOptions]
     ) -> Agent:
-        """The next version; what is left out stays.  Runs accepted from now on have it."""
+        """Create the next version of an agent; omitted members keep their value.
+
+        Runs accepted from now on use it.
+        """
         params = {"name": name, "instructions": instructions, **options}
         return await self._mutate("agent.update", params, Agent)
 
     async def delete_agent(self, name: str) -> Agent:
-        """The agent takes no more runs; those it has go on."""
+        """Delete an agent: it takes no new runs; its open runs continue."""
         return await self._mutate("agent.delete", {"name": name}, Agent)
 
     # --- channels ---
@@ -135,7 +75,7 @@ class RegistryMethods(SkillMethods):
         agent: str | None = None,
         pairing: PairingMode | None = None,
     ) -> Channel:
-        """Who answers the channel, or one conversation of it; pairing is required if not said."""
+        """Set the agent of a channel or of one conversation; pairing is required by default."""
         params = {
             "channel": channel,
             "principal": principal,
@@ -162,7 +102,7 @@ class RegistryMethods(SkillMethods):
         return await self._ask("pairing.list", {**wanted}, PairingPage)
 
     async def approve_pairing(self, pairing_id: str, code: str) -> Pairing:
-        """Let the sender in that has told this code."""
+        """Admit the sender that has given this code."""
         params = {"pairing_id": pairing_id, "code": code}
         return await self._mutate("pairing.approve", params, Pairing)
 

@@ -1,53 +1,55 @@
-"""Typed requests over a line."""
+"""Base of the client: typed requests over a reconnecting connection."""
 
 import secrets
 from typing import Any, TypeVar
 
 from palyra.client.connection import ClientConnection, decode
-from palyra.client.frames import Hello, Welcome
 from palyra.client.reconnecting import ReconnectingConnection
 from palyra.errors import Unreachable
+from palyra.net.protocol.notifications import Hello
+from palyra.net.protocol.results import Welcome
 
 T = TypeVar("T")
+Json = dict[str, Any]
 
 
 class RequestMethods:
-    """What every group of methods stands on."""
+    """Requests, and properties of the current connection; base of each group of methods."""
 
-    def __init__(self, line: ReconnectingConnection) -> None:
-        self._line = line
+    def __init__(self, connection: ReconnectingConnection) -> None:
+        self._connection = connection
 
     @property
     def hello(self) -> Hello:
-        """What the daemon said of itself on the present connection."""
-        return self._present.hello
+        """The `hello` of the current connection.  Raises Unreachable without one."""
+        return self._current.hello
 
     @property
     def welcome(self) -> Welcome:
-        """Who the daemon takes this client for."""
-        return self._present.welcome
+        """Reply to `connect`: principal, role, scopes, features.  Raises Unreachable while offline."""
+        return self._current.welcome
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
-        return self._line.link is not None
+        """True if a connection is open."""
+        return self._connection.current is not None
 
     async def wait_connected(self) -> None:
-        """Return once there is a connection.  Raises why there will be none."""
-        await self._line.wait_link()
+        """Wait until a connection is open.  Raises the error that ended reconnecting."""
+        await self._connection.wait_connection()
 
     async def call(self, method: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - plain JSON
-        """The result of any method, undecoded: for what has no typed method here."""
+        """Call any method and return its plain JSON result."""
         return await self._ask(method, params, object)
 
     @property
-    def _present(self) -> ClientConnection:
-        if self._line.link is None:
+    def _current(self) -> ClientConnection:
+        if self._connection.current is None:
             raise Unreachable("there is no connection at this moment")
-        return self._line.link
+        return self._connection.current
 
     async def _ask(self, method: str, params: dict[str, Any], kind: type[T]) -> T:
-        return decode(await self._line.request(method, params), kind)
+        return decode(await self._connection.request(method, params), kind)
 
     async def _mutate(self, method: str, params: dict[str, Any], kind: type[T]) -> T:
         key = params.get("idempotency_key") or secrets.token_hex(16)

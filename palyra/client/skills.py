@@ -1,79 +1,27 @@
-"""Typed methods about skills, and what they answer."""
+"""Typed methods about WASM skills."""
 
 import base64
 import hashlib
 from collections.abc import Sequence
 
-import msgspec
-
-from palyra.client.usage import UsageMethods
+from palyra.client.requests import RequestMethods
+from palyra.net.protocol.results import Skill, SkillAudit, SkillList, Uploaded
 
 CHUNK_BYTES = 262_144
 
 
-class SkillTool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool of a skill, as the catalogue has it."""
-
-    name: str
-    description: str
-    tool_class: str
-    risk: str
-
-
-class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed skill."""
-
-    id: str
-    version: str
-    publisher: str
-    public_key: str  # hex
-    package_sha256: str
-    description: str
-    state: str  # enabled | quarantined
-    tools: list[SkillTool]
-    capabilities: tuple[str, ...]  # declared
-    granted: tuple[str, ...]
-    installed_ms: int
-    changed_ms: int
-    changed_by: str
-    reason: str = ""  # of the quarantine
-
-
-class SkillList(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `skill.list`."""
-
-    skills: list[Skill]
-    obstacle: str  # why none can be called; "": they can
-
-
-class SkillAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `skill.audit`; no problems: it is what was installed."""
-
-    skill: Skill
-    problems: tuple[str, ...]
-    imports: tuple[str, ...]
-    functions: int
-    module_bytes: int
-
-
-class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer to `skill.upload`."""
-
-    size: int
-
-
-class SkillMethods(UsageMethods):
-    """What WASM skills there are."""
+class SkillMethods(RequestMethods):
+    """List, install, audit, quarantine, enable and remove skills."""
 
     async def list_skills(self) -> SkillList:
-        """All of them by id, and why none can be called."""
+        """List all skills by id, and the obstacle if none can be called."""
         return await self._ask("skill.list", {}, SkillList)
 
     async def get_skill(self, skill_id: str) -> Skill:
         return await self._ask("skill.get", {"id": skill_id}, Skill)
 
     async def upload_skill(self, package: bytes) -> str:
-        """Send a package in pieces; its SHA-256, by which it can be installed."""
+        """Upload a package in chunks and return its SHA-256, which `install_skill` takes."""
         sha256 = hashlib.sha256(package).hexdigest()
         for offset in range(0, len(package), CHUNK_BYTES):
             chunk = base64.b64encode(package[offset : offset + CHUNK_BYTES]).decode()
@@ -84,25 +32,25 @@ class SkillMethods(UsageMethods):
     async def install_skill(
         self, sha256: str, *, grant: Sequence[str] = (), trust_key: str | None = None
     ) -> Skill:
-        """Install an uploaded package, with these of the capabilities that it declares.
+        """Install an uploaded package and grant it these of its declared capabilities.
 
-        `trust_key`: the publisher's key, where it is known by other means.
+        `trust_key` is the publisher's key, if known from another channel.
         """
         wanted = {"sha256": sha256, "grant": list(grant), "trust_key": trust_key}
         return await self._mutate("skill.install", wanted, Skill)
 
     async def audit_skill(self, skill_id: str) -> SkillAudit:
-        """The package on the daemon's disk, checked anew."""
+        """Verify the package on the daemon's disk."""
         return await self._ask("skill.audit", {"id": skill_id}, SkillAudit)
 
     async def quarantine_skill(self, skill_id: str, reason: str) -> Skill:
-        """The skill, whose tools cannot be called any more."""
+        """Quarantine a skill: its tools cannot be called."""
         return await self._mutate("skill.quarantine", {"id": skill_id, "reason": reason}, Skill)
 
     async def enable_skill(self, skill_id: str) -> Skill:
-        """The skill, whose tools can be called again.  Raises IllegalState after a bad audit."""
+        """Make a skill's tools callable again.  Raises IllegalState after a failed audit."""
         return await self._mutate("skill.enable", {"id": skill_id}, Skill)
 
     async def remove_skill(self, skill_id: str) -> Skill:
-        """The skill that was removed."""
+        """Remove a skill and return its last record."""
         return await self._mutate("skill.remove", {"id": skill_id}, Skill)

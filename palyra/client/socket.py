@@ -1,4 +1,4 @@
-"""Opening the WebSocket a link lives on."""
+"""Open the WebSocket of a connection."""
 
 import ssl
 from collections.abc import Callable
@@ -16,9 +16,9 @@ RECEIVE_BYTES = 65_536
 
 
 class WatchedStream(trio.abc.Stream):
-    """A stream that tells when it ends.
+    """A stream that reports its end to a callback.
 
-    trio-websocket does not: a peer that hangs up during the upgrade leaves it waiting for good.
+    trio-websocket waits forever if the peer closes the connection during the upgrade.
     """
 
     def __init__(self, inner: trio.abc.Stream) -> None:
@@ -26,7 +26,7 @@ class WatchedStream(trio.abc.Stream):
         self.watch(lambda: None)
 
     def watch(self, on_end: Callable[[], None]) -> None:
-        """Call `on_end` when the peer ends the stream or it is closed here."""
+        """Call `on_end` when either side closes the stream."""
         self._on_end = on_end
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -47,7 +47,7 @@ class WatchedStream(trio.abc.Stream):
 
 
 async def open_stream(ws_url: str) -> WatchedStream:
-    """A TCP or TLS connection to the host of that address.  Raises OSError."""
+    """Open a TCP or TLS connection to the host of that address.  Raises OSError."""
     parts = urlsplit(ws_url)
     host = parts.hostname or ""
     if parts.scheme == "ws":
@@ -62,7 +62,7 @@ async def open_stream(ws_url: str) -> WatchedStream:
 async def upgrade(
     nursery: trio.Nursery, stream: WatchedStream, ws_url: str
 ) -> trio_websocket.WebSocketConnection:
-    """The WebSocket over that stream; its reader runs in `nursery`, the stream stays yours.
+    """Upgrade the stream to a WebSocket whose reader runs in `nursery`; the caller closes the stream.
 
     Raises Unavailable; a refusal (`ConnectionRejected`) comes out of the nursery.
     """

@@ -1,10 +1,8 @@
-"""What a consumer iterates over: the items of one run, or notifications of any kind.
+"""Buffers that a consumer iterates over: the items of one run, or notifications.
 
-Both buffers are bounded.  A consumer that does not keep up with a run loses nothing: its
-subscription is given up and begun again from its cursor once the buffer is empty, so the tape
-does the buffering.  Notifications are news; the oldest go first.
-
-Waiting for whichever comes first.
+Both buffers are bounded.  A consumer that is slower than a run loses nothing: when the buffer is
+full, further events are dropped, and once it is empty the subscription is opened again from its
+cursor, so the tape is the buffer.  Of notifications the oldest are dropped.
 """
 
 import sys
@@ -16,26 +14,25 @@ import msgspec
 import trio
 
 from palyra.client.feed import (
-    EventFrame,
     EventsDiscarded,
     FeedReader,
     Item,
-    Opened,
-    ProgressItem,
     TapeEvent,
 )
 from palyra.errors import PalyraError, ProtocolError
+from palyra.net.protocol.notifications import ProgressItem, TapeEventNotice
+from palyra.net.protocol.results import Subscribed
 
 MAX_ITEMS = 2_048
 MAX_BUFFER_BYTES = 8_388_608
-PROGRESS_ITEMS = MAX_ITEMS // 2  # progress gets no more than this much of the room
+PROGRESS_ITEMS = MAX_ITEMS // 2  # the share of the buffer that progress may use
 MAX_NOTICES = 1_024
 
 
 class Subscription:
-    """One run's items in order: no gap, no repeat, whatever happens to connection and daemon.
+    """Items of one run in order, without gap or duplicate across connections and restarts.
 
-    Iteration ends by itself after the run's terminal event, once that is durable.
+    Iteration ends after the run's terminal event, once that is durable.
     """
 
     def __init__(
@@ -43,36 +40,35 @@ class Subscription:
     ) -> None:
         self.feed = feed
         self.wants_progress = progress
-        self.is_opening = False  # a `tape.subscribe` is under way
+        self.is_opening = False  # a `tape.subscribe` is in progress
         self.was_opened = False
-        self.route: str | None = None  # the daemon's name of it, on the present link
-        self.instance_id: str | None = None  # of the daemon that served it last
+        self.route: str | None = None  # the daemon's id of it, on the current connection
+        self.instance_id: str | None = None  # of the daemon that opened it last
         self._restart = restart
         self._is_lagging = False
         self._items: deque[Item] = deque()
         self._size_bytes = 0
         self._failure: PalyraError | None = None
-        self._news = trio.Event()
+        self._changed = trio.Event()
 
     @property
     def cursor(self) -> int:
-        """The `after_seq` from which another client would continue.
+        """The `after_seq` from which another client can continue.
 
-        What is buffered here and not taken yet is not lost by leaving: it comes again, and what
-        a buffered `Dropped` takes back comes as what took its place.
+        It excludes buffered items, and events that a buffered `EventsDiscarded` makes void.
         """
-        return min([self.feed.cursor, *map(_taken_before, self._items)])
+        return min([self.feed.cursor, *map(_valid_before, self._items)])
 
     @property
     def has_item(self) -> bool:
-        """Whether an item is waiting to be taken."""
+        """True if an item is buffered."""
         return bool(self._items)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Item:
-        """The next item.  Raises what ended the subscription.  Cancellation: no item is lost."""
+        """Return the next item.  Raises the error of the subscription.  Cancellation: no item is lost."""
         await self.wait_item()
         if self._items:
             item = self._items.popleft()
@@ -81,28 +77,28 @@ class Subscription:
         raise self._failure or StopAsyncIteration
 
     async def wait_item(self) -> None:
-        """Return once there is an item to take, or an end to be told of; takes nothing."""
+        """Wait for an item, the end or an error, without consuming it."""
         await trio.lowlevel.checkpoint()
         while not (self._items or self._failure or self.feed.is_finished):
-            await self._wait_news()
+            await self._wait_change()
 
     async def wait_opened(self) -> None:
-        """Return when the daemon has accepted it.  Raises what it was refused with."""
+        """Wait until the daemon has accepted the subscription.  Raises its error."""
         while not self.was_opened:
             if self._failure is not None:
                 raise self._failure
-            await self._wait_news()
+            await self._wait_change()
 
     def make_params(self) -> dict[str, Any]:
-        """Params of the `tape.subscribe` that begins or resumes it."""
+        """Make the params of the `tape.subscribe` that opens or resumes the subscription."""
         return {
             "run_id": self.feed.run_id,
             "after_seq": self.feed.cursor,
             "progress": self.wants_progress,
         }
 
-    def open(self, reply: Opened, instance_id: str) -> None:
-        """The daemon accepted it under the name `reply.subscription`."""
+    def open(self, reply: Subscribed, instance_id: str) -> None:
+        """Note that the daemon has accepted the subscription."""
         is_same = self.instance_id in {None, instance_id}
         self.instance_id = instance_id
         self.route = reply.subscription
@@ -112,11 +108,11 @@ class Subscription:
         self._push(self.feed.opened(reply, is_same_instance=is_same))
 
     def detach(self) -> None:
-        """The link is down; the next one will open it again."""
+        """Note that the connection is lost; the next one opens the subscription again."""
         self.is_opening = False
         self.route = None
 
-    def take_event(self, frame: EventFrame) -> None:
+    def take_event(self, frame: TapeEventNotice) -> None:
         if self._is_full:
             self._is_lagging = True
         if not self._is_lagging and not self.is_opening:
@@ -139,7 +135,7 @@ class Subscription:
         self._guard(lambda: self.feed.reset(reason, floor))
 
     def fail(self, error: PalyraError) -> None:
-        """End it with that error, after what is already buffered."""
+        """End with that error, after the items that are buffered."""
         self.is_opening = False
         self._failure = self._failure or error
         self._wake()
@@ -148,15 +144,15 @@ class Subscription:
     def _is_full(self) -> bool:
         return len(self._items) >= MAX_ITEMS or self._size_bytes >= MAX_BUFFER_BYTES
 
-    async def _wait_news(self) -> None:
+    async def _wait_change(self) -> None:
         if self._is_lagging:
             self._is_lagging = False
             self._restart(self)
-        self._news = trio.Event()
-        await self._news.wait()
+        self._changed = trio.Event()
+        await self._changed.wait()
 
     def _guard(self, advance: Callable[[], list[Item]]) -> None:
-        """Push what `advance` yields; a broken stream ends this subscription and no other."""
+        """Push the items of `advance`; a protocol error ends this subscription only."""
         try:
             self._push(advance())
         except ProtocolError as error:
@@ -171,7 +167,7 @@ class Subscription:
         self._wake()
 
     def _wake(self) -> None:
-        self._news.set()
+        self._changed.set()
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,37 +178,37 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inbox:
-    """Notifications as they come; those from before it was opened are not in it."""
+    """Notifications received since the inbox was opened."""
 
     def __init__(self) -> None:
         self._notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
         self._failure: PalyraError | None = None
-        self._news = trio.Event()
+        self._changed = trio.Event()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Notice:
-        """The next one.  Raises what ended the connection for good."""
+        """Return the next notification.  Raises the error that ended reconnecting."""
         await trio.lowlevel.checkpoint()
         while not self._notices:
             if self._failure is not None:
                 raise self._failure
-            self._news = trio.Event()
-            await self._news.wait()
+            self._changed = trio.Event()
+            await self._changed.wait()
         return self._notices.popleft()
 
     def take(self, notice: Notice) -> None:
         self._notices.append(notice)
-        self._news.set()
+        self._changed.set()
 
     def fail(self, error: PalyraError) -> None:
         self._failure = self._failure or error
-        self._news.set()
+        self._changed.set()
 
 
-def _taken_before(item: Item) -> int:
-    """The highest seq that still stands before that item is taken."""
+def _valid_before(item: Item) -> int:
+    """Return the highest seq that is valid before that item is consumed."""
     match item:
         case TapeEvent():
             return item.seq - 1
@@ -227,12 +223,12 @@ def _size_bytes(item: Item) -> int:
 
 
 async def wait_any(*waits: Callable[[], Awaitable[object]]) -> None:
-    """Return when the first returns; the others are cancelled, so none may take anything."""
+    """Return when the first returns; the others are cancelled, so none may consume an item."""
     async with trio.open_nursery() as nursery:
 
         async def end_with(wait: Callable[[], Awaitable[object]]) -> None:
             await wait()
-            nursery.cancel_scope.cancel("another wait is over")
+            nursery.cancel_scope.cancel("another wait has returned")
 
         for wait in waits:
             nursery.start_soon(end_with, wait)

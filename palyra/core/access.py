@@ -1,4 +1,4 @@
-"""Who may do what: roles, scopes, and whose things a caller sees."""
+"""Access control: the scopes of each role, and the principals a caller sees."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from palyra.core.journal.records import Role
 from palyra.errors import Forbidden
 
 # Roles -> scopes.  `client` is confined to its own principal; the others see every principal,
-# because an approver or operator who saw only their own runs could approve or operate nothing.
+# because an approver or operator that saw only its own runs could approve or operate nothing.
 SCOPES: dict[Role, frozenset[str]] = {
     "operator": frozenset({"*"}),
     "client": frozenset(
@@ -49,7 +49,7 @@ SCOPES: dict[Role, frozenset[str]] = {
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """An authenticated peer; made from the server's token record only, never from a message."""
+    """Authenticated peer, built from the stored token record, never from a message."""
 
     principal: str
     role: Role
@@ -58,23 +58,23 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What the role may do."""
+        """Scopes of the role."""
         return SCOPES[self.role]
 
     @property
     def principal_filter(self) -> str | None:
-        """The one principal whose things this caller sees; None for all."""
+        """The one principal whose records this caller sees; None for all."""
         return self.principal if self.role == "client" else None
 
     def may(self, scope: str) -> bool:
-        """Whether the role holds the scope."""
+        """True if the role has the scope."""
         return "*" in self.scopes or scope in self.scopes
 
     def sees(self, principal: str) -> bool:
-        """Whether things of that principal exist for this caller."""
+        """True if records of that principal are visible to this caller."""
         return self.principal_filter in {None, principal}
 
     def require(self, scope: str) -> None:
-        """Raise Forbidden unless the role holds the scope."""
+        """Raise Forbidden unless the role has the scope."""
         if not self.may(scope):
             raise Forbidden(f"role {self.role!r} lacks the scope {scope!r}")

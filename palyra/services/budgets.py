@@ -22,10 +22,8 @@ import structlog
 import trio
 
 from palyra.core.journal.records import (
-    BudgetMetric,
     BudgetRecord,
     BudgetScope,
-    BudgetWindow,
     Charge,
     Usage,
     UsageRecord,
@@ -46,6 +44,7 @@ from palyra.core.usage.budgets import (
     judge,
 )
 from palyra.core.usage.prices import Prices
+from palyra.core.usage.views import BudgetWarned
 from palyra.services.usage_sums import open_accounts, read_sums, run_budgets
 
 if TYPE_CHECKING:
@@ -106,20 +105,6 @@ log = structlog.get_logger("palyra.budgets")
 
 SWEEP_AT = 10_000  # accounts; beyond it those that hold nothing are forgotten
 SWEEP_STEP = 100  # of them are looked at whenever a run ends
-
-
-class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
-    """The news that a limit was passed, once in each window of an account."""
-
-    budget_id: str
-    scope: BudgetScope
-    subject: str  # "" for everybody
-    metric: BudgetMetric
-    window: BudgetWindow
-    level: Mark
-    spent: int
-    limit: int
-    rolls_ms: int | None = None
 
 
 class BudgetSnapshot(msgspec.Struct, frozen=True):

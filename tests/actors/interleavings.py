@@ -131,8 +131,10 @@ class Story:
     async def come_to_rest(self, kit: Kit) -> None:
         """Nothing is paused, and nothing is left."""
         for key in KEYS:
-            session = await kit.gateway.resolve_session(OPERATOR, key=key, session_id=None)
-            await kit.gateway.arrange_queue(OPERATOR, session.session_id, ChangeQueue(paused=False))
+            session = await kit.sessions.resolve(OPERATOR, key=key, session_id=None)
+            await kit.sessions.arrange_queue(
+                OPERATOR, session.session_id, ChangeQueue(paused=False)
+            )
         for record in self.store.list_open_runs():
             await kit.end(record.run_id)
         await trio.sleep_until(trio.current_time() + 5)
@@ -210,8 +212,8 @@ class Story:
 
     async def arrange(self, kit: Kit) -> None:
         key = self.rng.choice(KEYS)
-        session = await kit.gateway.resolve_session(OPERATOR, key=key, session_id=None)
-        look = await kit.gateway.arrange_queue(OPERATOR, session.session_id, ChangeQueue())
+        session = await kit.sessions.resolve(OPERATOR, key=key, session_id=None)
+        look = await kit.sessions.arrange_queue(OPERATOR, session.session_id, ChangeQueue())
         named = tuple(self.rng.sample(look.waiting, self.rng.randint(0, len(look.waiting))))
         split = self.rng.randint(0, min(1, len(named)))
         change = ChangeQueue(
@@ -220,12 +222,12 @@ class Story:
             drop=named[:split],
             order=named[split:],
         )
-        await kit.gateway.arrange_queue(OPERATOR, session.session_id, change)
+        await kit.sessions.arrange_queue(OPERATOR, session.session_id, change)
 
     async def reset(self, kit: Kit) -> None:
         key = self.rng.choice(KEYS)
-        session = await kit.gateway.resolve_session(OPERATOR, key=key, session_id=None)
-        await kit.gateway.reset_session(OPERATOR, session.session_id)
+        session = await kit.sessions.resolve(OPERATOR, key=key, session_id=None)
+        await kit.sessions.reset(OPERATOR, session.session_id)
 
     # --- what must be true
 

@@ -121,19 +121,19 @@ class World:
                 view, _ = await gateway.wait_run(
                     OPERATOR, run_id, until="attention", timeout_s=WITHIN_S
                 )
-                if view.record.is_terminal:
+                if view.is_terminal:
                     return run_id, self.rows(run_id)[-1].kind
                 await self._answer(run_id, answer, scope)
 
     async def _answer(self, run_id: str, answer: Answer, scope: ApprovalScope) -> None:
         assert self.daemon is not None
-        gateway = self.daemon.gateway
-        for asked in await gateway.list_approvals(
+        approvals = self.daemon.backend.approvals
+        for asked in await approvals.list_seen(
             OPERATOR, run_id=run_id, pending_only=True, limit=10
         ):
             self.asked.append(asked)
             is_allowed = answer(asked)
-            await gateway.resolve_approval(
+            await approvals.resolve(
                 OPERATOR,
                 ResolveApproval(
                     approval_id=asked.approval_id,

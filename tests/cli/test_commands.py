@@ -13,22 +13,11 @@ from palyra.core.tape.events import RunDone
 from palyra.errors import NotFound
 from tests.cli.command import palyra, run_python
 from tests.cli.named_commands import find_fault
-from tests.client.fake_daemon import RUN, SESSION, Hangup, Json, Refusal, fake_daemon
+from tests.client.fake_daemon import RUN, RUN_VIEW, SESSION, Hangup, Json, Refusal, fake_daemon
 
 pytestmark = pytest.mark.real
 
-RUN_RECORD: Json = {
-    "run_id": RUN,
-    "session_id": SESSION,
-    "state": "done",
-    "phase": "done",
-    "principal": "owner",
-    "agent": "default",
-    "model": "scripted",
-    "created_ms": 1,
-    "head_seq": 8,
-    "reason": "answered",
-}
+RUN_RECORD: Json = {**RUN_VIEW, "reason": "answered"}
 APPROVAL: Json = {
     "approval_id": "apr_1",
     "run_id": RUN,
@@ -96,6 +85,7 @@ STATUS: Json = {
     "instance_id": "i1",
     "protocol": "palyra.v1",
     "now_ms": 1,
+    "is_writable": True,
 }
 TREE: Json = {"id": "daemon", "state": "running", "children": [{"id": "hub", "state": "running"}]}
 DECISION: Json = {
@@ -164,6 +154,7 @@ PAIRING_SHOWN: Json = {
     "state": "pending",
     "requested_ms": 1,
     "expires_ms": 2,
+    "attempts": 0,
 }
 
 INCIDENT: Json = {
@@ -492,6 +483,8 @@ async def test_wait_asks_again_when_the_time_is_up() -> None:
         daemon.answers["tape.read"] = lambda connection, _params: {
             "events": connection.daemon.tapes[RUN].rows,
             "head_seq": 0,
+            "floor_seq": 0,
+            "bytes": 0,
         }
         replies = [{**RUN_RECORD, "timed_out": True}, {**RUN_RECORD, "timed_out": False}]
         daemon.answers["run.wait"] = lambda _connection, _params: replies.pop(0)

@@ -11,10 +11,10 @@ import pytest
 
 from palyra.cli import doctor
 from palyra.cli.command import Options
-from palyra.client.incidents import IncidentPage
 from palyra.core.model.views import ModelList, ModelView
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
+from palyra.net.protocol.results import IncidentPage, IncidentView
 from tests.cli.command import palyra
 from tests.client.fake_daemon import fake_daemon
 from tests.net.api.fake_incidents import FULL
@@ -134,6 +134,7 @@ async def test_healthy_daemon_passes(tmp_path: Path) -> None:
                 "instance_id": "i",
                 "protocol": "palyra.v1",
                 "now_ms": 1,
+                "is_writable": True,
             },
         )
         daemon.reply_with(
@@ -278,7 +279,10 @@ def test_open_incidents_are_named(
 ) -> None:
     """How many, and the worst; a critical one is a failure."""
     found = [
-        msgspec.structs.replace(FULL, severity=severity, summary=str(number))
+        msgspec.convert(
+            {**msgspec.structs.asdict(FULL), "severity": severity, "summary": str(number)},
+            IncidentView,
+        )
         for number, severity in enumerate(severities)
     ]
     monkeypatch.setattr(doctor, "talk", lambda *_: IncidentPage(incidents=found))

@@ -27,6 +27,7 @@ NASTY = [
 ]
 STATUS = {
     "state": "ready", "version": "0.1.0", "instance_id": "i", "protocol": "palyra.v1", "now_ms": 1,
+    "is_writable": True,
 }  # fmt: skip
 
 

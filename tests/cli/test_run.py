@@ -14,7 +14,15 @@ from palyra.core.journal.records import Usage
 from palyra.core.model.messages import FinishReason, ProposedCall
 from palyra.core.tape import events as ev
 from tests.cli.command import WITHIN_S, environment, palyra, start_palyra
-from tests.client.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
+from tests.client.fake_daemon import (
+    RUN,
+    RUN_VIEW,
+    SESSION,
+    Connection,
+    FakeDaemon,
+    Json,
+    fake_daemon,
+)
 from tests.forked import ForkedProcess, Setting, reading_pipe
 
 pytestmark = pytest.mark.real
@@ -47,16 +55,6 @@ ASKED = ev.ApprovalRequested(
 COMPLETED = ev.ToolCompleted(call_id=CALL, status="succeeded", output="2 bytes", duration_ms=3)
 
 
-RECORD: Json = {
-    "run_id": RUN,
-    "session_id": SESSION,
-    "state": "done",
-    "principal": "owner",
-    "agent": "default",
-    "model": "scripted",
-    "created_ms": 1,
-    "head_seq": 8,
-}
 STATES = {0: "done", 4: "done", 3: "cancelled"}  # of a run, by the exit code
 
 
@@ -115,6 +113,8 @@ def read_page(connection: Connection, params: Json) -> object:
     return {
         "events": rows[start : start + 2],
         "head_seq": len(rows) - 1,
+        "floor_seq": 0,
+        "bytes": 0,
         "next_after_seq": None if is_last else start + 1,
     }
 
@@ -182,7 +182,9 @@ async def test_exit_code_tells_the_ending(events: list[ev.Event], code: int) -> 
     async with fake_daemon() as daemon:
         play(daemon, *events)
         assert code == (await palyra("run", "hello", url=daemon.url)).code
-        daemon.reply_with("run.wait", {**RECORD, "state": STATES.get(code, "failed")})
+        daemon.reply_with(
+            "run.wait", {**RUN_VIEW, "state": STATES.get(code, "failed"), "timed_out": False}
+        )
         daemon.answers["tape.read"] = read_page
         assert code == (await palyra("runs", "wait", RUN, url=daemon.url)).code
 

@@ -75,6 +75,7 @@ def read_page(_connection: Connection, params: Json) -> object:
         "events": [row],
         "head_seq": len(EVENTS) - 1,
         "floor_seq": 0,
+        "bytes": 0,
         "next_after_seq": None if is_last else seq,
     }
 

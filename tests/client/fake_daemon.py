@@ -22,12 +22,35 @@ from palyra.core.tape.events import Event, encode_event
 TOKEN = "fake-token"
 RUN = "run_01890a5d-ac96-774b-bcce-b302099a8057"
 SESSION = "ses_01890a5d-ac96-774b-bcce-b302099a8057"
+RUN_VIEW: dict[str, Any] = {  # the run, done, as `run.get` shows it
+    "run_id": RUN,
+    "session_id": SESSION,
+    "state": "done",
+    "phase": "done",
+    "principal": "owner",
+    "agent": "default",
+    "model": "scripted",
+    "created_ms": 1,
+    "usage": {},
+    "cost_usd_micros": 0,
+    "turns": 1,
+    "tool_calls": 0,
+    "pending_approvals": 0,
+    "head_seq": 8,
+    "attempts": 0,
+}
 HELLO = {
     "server": "palyra",
     "version": "0.0.0",
     "protocol": "palyra.v1",
     "features": ["batch"],
-    "limits": {"max_inflight": 64, "max_message_bytes": 1_048_576},
+    "limits": {
+        "max_message_bytes": 1_048_576,
+        "max_inflight": 64,
+        "max_subscriptions": 256,
+        "outbox_bytes": 8_388_608,
+        "requests_per_s": 100,
+    },
     "state": "ready",
 }
 BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError, trio_websocket.ConnectionClosed)
@@ -329,7 +352,14 @@ def _connect(connection: Connection, params: Json) -> object:
     if params.get("token") != TOKEN:
         raise Hangup(4401, "unknown token")
     connection.daemon.batches = "batch" in params["want"]
-    return {"principal": "owner", "role": "operator", "scopes": ["*"], "granted": params["want"]}
+    return {
+        "principal": "owner",
+        "role": "operator",
+        "scopes": ["*"],
+        "granted": params["want"],
+        "declined": [],
+        "state": "ready",
+    }
 
 
 def _ping(_connection: Connection, _params: Json) -> object:

@@ -21,11 +21,13 @@ from palyra.client import (
     connect,
     wait_any,
 )
-from palyra.client.feed import EventFrame, FeedReader
+from palyra.client.feed import FeedReader
 from palyra.core.backoff import Backoff
 from palyra.core.tape.events import MessageCompleted, MessageReceived, RunDone
+from palyra.net.protocol.notifications import TapeEventNotice
 from tests.client.fake_daemon import (
     RUN,
+    RUN_VIEW,
     SESSION,
     TOKEN,
     Connection,
@@ -283,8 +285,15 @@ def test_the_cursor_does_not_pass_over_what_was_not_taken() -> None:
     """Who leaves with events in the buffer gets them again from the cursor."""
     subscription = Subscription(FeedReader(RUN, -1), progress=False, restart=lambda _: None)
     for seq in range(3):
-        frame = EventFrame(
-            run_id=RUN, seq=seq, at_ms=1, kind="other", data=msgspec.Raw(b"{}"), committed=2
+        frame = TapeEventNotice(
+            run_id=RUN,
+            session_id=SESSION,
+            subscription="sub_1",
+            seq=seq,
+            at_ms=1,
+            kind="other",
+            data=msgspec.Raw(b"{}"),
+            committed=2,
         )
         subscription.take_event(frame)
     assert -1 == subscription.cursor
@@ -593,10 +602,7 @@ async def test_left_subscription_is_given_back() -> None:
 
 async def test_waiting_survives_a_cut() -> None:
     """`wait_run` goes on over a lost connection."""
-    done = {
-        "run_id": RUN, "session_id": SESSION, "state": "done", "phase": "done",
-        "principal": "p", "agent": "a", "model": "m", "created_ms": 1, "head_seq": 1,
-    }  # fmt: skip
+    done = {**RUN_VIEW, "timed_out": False}
     async with fake_daemon() as daemon, client_of(daemon) as client:
         daemon.reply_with("run.wait", done)
         asked = daemon.swallow("run.wait")

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from palyra.client.connection import ClientConnection, LinkLost
+from palyra.client.connection import ClientConnection, ConnectionLost
+from palyra.net.protocol.notifications import Hello
+from tests.client.fake_daemon import HELLO
 
 NO_SOCKET: Any = None
 
@@ -16,10 +19,11 @@ async def test_a_request_that_waited_for_its_turn_when_the_link_ended() -> None:
     ended: list[bool] = []
     async with trio.open_nursery() as nursery:
         link = ClientConnection(NO_SOCKET, nursery, lambda *_: None)
+        link.hello = msgspec.convert({**HELLO, "instance_id": "i"}, Hello)
         link._slots = trio.Semaphore(0)
 
         async def ask() -> None:
-            with pytest.raises(LinkLost):
+            with pytest.raises(ConnectionLost):
                 await link.request("ping", {})
             ended.append(True)
 

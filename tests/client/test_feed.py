@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from palyra.client.feed import (
     CaughtUp,
-    EventFrame,
     EventsDiscarded,
     FeedReader,
     Item,
-    Opened,
     Reset,
     TapeEvent,
 )
 from palyra.core.tape.events import MessageCompleted, RunDone, encode_event
 from palyra.errors import ProtocolError
+from palyra.net.protocol.notifications import TapeEventNotice
+from palyra.net.protocol.results import Subscribed
 
 RUN = "run_1"
 
@@ -25,7 +25,7 @@ class Daemon:
     """A tape, what of it is durable, and the feed's view as a consumer would keep it."""
 
     def __init__(self) -> None:
-        self.tape: list[EventFrame] = []
+        self.tape: list[TapeEventNotice] = []
         self.committed = -1
         self.stamp = 0
         self.is_same = True
@@ -58,7 +58,7 @@ class Daemon:
             if self.is_connected:
                 self.send(self.tape[-1])
 
-    def send(self, frame: EventFrame) -> None:
+    def send(self, frame: TapeEventNotice) -> None:
         self.take(self.feed.event(msgspec.structs.replace(frame, committed=self.committed)))
 
     def commit(self, *, is_heard: bool) -> None:
@@ -75,7 +75,7 @@ class Daemon:
     def reconnect(self, rows: int) -> None:
         """Subscribe from the cursor; the connection lasts for so many rows of the replay."""
         start, through = self.feed.cursor + 1, self.committed
-        reply = Opened(subscription="sub_1", through=through)
+        reply = Subscribed(from_=0, floor=0, subscription="sub_1", through=through)
         self.take(self.feed.opened(reply, is_same_instance=self.is_same))
         self.is_same = self.is_connected = True
         for frame in self.tape[start : min(through + 1, start + rows)]:
@@ -88,9 +88,10 @@ class Daemon:
             self.send(frame)
 
 
-def make_frame(seq: int, *, at_ms: int = 0, text: str = "", committed: int = -1) -> EventFrame:
-    return EventFrame(
+def make_frame(seq: int, *, at_ms: int = 0, text: str = "", committed: int = -1) -> TapeEventNotice:
+    return TapeEventNotice(
         run_id=RUN,
+        subscription="sub_1",
         session_id="ses_1",
         seq=seq,
         at_ms=at_ms or seq,
@@ -100,12 +101,15 @@ def make_frame(seq: int, *, at_ms: int = 0, text: str = "", committed: int = -1)
     )
 
 
-def make_done() -> EventFrame:
+def make_done() -> TapeEventNotice:
     """The end, at seq 0."""
-    return EventFrame(
+    return TapeEventNotice(
         run_id=RUN,
+        subscription="sub_1",
+        session_id="ses_1",
         seq=0,
         at_ms=1,
+        committed=-1,
         kind=RunDone.KIND,
         data=msgspec.Raw(encode_event(RunDone(reason="answered"))),
     )
@@ -162,7 +166,7 @@ def test_replaced_tail_is_found_after_any_number_of_cuts(rows: int) -> None:
 def test_cursor_is_the_committed_number() -> None:
     """What was delivered but is not durable is asked for again."""
     feed = FeedReader(RUN, -1)
-    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     feed.event(make_frame(0, committed=0))
     feed.event(make_frame(1, committed=0))
     assert (0, 1) == (feed.cursor, feed.delivered)
@@ -171,7 +175,9 @@ def test_cursor_is_the_committed_number() -> None:
 def test_cursor_ahead_of_the_tape_is_taken_back() -> None:
     """A consumer whose own cursor is beyond the head is told what to drop."""
     feed = FeedReader(RUN, 9)
-    items = feed.opened(Opened(subscription="s", through=4), is_same_instance=True)
+    items = feed.opened(
+        Subscribed(from_=0, floor=0, subscription="s", through=4), is_same_instance=True
+    )
     assert [EventsDiscarded(run_id=RUN, after_seq=4)] == items
     assert 4 == feed.cursor
 
@@ -203,7 +209,7 @@ def test_stream_that_keeps_skipping_is_refused() -> None:
     feed = FeedReader(RUN, -1)
     feed.event(make_frame(1))
     assert feed.has_gap
-    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     with pytest.raises(ProtocolError, match="seq 0"):
         feed.event(make_frame(1))
 
@@ -211,7 +217,7 @@ def test_stream_that_keeps_skipping_is_refused() -> None:
 def test_end_needs_a_durable_terminal_event() -> None:
     """The stream is finished when the terminal event is delivered, caught up and durable."""
     feed = FeedReader(RUN, -1)
-    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     feed.event(make_done())
     feed.commit(0)
     assert not feed.is_finished
@@ -222,17 +228,19 @@ def test_end_needs_a_durable_terminal_event() -> None:
 def test_end_in_doubt_is_no_end() -> None:
     """A terminal event that a restarted daemon may have lost does not finish the stream."""
     feed = FeedReader(RUN, -1)
-    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     feed.caught_up(-1)
     feed.event(make_done())
-    feed.opened(Opened(subscription="s", through=3), is_same_instance=False)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=3), is_same_instance=False)
     assert (False, -1) == (feed.is_finished, feed.cursor)
 
 
 def test_a_cursor_at_the_end_has_nothing_to_wait_for() -> None:
     """Nothing follows the last event of a run that has ended, so the stream is finished."""
     feed = FeedReader(RUN, 4)
-    feed.opened(Opened(subscription="s", through=4, ended=True), is_same_instance=True)
+    feed.opened(
+        Subscribed(from_=0, floor=0, subscription="s", through=4, ended=True), is_same_instance=True
+    )
     assert not feed.is_finished
     feed.caught_up(4)
     assert feed.is_finished
@@ -241,9 +249,11 @@ def test_a_cursor_at_the_end_has_nothing_to_wait_for() -> None:
 def test_an_end_that_is_known_is_still_delivered() -> None:
     """A stream that is opened again waits for the rows that it missed."""
     feed = FeedReader(RUN, -1)
-    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     feed.caught_up(-1)
-    feed.opened(Opened(subscription="t", through=0, ended=True), is_same_instance=True)
+    feed.opened(
+        Subscribed(from_=0, floor=0, subscription="t", through=0, ended=True), is_same_instance=True
+    )
     assert not feed.is_finished
     feed.event(make_done())
     feed.commit(0)
@@ -253,7 +263,7 @@ def test_an_end_that_is_known_is_still_delivered() -> None:
 def test_an_end_that_is_shown_and_not_durable_is_no_end() -> None:
     """Others may take its place; then they decide."""
     feed = FeedReader(RUN, -1)
-    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     feed.caught_up(-1)
     feed.event(make_done())
     assert not feed.is_finished
@@ -266,18 +276,20 @@ def test_an_end_that_is_shown_and_not_durable_is_no_end() -> None:
 def test_a_daemon_that_lived_on_has_the_tail_still() -> None:
     """It will send it again, and the consumer keeps what it was shown."""
     feed = FeedReader(RUN, -1)
-    feed.opened(Opened(subscription="s", through=-1), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     tail = make_frame(1)
     for frame in (make_frame(0, committed=0), tail):
         feed.event(frame)
-    assert [] == feed.opened(Opened(subscription="t", through=0), is_same_instance=True)
+    assert [] == feed.opened(
+        Subscribed(from_=0, floor=0, subscription="t", through=0), is_same_instance=True
+    )
     assert ([], 1) == (feed.event(tail), feed.delivered)
 
 
 def test_to_be_caught_up_without_the_rows_is_a_gap() -> None:
     """The consumer is not told so, and the stream begins again."""
     feed = FeedReader(RUN, -1)
-    feed.opened(Opened(subscription="s", through=3), is_same_instance=True)
+    feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=3), is_same_instance=True)
     assert ([], True) == (feed.caught_up(3), feed.has_gap)
 
 

@@ -6,9 +6,11 @@ import pytest
 import trio.testing
 
 from palyra.client import subscription as module
-from palyra.client.feed import CaughtUp, FeedReader, Item, Opened, ProgressItem, TapeEvent
+from palyra.client.feed import CaughtUp, FeedReader, Item, TapeEvent
 from palyra.client.subscription import Inbox, Notice, Subscription
 from palyra.errors import Forbidden, Unreachable
+from palyra.net.protocol.notifications import ProgressItem
+from palyra.net.protocol.results import Subscribed
 from tests.client.test_feed import RUN, make_done, make_frame
 
 Clock = trio.testing.MockClock
@@ -26,7 +28,9 @@ class Consumer:
         self.restarts += 1
 
     def open(self, through: int = -1) -> None:
-        self.subscription.open(Opened(subscription="sub_1", through=through), "one")
+        self.subscription.open(
+            Subscribed(from_=0, floor=0, subscription="sub_1", through=through), "one"
+        )
 
     def delta(self) -> ProgressItem:
         return ProgressItem(run_id=RUN, item="t1", order=0, kind="text", delta="x")

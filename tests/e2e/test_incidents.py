@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from palyra.client import Client, Inbox
-from palyra.core.journal.records import IncidentRecord
+from palyra.net.protocol.results import IncidentView
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 
@@ -49,7 +49,7 @@ async def wait_news(inbox: Inbox, method: str) -> str:
     raise AssertionError("the connection ended")
 
 
-async def listed(client: Client) -> dict[str, IncidentRecord]:
+async def listed(client: Client) -> dict[str, IncidentView]:
     return {each.key: each for each in (await client.list_incidents()).incidents}
 
 

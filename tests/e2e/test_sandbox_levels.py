@@ -15,8 +15,8 @@ import trio
 
 from palyra.cli import doctor
 from palyra.client import Client
-from palyra.client.results import Status
 from palyra.core.tape import events as ev
+from palyra.net.protocol.results import Status
 from palyra.tools.sandbox import spawner
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from tests.e2e.daemon_process import DaemonProcess

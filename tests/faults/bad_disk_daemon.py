@@ -79,22 +79,22 @@ class Session:
 
     async def see_to_its_end(self, daemon: Daemon, run_id: str) -> None:
         """Answer what it asks, again if that is refused, until it has ended."""
-        gateway = daemon.gateway
+        gateway, approvals = daemon.gateway, daemon.backend.approvals
         while True:
             view, _ = await gateway.wait_run(
                 OPERATOR, run_id, until="attention", timeout_s=WITHIN_S
             )
-            if view.record.is_terminal:
-                self.counts[view.record.state] += 1
+            if view.is_terminal:
+                self.counts[view.state] += 1
                 return
-            for asked in await gateway.list_approvals(
+            for asked in await approvals.list_seen(
                 OPERATOR, run_id=run_id, pending_only=True, limit=9
             ):
                 answer = ResolveApproval(
                     approval_id=asked.approval_id, decision="allow", digest=asked.digest
                 )
                 with suppress(PalyraError):  # refused, or answered already
-                    await gateway.resolve_approval(OPERATOR, answer)
+                    await approvals.resolve(OPERATOR, answer)
             await trio.sleep(LOOK_S)
 
     def check(self, disk: Disk) -> Iterator[str]:

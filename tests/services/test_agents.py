@@ -45,7 +45,7 @@ async def test_a_run_is_its_agents(store: MemoryJournal, autojump_clock: MockClo
         assert ["echo"] == [tool["name"] for tool in request.tools]
         (accepted,) = kit.events(run_id, "run.accepted")
         assert ("scout", made.version) == (accepted.agent, accepted.agent_version)
-        assert "scout" == (await kit.gateway.get_run(OPERATOR, run_id)).record.agent
+        assert "scout" == (await kit.gateway.get_run(OPERATOR, run_id)).agent
 
 
 async def test_tools_outside_the_list_are_unknown(
@@ -245,8 +245,9 @@ async def test_the_catalogue_is_the_agents(store: MemoryJournal, autojump_clock:
     """`tool.list` and `policy.explain` answer for the agent that is named."""
     async with running(store) as kit:
         await make(kit, tools=("echo",))
-        assert ["echo"] == list((await kit.gateway.catalogue(OPERATOR, "scout")).tools)
-        assert "note" in (await kit.gateway.catalogue(OPERATOR)).tools
+        agents = kit.services.agents
+        assert ["echo"] == list(agents.prefix(await agents.get_present("scout")).catalogue.tools)
+        assert "note" in agents.prefix(await agents.get_present(None)).catalogue.tools
         said = await kit.gateway.explain_policy(OPERATOR, "note", {})
         assert "allow" == said.answer
         with pytest.raises(InvalidParams, match="tool list"):

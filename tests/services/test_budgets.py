@@ -15,7 +15,8 @@ from palyra.core.journal.records import BudgetRecord, BudgetScope, Usage, UsageR
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.tape import events as ev
 from palyra.core.usage.prices import Price, Prices
-from palyra.services.budgets import Budgets, BudgetWarned
+from palyra.core.usage.views import BudgetWarned
+from palyra.services.budgets import Budgets
 from palyra.services.usage import UsageService
 from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, call, now_ms, running, say
 from tests.actors.run.test_runs import answer, prompt_of, reach, settle, store
@@ -275,7 +276,7 @@ async def test_prices_by_date(store: MemoryJournal, autojump_clock: MockClock) -
             view = await kit.gateway.get_run(OPERATOR, run_id)
             (turn,) = kit.events(run_id, "turn.completed")
             assert (cost, cost, False) == (
-                view.record.cost_usd_micros,
+                view.cost_usd_micros,
                 turn.cost_usd_micros,
                 turn.is_unpriced,
             )
@@ -301,7 +302,7 @@ async def test_a_model_without_a_price_is_no_free_model(
             )
         else:
             view = await kit.gateway.get_run(OPERATOR, run_id)
-            assert (0, 1) == (view.record.cost_usd_micros, view.record.unpriced_calls)
+            assert (0, 1) == (view.cost_usd_micros, view.unpriced_calls)
             assert [None] == [line.cost_usd_micros for line in lines(kit)]
 
 
@@ -441,7 +442,7 @@ async def test_a_resumed_run_pays_each_call_once(
         assert [("abandoned", 1, sent, True), ("completed", 2, 1_000, False)] == [
             (line.outcome, line.attempt, line.tokens, line.is_estimate) for line in lines(kit)
         ]
-        record = (await kit.gateway.get_run(OPERATOR, run_id)).record
+        record = await kit.gateway.get_run(OPERATOR, run_id)
         assert spent(kit) == record.usage.input_tokens + record.usage.output_tokens
         assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
     async with running(store, make_budgets=made) as kit:
@@ -540,7 +541,7 @@ async def test_a_person_decides_whether_a_run_goes_on(
     async with running(store, make_budgets=made) as kit:
         run_id, prompt = await ask_about(kit)
         assert ("budget", "", 1) == (prompt.tool, prompt.call_id, len(kit.model.requests))
-        resolved = await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt, decision))
+        resolved = await kit.answers.resolve(OPERATOR, answer(kit, prompt, decision))
         assert (True, state) == (resolved.won, await kit.end(run_id))
         assert calls == len(kit.model.requests)
         if state == "failed":
@@ -612,7 +613,7 @@ async def test_waiting_for_a_person_costs_nothing(
         await trio.sleep(10 * MINUTE_S)
         assert (0, 1_000) == (reserved(kit), spent(kit))
         prompt = await prompt_of(kit, run_id)
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt))
+        await kit.answers.resolve(OPERATOR, answer(kit, prompt))
         assert ("done", 2_000) == (await kit.end(run_id), spent(kit))
 
 
@@ -639,6 +640,6 @@ async def test_the_question_survives_a_restart(
         answering(kit)
         await settle()
         assert prompt.approval_id == (await prompt_of(kit, run_id)).approval_id
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, prompt))
+        await kit.answers.resolve(OPERATOR, answer(kit, prompt))
         assert ("done", 1) == (await kit.end(run_id), len(kit.model.requests))
         assert 2 == len(lines(kit))

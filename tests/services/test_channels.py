@@ -48,7 +48,7 @@ async def make_agent(kit: Kit, name: str) -> None:
 
 
 async def session_of(kit: Kit, run_id: str) -> str:
-    return (await kit.gateway.get_run(OPERATOR, run_id)).record.session_id
+    return (await kit.gateway.get_run(OPERATOR, run_id)).session_id
 
 
 async def ask_in(kit: Kit, **fields: Any) -> tuple[PairingRecord, str]:

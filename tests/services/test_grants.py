@@ -119,14 +119,14 @@ async def test_a_reset_ends_the_grants_of_the_session(
     """Those of the session, and no timeboxed one; the record says so, durably."""
     async with running(store) as kit:
         session_id = await grant(kit, scope="session")
-        await kit.gateway.reset_session(OPERATOR, session_id)
+        await kit.sessions.reset(OPERATOR, session_id)
         run_id = await ask(kit, session_id=session_id)
         assert await count_asked(kit, run_id) == 1
         (record,) = store.list_grants(principal=None, live_at_ms=None, limit=9)
         assert record.ended_by == "session.reset"
         (question,) = await pending(kit, run_id)
         await answer(kit, question, scope="timeboxed", ttl_ms=HOUR_MS)
-        await kit.gateway.reset_session(OPERATOR, session_id)
+        await kit.sessions.reset(OPERATOR, session_id)
         assert await count_asked(kit, await ask(kit, session_id=session_id)) == 0
 
 
@@ -182,7 +182,7 @@ async def test_what_a_grant_allowed_does_not_start_once_it_has_ended(
         if end == "somebody":
             await kit.services.grants.revoke(OTHER, a_grant_of(store).grant_id)
         elif end == "a reset":
-            await kit.gateway.reset_session(OPERATOR, session_id)
+            await kit.sessions.reset(OPERATOR, session_id)
         await answer(kit, asked)
         assert await kit.end(run_id) == "done"
         held = end == "nothing"
@@ -255,7 +255,7 @@ async def test_a_session_grant_answers_no_question_from_before_a_reset(
     async with running(store) as kit:
         before = await ask(kit, "git a", session_key="work", origin="delegated")
         (old,) = await pending(kit, before)
-        await kit.gateway.reset_session(OPERATOR, old.session_id)
+        await kit.sessions.reset(OPERATOR, old.session_id)
         after = await ask(kit, "git b", session_id=old.session_id)
         (new,) = await pending(kit, after)
         await answer(kit, new, scope="session")

@@ -119,7 +119,7 @@ async def test_a_plan_is_recorded_and_only_enforced_it_switches(
         assert all(reason.text for reason in plan.reasons)
         assert plan.estimate.input_tokens == kit.events(run_id, "context.assembled")[0].input_tokens
         assert ([answers], {answers: 1}) == (models_of(kit, run_id), fleet.asked)
-        assert answers == (await kit.gateway.get_run(OPERATOR, run_id)).record.model
+        assert answers == (await kit.gateway.get_run(OPERATOR, run_id)).model
         await replayed(kit, run_id)
 
 
@@ -247,7 +247,7 @@ async def test_the_next_model_gets_the_same_turn_and_keeps_the_run(
         assert 0 == kit.events(run_id, "turn.failed")[0].delay_ms
         first, second = fleet["scripted"].requests[0], fleet["b/spare"].requests[0]
         assert (first.messages, first.tools) == (second.messages, second.tools)
-        assert "b/spare" == (await kit.gateway.get_run(OPERATOR, run_id)).record.model
+        assert "b/spare" == (await kit.gateway.get_run(OPERATOR, run_id)).model
         await replayed(kit, run_id)
 
 
@@ -473,7 +473,7 @@ async def test_a_fork_goes_on_with_the_model_of_its_place(
     async with fleet.running(store) as kit:
         run_id = await kit.start()
         await kit.end(run_id)
-        head = (await kit.gateway.get_run(OPERATOR, run_id)).record.head_seq
+        head = (await kit.gateway.get_run(OPERATOR, run_id)).head_seq
         fleet["b/spare"].turns = fail("auth")
         fork = await kit.gateway.fork_run(OPERATOR, run_id, head, "and now?")
         assert "failed" == await kit.end(fork.run_id)  # it has no third to go to but itself

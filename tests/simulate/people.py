@@ -65,14 +65,14 @@ class Person:
         while True:
             terms = ClientOptions(
                 find_endpoint=lambda: endpoint,
-                greeting=Handshake(name=self.name, want=self.rng.choice(((), ("batch",)))),
+                handshake=Handshake(name=self.name, want=self.rng.choice(((), ("batch",)))),
                 patience_s=FOR_EVER_S,
                 rng=self.rng.random,
             )
             line = ReconnectingConnection(terms)
             async with trio.open_nursery() as nursery:
                 try:
-                    await nursery.start(line.hold)
+                    await nursery.start(line.keep_open)
                 except PalyraError as error:
                     self.note(f"cannot connect: {error.code}")
                 else:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import QueueMode, RunPhase, RunRecord, RunState
+from palyra.core.journal.records import TERMINAL, QueueMode, RunPhase, RunRecord, RunState, Usage
 from palyra.core.model.messages import ToolMessage
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.model.route_plan import ModelChoice
@@ -97,8 +97,36 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
     applied_seq: int
 
 
-class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run and its derived phase."""
+class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run as clients see it."""
 
-    record: RunRecord
+    run_id: str
+    session_id: str
+    state: RunState
     phase: RunPhase
+    principal: str
+    agent: str
+    model: str
+    created_ms: int
+    usage: Usage
+    cost_usd_micros: int
+    turns: int
+    tool_calls: int
+    pending_approvals: int
+    head_seq: int
+    attempts: int
+    unpriced_calls: int = 0
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    reason: str | None = None
+    parent_run_id: str | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """True if the run has ended."""
+        return self.state in TERMINAL
+
+    @staticmethod
+    def of(record: RunRecord, phase: RunPhase) -> "RunView":
+        """Return the view of a stored run in that phase."""
+        return RunView(phase=phase, **msgspec.structs.asdict(record))

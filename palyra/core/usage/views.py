@@ -4,6 +4,7 @@ import msgspec
 
 from palyra.core.journal.changes import UsageBy, UsageFilter, UsageSum
 from palyra.core.journal.records import BudgetMetric, BudgetScope, BudgetWindow
+from palyra.core.usage.budgets import Mark
 
 
 class UsageWanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,12 +15,12 @@ class UsageWanted(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100  # groups
 
 
-class UsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """What model calls took: in all, and in each group."""
+class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The sums; `is_cut` when there are more groups."""
 
     total: UsageSum
     groups: list[UsageSum]
-    is_cut: bool = False  # there are more groups
+    is_cut: bool = False
 
 
 class AccountView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,7 +40,21 @@ class AccountView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class AccountsView(msgspec.Struct, frozen=True, kw_only=True):
-    """How accounts stand: by budget, and of each the most spent first."""
+    """How the accounts stand, by budget; of each the most spent first."""
 
     accounts: list[AccountView]
     left_out: int  # how many there are beside
+
+
+class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
+    """The news that a limit was passed, once in each window of an account."""
+
+    budget_id: str
+    scope: BudgetScope
+    subject: str  # "" for everybody
+    metric: BudgetMetric
+    window: BudgetWindow
+    level: Mark
+    spent: int
+    limit: int
+    rolls_ms: int | None = None

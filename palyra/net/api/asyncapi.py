@@ -1,4 +1,4 @@
-"""The AsyncAPI 3.0 document of the protocol, made from the same structs as everything else.
+"""AsyncAPI 3.0 document of the protocol, generated from the structs that decode and encode it.
 
 Pure.  One channel, the WebSocket; one `receive` operation per method with its reply, one `send`
 operation per notification.  The payload of an event depends on its kind: the schemas of all kinds
@@ -44,14 +44,14 @@ _ERROR: Schema = {
 
 
 def asyncapi_document(methods: Mapping[str, AnyMethod], url: str, version: str) -> bytes:
-    """The document of a daemon that answers at that address."""
+    """Render the document of a daemon at that address as JSON."""
     host = url.removeprefix("http://")
     document = render_asyncapi(describe_protocol(methods), version=version, host=host)
     return msgspec.json.encode(document)
 
 
 def render_asyncapi(protocol: ProtocolSchema, *, version: str, host: str) -> Json:
-    """The document; `host` is `name:port` of this daemon."""
+    """Render the document; `host` is `name:port` of this daemon."""
     messages = dict(_messages(protocol))
     return {
         "asyncapi": "3.0.0",
@@ -154,7 +154,7 @@ def _envelope(**members: Schema) -> Schema:
 
 
 def _move_refs(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """The same JSON with references into `#/schemas/` led to where schemas are kept here."""
+    """Rewrite references into `#/schemas/` to `#/components/schemas/`."""
     if isinstance(value, list | tuple):
         return [_move_refs(item) for item in value]
     if not isinstance(value, dict):

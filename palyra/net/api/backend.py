@@ -1,11 +1,13 @@
-"""What a connection works with: one bundle, made by the daemon, the same for all connections."""
+"""Services that methods call; built by the daemon once, shared by all connections."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.session.sessions import Sessions
 from palyra.core.ids import NewId
 from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
 from palyra.net.api.idempotency import IdempotencyStore
@@ -25,9 +27,11 @@ from palyra.services.usage import UsageService
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The daemon, as its connections see it."""
+    """The daemon as connections see it."""
 
     gateway: Gateway
+    sessions: Sessions
+    approvals: Approvals
     grants: Grants
     budgets: UsageService
     models: ModelRouter
@@ -48,9 +52,9 @@ class Backend:
     redact: Redact
     run_blocking: RunBlocking
     state: Callable[[], State]
-    count_stranded: Callable[[], int]  # open runs that cannot go on
-    problems: Callable[[], Sequence[str]]  # what somebody has to mend, in words
-    absent: Callable[[], Sequence[str]]  # optional programs that are not there, in words
+    count_stranded: Callable[[], int]  # open runs that cannot be resumed
+    problems: Callable[[], Sequence[str]]  # defects an operator has to repair, as sentences
+    absent: Callable[[], Sequence[str]]  # missing optional programs, as sentences
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId

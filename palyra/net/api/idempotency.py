@@ -1,12 +1,19 @@
-"""Receipts: the same idempotency key and body get the first answer, never a second effect.
+"""Idempotency: a repeated key with the same body gets the first result, never a second effect.
 
-Owns: the keys whose request is under way right now; everything older is in the journal.  Where
-the effect is an event, the receipt is committed in the same transaction by whoever makes it
-(`is_kept_by_effect`), so no crash can separate the two.
+Owns: the keys with a request in progress.  The result of a completed request is an idempotency
+record in the journal, kept for 24 hours.
 
-Whoever comes next with a key waits for the commit under way and finds its receipt: what is being
-committed is waited for although its sender hangs up, here as in the effects that keep their own.
-Before that a cancel leaves nothing behind.
+A request with a key goes through four steps.  First, wait until no other request with that key is
+in progress, so that two concurrent requests cannot both miss the record.  Second, look the key up:
+if there is a record, compare the digests of the bodies and return the recorded result, or raise
+IdempotencyConflict.  Third, perform the effect.  Fourth, commit the record.
+
+An effect that appends events commits the record in the same transaction (`is_kept_by_effect`), so
+that a crash cannot separate the two.  For other effects the record is committed here, after the
+effect; after a crash in between, a retry repeats the effect.
+
+Cancellation: a commit that has begun is awaited even if the client disconnects, here as in the
+effects that commit their own record.  A cancel before the commit leaves no record.
 """
 
 import hashlib
@@ -18,7 +25,7 @@ import msgspec
 import trio
 
 from palyra.core.journal.changes import Change
-from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import IdempotencyRecord
 from palyra.core.ports import Journal, NowMs
 from palyra.errors import IdempotencyConflict
@@ -29,7 +36,7 @@ Effect = Callable[[], Awaitable[R]]
 
 
 def digest_body(method: str, params: Params) -> str:
-    """SHA-256 of what the request asks for, whatever the order of its fields and its key."""
+    """SHA-256 of method and params; neither the order of members nor the idempotency key counts."""
     body = msgspec.to_builtins(params)
     body.pop("idempotency_key", None)
     text = msgspec.json.encode([method, body], order="deterministic")
@@ -37,9 +44,11 @@ def digest_body(method: str, params: Params) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Flight:
+class _InProgress:
+    """A request with that body; `done` is set when it has ended."""
+
     body_sha256: str
-    landed: trio.Event = field(default_factory=trio.Event)
+    done: trio.Event = field(default_factory=trio.Event)
 
 
 class IdempotencyStore:
@@ -48,31 +57,30 @@ class IdempotencyStore:
     def __init__(self, journal: Journal, now_ms: NowMs) -> None:
         self._journal = journal
         self._now_ms = now_ms
-        self._flights: dict[tuple[str, str], _Flight] = {}
+        self._in_progress: dict[tuple[str, str], _InProgress] = {}
 
     async def once(
         self, key: IdempotencyKey, kind: type[R], effect: Effect[R], *, is_kept_by_effect: bool
     ) -> R:
-        """The effect's result, or that of the first request with this key.
+        """Return the effect's result, or the recorded one of the first request with this key.
 
-        Raises IdempotencyConflict when the key came with another body.  Cancellation: the effect
-        may have happened; the same key tells.
+        Raises IdempotencyConflict if the key was used with another body.  Cancellation: the effect
+        may have happened; a retry with the same key returns its result.
         """
         name = (key.principal, key.key)
-        while flight := self._flights.get(name):
-            _compare(key, flight.body_sha256)
-            await flight.landed.wait()
-        flight = self._flights[name] = _Flight(key.body_sha256)
+        while other := self._in_progress.get(name):
+            _compare(key, other.body_sha256)
+            await other.done.wait()
+        request = self._in_progress[name] = _InProgress(key.body_sha256)
         try:
             found = await self._find(key)
-            return (
-                _open(key, kind, found)
-                if found
-                else await self._perform(key, effect, is_kept_by_effect=is_kept_by_effect)
-            )
+            if found is None:
+                return await self._perform(key, effect, is_kept_by_effect=is_kept_by_effect)
+            _compare(key, found.body_sha256)
+            return msgspec.json.decode(found.result, type=kind)
         finally:
-            del self._flights[name]
-            flight.landed.set()
+            del self._in_progress[name]
+            request.done.set()
 
     async def _find(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         now_ms = self._now_ms()
@@ -85,21 +93,10 @@ class IdempotencyStore:
     ) -> R:
         result = await effect()
         if not is_kept_by_effect:
-            receipt = IdempotencyRecord(
-                principal=key.principal,
-                key=key.key,
-                body_sha256=key.body_sha256,
-                result=msgspec.Raw(msgspec.json.encode(result)),
-                created_ms=self._now_ms(),
-            )
+            record = receipt_for(key, result, self._now_ms())
             with trio.CancelScope(shield=True):  # see the top; bounded by the disk
-                await self._journal.commit(Change(records=(receipt,)))
+                await self._journal.commit(Change(records=(record,)))
         return result
-
-
-def _open(key: IdempotencyKey, kind: type[R], receipt: IdempotencyRecord) -> R:
-    _compare(key, receipt.body_sha256)
-    return msgspec.json.decode(receipt.result, type=kind)
 
 
 def _compare(key: IdempotencyKey, body_sha256: str) -> None:

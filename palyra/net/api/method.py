@@ -1,6 +1,6 @@
-"""A method: its name, what it takes and gives, who may call it, and the function that serves it.
+"""Method of the protocol: name, types of params and result, required scope, serving function.
 
-The table of methods is data: dispatch, schemas and documents are made from it.
+The table of methods is data: dispatch, JSON Schemas and the AsyncAPI document are made from it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,13 +25,13 @@ MAX_KEY_CHARS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 ChannelName = Annotated[str, SLUG]
-# What somebody else's program calls a conversation or a sender: printable, or nobody could read it.
+# Name of a conversation or a sender in an external system; printable, since lists show it.
 OutsideId = Annotated[str, msgspec.Meta(max_length=256), LINE]
 IdempotencyKeyText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
 
 
 def cursor_of(prefix: str) -> msgspec.Meta:
-    """What the `next_cursor` of a list looks like: the id of its last item."""
+    """Constraint of a cursor: the id of the last item of the page before."""
     return msgspec.Meta(
         pattern=rf"^{prefix}_[0-9A-Za-z_-]{{1,60}}$",
         extra={WORDS: f"the next_cursor of the page before, an id that begins with {prefix}_"},
@@ -43,27 +43,23 @@ AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]
 
 
 class Mutation(Params, frozen=True, kw_only=True):
-    """Parameters of a method that changes something."""
+    """Parameters of a method that changes state."""
 
     idempotency_key: IdempotencyKeyText | None = None
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of results: optional members that say nothing are left out."""
-
-
 @dataclass(frozen=True, slots=True)
 class MethodCall:
-    """One request, as a method sees it."""
+    """Context of one request: caller, backend and connection."""
 
     caller: Caller
     backend: Backend
     subscriptions: Subscriptions
-    then: Callable[[Callable[[], None]], None]  # done right after the reply is in the outbox
+    then: Callable[[Callable[[], None]], None]  # called right after the reply is in the outbox
     key: IdempotencyKey | None = None
 
     async def once(self, kind: type[R], effect: Effect[R], *, is_kept_by_effect: bool = False) -> R:
-        """The effect's result; with an idempotency key, that of the first request with it."""
+        """Return the effect's result; with an idempotency key, that of the first request with the key."""
         if self.key is None:
             return await effect()
         return await self.backend.receipts.once(
@@ -73,24 +69,26 @@ class MethodCall:
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[P, R]):
-    """One entry of the table."""
+    """Entry of the table of methods."""
 
     name: str
     params: type[P]
     result: type[R]
-    scope: str | None  # None: anybody who is connected
+    scope: str | None  # None: every connected client
     serve: Callable[[MethodCall, P], Awaitable[R]]
-    is_bulk: bool = False  # the result may be large: one at a time, and only when there is room
-    is_exact: bool = False  # its bytes are redacted already and proved, or are a secret on purpose
+    is_bulk: bool = (
+        False  # the result may be large: sent one at a time, and only when the outbox has room
+    )
+    is_exact: bool = False  # not redacted again: the bytes are signed, or a secret is the purpose
 
     @property
     def is_mutating(self) -> bool:
-        """Whether it takes an idempotency key."""
+        """True if the method takes an idempotency key."""
         return issubclass(self.params, Mutation)
 
 
 def check_no_secret(call: MethodCall, **texts: str) -> None:
-    """Raise InvalidParams for a text that is to be kept as it is and holds a secret."""
+    """Raise InvalidParams if a text that is stored verbatim contains a secret."""
     for field, text in texts.items():
         if call.backend.redact(text.encode())[1]:
             raise InvalidParams(f"{field} holds a secret: choose another", field=field)
@@ -100,7 +98,7 @@ AnyMethod = Method[Any, Any]
 
 
 def at_once(serve: Callable[[MethodCall, P], R]) -> Callable[[MethodCall, P], Awaitable[R]]:
-    """A method that has nothing to wait for."""
+    """Adapt a synchronous function to the table's signature."""
 
     async def serve_at_once(call: MethodCall, params: P) -> R:  # noqa: RUF029 - the table's signature
         return serve(call, params)

@@ -1,6 +1,6 @@
-"""The bounds of one connection, and the arithmetic of request rates.
+"""Limits of one connection, and the token bucket that enforces its request rate.
 
-Pure: time comes in.
+Pure: time is an argument.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ from palyra.net.protocol.notifications import PublicLimits
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one connection may use.  Tests and operators make them smaller."""
+    """Limits of one connection.  Tests and operators lower them."""
 
     max_message_bytes: int = 1_048_576
     max_inflight: int = 64
@@ -25,7 +25,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def public(self) -> PublicLimits:
-        """Those that `hello` tells."""
+        """The limits announced in `hello`."""
         return PublicLimits(
             max_message_bytes=self.max_message_bytes,
             max_inflight=self.max_inflight,
@@ -36,7 +36,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits_of(config: Config) -> ConnectionLimits:
-    """As the configuration has them."""
+    """Limits from the configuration."""
     server = config.server
     return ConnectionLimits(
         max_message_bytes=server.max_message_bytes,
@@ -48,7 +48,7 @@ def limits_of(config: Config) -> ConnectionLimits:
 
 
 class TokenBucket:
-    """So many per second, and a burst after a pause."""
+    """Token bucket: `per_s` requests a second, and up to `burst` at once after a pause."""
 
     __slots__ = ("_burst", "_level", "_per_s", "_seen_s")
 
@@ -59,7 +59,7 @@ class TokenBucket:
         self._seen_s = now_s
 
     def take(self, now_s: float, amount: float = 1.0) -> bool:
-        """Whether there was enough; takes it if so."""
+        """Consume `amount` tokens; False, and none consumed, if there are fewer."""
         gained = (now_s - self._seen_s) * self._per_s
         self._level = min(self._burst, self._level + gained)
         self._seen_s = now_s
@@ -70,5 +70,5 @@ class TokenBucket:
 
     @property
     def wait_ms(self) -> int:
-        """Milliseconds until one more is there."""
+        """Milliseconds until one token is available, at least 1."""
         return max(1, round(1000 * (1 - self._level) / self._per_s))

@@ -1,4 +1,4 @@
-"""JSON Schemas of the protocol, made from the structs that decode and encode it."""
+"""JSON Schemas of the protocol, generated from the structs that decode and encode it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +8,7 @@ import msgspec
 from palyra.core.tape.events import KINDS
 from palyra.net.api.method import AnyMethod
 from palyra.net.protocol.notifications import NOTIFICATIONS
+from palyra.net.protocol.open_values import render_enums
 
 REF_TEMPLATE = "#/schemas/{name}"
 
@@ -15,7 +16,7 @@ Schema = dict[str, Any]
 
 
 class MethodSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """One method: schemas of its params and result, and who may call it."""
+    """One method: schemas of its params and result, and the scope it requires."""
 
     params: Schema
     result: Schema
@@ -33,7 +34,7 @@ class ProtocolSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_protocol(methods: Mapping[str, AnyMethod]) -> ProtocolSchema:
-    """The whole protocol.  One pass, so that equal names of different structs are told apart."""
+    """Describe the whole protocol in one pass, so that two structs of one name get distinct names."""
     pairs = [kind for method in methods.values() for kind in (method.params, method.result)]
     kinds = [*pairs, *NOTIFICATIONS.values(), *KINDS.values()]
     refs, schemas = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
@@ -50,5 +51,5 @@ def describe_protocol(methods: Mapping[str, AnyMethod]) -> ProtocolSchema:
         },
         notifications=dict(zip(NOTIFICATIONS, rest, strict=False)),
         events=dict(zip(KINDS, rest[len(NOTIFICATIONS) :], strict=True)),
-        schemas=schemas,
+        schemas=render_enums(schemas),
     )

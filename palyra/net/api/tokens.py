@@ -1,7 +1,7 @@
-"""Bearer tokens: made here, shown once, known afterwards by their SHA-256 only.
+"""Bearer tokens: created here, shown once, stored as their SHA-256 only.
 
-256 random bits need no slow hash: there is nothing to guess.  The record is found by digest and
-compared in constant time, so neither lookup nor comparison tells a guesser anything.
+A token has 256 random bits, so a slow hash would add nothing.  The record is found by digest and
+compared in constant time: neither the lookup nor the comparison leaks part of a valid token.
 """
 
 import hashlib
@@ -19,25 +19,25 @@ from palyra.errors import Unauthenticated
 
 Authenticate = Callable[[str], Awaitable[Caller]]  # raises Unauthenticated
 
-PREFIX = "pal_"  # lets secret scanners recognise one
+PREFIX = "pal_"  # lets secret scanners recognise a token
 TOKEN_BYTES = 32
 REFUSED = "the token is unknown, expired or revoked"
 
 
 def new_token() -> str:
-    """A fresh token, 256 bits."""
+    """Create a token of 256 random bits."""
     return PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def digest_token(token: str) -> str:
-    """What is stored of a token."""
+    """The stored form of a token: its SHA-256 in hex."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def token_record(
     token: str, *, token_id: str, principal: str, role: Role, name: str, now_ms: int
 ) -> TokenRecord:
-    """The record to commit for a token; it does not contain it."""
+    """Build the record of a token, which contains its digest only."""
     return TokenRecord(
         token_id=token_id,
         sha256=digest_token(token),
@@ -51,7 +51,7 @@ def token_record(
 async def admit_operator(
     token: str, journal: JournalHandle, *, new_id: NewId, now_ms: NowMs
 ) -> None:
-    """Make sure that the operator's token opens the door; its record is committed on return."""
+    """Register the operator's token unless it is stored; its record is committed on return."""
     digest = digest_token(token)
     if await journal.find(lambda store: store.find_token(digest)) is None:
         record = token_record(
@@ -66,9 +66,9 @@ async def admit_operator(
 
 
 async def authenticate(token: str, journal: Journal, now_ms: NowMs) -> Caller:
-    """Who the token stands for.
+    """Return the caller that the token identifies.
 
-    Raises Unauthenticated, with the same text whatever the reason.
+    Raises Unauthenticated, with the same text for an unknown, expired or revoked token.
     """
     digest = digest_token(token)
     record = await journal.find(lambda store: store.find_token(digest))

@@ -1,1 +1,1 @@
-"""The protocol as both ends know it: JSON-RPC, results, notifications, close codes, discovery."""
+"""The protocol, shared by both ends: JSON-RPC, results, notifications, close codes, discovery."""

@@ -1,6 +1,7 @@
-"""Close codes of protocol v1, and how a connection is told to end.
+"""Close codes of protocol v1, and the callback that ends a connection.
 
-Below 4000 they are those of RFC 6455 section 7.4.1; stdio, which has no close frame, says the same.
+Below 4000 they are those of RFC 6455 section 7.4.1; the stdio transport, which has no
+close frame, reports the same codes.
 """
 
 from typing import Protocol
@@ -21,11 +22,11 @@ MAX_REASON_BYTES = 123  # RFC 6455 section 5.5: a control frame has 125, two are
 
 
 class HangUp(Protocol):
-    """Ends the connection, soon and without waiting; the first reason given counts."""
+    """Callback that requests the end of the connection without waiting; the first reason wins."""
 
     def __call__(self, code: int, reason: str) -> None: ...
 
 
 def cut_reason(reason: str) -> str:
-    """As much of the reason as fits into a close frame."""
+    """Truncate the reason to the size of a close frame."""
     return reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")

@@ -1,7 +1,7 @@
-"""How a client on the same machine finds the daemon: `daemon.json` and the operator token.
+"""Discovery of the daemon on the same machine: `daemon.json` and the operator token.
 
 The daemon writes `daemon.json` into its data directory when it is ready and removes it when it
-stops; the file holds no secret.  The token lies beside it in `keys/`, readable by the owner only.
+stops; the file holds no secret.  The token is in `keys/` of the same directory, readable by the owner only.
 """
 
 import os
@@ -21,7 +21,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a running daemon listens, and which process it is."""
+    """Address and process of a running daemon."""
 
     url: str  # http://127.0.0.1:7467
     ws_url: str  # ws://127.0.0.1:7467/v1/ws
@@ -31,7 +31,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """Whether a process with that pid exists; a reused pid cannot be told apart."""
+        """True if a process with that pid exists, which may be another one after reuse of the pid."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -43,25 +43,25 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to connect and with which token."""
+    """Address and token of a daemon."""
 
     ws_url: str
     token: str = field(repr=False)
 
 
 def find_home(home: Path | str | None = None) -> Path:
-    """The data directory: `home`, else $PALYRA_HOME, else the platform's place for user data."""
+    """Return the data directory: `home`, else $PALYRA_HOME, else the platform's user data directory."""
     return find_paths(Path(home) if home else None).data_dir
 
 
 def write_discovery(home: Path, discovery: Discovery) -> None:
-    """Publish `daemon.json` at once (rename), so that a reader never sees half of it.
+    """Publish `daemon.json` by a rename, so that a reader never sees a partial file.
 
     Raises OSError.
     """
     draft = home / f".{DISCOVERY_NAME}.{discovery.pid}"
     try:
-        draft.touch(mode=0o600)  # no secret, but nothing in there is for others
+        draft.touch(mode=0o600)  # no secret, but of no use to other users
         draft.write_bytes(msgspec.json.format(msgspec.json.encode(discovery)) + b"\n")
         draft.replace(home / DISCOVERY_NAME)
     except OSError:
@@ -70,7 +70,7 @@ def write_discovery(home: Path, discovery: Discovery) -> None:
 
 
 def find_discovery(home: Path) -> Discovery | None:
-    """What `daemon.json` says; None when there is none or it is not readable as such."""
+    """Read `daemon.json`; None if it is missing or malformed."""
     try:
         return msgspec.json.decode((home / DISCOVERY_NAME).read_bytes(), type=Discovery)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -78,7 +78,7 @@ def find_discovery(home: Path) -> Discovery | None:
 
 
 def get_discovery(home: Path) -> Discovery:
-    """The running daemon of this home.  Raises Unavailable with what to do about it."""
+    """Return the running daemon of this home.  Raises Unavailable with the remedy."""
     found = find_discovery(home)
     if found is None:
         raise Unreachable(f"no daemon has announced itself in {home}: start one with `palyra up`")
@@ -90,7 +90,7 @@ def get_discovery(home: Path) -> Discovery:
 
 
 def read_token(home: Path) -> str:
-    """$PALYRA_TOKEN, else the operator's token file.  Raises Unauthenticated when neither is."""
+    """Read $PALYRA_TOKEN, else the operator's token file.  Raises Unauthenticated without either."""
     given = os.environ.get(TOKEN_VARIABLE)
     if given:
         return given.strip()
@@ -107,11 +107,11 @@ def read_token(home: Path) -> str:
 def find_endpoint(
     url: str | None = None, token: str | None = None, home: Path | str | None = None
 ) -> Endpoint:
-    """Address and token, each as given or else as announced in the home directory.
+    """Return address and token, each as given or else from the home directory.
 
     Raises Unavailable (no daemon announced) or Unauthenticated (no token found, or only the
-    operator's while `url` is another machine: that token never leaves this one by itself),
-    or InvalidParams for an address that is none.
+    operator's while `url` is another machine: that token is sent to this machine only),
+    or InvalidParams for a malformed address.
     """
     directory = find_home(home)
     ws_url = _websocket_url(url) if url else get_discovery(directory).ws_url
@@ -125,14 +125,14 @@ def _is_loopback(ws_url: str) -> bool:
 
 
 def http_address(ws_url: str) -> str:
-    """The address of the HTTP API that is served beside that endpoint, without a slash at its end."""
+    """Return the address of the HTTP API on the same port, without a trailing slash."""
     parts = urlsplit(ws_url)
     scheme = {"ws": "http", "wss": "https"}[parts.scheme]
     return f"{scheme}://{parts.netloc}{parts.path.removesuffix('/').removesuffix('/v1/ws')}"
 
 
 def _websocket_url(url: str) -> str:
-    """`url` as a WebSocket address; http becomes ws, a bare host gets the endpoint's path."""
+    """Convert `url` to a WebSocket address; http becomes ws, a bare host gets the default path."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "ws", url

@@ -1,8 +1,8 @@
-"""Strict JSON-RPC 2.0 as pure functions: bytes to a request, an answer to bytes.
+"""Strict JSON-RPC 2.0 as pure functions: bytes to a request, a reply to bytes.
 
-Owns: what counts as a well-formed message, and the error codes of protocol v1.  Never does I/O
-and never sees who is asking.  The peer may be hostile: every check is bounded by the size of the
-message, and each refusal says which rule was broken.  Sources: JSON-RPC 2.0; RFC 8259; RFC 7493
+Owns: the definition of a well-formed message, and the error codes of protocol v1.  Never does I/O
+and never sees the caller.  The peer may be hostile: every check is bounded by the size of the
+message, and each error names the rule that was broken.  Sources: JSON-RPC 2.0; RFC 8259; RFC 7493
 (I-JSON: no duplicate names, no lone surrogates, no numbers outside IEEE 754).
 """
 
@@ -19,7 +19,9 @@ from palyra.core.text.canonical_json import MAX_SAFE_INTEGER
 from palyra.errors import Overloaded, PalyraError, ProtocolError, TooLarge, Unavailable
 
 RequestId = int | str
-Redact = Callable[[bytes], tuple[bytes, bool]]  # JSON or text without secrets; whether it had any
+Redact = Callable[
+    [bytes], tuple[bytes, bool]
+]  # redacted JSON or text, and whether it held a secret
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -28,7 +30,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 APPLICATION_ERROR = -32000
 
-MAX_DEPTH = 64  # deepest nesting of arrays and objects; ours need 6, tool arguments maybe 20
+MAX_DEPTH = 64  # nesting of arrays and objects; methods need 6, tool arguments about 20
 MAX_VALUES = 20_000  # in one message; keeps the time to parse 1 MiB below about 30 ms
 MAX_ID_CHARS = 128
 show = validation_errors.show  # a bad value, in an error message
@@ -54,7 +56,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class BadMessage(ProtocolError):
-    """Not a request: `rpc_code` says how, `request_id` whose, when that much was readable."""
+    """Malformed request, with its JSON-RPC error code, and its id if that was readable."""
 
     def __init__(self, rpc_code: int, message: str, request_id: RequestId | None = None) -> None:
         super().__init__(message)
@@ -72,7 +74,7 @@ _CODES[UnknownMethod.code] = UNKNOWN_METHOD
 
 
 def decode(data: bytes, *, max_bytes: int) -> Request:
-    """The request in `data`.
+    """Decode one request.
 
     Checked in this order: size, UTF-8, number and nesting of values, JSON with its extensions
     refused, duplicate names, lone surrogates, envelope.  Raises TooLarge or BadMessage only.
@@ -83,7 +85,7 @@ def decode(data: bytes, *, max_bytes: int) -> Request:
 
 
 def read_json(data: bytes) -> object:
-    """The JSON value in `data`, checked as above but for its size.  Raises BadMessage only."""
+    """Decode a JSON value with the checks of `decode` except size.  Raises BadMessage only."""
     text = _decode_text(data)
     _check_shape(data)
     value = _parse(text)
@@ -153,7 +155,7 @@ def _parse_finite(digits: str) -> float:
 
 
 def _check_surrogates(text: str, value: object) -> None:
-    """Only an escape can smuggle half a surrogate pair past UTF-8; most messages have none."""
+    """Reject lone surrogates: only an escape gets one past UTF-8, and most messages have none."""
     if not _SURROGATE.search(text):
         return
     try:
@@ -186,7 +188,7 @@ def _is_request_id(value: object) -> TypeGuard[RequestId]:
 
 
 def _explain_id(envelope: dict[str, Any]) -> str:
-    """What is wrong with the id, which may be its kind or its size."""
+    """Explain what is wrong with the id: its type or its size."""
     match envelope.get("id"):
         case str(text):
             return f"id may have {MAX_ID_CHARS} characters, got {len(text)}: {show(text)}"
@@ -198,7 +200,7 @@ def _explain_id(envelope: dict[str, Any]) -> str:
 
 
 def _find_fault(envelope: dict[str, Any]) -> str | None:
-    """What else is wrong with the members of a request, if anything."""
+    """Return the first fault in the other members of a request, or None."""
     unknown = sorted(envelope.keys() - _MEMBERS)
     if unknown:
         return f"unknown member {show(unknown[0])}"
@@ -212,7 +214,7 @@ def _find_fault(envelope: dict[str, Any]) -> str | None:
 
 
 def encode_result(request_id: RequestId, result: object) -> bytes:
-    """The reply that carries `result` (anything msgspec encodes, or Raw)."""
+    """Encode a reply with `result`, anything that msgspec encodes, or Raw."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (
         _ENCODER.encode(request_id),
         _ENCODER.encode(result),
@@ -220,7 +222,7 @@ def encode_result(request_id: RequestId, result: object) -> bytes:
 
 
 def encode_error(request_id: RequestId | None, error: PalyraError, redact: Redact) -> bytes:
-    """The reply that carries `error`: of a bug only the fact, of a secret only its class."""
+    """Encode an error reply: details of an internal error are left out, secrets are redacted."""
     rpc_code = _rpc_code(error)
     message = "internal error" if rpc_code == INTERNAL_ERROR else error.message
     body = {"code": rpc_code, "message": message, "data": _error_data(error, rpc_code, message)}
@@ -259,7 +261,7 @@ def _error_data(error: PalyraError, rpc_code: int, message: str) -> dict[str, An
 
 
 def encode_notification(method: str, params: object) -> bytes:
-    """A message that asks for no reply."""
+    """Encode a notification."""
     return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (
         _ENCODER.encode(method),
         _ENCODER.encode(params),

@@ -1,11 +1,9 @@
-"""Notifications: their shapes, and how they are encoded once for all readers.
+"""Notifications, as the daemon encodes them and the client decodes them.
 
-The hub's `Wire`.  An event's payload is embedded as the bytes it is stored in, never decoded and
-encoded again.  What depends on the reader (its subscription) or on the moment of writing (how far
-the tape is committed) is left open here and added by the lane when the frame is written.
+An event's payload is embedded as the bytes it is stored in, never decoded and encoded again.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,7 +11,8 @@ from palyra.core.approval import Resolved
 from palyra.core.channel import PairingRequested
 from palyra.core.journal.records import ApprovalRecord, IncidentRecord, SessionRecord
 from palyra.core.ports import ProgressKind
-from palyra.services.budgets import BudgetWarned
+from palyra.core.usage.views import BudgetWarned
+from palyra.net.protocol.open_values import known
 
 State = Literal["starting", "ready", "draining"]
 Feature = Literal["batch"]
@@ -26,7 +25,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class PublicLimits(Notification, frozen=True, kw_only=True):
-    """The bounds a client has to know."""
+    """Limits that a client must respect."""
 
     max_message_bytes: int
     max_inflight: int
@@ -44,11 +43,11 @@ class Hello(Notification, frozen=True, kw_only=True):
     protocol: str
     features: tuple[str, ...]
     limits: PublicLimits
-    state: State
+    state: Annotated[str, known(State)]
 
 
 class TapeItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A durable event as it is read from the tape."""
+    """A committed event as read from the tape."""
 
     run_id: str
     session_id: str
@@ -59,36 +58,36 @@ class TapeItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TapeEventNotice(TapeItem, frozen=True, kw_only=True, gc=False):
-    """A durable event as it is pushed; `committed` as of the writing of the frame."""
+    """An event as it is pushed; `committed` is the durable seq when the frame is written."""
 
     subscription: str
     committed: int
 
 
 class TapeCommitted(Notification, frozen=True, kw_only=True):
-    """The run's tape is durable up to and with this seq."""
+    """The run's tape is durable up to and including this seq."""
 
     run_id: str
     committed: int
 
 
 class TapeCaughtUp(Notification, frozen=True, kw_only=True):
-    """Everything up to `through` was sent; what follows is live."""
+    """Everything up to `through` has been sent; later events are live."""
 
     subscription: str
     through: int
 
 
 class TapeReset(Notification, frozen=True, kw_only=True):
-    """Drop what you hold from `floor` on: the stream goes on there."""
+    """The client must discard events from `floor` on: the stream continues there."""
 
     subscription: str
     run_id: str
-    reason: Literal["below_floor", "truncated"]
+    reason: Annotated[str, known(Literal["below_floor", "truncated"])]
     floor: int
 
 
-class ProgressNotice(Notification, frozen=True, kw_only=True):
+class ProgressItem(Notification, frozen=True, kw_only=True):
     """Volatile; `order` is that of the newest delta merged into this one."""
 
     run_id: str
@@ -99,13 +98,13 @@ class ProgressNotice(Notification, frozen=True, kw_only=True):
 
 
 class ApprovalResolvedNotice(Resolved, frozen=True, kw_only=True):
-    """Somebody, or the deadline, answered."""
+    """An approval was resolved by a person or by its deadline."""
 
     approval_id: str
 
 
 class SystemDraining(Notification, frozen=True, kw_only=True):
-    """The daemon is going down."""
+    """The daemon is shutting down."""
 
     restart_expected: bool
     close_after_ms: int
@@ -117,7 +116,7 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "tape.committed": TapeCommitted,
     "tape.caught_up": TapeCaughtUp,
     "tape.reset": TapeReset,
-    "progress": ProgressNotice,
+    "progress": ProgressItem,
     "approval.requested": ApprovalRecord,
     "approval.resolved": ApprovalResolvedNotice,
     "session.updated": SessionRecord,

@@ -1,4 +1,4 @@
-"""Typed parameters: a JSON object to a method's struct, with messages that name the field.
+"""Typed parameters: conversion of a JSON object to a method's struct, with errors naming the field.
 
 Unknown fields are refused everywhere: a misspelt option that is silently ignored is worse than an
 error.
@@ -11,12 +11,12 @@ import msgspec
 from palyra.core.text.validation_errors import WORDS, explain
 from palyra.errors import InvalidParams
 
-SLUG = msgspec.Meta(  # a name that somebody chooses
+SLUG = msgspec.Meta(  # a name chosen by an operator
     max_length=64,
     pattern=r"^[a-z0-9][a-z0-9._-]*$",
     extra={WORDS: "lowercase letters, digits and . _ -, a letter or digit first"},
 )
-LINE = msgspec.Meta(  # what must not spoil a list or a log
+LINE = msgspec.Meta(  # a text that fits into one line of a list or log
     pattern=r"^[^\x00-\x1f\x7f]+$", extra={WORDS: "not empty, no line breaks or control characters"}
 )
 
@@ -26,7 +26,7 @@ class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class NoParams(Params, frozen=True, kw_only=True):
-    """A method that takes nothing."""
+    """Params of a method without any."""
 
 
 P = TypeVar("P", bound=Params)
@@ -35,7 +35,7 @@ _SECRET = frozenset({"token"})
 
 
 def convert_params(kind: type[P], params: dict[str, Any]) -> P:
-    """The typed parameters.  Raises InvalidParams with the field, what it takes and what came."""
+    """Convert params.  Raises InvalidParams naming the field, its constraint and the value given."""
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:

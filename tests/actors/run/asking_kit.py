@@ -103,7 +103,7 @@ async def ask(
 
 async def pending(kit: Kit, run_id: str | None = None) -> list[ApprovalRecord]:
     """The open questions, newest first."""
-    return await kit.gateway.list_approvals(OPERATOR, run_id=run_id, pending_only=True, limit=99)
+    return await kit.answers.list_seen(OPERATOR, run_id=run_id, pending_only=True, limit=99)
 
 
 async def answer(
@@ -114,7 +114,7 @@ async def answer(
     values: dict[str, Any] = {
         "approval_id": asked.approval_id, "decision": decision, "digest": asked.digest,
     }  # fmt: skip
-    return await kit.gateway.resolve_approval(caller, ResolveApproval(**(values | fields)))
+    return await kit.answers.resolve(caller, ResolveApproval(**(values | fields)))
 
 
 async def count_asked(kit: Kit, run_id: str) -> int:

@@ -203,7 +203,7 @@ class Campaign:
             kit.journal.hold = True
             await trio.sleep(self.rng.random() / 100)
             kit.journal.release()
-            for record in await kit.gateway.list_approvals(
+            for record in await kit.answers.list_seen(
                 OPERATOR, run_id=None, pending_only=True, limit=100
             ):
                 if self.rng.random() < 0.2:
@@ -213,7 +213,7 @@ class Campaign:
         decision: Literal["allow", "deny"] = "deny" if self.rng.random() < 0.3 else "allow"
         kit.journal.release()
         try:
-            await kit.gateway.resolve_approval(
+            await kit.answers.resolve(
                 OPERATOR,
                 ResolveApproval(
                     approval_id=record.approval_id, decision=decision, digest=record.digest

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
+from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub.hub import Hub
 from palyra.actors.incident_writer import child_spec
@@ -270,6 +271,7 @@ class Kit:
         self.work = work_branch.build_work(self.registry, 1_000)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
+        self.answers = Approvals(self.services.journal, self.approvals)
         self.recovered: int | None = None
 
     def build_services(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
@@ -356,7 +358,7 @@ class Kit:
             OPERATOR, run_id, until="terminal", timeout_s=3_600
         )
         assert not timed_out
-        return view.record.state
+        return view.state
 
     def kinds(self, run_id: str) -> list[str]:
         """The committed tape, as kinds."""

@@ -73,7 +73,7 @@ async def while_held(
             decision=decision,  # type: ignore[arg-type]  # a literal
             digest=prompt.digest,
         )
-        outcomes.append(await kit.gateway.resolve_approval(OPERATOR, command))
+        outcomes.append(await kit.answers.resolve(OPERATOR, command))
 
     kit.journal.hold = True
     async with trio.open_nursery() as nursery:

@@ -154,10 +154,8 @@ async def attention(kit: Kit, run_id: str) -> None:
 
 async def allow(kit: Kit, run_id: str) -> None:
     """A person says yes."""
-    (asked,) = await kit.gateway.list_approvals(
-        OPERATOR, run_id=run_id, pending_only=True, limit=10
-    )
-    await kit.gateway.resolve_approval(
+    (asked,) = await kit.answers.list_seen(OPERATOR, run_id=run_id, pending_only=True, limit=10)
+    await kit.answers.resolve(
         OPERATOR,
         ResolveApproval(approval_id=asked.approval_id, decision="allow", digest=asked.digest),
     )
@@ -178,7 +176,7 @@ async def test_a_repeated_denial_ends_as_partial(
         assert kit.kinds(run_id)[-3:] == ["guard.blocked", "message.completed", "run.done"]
         assert 'Done:\n- note(text="a")' in final(kit, run_id)
         assert 'Not done:\n- forbidden(text="x"): denied' in final(kit, run_id)
-        assert (await kit.gateway.get_run(OPERATOR, run_id)).record.reason == "partial"
+        assert (await kit.gateway.get_run(OPERATOR, run_id)).reason == "partial"
 
 
 async def test_a_restart_keeps_the_count(store: MemoryJournal, autojump_clock: MockClock) -> None:
@@ -238,5 +236,5 @@ async def test_the_cap_of_256_turns_ends_a_run_that_never_answers(
         run_id = await kit.start()
         assert await kit.end(run_id) == "done"
         assert len(kit.model.requests) == 256
-        ended = (await kit.gateway.get_run(OPERATOR, run_id)).record
+        ended = await kit.gateway.get_run(OPERATOR, run_id)
         assert (ended.turns, ended.reason) == (256, "partial")

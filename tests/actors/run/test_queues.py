@@ -43,8 +43,8 @@ async def send(kit: Kit, text: str, mode: str | None = None, **fields: Any) -> S
 
 async def arrange(kit: Kit, **change: Any) -> Queue:
     """A change of the queue of session `k`, or a look."""
-    session = await kit.gateway.resolve_session(OPERATOR, key="k", session_id=None)
-    return await kit.gateway.arrange_queue(OPERATOR, session.session_id, ChangeQueue(**change))
+    session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+    return await kit.sessions.arrange_queue(OPERATOR, session.session_id, ChangeQueue(**change))
 
 
 def heard(kit: Kit, request: int = -1) -> list[str]:
@@ -541,16 +541,16 @@ async def test_a_change_that_another_overtakes_builds_on_it(
 ) -> None:
     """Who looked before a session was changed changes what it has become."""
     async with running(store) as kit, trio.open_nursery() as nursery:
-        session = await kit.gateway.resolve_session(OPERATOR, key="k", session_id=None)
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
         await settle()
         with kit.journal.slow_look() as answers:
-            nursery.start_soon(kit.gateway.reset_session, OPERATOR, session.session_id)
+            nursery.start_soon(kit.sessions.reset, OPERATOR, session.session_id)
             await settle()
-        await kit.gateway.reset_session(OPERATOR, session.session_id)
+        await kit.sessions.reset(OPERATOR, session.session_id)
         await settle()
         answers.set()
         await settle()
-        record = await kit.gateway.get_session(OPERATOR, session.session_id)
+        record = await kit.sessions.get(OPERATOR, session.session_id)
         assert 2 == record.epoch
 
 
@@ -675,16 +675,16 @@ async def test_a_queue_belongs_to_its_principal(
 ) -> None:
     """Strangers see nothing; who may only read may not change."""
     async with running(store) as kit:
-        session = await kit.gateway.resolve_session(OPERATOR, key="k", session_id=None)
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
         observer = type(OPERATOR)(principal="ann", role="observer", token_id="tok_o")
         look, pause = ChangeQueue(), ChangeQueue(paused=True)
-        found = await kit.gateway.arrange_queue(observer, session.session_id, look)
+        found = await kit.sessions.arrange_queue(observer, session.session_id, look)
         assert found.waiting == []
         with pytest.raises(Forbidden):
-            await kit.gateway.arrange_queue(observer, session.session_id, pause)
+            await kit.sessions.arrange_queue(observer, session.session_id, pause)
         for change in (look, pause):
             with pytest.raises(NotFound):
-                await kit.gateway.arrange_queue(STRANGER, session.session_id, change)
+                await kit.sessions.arrange_queue(STRANGER, session.session_id, change)
 
 
 async def test_clients_hear_when_a_queue_changes(
@@ -729,7 +729,7 @@ async def test_a_run_beside_the_queue_waits_for_nobody(
         assert (found.waiting, found.active != beside.run_id) == ([], True)
         await settle()
         session = kit.registry.keys["ann", "k"].session_id
-        await kit.gateway.reset_session(OPERATOR, session)
+        await kit.sessions.reset(OPERATOR, session)
         wait.set()
         assert await kit.end(beside.run_id) == "done"
 
@@ -757,7 +757,7 @@ async def test_an_archived_session_finishes_what_it_has(
         kit.model.turns = [wait]
         active, queued = await send(kit, "busy"), await send(kit, "queued")
         session = kit.registry.keys["ann", "k"].session_id
-        await kit.gateway.archive_session(OPERATOR, session)
+        await kit.sessions.archive(OPERATOR, session)
         for mode in ("followup", "collect", "steer", "interrupt", "reject"):
             with pytest.raises(IllegalState, match="archived"):
                 await send(kit, "more", mode)
@@ -773,7 +773,7 @@ async def test_a_reset_ends_the_active_run_and_the_queue(
         kit.model.turns = [trio.Event()]
         old = [await send(kit, "busy"), await send(kit, "one"), await send(kit, "c", "collect")]
         session = kit.registry.keys["ann", "k"].session_id
-        after = await kit.gateway.reset_session(OPERATOR, session)
+        after = await kit.sessions.reset(OPERATOR, session)
         assert (1, ()) == (after.epoch, after.waiting)
         assert [await kit.end(each.run_id) for each in old] == ["cancelled"] * 3
         reasons = {kit.events(each.run_id, "run.cancelled")[0].reason for each in old}
@@ -793,7 +793,7 @@ async def test_a_reset_holds_over_a_crash(store: MemoryJournal, autojump_clock: 
         await arrange(kit, paused=True)
         kit.journal.keep = 1
         with trio.move_on_after(1):
-            await kit.gateway.reset_session(OPERATOR, session)
+            await kit.sessions.reset(OPERATOR, session)
         assert store.find_session(session).epoch == 1  # type: ignore[union-attr]  # it is there
     async with running(store) as kit:
         assert [await kit.end(each.run_id) for each in old] == ["cancelled"] * 2

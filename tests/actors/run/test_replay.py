@@ -52,13 +52,13 @@ async def settle() -> None:
 async def answer(kit: Kit, run_id: str, decision: str = "allow") -> None:
     """Answer the run's prompt once it is there."""
     await kit.gateway.wait_run(OPERATOR, run_id, until="attention", timeout_s=60)
-    (asked,) = await kit.gateway.list_approvals(OPERATOR, run_id=run_id, pending_only=True, limit=9)
+    (asked,) = await kit.answers.list_seen(OPERATOR, run_id=run_id, pending_only=True, limit=9)
     command = ResolveApproval(
         approval_id=asked.approval_id,
         decision=decision,  # type: ignore[arg-type]  # a literal
         digest=asked.digest,
     )
-    await kit.gateway.resolve_approval(OPERATOR, command)
+    await kit.answers.resolve(OPERATOR, command)
 
 
 async def told(kit: Kit) -> str:
@@ -273,7 +273,7 @@ async def test_a_fork_sees_what_was_there_and_nothing_after(
         assert kit.rows(run_id) == before
         assert made.session_id != before[0].session_id
         view = await kit.gateway.get_run(OPERATOR, made.run_id)
-        assert view.record.parent_run_id == run_id
+        assert view.parent_run_id == run_id
         assert (made.parent_run_id, made.at_seq) == (run_id, at_seq)
 
 

@@ -55,7 +55,7 @@ async def prompt_of(kit: Kit, run_id: str) -> Any:
     """The run's open approval."""
     view, _ = await kit.gateway.wait_run(OPERATOR, run_id, until="attention", timeout_s=60)
     assert view.phase == "awaiting_approval"
-    found = await kit.gateway.list_approvals(OPERATOR, run_id=run_id, pending_only=True, limit=10)
+    found = await kit.answers.list_seen(OPERATOR, run_id=run_id, pending_only=True, limit=10)
     return found[0]
 
 
@@ -208,7 +208,7 @@ async def test_the_wall_clock_stands_still_for_a_person(
         run_id = await kit.start()
         approval = await prompt_of(kit, run_id)
         autojump_clock.jump(3_600)
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval))
+        await kit.answers.resolve(OPERATOR, answer(kit, approval))
         assert await kit.end(run_id) == "done"
 
 
@@ -237,7 +237,7 @@ async def test_an_approval_wakes_the_run(store: MemoryJournal, autojump_clock: M
         run_id = await kit.start()
         approval = await prompt_of(kit, run_id)
         assert kit.effects == []
-        outcome = await kit.gateway.resolve_approval(OTHER, answer(kit, approval))
+        outcome = await kit.answers.resolve(OTHER, answer(kit, approval))
         assert (outcome.decision, outcome.by, outcome.won) == ("allow", "bob", True)
         assert await kit.end(run_id) == "done"
         assert kit.effects == ["x"]
@@ -260,9 +260,7 @@ async def test_a_denial_is_fed_back(store: MemoryJournal, autojump_clock: MockCl
         kit.model.turns = [call(("ask_note", {"text": "x"})), say("then not")]
         run_id = await kit.start()
         approval = await prompt_of(kit, run_id)
-        await kit.gateway.resolve_approval(
-            OPERATOR, answer(kit, approval, "deny", reason="not today")
-        )
+        await kit.answers.resolve(OPERATOR, answer(kit, approval, "deny", reason="not today"))
         assert await kit.end(run_id) == "done"
         assert kit.effects == []
         told = kit.model.requests[-1].messages[-1]
@@ -278,7 +276,7 @@ async def test_the_same_proposal_is_not_asked_twice_after_a_denial(
         kit.model.turns = [call(("ask_note", {"text": "x"})), call(("ask_note", {"text": "x"}))]
         run_id = await kit.start()
         approval = await prompt_of(kit, run_id)
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval, "deny"))
+        await kit.answers.resolve(OPERATOR, answer(kit, approval, "deny"))
         assert await kit.end(run_id) == "done"
         assert kit.kinds(run_id).count("approval.requested") == 1
         assert kit.events(run_id, "tool.decided")[1].reason_code == "denied_before"
@@ -293,15 +291,13 @@ async def test_the_first_answer_wins(store: MemoryJournal, autojump_clock: MockC
         outcomes: list[Any] = []
 
         async def resolve(decision: str) -> None:
-            outcomes.append(
-                await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval, decision))
-            )
+            outcomes.append(await kit.answers.resolve(OPERATOR, answer(kit, approval, decision)))
 
         async with trio.open_nursery() as nursery:
             for decision in ("allow", "deny", "deny", "allow"):
                 nursery.start_soon(resolve, decision)
         await kit.end(run_id)
-        late = await kit.gateway.resolve_approval(OTHER, answer(kit, approval, "deny"))
+        late = await kit.answers.resolve(OTHER, answer(kit, approval, "deny"))
         assert [outcome.won for outcome in outcomes].count(True) == 1
         assert not late.won
         assert len({(o.decision, o.by) for o in [*outcomes, late]}) == 1
@@ -316,9 +312,9 @@ async def test_an_answer_to_something_else_is_refused(
         run_id = await kit.start()
         approval = await prompt_of(kit, run_id)
         with pytest.raises(DigestMismatch):
-            await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval, digest="0" * 64))
+            await kit.answers.resolve(OPERATOR, answer(kit, approval, digest="0" * 64))
         with pytest.raises(InvalidParams, match="not offered"):
-            await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval, scope="session"))
+            await kit.answers.resolve(OPERATOR, answer(kit, approval, scope="session"))
         assert (await kit.gateway.get_run(OPERATOR, run_id)).phase == "awaiting_approval"
 
 
@@ -357,9 +353,9 @@ async def test_who_may_not_approve_is_refused(
         run_id = await kit.start()
         approval = await prompt_of(kit, run_id)
         with pytest.raises(Forbidden):
-            await kit.gateway.resolve_approval(STRANGER, answer(kit, approval))
+            await kit.answers.resolve(STRANGER, answer(kit, approval))
         with pytest.raises(NotFound):
-            await kit.gateway.get_approval(STRANGER, approval.approval_id)
+            await kit.answers.get(STRANGER, approval.approval_id)
 
 
 # --- cancel --------------------------------------------------------------------------------------
@@ -423,7 +419,7 @@ async def test_an_answer_after_a_cancel_hears_aborted(
         run_id = await reach(kit, "approval")
         approval = await prompt_of(kit, run_id)
         await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
-        outcome = await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval))
+        outcome = await kit.answers.resolve(OPERATOR, answer(kit, approval))
         assert (outcome.decision, outcome.won) == ("abort", False)
 
 
@@ -441,7 +437,7 @@ async def test_one_foreground_run_at_a_time_in_order(
         other = await kit.start(session_key="other")
         assert await kit.end(other) == "done"
         session = kit.registry.keys["ann", "k"].session_id
-        queue = await kit.gateway.arrange_queue(OPERATOR, session, ChangeQueue())
+        queue = await kit.sessions.arrange_queue(OPERATOR, session, ChangeQueue())
         assert (queue.active, queue.waiting, queue.messages) == (runs[0], runs[1:], 2)
         assert (await kit.gateway.get_run(OPERATOR, runs[1])).phase == "queued"
         wait.set()
@@ -528,9 +524,9 @@ async def test_an_archived_session_takes_no_messages(
 ) -> None:
     """Archive is durable; reset raises the epoch."""
     async with running(store) as kit:
-        session = await kit.gateway.resolve_session(OPERATOR, key="k", session_id=None)
-        assert (await kit.gateway.reset_session(OPERATOR, session.session_id)).epoch == 1
-        await kit.gateway.archive_session(OPERATOR, session.session_id)
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+        assert (await kit.sessions.reset(OPERATOR, session.session_id)).epoch == 1
+        await kit.sessions.archive(OPERATOR, session.session_id)
         with pytest.raises(IllegalState, match="archived"):
             await kit.start(session_id=session.session_id)
 
@@ -543,20 +539,20 @@ async def test_nothing_crosses_principals(store: MemoryJournal, autojump_clock: 
     async with running(store) as kit:
         run_id = await kit.start(session_key="k")
         await kit.end(run_id)
-        session_id = (await kit.gateway.get_run(OPERATOR, run_id)).record.session_id
+        session_id = (await kit.gateway.get_run(OPERATOR, run_id)).session_id
         attempts: list[Any] = [
             lambda: kit.gateway.get_run(STRANGER, run_id),
             lambda: kit.gateway.cancel_run(STRANGER, run_id, "x"),
             lambda: kit.gateway.steer_run(STRANGER, run_id, "x"),
             lambda: kit.gateway.wait_run(STRANGER, run_id, until="terminal", timeout_s=1),
-            lambda: kit.gateway.get_session(STRANGER, session_id),
+            lambda: kit.sessions.get(STRANGER, session_id),
             lambda: kit.start(caller=STRANGER, session_id=session_id),
         ]
         for attempt in attempts:
             with pytest.raises(NotFound):
                 await attempt()
         assert await kit.gateway.list_runs(STRANGER, RunFilter(principal="ann")) == []
-        assert await kit.gateway.list_sessions(STRANGER, before=None, limit=10) == []
+        assert await kit.sessions.list_seen(STRANGER, before=None, limit=10) == []
 
 
 # --- crashes -------------------------------------------------------------------------------------
@@ -578,8 +574,8 @@ async def test_a_restart_resumes_every_open_run(
         kit.gate_open.set()
         await settle()
         for approval_id in approvals:
-            approval = await kit.gateway.get_approval(OPERATOR, approval_id)
-            await kit.gateway.resolve_approval(OPERATOR, answer(kit, approval))
+            approval = await kit.answers.get(OPERATOR, approval_id)
+            await kit.answers.resolve(OPERATOR, answer(kit, approval))
         assert await kit.end(run_id) == "done"
         kinds = kit.kinds(run_id)
         assert kinds[: len(before)] == before
@@ -623,7 +619,7 @@ async def test_an_approval_keeps_id_digest_and_deadline_over_a_restart(
         await settle()
         after = await prompt_of(kit, before.run_id)
         assert after == before
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, after))
+        await kit.answers.resolve(OPERATOR, answer(kit, after))
         assert await kit.end(before.run_id) == "done"
         assert kit.effects == ["x"]
 
@@ -638,8 +634,8 @@ async def test_secret_arguments_do_not_survive_a_restart(
     async with running(store) as kit:
         await settle()
         with pytest.raises(Forbidden, match="stands for a secret"):
-            await kit.gateway.resolve_approval(OPERATOR, answer(kit, before))
-        await kit.gateway.resolve_approval(OPERATOR, answer(kit, before, decision="deny"))
+            await kit.answers.resolve(OPERATOR, answer(kit, before))
+        await kit.answers.resolve(OPERATOR, answer(kit, before, decision="deny"))
         assert await kit.end(before.run_id) == "done"
         assert kit.effects == []
 

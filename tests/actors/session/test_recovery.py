@@ -91,7 +91,7 @@ async def test_a_run_that_falls_with_each_start_is_given_up(
             await settle()
             assert attempt == kit.events(run_id, "run.recovered")[-1].attempt
             (view,) = await kit.gateway.list_runs(OPERATOR, RunFilter(states=("in_progress",)))
-            assert attempt == view.record.attempts
+            assert attempt == view.attempts
     async with running(store) as kit:
         assert await kit.end(run_id) == "failed"
         assert kit.events(run_id, "run.failed")[0].failure_class == "recovery_exhausted"
@@ -199,10 +199,10 @@ async def test_a_prompt_that_ran_out_meanwhile_is_denied(
         (resolved,) = kit.events(run_id, "approval.resolved")
         assert ("deny", "deadline") == (resolved.decision, resolved.by)
         assert "approval_expired" == kit.events(run_id, "tool.decided")[-1].reason_code
-        assert "denied" == (await kit.gateway.get_approval(OPERATOR, asked.approval_id)).state
+        assert "denied" == (await kit.answers.get(OPERATOR, asked.approval_id)).state
         assert [] == kit.effects
         with suppress(IllegalState):
-            late = await kit.gateway.resolve_approval(OPERATOR, answer(kit, asked))
+            late = await kit.answers.resolve(OPERATOR, answer(kit, asked))
             assert ("deny", False) == (late.decision, late.won)
 
 
@@ -349,7 +349,7 @@ async def test_a_stranded_run_can_be_given_up(
             nursery.start_soon(cancel)
         assert [Cancelled(state="cancelled", applied_seq=head + 1)] * 2 == ends
         view = await kit.gateway.get_run(OPERATOR, "run_poison")
-        assert ("cancelled", True) == (view.phase, "no known outcome" in (view.record.reason or ""))
+        assert ("cancelled", True) == (view.phase, "no known outcome" in (view.reason or ""))
         assert {} == kit.registry.stranded
         await settle()
         assert ["given up by ann"] == [each.reason for each in incidents(store)]
@@ -370,7 +370,7 @@ async def test_giving_up_settles_what_was_open_and_tells_no_secret(
     async with running(store) as kit:
         await settle()
         await kit.gateway.cancel_run(OPERATOR, "run_poison", f"no {SECRET}")
-        ended = (await kit.gateway.get_run(OPERATOR, "run_poison")).record
+        ended = await kit.gateway.get_run(OPERATOR, "run_poison")
     last = store.read_tape("run_poison", after_seq=0, limit=9, max_bytes=9_999).rows[-1]
     assert (last.at_ms, 0, True) == (ended.finished_ms, ended.pending_approvals, last.redacted)
     assert SECRET not in f"{ended.reason}{last.data!r}"

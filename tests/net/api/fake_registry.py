@@ -8,14 +8,23 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.agent import AgentChange
 from palyra.core.channel import SetChannel
-from palyra.core.context.assembly import Prefix
+from palyra.core.context.assembly import Prefix, stable_prefix
 from palyra.core.journal.changes import Change, PairingFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import AgentRecord, ChannelRecord, PairingRecord
+from palyra.core.tool.spec import Catalogue, ToolSpec
 from tests.net.api.fake_store import FakeStore
 
 SCOUT = AgentRecord(
     name="scout", version=2, instructions="Look round.", tools=("echo",), labels=("a",)
+)
+ECHO = ToolSpec(
+    name="echo",
+    version="1",
+    description="",
+    parameters={},
+    tool_class="read_only_safe",
+    risk="low",
 )
 CHAT = ChannelRecord(principal="ann", channel="chat", agent="scout", created_ms=1, updated_ms=2)
 SAM = PairingRecord(
@@ -58,8 +67,11 @@ class FakeAgents(Asked):
     async def get(self, caller: Caller, name: str) -> AgentRecord:
         return await self._answer("get", caller.principal, name)
 
+    async def get_present(self, name: str | None) -> AgentRecord:
+        return await self._answer("get_present", name)
+
     def prefix(self, agent: AgentRecord) -> Prefix:
-        raise NotImplementedError
+        return stable_prefix(agent, Catalogue(tools={"echo": ECHO}, hash="h"))
 
     async def create(
         self, caller: Caller, name: str, change: AgentChange, receipt: IdempotencyKey | None = None

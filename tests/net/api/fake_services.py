@@ -39,7 +39,6 @@ from palyra.core.session.commands import (
     StartRun,
     Steered,
 )
-from palyra.core.tool.spec import Catalogue, ToolSpec
 from palyra.errors import NotFound
 from palyra.models.scripted.model import Scripted
 from palyra.net.api.backend import Backend
@@ -79,7 +78,7 @@ def row(seq: int, run_id: str = RUN, *, kind: str = "turn.started", text: str = 
     return TapeRow(run_id, "ses_1", seq, 1_000 + seq, kind, "ann", False, data)  # noqa: FBT003
 
 
-class FakeGateway:  # noqa: PLR0904 - as many as the real one has
+class FakeGateway:
     """Counts effects; runs exist when the store has a record of them."""
 
     def __init__(self, store: FakeStore) -> None:
@@ -90,7 +89,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
         self.wake = trio.Event()  # ends `wait_run`
         self.on_start: Callable[[str], None] | None = None  # while a run with that id is begun
 
-    async def _effect(
+    async def perform(
         self, name: str, receipt: IdempotencyKey | None, result: msgspec.Struct
     ) -> None:
         await self.gate.wait()
@@ -113,7 +112,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
             run_id = command.run_id
             self.on_start(run_id)
         started = Started(run_id=run_id, session_id="ses_1", seq=1, disposition="started")
-        await self._effect(f"start {command.text}", receipt, started)
+        await self.perform(f"start {command.text}", receipt, started)
         self.store.runs[run_id] = run_record(run_id, principal=caller.principal)
         return started
 
@@ -134,7 +133,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
             parent_run_id=run_id,
             at_seq=at_seq - 1,
         )
-        await self._effect(f"fork {text}", receipt, made)
+        await self.perform(f"fork {text}", receipt, made)
         return made
 
     async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
@@ -152,12 +151,12 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
         self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
     ) -> int:
         await self.get_run(caller, run_id)
-        await self._effect(f"steer {text}", receipt, Steered(seq=7))
+        await self.perform(f"steer {text}", receipt, Steered(seq=7))
         return 7
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
         await self.get_run(caller, run_id)
-        await self._effect(f"cancel {reason}", None, Steered(seq=0))
+        await self.perform(f"cancel {reason}", None, Steered(seq=0))
         return Cancelled(state="cancelled", applied_seq=9)
 
     async def get_run(self, caller: Caller, run_id: str) -> RunView:
@@ -165,7 +164,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
         record = self.store.runs.get(run_id)
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
-        return RunView(record=record, phase="in_progress")
+        return RunView.of(record, "in_progress")
 
     async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
         await self.get_run(caller, run_id)
@@ -174,7 +173,7 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         await trio.lowlevel.checkpoint()
         seen = [run for run in self.store.runs.values() if caller.sees(run.principal)]
-        return [RunView(record=run, phase="in_progress") for run in seen[: wanted.limit]]
+        return [RunView.of(run, "in_progress") for run in seen[: wanted.limit]]
 
     async def wait_run(
         self,
@@ -190,86 +189,6 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
             await self.wake.wait()
         return view, scope.cancelled_caught
 
-    async def resolve_approval(
-        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
-    ) -> Resolved:
-        resolved = Resolved(
-            decision=command.decision,
-            scope=command.scope,
-            by=caller.principal,
-            resolved_ms=1,
-            won=True,
-            run_id=RUN,
-            seq=3,
-        )
-        await self._effect(f"resolve {command.decision}", receipt, resolved)
-        return resolved
-
-    async def get_approval(self, caller: Caller, approval_id: str) -> ApprovalRecord:
-        raise NotFound(f"no approval {approval_id!r} for {caller.principal}")
-
-    async def list_approvals(
-        self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
-    ) -> list[ApprovalRecord]:
-        del caller, run_id, pending_only, limit
-        return []
-
-    async def resolve_session(
-        self, caller: Caller, *, key: str | None, session_id: str | None
-    ) -> SessionRecord:
-        await self._effect("session", None, Steered(seq=0))
-        return SessionRecord(
-            session_id=session_id or "ses_new",
-            principal=caller.principal,
-            key=key,
-            created_ms=len(self.effects),
-            updated_ms=1,
-        )
-
-    async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
-        record = self.store.sessions.get(session_id)
-        if record is None or not caller.sees(record.principal):
-            raise NotFound(f"no session {session_id!r}")
-        return record
-
-    async def list_sessions(
-        self, caller: Caller, *, before: str | None, limit: int
-    ) -> list[SessionRecord]:
-        del before
-        seen = [found for found in self.store.sessions.values() if caller.sees(found.principal)]
-        return seen[:limit]
-
-    async def archive_session(self, caller: Caller, session_id: str) -> SessionRecord:
-        return await self.resolve_session(caller, key=None, session_id=session_id)
-
-    async def reset_session(self, caller: Caller, session_id: str) -> SessionRecord:
-        return await self.resolve_session(caller, key=None, session_id=session_id)
-
-    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
-        record = await self.get_session(caller, session_id)
-        if not change.is_look:
-            await self._effect("queue", None, Steered(seq=0))
-        return Queue(
-            session_id=record.session_id,
-            mode=change.mode or "followup",
-            paused=bool(change.paused),
-            waiting=[f"run_of_{session_id}"],
-            messages=1,
-            cap=20,
-        )
-
-    async def catalogue(self, caller: Caller, agent: str | None = None) -> Catalogue:
-        del caller, agent
-        echo = ToolSpec(
-            name="echo",
-            version="1",
-            description="",
-            parameters={},
-            tool_class="read_only_safe",
-            risk="low",
-        )
-        return Catalogue(tools={"echo": echo}, hash="h")
-
     async def explain_policy(
         self,
         caller: Caller,
@@ -281,6 +200,90 @@ class FakeGateway:  # noqa: PLR0904 - as many as the real one has
         del caller, arguments, agent, session_id
         return Explanation(
             answer="allow", reason_code="allowed", reason=tool, policies=(), version="1"
+        )
+
+
+class FakeApprovals:
+    """No approvals; each is resolved as it is asked for."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+
+    async def resolve(
+        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
+    ) -> Resolved:
+        resolved = Resolved(
+            decision=command.decision,
+            scope=command.scope,
+            by=caller.principal,
+            resolved_ms=1,
+            won=True,
+            run_id=RUN,
+            seq=3,
+        )
+        await self._gateway.perform(f"resolve {command.decision}", receipt, resolved)
+        return resolved
+
+    async def get(self, caller: Caller, approval_id: str) -> ApprovalRecord:
+        raise NotFound(f"no approval {approval_id!r} for {caller.principal}")
+
+    async def list_seen(
+        self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        del caller, run_id, pending_only, limit
+        return []
+
+
+class FakeSessions:
+    """The sessions of the store; each change is an effect."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+
+    async def resolve(
+        self, caller: Caller, *, key: str | None, session_id: str | None
+    ) -> SessionRecord:
+        await self._gateway.perform("session", None, Steered(seq=0))
+        return SessionRecord(
+            session_id=session_id or "ses_new",
+            principal=caller.principal,
+            key=key,
+            created_ms=len(self._gateway.effects),
+            updated_ms=1,
+        )
+
+    async def get(self, caller: Caller, session_id: str) -> SessionRecord:
+        record = self._gateway.store.sessions.get(session_id)
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no session {session_id!r}")
+        return record
+
+    async def list_seen(
+        self, caller: Caller, *, before: str | None, limit: int
+    ) -> list[SessionRecord]:
+        del before
+        seen = [
+            found for found in self._gateway.store.sessions.values() if caller.sees(found.principal)
+        ]
+        return seen[:limit]
+
+    async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
+        return await self.resolve(caller, key=None, session_id=session_id)
+
+    async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
+        return await self.resolve(caller, key=None, session_id=session_id)
+
+    async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
+        record = await self.get(caller, session_id)
+        if not change.is_look:
+            await self._gateway.perform("queue", None, Steered(seq=0))
+        return Queue(
+            session_id=record.session_id,
+            mode=change.mode or "followup",
+            paused=bool(change.paused),
+            waiting=[f"run_of_{session_id}"],
+            messages=1,
+            cap=20,
         )
 
 
@@ -342,6 +345,8 @@ class Daemon:
 
         self.backend = Backend(
             gateway=cast("Any", self.gateway),
+            sessions=cast("Any", FakeSessions(self.gateway)),
+            approvals=cast("Any", FakeApprovals(self.gateway)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),

@@ -1,1 +1,1 @@
-"""What clients can ask for: one module per noun, one table."""
+"""Methods of the protocol: one module per noun, and the table of all."""

@@ -1,4 +1,4 @@
-"""agent.*: who answers.  Everybody may look, operators change."""
+"""agent.*: definitions of agents.  Every role may read them, operators change them."""
 
 from typing import Annotated
 
@@ -8,8 +8,9 @@ from msgspec import UNSET
 from palyra.core.agent import AgentChange
 from palyra.core.journal.records import AgentRecord, MemoryScope
 from palyra.core.text.validation_errors import WORDS
-from palyra.net.api.method import AgentName, Method, MethodCall, Mutation, Result
+from palyra.net.api.method import AgentName, Method, MethodCall, Mutation
 from palyra.net.protocol.params import SLUG, NoParams, Params
+from palyra.net.protocol.results import Agent, AgentList
 
 MAX_INSTRUCTIONS = 32_768
 NewName = Annotated[str, SLUG]
@@ -42,7 +43,7 @@ class AgentCreate(Mutation, frozen=True, kw_only=True):
 
 
 class AgentUpdate(Mutation, frozen=True, kw_only=True):
-    """What to change of an agent; what is left out stays."""
+    """Changes to an agent; members that are left out keep their value."""
 
     name: AgentName
     instructions: Instructions | None = None
@@ -53,7 +54,7 @@ class AgentUpdate(Mutation, frozen=True, kw_only=True):
 
 
 class AgentDelete(Mutation, frozen=True, kw_only=True):
-    """One agent, to be deleted."""
+    """The agent to delete."""
 
     name: AgentName
 
@@ -62,27 +63,6 @@ class AgentGet(Params, frozen=True, kw_only=True):
     """One agent."""
 
     name: AgentName
-
-
-class Agent(Result, frozen=True, kw_only=True):
-    """An agent; without `model` it has the daemon's default, without `tools` all there are."""
-
-    name: str
-    version: int
-    memory_scope: MemoryScope
-    created_ms: int
-    updated_ms: int
-    instructions: str | None = None  # left out of lists
-    model: str | None = None
-    tools: tuple[str, ...] | None = None
-    labels: tuple[str, ...] = ()
-    deleted_ms: int | None = None
-
-
-class AgentList(Result, frozen=True, kw_only=True):
-    """All agents, the default one first, without their instructions."""
-
-    agents: list[Agent]
 
 
 async def list_(call: MethodCall, _params: NoParams) -> AgentList:
@@ -140,6 +120,7 @@ def _change(params: AgentCreate | AgentUpdate) -> AgentChange:
 
 
 def _show(agent: AgentRecord) -> Agent:
+    """Return the record as the wire shows it: null members left out."""
     return Agent(**msgspec.structs.asdict(agent))
 
 

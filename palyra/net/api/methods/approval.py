@@ -1,4 +1,4 @@
-"""approval.*: the questions to people, their answers, and the answers that hold for more."""
+"""approval.*: approval requests, their decisions, and the grants that outlive one call."""
 
 from typing import Annotated, Literal
 
@@ -6,8 +6,9 @@ import msgspec
 
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import ApprovalList, GrantList
 
 
 class ApprovalListParams(Params, frozen=True, kw_only=True):
@@ -18,12 +19,6 @@ class ApprovalListParams(Params, frozen=True, kw_only=True):
     limit: Limit = 100
 
 
-class ApprovalList(Result, frozen=True, kw_only=True):
-    """The approvals the caller may see."""
-
-    approvals: list[ApprovalRecord]
-
-
 class ApprovalGet(Params, frozen=True, kw_only=True):
     """One approval."""
 
@@ -31,7 +26,7 @@ class ApprovalGet(Params, frozen=True, kw_only=True):
 
 
 class ApprovalResolve(Mutation, frozen=True, kw_only=True):
-    """An answer; `digest` proves that it is to what was shown."""
+    """A decision; `digest` must be that of the call that was shown."""
 
     approval_id: Id
     decision: Literal["allow", "deny"]
@@ -48,20 +43,14 @@ class GrantListParams(Params, frozen=True, kw_only=True):
     limit: Limit = 100
 
 
-class GrantList(Result, frozen=True, kw_only=True):
-    """The grants the caller may see."""
-
-    grants: list[GrantRecord]
-
-
 class GrantRevoke(Mutation, frozen=True, kw_only=True):
-    """One grant that is to hold no more."""
+    """The grant to end."""
 
     grant_id: Id
 
 
 async def list_(call: MethodCall, params: ApprovalListParams) -> ApprovalList:
-    approvals = await call.backend.gateway.list_approvals(
+    approvals = await call.backend.approvals.list_seen(
         call.caller,
         run_id=params.run_id,
         pending_only=params.pending_only,
@@ -71,7 +60,7 @@ async def list_(call: MethodCall, params: ApprovalListParams) -> ApprovalList:
 
 
 async def get(call: MethodCall, params: ApprovalGet) -> ApprovalRecord:
-    return await call.backend.gateway.get_approval(call.caller, params.approval_id)
+    return await call.backend.approvals.get(call.caller, params.approval_id)
 
 
 async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
@@ -85,7 +74,7 @@ async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
     )
     return await call.once(
         Resolved,
-        lambda: call.backend.gateway.resolve_approval(call.caller, command, call.key),
+        lambda: call.backend.approvals.resolve(call.caller, command, call.key),
         is_kept_by_effect=True,
     )
 

@@ -1,4 +1,4 @@
-"""artifact.read: the whole of an output that a tape has in part."""
+"""artifact.read: the full output of a tool call whose tape holds an excerpt."""
 
 from typing import Annotated
 
@@ -6,9 +6,9 @@ import msgspec
 
 from palyra.core.text.validation_errors import WORDS
 from palyra.core.tool.artifacts import MAX_PAGE_BYTES, NAME_CHARS
-from palyra.core.trust.labels import Trust
-from palyra.net.api.method import Id, Method, MethodCall, Result
+from palyra.net.api.method import Id, Method, MethodCall
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import ArtifactPiece
 
 Name = Annotated[
     str,
@@ -21,28 +21,12 @@ PageBytes = Annotated[int, msgspec.Meta(ge=4, le=MAX_PAGE_BYTES)]
 
 
 class ArtifactRead(Params, frozen=True, kw_only=True):
-    """A page of an artifact; its name is the one on the tape, or the beginning of it."""
+    """A page of an artifact; its name is the digest on the tape, or a prefix of it."""
 
     session_id: Id
     artifact: Name
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
     limit_bytes: PageBytes = MAX_PAGE_BYTES
-
-
-class ArtifactPiece(Result, frozen=True, kw_only=True):
-    """The page, whole lines where there are any; without `next_offset` it is the last."""
-
-    artifact: str
-    run_id: str
-    call_id: str
-    tool: str
-    trust: Trust
-    created_ms: int
-    size_bytes: int
-    offset: int
-    line: int
-    text: str
-    next_offset: int | None = None
 
 
 async def read(call: MethodCall, params: ArtifactRead) -> ArtifactPiece:

@@ -1,4 +1,7 @@
-"""channel.* and pairing.*: where messages come in from outside, and whose.  Operators only."""
+"""channel.* and pairing.*: which agent answers external messages, and which senders may write.
+
+Operators only.
+"""
 
 from typing import Annotated
 
@@ -16,23 +19,23 @@ from palyra.net.api.method import (
     MethodCall,
     Mutation,
     OutsideId,
-    Result,
     cursor_of,
 )
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import Channel, ChannelList, Pairing, PairingPage
 
 Principal = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Code = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
 
 
 class ChannelListParams(Params, frozen=True, kw_only=True):
-    """Whose channels; everybody's without a principal."""
+    """Channels of one principal, or of all without a principal."""
 
     principal: Principal | None = None
 
 
 class ChannelSet(Mutation, frozen=True, kw_only=True):
-    """Who answers a channel, or one conversation of it; the caller's own without a principal."""
+    """The agent of a channel or of one conversation; the caller's own channel without a principal."""
 
     channel: ChannelName
     principal: Principal | None = None
@@ -42,30 +45,11 @@ class ChannelSet(Mutation, frozen=True, kw_only=True):
 
 
 class ChannelDelete(Mutation, frozen=True, kw_only=True):
-    """One channel, or one conversation of it, to be deleted."""
+    """The channel, or the one conversation of it, to delete."""
 
     channel: ChannelName
     principal: Principal | None = None
     conversation_id: OutsideId | None = None
-
-
-class Channel(Result, frozen=True, kw_only=True):
-    """Who answers; without `conversation_id`, every conversation that has none of its own."""
-
-    principal: str
-    channel: str
-    agent: str
-    pairing: PairingMode
-    created_ms: int
-    updated_ms: int
-    conversation_id: str = ""
-    deleted_ms: int | None = None
-
-
-class ChannelList(Result, frozen=True, kw_only=True):
-    """Channels by principal, name and conversation."""
-
-    channels: list[Channel]
 
 
 class PairingListParams(Params, frozen=True, kw_only=True):
@@ -79,38 +63,16 @@ class PairingListParams(Params, frozen=True, kw_only=True):
 
 
 class PairingApprove(Mutation, frozen=True, kw_only=True):
-    """Let a sender in that has told its code."""
+    """Admit a sender that has given its code."""
 
     pairing_id: Id
     code: Code
 
 
 class PairingRevoke(Mutation, frozen=True, kw_only=True):
-    """Let a sender in no more."""
+    """Admit a sender no longer."""
 
     pairing_id: Id
-
-
-class Pairing(Result, frozen=True, kw_only=True):
-    """A sender and whether it is let in; its code is not here."""
-
-    pairing_id: str
-    principal: str
-    channel: str
-    sender: str
-    state: PairingState
-    requested_ms: int
-    expires_ms: int
-    attempts: int
-    by: str | None = None
-    decided_ms: int | None = None
-
-
-class PairingPage(Result, frozen=True, kw_only=True):
-    """A page of pairings."""
-
-    pairings: list[Pairing]
-    next_cursor: str | None = None
 
 
 async def list_(call: MethodCall, params: ChannelListParams) -> ChannelList:

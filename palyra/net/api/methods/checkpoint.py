@@ -1,12 +1,13 @@
-"""checkpoint.*: files as a call found and left them.  Only their owner puts them back."""
+"""checkpoint.*: files before and after a change.  Only their owner restores them."""
 
 from typing import Annotated
 
 import msgspec
 
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result, cursor_of
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import CheckpointFile, CheckpointList, CheckpointView
 
 
 class CheckpointListParams(Params, frozen=True, kw_only=True):
@@ -18,37 +19,8 @@ class CheckpointListParams(Params, frozen=True, kw_only=True):
     cursor: Annotated[str, cursor_of("ckp")] | None = None
 
 
-class CheckpointFile(Result, frozen=True, kw_only=True):
-    """One file of a checkpoint; a digest that is left out: there was no file."""
-
-    path: str
-    before_sha256: str | None = None
-    after_sha256: str | None = None
-
-
-class CheckpointShown(Result, frozen=True, kw_only=True):
-    """One change of files, and which call made it."""
-
-    checkpoint_id: str
-    principal: str
-    session_id: str
-    run_id: str
-    call_id: str
-    tool: str
-    workspace: str
-    created_ms: int
-    files: list[CheckpointFile]
-
-
-class CheckpointList(Result, frozen=True, kw_only=True):
-    """A page of checkpoints."""
-
-    checkpoints: list[CheckpointShown]
-    next_cursor: str | None = None
-
-
 class CheckpointRestore(Mutation, frozen=True, kw_only=True):
-    """Files that are to be as they were before a change, or after it."""
+    """Restore the files of a change to their state before or after it."""
 
     checkpoint_id: Id
     to: Side = "before"
@@ -77,7 +49,7 @@ async def restore(call: MethodCall, params: CheckpointRestore) -> Restored:
     )
 
 
-def _show(checkpoint: Checkpoint) -> CheckpointShown:
+def _show(checkpoint: Checkpoint) -> CheckpointView:
     fields = msgspec.structs.asdict(checkpoint)
     fields["files"] = [
         CheckpointFile(
@@ -87,7 +59,7 @@ def _show(checkpoint: Checkpoint) -> CheckpointShown:
         )
         for file in checkpoint.files
     ]
-    return CheckpointShown(**fields)
+    return CheckpointView(**fields)
 
 
 METHODS = (

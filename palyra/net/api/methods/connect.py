@@ -1,23 +1,23 @@
-"""connect: who the client is, and which features it gets."""
+"""connect: authentication of the client, and the features granted to it."""
 
 from typing import Annotated
 
 import msgspec
 
 from palyra.core.access import Caller
-from palyra.core.journal.records import Role
 from palyra.errors import IllegalState, Unauthenticated
 from palyra.net.api.backend import Backend
-from palyra.net.api.method import Method, MethodCall, Result, at_once
-from palyra.net.protocol.notifications import FEATURES, State
+from palyra.net.api.method import Method, MethodCall, at_once
+from palyra.net.protocol.notifications import FEATURES
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import Declined, Welcome
 from palyra.net.server.transport import Peer
 
 Word = Annotated[str, msgspec.Meta(max_length=128)]
 
 
 class ClientInfo(Params, frozen=True, kw_only=True):
-    """What connects, for logs and lists."""
+    """Name and version of the client, for logs."""
 
     name: Word
     version: Word = ""
@@ -35,26 +35,8 @@ class Connect(Params, frozen=True, kw_only=True):
         return f"Connect(client={self.client!r}, want={self.want!r})"
 
 
-class Declined(Result, frozen=True, kw_only=True):
-    """A wanted feature this daemon does not have."""
-
-    feature: str
-    reason: str
-
-
-class Connected(Result, frozen=True, kw_only=True):
-    """Who the client is taken for, and what it gets."""
-
-    principal: str
-    role: Role
-    scopes: list[str]
-    granted: list[str]
-    declined: list[Declined]
-    state: State
-
-
 async def identify(params: Connect, peer: Peer, backend: Backend) -> Caller:
-    """Who is calling.  Raises Unauthenticated."""
+    """Return the authenticated caller.  Raises Unauthenticated."""
     if peer.caller is not None:
         return peer.caller
     token = params.token or peer.bearer
@@ -63,24 +45,24 @@ async def identify(params: Connect, peer: Peer, backend: Backend) -> Caller:
     return await backend.authenticate(token)
 
 
-def welcome(caller: Caller, params: Connect, backend: Backend) -> Connected:
+def welcome(caller: Caller, params: Connect, backend: Backend) -> Welcome:
     """The reply to `connect`."""
-    return Connected(
+    return Welcome(
         principal=caller.principal,
         role=caller.role,
-        scopes=sorted(caller.scopes),
-        granted=[feature for feature in FEATURES if feature in params.want],
-        declined=[
+        scopes=tuple(sorted(caller.scopes)),
+        granted=tuple(feature for feature in FEATURES if feature in params.want),
+        declined=tuple(
             Declined(feature=feature, reason="unknown to this version")
             for feature in params.want
             if feature not in FEATURES
-        ],
+        ),
         state=backend.state(),
     )
 
 
-def connect_again(_call: MethodCall, _params: Connect) -> Connected:
+def connect_again(_call: MethodCall, _params: Connect) -> Welcome:
     raise IllegalState("this connection is connected already")
 
 
-METHODS = (Method("connect", Connect, Connected, None, at_once(connect_again)),)
+METHODS = (Method("connect", Connect, Welcome, None, at_once(connect_again)),)

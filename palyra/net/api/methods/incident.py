@@ -1,4 +1,7 @@
-"""incident.*: what was found to be wrong, for who sees everybody; operators say that it is over."""
+"""incident.*: recorded defects of the daemon, for roles that see all principals.
+
+Operators resolve them.
+"""
 
 from typing import Annotated
 
@@ -8,11 +11,11 @@ from palyra.core.journal.changes import IncidentFilter
 from palyra.core.journal.records import (
     IncidentDomain,
     IncidentRecord,
-    IncidentSeverity,
     IncidentState,
 )
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result, cursor_of
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import IncidentPage, IncidentView
 
 States = Annotated[list[IncidentState], msgspec.Meta(max_length=4)]
 Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
@@ -34,37 +37,10 @@ class IncidentGet(Params, frozen=True, kw_only=True):
 
 
 class IncidentResolve(Mutation, frozen=True, kw_only=True):
-    """An incident that is over, and why."""
+    """The incident to resolve, and why it is over."""
 
     incident_id: Id
     reason: Reason
-
-
-class IncidentShown(Result, frozen=True, kw_only=True):
-    """What was found, how often, and what became of it."""
-
-    incident_id: str
-    domain: IncidentDomain
-    key: str
-    severity: IncidentSeverity
-    state: IncidentState
-    summary: str
-    evidence: dict[str, str | int]
-    count: int
-    opened_ms: int
-    last_ms: int
-    attempts: int = 0
-    resolves_itself: bool = False
-    resolved_ms: int | None = None
-    by: str | None = None
-    reason: str = ""
-
-
-class IncidentPage(Result, frozen=True, kw_only=True):
-    """A page of incidents."""
-
-    incidents: list[IncidentShown]
-    next_cursor: str | None = None
 
 
 async def list_(call: MethodCall, params: IncidentListParams) -> IncidentPage:
@@ -78,11 +54,11 @@ async def list_(call: MethodCall, params: IncidentListParams) -> IncidentPage:
     return IncidentPage(incidents=[_show(each) for each in found], next_cursor=next_cursor)
 
 
-async def get(call: MethodCall, params: IncidentGet) -> IncidentShown:
+async def get(call: MethodCall, params: IncidentGet) -> IncidentView:
     return _show(await call.backend.incidents.get(call.caller, params.incident_id))
 
 
-async def resolve(call: MethodCall, params: IncidentResolve) -> IncidentShown:
+async def resolve(call: MethodCall, params: IncidentResolve) -> IncidentView:
     incidents = call.backend.incidents
     return _show(
         await call.once(
@@ -93,12 +69,12 @@ async def resolve(call: MethodCall, params: IncidentResolve) -> IncidentShown:
     )
 
 
-def _show(incident: IncidentRecord) -> IncidentShown:
-    return IncidentShown(**msgspec.structs.asdict(incident))
+def _show(incident: IncidentRecord) -> IncidentView:
+    return IncidentView(**msgspec.structs.asdict(incident))
 
 
 METHODS = (
     Method("incident.list", IncidentListParams, IncidentPage, "incidents:read", list_),
-    Method("incident.get", IncidentGet, IncidentShown, "incidents:read", get),
-    Method("incident.resolve", IncidentResolve, IncidentShown, "incidents:write", resolve),
+    Method("incident.get", IncidentGet, IncidentView, "incidents:read", get),
+    Method("incident.resolve", IncidentResolve, IncidentView, "incidents:write", resolve),
 )

@@ -1,4 +1,4 @@
-"""model.list: which models there are, what is said of them, how their providers are."""
+"""model.list: the configured models, their capabilities, and the state of their providers."""
 
 from palyra.core.model.views import ModelList
 from palyra.net.api.method import Method, MethodCall, at_once

@@ -1,15 +1,14 @@
-"""run.*: start, fork, steer, cancel, look, wait, replay."""
+"""run.*: start, fork, steer, cancel, read, wait, replay."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from palyra.core.journal.changes import RunFilter
-from palyra.core.journal.records import QueueMode, RunPhase, RunState, Usage
+from palyra.core.journal.records import QueueMode, RunState
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
     Cancelled,
-    Disposition,
     Forked,
     RunView,
     Started,
@@ -27,11 +26,11 @@ from palyra.net.api.method import (
     MethodCall,
     Mutation,
     OutsideId,
-    Result,
     cursor_of,
 )
 from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import RunList, RunWaited, StartedRun
 
 MAX_WAIT_MS = 120_000
 WEEK_MS = 604_800_000
@@ -59,26 +58,17 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     budget: Amounts = Amounts()
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False
-    origin: Literal["interactive", "background"] = "interactive"  # others are the daemon's own
+    origin: Literal["interactive", "background"] = (
+        "interactive"  # the other origins are set by the daemon
+    )
     channel: ChannelName | None = None
     conversation_id: OutsideId | None = None
     sender: OutsideId | None = None
     subscribe: bool = False
 
 
-class StartedRun(Result, frozen=True, kw_only=True):
-    """Where the message went; committed."""
-
-    run_id: str
-    session_id: str
-    seq: int
-    disposition: Disposition
-    position: int | None = None
-    subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
-
-
 class RunFork(Mutation, frozen=True, kw_only=True):
-    """Go on from a run as it was at `at_seq`; without a text the model simply goes on."""
+    """Continue a run from its state at `at_seq`; without a text the model continues its turn."""
 
     run_id: Id
     at_seq: Annotated[int, msgspec.Meta(ge=0)]
@@ -86,14 +76,14 @@ class RunFork(Mutation, frozen=True, kw_only=True):
 
 
 class RunReplay(Params, frozen=True, kw_only=True):
-    """Decide a run again from its tape; strictly also what the settings decided."""
+    """Decide a run again from its tape; a strict replay also re-evaluates what depends on settings."""
 
     run_id: Id
     strict: bool = False
 
 
 class RunSteer(Mutation, frozen=True, kw_only=True):
-    """A word to a run under way."""
+    """A steering message to an open run."""
 
     run_id: Id
     text: Annotated[str, msgspec.Meta(min_length=1)]
@@ -123,56 +113,18 @@ class RunListParams(Params, frozen=True, kw_only=True):
 
 
 class RunWait(Params, frozen=True, kw_only=True):
-    """Wait for a run's end, or until somebody has to answer it."""
+    """Wait for the end of a run, or also for an approval it needs."""
 
     run_id: Id
     until: Literal["terminal", "attention"] = "terminal"
     timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 30_000
 
 
-class RunShown(Result, frozen=True, kw_only=True):
-    """A run as clients see it."""
-
-    run_id: str
-    session_id: str
-    state: RunState
-    phase: RunPhase
-    principal: str
-    agent: str
-    model: str
-    created_ms: int
-    usage: Usage
-    cost_usd_micros: int
-    turns: int
-    tool_calls: int
-    pending_approvals: int
-    head_seq: int
-    attempts: int
-    unpriced_calls: int = 0
-    started_ms: int | None = None
-    finished_ms: int | None = None
-    reason: str | None = None
-    parent_run_id: str | None = None
-
-
-class RunWaited(RunShown, frozen=True, kw_only=True):
-    """The run, and whether the time was up first."""
-
-    timed_out: bool
-
-
-class RunList(Result, frozen=True, kw_only=True):
-    """A page of runs."""
-
-    runs: list[RunShown]
-    next_cursor: str | None = None
-
-
 async def start(call: MethodCall, params: RunStart) -> StartedRun:
     command = _command(params)
     if not params.subscribe:
         return _started(await _start(call, command))
-    # Followed before it begins, so that nothing it streams is missed.
+    # Subscribed before the run begins, so that none of its progress is missed.
     run_id = call.backend.new_id("run")
     call.backend.hub.get_feed(run_id).note_head(NOTHING_YET)
     subscription = _watch(call, run_id)
@@ -181,7 +133,7 @@ async def start(call: MethodCall, params: RunStart) -> StartedRun:
     except PalyraError:
         call.subscriptions.close(subscription.subscription_id)
         raise
-    if started.run_id != run_id:  # what the key has started before, or took the message
+    if started.run_id != run_id:  # the key was used before, or another run took the message
         call.subscriptions.close(subscription.subscription_id)
         subscription = _watch(call, started.run_id)
     call.then(subscription.start)
@@ -201,28 +153,16 @@ def _started(started: Started, subscription: str | None = None) -> StartedRun:
 
 
 def _watch(call: MethodCall, run_id: str) -> LiveSubscription:
-    """The caller's own run, from its first event on; to be started."""
+    """Open a subscription to the caller's own run from its first event, not yet started."""
     subscription, _ = call.subscriptions.open_run(run_id, 0, SubscriptionFilter())
     return subscription
 
 
 def _command(params: RunStart) -> StartRun:
-    return StartRun(
-        text=params.text,
-        session_id=params.session_id,
-        session_key=params.session_key,
-        agent=params.agent,
-        model=params.model,
-        queue_mode=params.queue_mode,
-        approval_mode=params.approval_mode,
-        json_mode=params.json_mode,
-        budget=Budget(**msgspec.structs.asdict(params.budget)),
-        attachments=params.attachments,
-        origin=params.origin,
-        channel=params.channel,
-        conversation_id=params.conversation_id,
-        sender=params.sender,
-    )
+    """Convert the params: the command has the same fields but for two that end at the wire."""
+    given = msgspec.structs.asdict(params)
+    del given["idempotency_key"], given["subscribe"]
+    return StartRun(**given | {"budget": Budget(**msgspec.structs.asdict(params.budget))})
 
 
 async def fork(call: MethodCall, params: RunFork) -> Forked:
@@ -256,8 +196,8 @@ async def cancel(call: MethodCall, params: RunCancel) -> Cancelled:
     )
 
 
-async def get(call: MethodCall, params: RunGet) -> RunShown:
-    return _show(await call.backend.gateway.get_run(call.caller, params.run_id))
+async def get(call: MethodCall, params: RunGet) -> RunView:
+    return await call.backend.gateway.get_run(call.caller, params.run_id)
 
 
 async def list_(call: MethodCall, params: RunListParams) -> RunList:
@@ -270,19 +210,15 @@ async def list_(call: MethodCall, params: RunListParams) -> RunList:
     )
     views = await call.backend.gateway.list_runs(call.caller, wanted)
     is_full = len(views) == params.limit
-    next_cursor = views[-1].record.run_id if is_full else None
-    return RunList(runs=[_show(view) for view in views], next_cursor=next_cursor)
+    next_cursor = views[-1].run_id if is_full else None
+    return RunList(runs=views, next_cursor=next_cursor)
 
 
 async def wait(call: MethodCall, params: RunWait) -> RunWaited:
     view, timed_out = await call.backend.gateway.wait_run(
         call.caller, params.run_id, until=params.until, timeout_s=params.timeout_ms / 1000
     )
-    return RunWaited(timed_out=timed_out, phase=view.phase, **msgspec.structs.asdict(view.record))
-
-
-def _show(view: RunView) -> RunShown:
-    return RunShown(phase=view.phase, **msgspec.structs.asdict(view.record))
+    return RunWaited(timed_out=timed_out, **msgspec.structs.asdict(view))
 
 
 METHODS = (
@@ -290,7 +226,7 @@ METHODS = (
     Method("run.fork", RunFork, Forked, "runs:write", fork),
     Method("run.steer", RunSteer, Steered, "runs:write", steer),
     Method("run.cancel", RunCancel, Cancelled, "runs:write", cancel),
-    Method("run.get", RunGet, RunShown, "runs:read", get),
+    Method("run.get", RunGet, RunView, "runs:read", get),
     Method("run.list", RunListParams, RunList, "runs:read", list_),
     Method("run.wait", RunWait, RunWaited, "runs:read", wait),
     Method("run.replay", RunReplay, ReplayReport, "runs:read", replay, is_bulk=True),

@@ -7,15 +7,16 @@ import msgspec
 from palyra.core.journal.records import QueueMode, SessionRecord
 from palyra.core.session.commands import ChangeQueue, Queue
 from palyra.errors import InvalidParams
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, Result, cursor_of
+from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import SessionList
 
 MAX_NAMED = 1_000  # runs in one change of a queue
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class SessionResolve(Mutation, frozen=True, kw_only=True):
-    """Find a session by id, or by key: then it is made if there is none."""
+    """Find a session by id, or find or create one by key."""
 
     session_id: Id | None = None
     session_key: Key | None = None
@@ -28,7 +29,7 @@ class SessionGet(Params, frozen=True, kw_only=True):
 
 
 class SessionChange(Mutation, frozen=True, kw_only=True):
-    """One session, to be changed."""
+    """The session to change."""
 
     session_id: Id
 
@@ -40,15 +41,8 @@ class SessionListParams(Params, frozen=True, kw_only=True):
     cursor: Annotated[str, cursor_of("ses")] | None = None
 
 
-class SessionList(Result, frozen=True, kw_only=True):
-    """A page of sessions."""
-
-    sessions: list[SessionRecord]
-    next_cursor: str | None = None
-
-
 class SessionQueue(Mutation, frozen=True, kw_only=True):
-    """A session's queue; with nothing but its id a look, which needs sessions:read only."""
+    """Changes to a session's queue; with only an id a read, which needs sessions:read alone."""
 
     session_id: Id
     mode: QueueMode | None = None
@@ -60,48 +54,42 @@ class SessionQueue(Mutation, frozen=True, kw_only=True):
 async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
     if (params.session_id is None) == (params.session_key is None):
         raise InvalidParams("give exactly one of session_id and session_key", field="session_id")
-    gateway = call.backend.gateway
+    sessions = call.backend.sessions
     return await call.once(
         SessionRecord,
-        lambda: gateway.resolve_session(
-            call.caller, key=params.session_key, session_id=params.session_id
-        ),
+        lambda: sessions.resolve(call.caller, key=params.session_key, session_id=params.session_id),
     )
 
 
 async def get(call: MethodCall, params: SessionGet) -> SessionRecord:
-    return await call.backend.gateway.get_session(call.caller, params.session_id)
+    return await call.backend.sessions.get(call.caller, params.session_id)
 
 
 async def list_(call: MethodCall, params: SessionListParams) -> SessionList:
-    sessions = await call.backend.gateway.list_sessions(
+    found = await call.backend.sessions.list_seen(
         call.caller, before=params.cursor, limit=params.limit
     )
-    is_full = len(sessions) == params.limit
-    return SessionList(sessions=sessions, next_cursor=sessions[-1].session_id if is_full else None)
+    is_full = len(found) == params.limit
+    return SessionList(sessions=found, next_cursor=found[-1].session_id if is_full else None)
 
 
 async def archive(call: MethodCall, params: SessionChange) -> SessionRecord:
-    gateway = call.backend.gateway
-    return await call.once(
-        SessionRecord, lambda: gateway.archive_session(call.caller, params.session_id)
-    )
+    sessions = call.backend.sessions
+    return await call.once(SessionRecord, lambda: sessions.archive(call.caller, params.session_id))
 
 
 async def reset(call: MethodCall, params: SessionChange) -> SessionRecord:
-    gateway = call.backend.gateway
-    return await call.once(
-        SessionRecord, lambda: gateway.reset_session(call.caller, params.session_id)
-    )
+    sessions = call.backend.sessions
+    return await call.once(SessionRecord, lambda: sessions.reset(call.caller, params.session_id))
 
 
 async def queue(call: MethodCall, params: SessionQueue) -> Queue:
     change = ChangeQueue(
         mode=params.mode, paused=params.paused, drop=params.drop, order=params.order
     )
-    gateway = call.backend.gateway
+    sessions = call.backend.sessions
     return await call.once(
-        Queue, lambda: gateway.arrange_queue(call.caller, params.session_id, change)
+        Queue, lambda: sessions.arrange_queue(call.caller, params.session_id, change)
     )
 
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord, SkillState, tool_specs
+from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord, tool_specs
 from palyra.core.text.validation_errors import WORDS
-from palyra.core.tool.spec import Risk, ToolClass
-from palyra.net.api.method import Method, MethodCall, Mutation, Result, at_once, check_no_secret
+from palyra.net.api.method import Method, MethodCall, Mutation, at_once, check_no_secret
 from palyra.net.protocol.params import NoParams, Params
+from palyra.net.protocol.results import Skill, SkillAudit, SkillList, SkillToolView, Uploaded
 
 MAX_CHUNK_BYTES = 262_144
 SkillId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -34,77 +34,28 @@ class SkillUpload(Params, frozen=True, kw_only=True):
 
 
 class SkillInstall(Mutation, frozen=True, kw_only=True):
-    """An uploaded package, and what it is granted of what it declares."""
+    """An uploaded package, and which of its declared capabilities are granted."""
 
     sha256: Sha256
     grant: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=300)], ...], msgspec.Meta(max_length=32)
     ] = ()
-    trust_key: Sha256 | None = None  # the publisher's key in hex, told by other means
+    trust_key: Sha256 | None = (
+        None  # the publisher's key in hex, from a channel other than the package
+    )
 
 
 class SkillQuarantine(Mutation, frozen=True, kw_only=True):
-    """One skill that must not be called."""
+    """The skill to quarantine: its tools cannot be called."""
 
     id: SkillId
     reason: Reason
 
 
 class SkillChange(Mutation, frozen=True, kw_only=True):
-    """One skill, to be enabled or removed."""
+    """The skill to enable or remove."""
 
     id: SkillId
-
-
-class Uploaded(Result, frozen=True, kw_only=True):
-    """How much of the package is there."""
-
-    size: int
-
-
-class SkillToolShown(Result, frozen=True, kw_only=True):
-    """One tool of a skill, as the catalogue has it."""
-
-    name: str
-    description: str
-    tool_class: ToolClass
-    risk: Risk
-
-
-class Skill(Result, frozen=True, kw_only=True):
-    """An installed skill."""
-
-    id: str
-    version: str
-    publisher: str
-    public_key: str
-    package_sha256: str
-    description: str
-    state: SkillState
-    tools: list[SkillToolShown]
-    capabilities: tuple[str, ...]  # declared
-    granted: tuple[str, ...]
-    installed_ms: int
-    changed_ms: int
-    changed_by: str
-    reason: str = ""
-
-
-class SkillList(Result, frozen=True, kw_only=True):
-    """All skills by id; `obstacle` says why none can be called, "" when they can."""
-
-    skills: list[Skill]
-    obstacle: str
-
-
-class SkillAudited(Result, frozen=True, kw_only=True):
-    """What the package is now; no problems: what was installed, and it keeps to its manifest."""
-
-    skill: Skill
-    problems: tuple[str, ...]
-    imports: tuple[str, ...]
-    functions: int
-    module_bytes: int
 
 
 def list_(call: MethodCall, _params: NoParams) -> SkillList:
@@ -131,9 +82,9 @@ async def install(call: MethodCall, params: SkillInstall) -> Skill:
     return await call.once(Skill, effect)
 
 
-async def audit(call: MethodCall, params: SkillNamed) -> SkillAudited:
+async def audit(call: MethodCall, params: SkillNamed) -> SkillAudit:
     found: Audit = await call.backend.skills.audit(call.caller, params.id)
-    return SkillAudited(
+    return SkillAudit(
         skill=_show(found.skill),
         problems=found.problems,
         imports=found.imports,
@@ -177,7 +128,7 @@ def _show(record: SkillRecord) -> Skill:
         description=manifest.description,
         state=record.state,
         tools=[
-            SkillToolShown(
+            SkillToolView(
                 name=spec.name,
                 description=spec.description,
                 tool_class=spec.tool_class,
@@ -199,7 +150,7 @@ METHODS = (
     Method("skill.get", SkillNamed, Skill, "skills:read", at_once(get)),
     Method("skill.upload", SkillUpload, Uploaded, "skills:write", at_once(upload)),
     Method("skill.install", SkillInstall, Skill, "skills:write", install),
-    Method("skill.audit", SkillNamed, SkillAudited, "skills:read", audit),
+    Method("skill.audit", SkillNamed, SkillAudit, "skills:read", audit),
     Method("skill.quarantine", SkillQuarantine, Skill, "skills:write", quarantine),
     Method("skill.enable", SkillChange, Skill, "skills:write", enable),
     Method("skill.remove", SkillChange, Skill, "skills:write", remove),

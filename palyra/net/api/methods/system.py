@@ -1,4 +1,4 @@
-"""ping and system.*: how the daemon is, what it consists of, what it can be asked."""
+"""ping and system.*: clock, health, supervision tree and description of the protocol."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,36 +7,14 @@ import msgspec
 
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.errors import Forbidden
-from palyra.net.api.method import AnyMethod, Method, MethodCall, Result, at_once
+from palyra.net.api.method import AnyMethod, Method, MethodCall, at_once
 from palyra.net.api.schema import ProtocolSchema, describe_protocol
 from palyra.net.protocol.jsonrpc import Redact
-from palyra.net.protocol.notifications import PROTOCOL, State
+from palyra.net.protocol.notifications import PROTOCOL
 from palyra.net.protocol.params import NoParams
+from palyra.net.protocol.results import Pong, Status
 
-CRASH_CHARS = 500  # of a crash's message: a tree is for a screen, the log has the traceback
-
-
-class Pong(Result, frozen=True, kw_only=True):
-    """The daemon's clock."""
-
-    now_ms: int
-
-
-class Status(Result, frozen=True, kw_only=True):
-    """Health and version; figures over all principals only for those who see all."""
-
-    state: State
-    version: str
-    instance_id: str
-    protocol: str
-    now_ms: int
-    is_writable: bool
-    journal_backlog: int | None = None
-    connections: int | None = None
-    stranded_runs: int | None = None  # open, and cannot go on: see the log
-    open_incidents: int | None = None  # found to be wrong and not resolved: `incident.list`
-    problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
-    absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
+CRASH_CHARS = 500  # of a crash's message; the traceback is in the log
 
 
 class DaemonDescription(ProtocolSchema, frozen=True, kw_only=True):
@@ -78,7 +56,7 @@ def tree(call: MethodCall, _params: NoParams) -> ChildSnapshot:
 
 
 def _show(node: ChildSnapshot, redact: Redact) -> ChildSnapshot:
-    """The node as clients see it: the message of a crash may repeat anything."""
+    """Return the node with crash messages redacted and cut: an exception may quote a secret."""
     crash = node.last_crash
     if crash is not None:
         crash = redact(crash.encode(errors="replace"))[0].decode()[:CRASH_CHARS]
@@ -94,7 +72,7 @@ METHODS = (
 
 
 def make_describe(methods: Mapping[str, AnyMethod]) -> AnyMethod:
-    """`system.describe` of a table of methods, itself included."""
+    """Make `system.describe` for a table of methods, which includes itself."""
 
     @cache
     def described() -> ProtocolSchema:

@@ -11,11 +11,11 @@ from palyra.core.ports import JournalStore
 from palyra.core.tape.events import KINDS
 from palyra.core.tape.export import ExportLine, claim
 from palyra.errors import Forbidden, InvalidParams, PalyraError
-from palyra.net.api.method import AfterSeq, Id, Method, MethodCall, Result, at_once
+from palyra.net.api.method import AfterSeq, Id, Method, MethodCall, at_once
 from palyra.net.delivery.encoding import read_item
 from palyra.net.delivery.subscription import LiveSubscription, SubscriptionFilter
-from palyra.net.protocol.notifications import TapeItem
 from palyra.net.protocol.params import Params
+from palyra.net.protocol.results import ExportPage, Subscribed, TapeItems, Unsubscribed
 
 MAX_ROWS = 1000
 PageLimit = Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)]
@@ -29,16 +29,6 @@ class TapeRead(Params, frozen=True, kw_only=True):
     limit: PageLimit = 200
 
 
-class TapePageShown(Result, frozen=True, kw_only=True):
-    """The events, and where to go on; `bytes` is the size of their payloads."""
-
-    events: list[TapeItem]
-    head_seq: int
-    floor_seq: int
-    bytes: int
-    next_after_seq: int | None = None
-
-
 class TapeSubscribe(Params, frozen=True, kw_only=True):
     """One run after a cursor; or a session, or everything, from now on."""
 
@@ -50,24 +40,10 @@ class TapeSubscribe(Params, frozen=True, kw_only=True):
     progress: bool = True
 
 
-class Subscribed(Result, frozen=True, kw_only=True):
-    """What will be sent: rows from `from`; of what the client has, all above `through` is void."""
-
-    subscription: str
-    from_: int = msgspec.field(name="from")
-    through: int  # committed head now
-    floor: int  # oldest seq still kept
-    ended: bool = False  # the event at `through` is the run's last: nothing follows it
-
-
 class TapeUnsubscribe(Params, frozen=True, kw_only=True):
     """End a subscription."""
 
     subscription: Id
-
-
-class Unsubscribed(Result, frozen=True, kw_only=True):
-    """Nothing of it follows this reply."""
 
 
 class TapeVerify(Params, frozen=True, kw_only=True):
@@ -84,22 +60,12 @@ class TapeExport(Params, frozen=True, kw_only=True):
     limit: PageLimit = 200
 
 
-class Exported(Result, frozen=True, kw_only=True):
-    """A page of NDJSON; `signature` (hex) vouches for the link of its last line."""
-
-    run_id: str
-    ndjson: str
-    public_key: str  # hex
-    signature: str
-    next_after_seq: int | None = None
-
-
-async def read(call: MethodCall, params: TapeRead) -> TapePageShown:
+async def read(call: MethodCall, params: TapeRead) -> TapeItems:
     await _require_visible(call, params.run_id)
     page = await call.backend.journal.read(
         lambda store: store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
     )
-    return TapePageShown(
+    return TapeItems(
         events=[read_item(row) for row in page.rows],
         head_seq=page.head_seq,
         floor_seq=page.floor_seq,
@@ -109,7 +75,7 @@ async def read(call: MethodCall, params: TapeRead) -> TapePageShown:
 
 
 async def _require_visible(call: MethodCall, run_id: str) -> None:
-    """Raises NotFound for a run that is missing or somebody else's."""
+    """Raise NotFound for a missing run or one that the caller does not see."""
     await call.backend.gateway.get_run(call.caller, run_id)
 
 
@@ -134,7 +100,7 @@ async def _subscribe_run(
     await _require_visible(call, run_id)
     next_seq = 0 if after_seq is None else after_seq + 1
     subscription, lane = call.subscriptions.open_run(run_id, next_seq, wanted)
-    try:  # the lane is on the feed before the head is read: nothing can fall between the two
+    try:  # the cursor joins the feed before the head is read: no event can fall between the two
         page, record = await call.backend.journal.read(
             lambda store: (store.read_tape(run_id, after_seq=-1, limit=1), store.find_run(run_id))
         )
@@ -162,7 +128,7 @@ async def _subscribe_many(
             field="after_seq",
         )
     if params.session_id is not None:
-        await call.backend.gateway.get_session(call.caller, params.session_id)
+        await call.backend.sessions.get(call.caller, params.session_id)
     subscription = call.subscriptions.open_many(params.session_id, wanted)
     await _follow_open_runs(call, params.session_id, subscription)
     call.then(subscription.start)
@@ -172,7 +138,7 @@ async def _subscribe_many(
 async def _follow_open_runs(
     call: MethodCall, session_id: str | None, subscription: LiveSubscription
 ) -> None:
-    """Also the runs that are open but have published nothing since the daemon started."""
+    """Follow open runs too that have published nothing since the daemon started."""
     try:
         records = await call.backend.journal.read(_list_open_runs)
     except PalyraError:
@@ -203,10 +169,10 @@ async def verify(call: MethodCall, params: TapeVerify) -> VerifyReport:
     return report
 
 
-async def export(call: MethodCall, params: TapeExport) -> Exported:
+async def export(call: MethodCall, params: TapeExport) -> ExportPage:
     await _require_visible(call, params.run_id)
     rows, next_after_seq = await call.backend.journal.read(lambda store: _read_chain(store, params))
-    return Exported(
+    return ExportPage(
         run_id=params.run_id,
         ndjson="".join(_render_line(row) for row in rows),
         public_key=call.backend.public_key.hex(),
@@ -216,7 +182,7 @@ async def export(call: MethodCall, params: TapeExport) -> Exported:
 
 
 def _read_chain(store: JournalStore, params: TapeExport) -> tuple[list[ChainedRow], int | None]:
-    """As many rows as a page of the tape has, so that this one is bounded in bytes too."""
+    """Read as many rows as a page of the tape has, so that this page too is bounded in bytes."""
     page = store.read_tape(params.run_id, after_seq=params.after_seq, limit=params.limit)
     rows = store.read_chain(params.run_id, after_seq=params.after_seq, limit=len(page.rows))
     return rows, page.next_after_seq
@@ -242,9 +208,9 @@ def _render_line(chained: ChainedRow) -> str:
 
 
 METHODS = (
-    Method("tape.read", TapeRead, TapePageShown, "runs:read", read, is_bulk=True, is_exact=True),
+    Method("tape.read", TapeRead, TapeItems, "runs:read", read, is_bulk=True, is_exact=True),
     Method("tape.subscribe", TapeSubscribe, Subscribed, "runs:read", subscribe),
     Method("tape.unsubscribe", TapeUnsubscribe, Unsubscribed, "runs:read", at_once(unsubscribe)),
     Method("tape.verify", TapeVerify, VerifyReport, "runs:read", verify),
-    Method("tape.export", TapeExport, Exported, "runs:read", export, is_bulk=True, is_exact=True),
+    Method("tape.export", TapeExport, ExportPage, "runs:read", export, is_bulk=True, is_exact=True),
 )

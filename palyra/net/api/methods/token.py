@@ -1,4 +1,4 @@
-"""token.*: who may connect.  Operators only."""
+"""token.*: bearer tokens of clients.  Operators only."""
 
 from typing import Annotated
 
@@ -8,16 +8,17 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.records import Role, TokenRecord
 from palyra.core.ports import JournalStore
 from palyra.errors import NotFound
-from palyra.net.api.method import Id, Method, MethodCall, Mutation, Result, check_no_secret
+from palyra.net.api.method import Id, Method, MethodCall, Mutation, check_no_secret
 from palyra.net.api.tokens import new_token, token_record
 from palyra.net.protocol.params import LINE, NoParams
+from palyra.net.protocol.results import Token, TokenList
 
-# Names are stored and shown as they are: printable, and no place for a secret.
+# Names are stored and shown verbatim: they must be printable and hold no secret.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), LINE]
 
 
 class TokenCreate(Mutation, frozen=True, kw_only=True):
-    """A token for somebody."""
+    """A new token of a principal."""
 
     principal: Name
     role: Role
@@ -29,25 +30,6 @@ class TokenRevoke(Mutation, frozen=True, kw_only=True):
     """One token."""
 
     token_id: Id
-
-
-class Token(Result, frozen=True, kw_only=True):
-    """A token as operators see it; `token` itself only in the first reply to its creation."""
-
-    token_id: str
-    principal: str
-    role: Role
-    name: str
-    created_ms: int
-    expires_ms: int | None = None
-    revoked_ms: int | None = None
-    token: str | None = None
-
-
-class TokenList(Result, frozen=True, kw_only=True):
-    """All tokens, without the tokens."""
-
-    tokens: list[Token]
 
 
 async def create(call: MethodCall, params: TokenCreate) -> Token:
@@ -64,7 +46,9 @@ async def create(call: MethodCall, params: TokenCreate) -> Token:
     if params.ttl_ms is not None:
         record = msgspec.structs.replace(record, expires_ms=now_ms + params.ttl_ms)
     shown = await call.once(Token, lambda: _commit(call, record))
-    is_new = shown.token_id == record.token_id  # otherwise the receipt of an earlier request
+    is_new = (
+        shown.token_id == record.token_id
+    )  # otherwise the recorded result of an earlier request
     return msgspec.structs.replace(shown, token=token) if is_new else shown
 
 
@@ -93,7 +77,7 @@ async def revoke(call: MethodCall, params: TokenRevoke) -> Token:
 
 
 async def _revoke(call: MethodCall, record: TokenRecord) -> Token:
-    """Revoked for good; a second time changes nothing."""
+    """Revoke the token permanently; a repeat changes nothing."""
     if record.revoked_ms is not None:
         return _show(record)
     return await _commit(call, msgspec.structs.replace(record, revoked_ms=call.backend.now_ms()))

@@ -1,4 +1,4 @@
-"""tool.list and policy.explain: what a model could call, and what would come of it."""
+"""tool.list and policy.explain: the tools of an agent, and the verdict on a hypothetical call."""
 
 from typing import Annotated, Any
 
@@ -6,38 +6,29 @@ import msgspec
 
 from palyra.core.policy.request import Explanation
 from palyra.core.tool.risk import compute_risk
-from palyra.core.tool.spec import ToolSpec
-from palyra.net.api.method import AgentName, Id, Method, MethodCall, Result
+from palyra.net.api.method import AgentName, Id, Method, MethodCall
 from palyra.net.protocol.params import Params
-
-
-class ToolList(Result, frozen=True, kw_only=True):
-    """The catalogue; `hash` is the one a turn records.
-
-    `risk` is what an approval in an untainted run would say.
-    """
-
-    tools: list[ToolSpec]
-    hash: str
+from palyra.net.protocol.results import ToolList
 
 
 class ToolListParams(Params, frozen=True, kw_only=True):
-    """Whose tools; the default agent may call all there are."""
+    """Tools of that agent; the default agent may call all."""
 
     agent: AgentName | None = None
 
 
 class PolicyExplain(Params, frozen=True, kw_only=True):
-    """A call that is not made."""
+    """A hypothetical call, which is not executed."""
 
     tool: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     arguments: dict[str, Any]
     agent: AgentName | None = None
-    session_id: Id | None = None  # whose grants count as well
+    session_id: Id | None = None  # whose grants apply too
 
 
 async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
-    catalogue = await call.backend.gateway.catalogue(call.caller, params.agent)
+    agents = call.backend.agents
+    catalogue = agents.prefix(await agents.get_present(params.agent)).catalogue
     tools = [
         msgspec.structs.replace(spec, risk=compute_risk(spec, is_tainted=False))
         for _, spec in sorted(catalogue.tools.items())

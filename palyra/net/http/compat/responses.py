@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import RunRecord, Usage
+from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall, Sampling
 from palyra.core.model.request_options import ANY_TOOL
+from palyra.core.session.commands import RunView
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
 from palyra.net.http.compat.answer import (
@@ -421,7 +422,7 @@ def with_request(response: Response, request: ResponsesRequest) -> Response:
     )
 
 
-def response_in_progress(record: RunRecord) -> Response:
+def response_in_progress(record: RunView) -> Response:
     """Return the response of a run that has not ended, without its output."""
     return Response(
         id=response_id(record.run_id),

@@ -306,7 +306,7 @@ async def _cancel(call: HttpCall) -> None:
 
 async def _show(call: HttpCall, run_id: str) -> None:
     backend = call.sources.backend
-    record = (await backend.gateway.get_run(call.caller, run_id)).record
+    record = await backend.gateway.get_run(call.caller, run_id)
     if not record.is_terminal:
         await call.exchange.respond(HTTPStatus.OK, response_in_progress(record))
         return

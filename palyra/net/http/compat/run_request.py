@@ -14,10 +14,9 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey
-from palyra.core.journal.records import RunRecord
 from palyra.core.model.messages import Message, Sampling
 from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
-from palyra.core.session.commands import Started, StartRun
+from palyra.core.session.commands import RunView, Started, StartRun
 from palyra.core.session.continuation import continues_conversation, open_calls
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ApprovalMode, Budget
@@ -105,7 +104,7 @@ async def answering(
 
 @asynccontextmanager
 async def find_answer(
-    backend: Backend, caller: Caller, record: RunRecord
+    backend: Backend, caller: Caller, record: RunView
 ) -> AsyncGenerator["CompatAnswer"]:
     """Open a run that has ended, to read its answer again."""
     async with open_following(backend, caller) as following:
@@ -282,7 +281,7 @@ def check_tools(tools: tuple[ClientTool, ...], must_call: str = "") -> None:
 class PreviousResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The response that a request continues by id."""
 
-    record: RunRecord | None = None
+    record: RunView | None = None
     messages: tuple[Message, ...] = ()
     called: Mapping[str, str] = MappingProxyType({})
 
@@ -297,7 +296,7 @@ async def read_previous(backend: Backend, caller: Caller, run_id: str | None) ->
         return PreviousResponse()
     unknown = NotFound("no response of that id", field="previous_response_id")
     try:
-        record = (await backend.gateway.get_run(caller, run_id)).record
+        record = await backend.gateway.get_run(caller, run_id)
     except NotFound:
         raise unknown from None
     if record.principal != caller.principal:
@@ -376,11 +375,11 @@ async def _find_session(backend: Backend, caller: Caller, ask: RunRequest) -> st
     key = session_key(ask)
     if key is None:
         return None
-    found = await backend.gateway.resolve_session(caller, key=key, session_id=None)
+    found = await backend.sessions.resolve(caller, key=key, session_id=None)
     return found.session_id
 
 
-async def _last_run(backend: Backend, caller: Caller, session_id: str) -> RunRecord | None:
+async def _last_run(backend: Backend, caller: Caller, session_id: str) -> RunView | None:
     wanted = RunFilter(session_id=session_id, limit=1)
     views = await backend.gateway.list_runs(caller, wanted)
-    return views[0].record if views else None
+    return views[0] if views else None

@@ -1,0 +1,72 @@
+"""Approvals as clients use them: list, read, resolve.
+
+Owns: nothing.  Talks to: the approval actors of open prompts, the journal.  Never reports a
+decision before the event behind it is committed, or tells a foreign approval from a missing one.
+"""
+
+import trio
+
+from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.run.open_approvals import ApprovalAnswer, OpenApprovals
+from palyra.core.access import Caller
+from palyra.core.approval import ResolveApproval, Resolved, recorded_outcome
+from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.journal.records import ApprovalRecord
+from palyra.errors import ActorGone, NotFound
+
+ANSWER_S = 30.0  # a prompt that takes longer to take a message is in trouble
+
+
+class Approvals:
+    """Every approval of the journal, open or resolved."""
+
+    def __init__(self, journal: JournalHandle, open_approvals: OpenApprovals) -> None:
+        self._journal = journal
+        self._open = open_approvals
+
+    async def resolve(
+        self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
+    ) -> Resolved:
+        """The recorded outcome, committed; `won` tells whether this answer made it.
+
+        Raises NotFound, DigestMismatch, InvalidParams (scope), IllegalState (expired),
+        Unavailable while the run is being resumed.
+        """
+        caller.require("approvals:write")
+        mailbox = self._open.find(command.approval_id)
+        if mailbox is None:
+            record = await self.get(caller, command.approval_id)
+            mailbox = self._open.find(command.approval_id)
+            if mailbox is None:
+                return recorded_outcome(record)
+        try:
+            with trio.CancelScope(shield=True):  # won or not, never unknown; bounded by the disk
+                outcome: Resolved = await mailbox.ask(
+                    lambda reply: ApprovalAnswer(command, caller, reply, receipt),
+                    timeout_s=ANSWER_S,
+                )
+        except ActorGone:
+            return recorded_outcome(await self.get(caller, command.approval_id))
+        return outcome
+
+    async def get(self, caller: Caller, approval_id: str) -> ApprovalRecord:
+        """One approval.  Raises NotFound, also for somebody else's."""
+        caller.require("approvals:read")
+        record = await self._journal.find(lambda store: store.find_approval(approval_id))
+        if record is None or not caller.sees(record.principal):
+            raise NotFound(f"no approval {approval_id!r}", field="approval_id")
+        return record
+
+    async def list_seen(
+        self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
+    ) -> list[ApprovalRecord]:
+        """Approvals the caller sees, pending first."""
+        caller.require("approvals:read")
+        return await self._journal.read(
+            lambda store: store.list_approvals(
+                principal=caller.principal_filter,
+                run_id=run_id,
+                pending_only=pending_only,
+                limit=limit,
+            )
+        )

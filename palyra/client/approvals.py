@@ -1,0 +1,60 @@
+"""Typed methods about approvals and the grants they leave."""
+
+from typing import Literal, TypedDict, Unpack
+
+from palyra.client.requests import RequestMethods
+from palyra.core.approval import Resolved
+from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.net.protocol.results import ApprovalList, GrantList
+
+
+class AnswerOptions(TypedDict, total=False):
+    """Params of `approval.resolve` besides the decision."""
+
+    scope: ApprovalScope
+    ttl_ms: int | None
+    reason: str
+    idempotency_key: str
+
+
+class ApprovalMethods(RequestMethods):
+    """List and resolve approvals, list and revoke grants."""
+
+    async def list_approvals(
+        self,
+        *,
+        run_id: str | None = None,
+        pending_only: bool | None = None,
+        limit: int | None = None,
+    ) -> list[ApprovalRecord]:
+        """List approvals, pending ones first."""
+        params = {"run_id": run_id, "pending_only": pending_only, "limit": limit}
+        return (await self._ask("approval.list", params, ApprovalList)).approvals
+
+    async def get_approval(self, approval_id: str) -> ApprovalRecord:
+        return await self._ask("approval.get", {"approval_id": approval_id}, ApprovalRecord)
+
+    async def resolve_approval(
+        self,
+        approval_id: str,
+        decision: Literal["allow", "deny"],
+        digest: str,
+        **options: Unpack[AnswerOptions],
+    ) -> Resolved:
+        """Resolve an approval and return the recorded outcome; `won` is false if it was resolved.
+
+        `digest` is that of the call that was shown; another one raises DigestMismatch.
+        """
+        params = {"approval_id": approval_id, "decision": decision, "digest": digest, **options}
+        return await self._mutate("approval.resolve", params, Resolved)
+
+    async def list_grants(
+        self, *, live_only: bool | None = None, limit: int | None = None
+    ) -> list[GrantRecord]:
+        """List grants (decisions that apply to more than one call), newest first."""
+        params = {"live_only": live_only, "limit": limit}
+        return (await self._ask("approval.grants", params, GrantList)).grants
+
+    async def revoke_grant(self, grant_id: str) -> GrantRecord:
+        """End a grant; one that has ended already keeps its end."""
+        return await self._mutate("approval.revoke", {"grant_id": grant_id}, GrantRecord)

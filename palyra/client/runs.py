@@ -1,0 +1,115 @@
+"""Typed methods about runs."""
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict, Unpack
+
+from palyra.client.requests import Json, RequestMethods
+from palyra.core.journal.records import QueueMode, RunState
+from palyra.core.replay.report import ReplayReport
+from palyra.core.session.commands import Cancelled, Forked, RunView, Started, Steered
+from palyra.core.tape.events import ApprovalMode, Budget
+from palyra.errors import Unavailable
+from palyra.net.protocol.results import RunList, RunWaited
+
+WAIT_MS = 60_000  # one `run.wait`; the daemon takes up to 120 000
+
+
+class RunOptions(TypedDict, total=False):
+    """Params of `run.start` besides the text; the daemon has a default for each."""
+
+    session_id: str | None
+    session_key: str | None
+    agent: str | None
+    model: str | None
+    queue_mode: QueueMode
+    approval_mode: ApprovalMode
+    json_mode: bool
+    budget: Budget
+    attachments: Sequence[Json]
+    origin: str
+    channel: str | None
+    conversation_id: str | None
+    sender: str | None
+    idempotency_key: str
+
+
+class RunsWanted(TypedDict, total=False):
+    """Filter of `run.list`."""
+
+    session_id: str | None
+    principal: str | None
+    states: Sequence[RunState]
+    cursor: str | None
+    limit: int
+
+
+class RunMethods(RequestMethods):
+    """Start, fork, steer, cancel, read, wait for and replay runs."""
+
+    async def start_run(self, text: str, **options: Unpack[RunOptions]) -> Started:
+        """Send a message; on return it is durable and belongs to the run named in the result."""
+        return await self._mutate("run.start", {"text": text, **options}, Started)
+
+    async def fork_run(
+        self,
+        run_id: str,
+        at_seq: int,
+        text: str | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Forked:
+        """Start a run in a new session that continues a run from its state at `at_seq`.
+
+        Without a text the model continues its turn.  `at_seq` of the result is the last event
+        that counts: the nearest one, at or before the given seq, where the conversation is
+        complete.
+        """
+        params = {
+            "run_id": run_id,
+            "at_seq": at_seq,
+            "text": text,
+            "idempotency_key": idempotency_key,
+        }
+        return await self._mutate("run.fork", params, Forked)
+
+    async def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> int:
+        """Send a steering message, which the model gets before its next turn; return its committed seq."""
+        params = {"run_id": run_id, "text": text, "idempotency_key": idempotency_key}
+        return (await self._mutate("run.steer", params, Steered)).seq
+
+    async def cancel(
+        self, run_id: str, reason: str | None = None, *, idempotency_key: str | None = None
+    ) -> Cancelled:
+        """Cancel a run and return its terminal state; one that has ended already keeps its state."""
+        params = {"run_id": run_id, "reason": reason, "idempotency_key": idempotency_key}
+        return await self._mutate("run.cancel", params, Cancelled)
+
+    async def get_run(self, run_id: str) -> RunView:
+        return await self._ask("run.get", {"run_id": run_id}, RunView)
+
+    async def list_runs(self, **wanted: Unpack[RunsWanted]) -> RunList:
+        """A page, newest first; `cursor` is the `next_cursor` of the page before."""
+        return await self._ask("run.list", {**wanted}, RunList)
+
+    async def wait_run(
+        self, run_id: str, *, until: Literal["terminal", "attention"] = "terminal"
+    ) -> RunWaited:
+        """Wait until the run has ended or, with "attention", needs an approval.
+
+        The wait is unbounded and survives lost connections.
+        """
+        params = {"run_id": run_id, "until": until, "timeout_ms": WAIT_MS}
+        while True:
+            try:
+                view = await self._ask("run.wait", params, RunWaited)
+            except Unavailable:
+                await (
+                    self._connection.wait_connection()
+                )  # raises when reconnecting has been given up
+                continue
+            if not view.timed_out:
+                return view
+
+    async def replay_run(self, run_id: str, *, strict: bool = False) -> ReplayReport:
+        """Decide the run again from its tape and compare; a strict replay uses the current rules."""
+        return await self._ask("run.replay", {"run_id": run_id, "strict": strict}, ReplayReport)

@@ -1,0 +1,56 @@
+"""Typed methods about sessions and their queues."""
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+from palyra.client.requests import RequestMethods
+from palyra.core.journal.records import QueueMode, SessionRecord
+from palyra.core.session.commands import Queue
+from palyra.net.protocol.results import SessionList
+
+
+class QueueChange(TypedDict, total=False):
+    """Changes to a session's queue."""
+
+    mode: QueueMode
+    paused: bool
+    drop: Sequence[str]
+    order: Sequence[str]
+    idempotency_key: str
+
+
+class SessionMethods(RequestMethods):
+    """Resolve, list, archive and reset sessions, and change their queues."""
+
+    async def resolve_session(
+        self, *, session_key: str | None = None, session_id: str | None = None
+    ) -> SessionRecord:
+        """Find a session by id, or find or create one by key."""
+        params = {"session_key": session_key, "session_id": session_id}
+        return await self._mutate("session.resolve", params, SessionRecord)
+
+    async def get_session(self, session_id: str) -> SessionRecord:
+        return await self._ask("session.get", {"session_id": session_id}, SessionRecord)
+
+    async def list_sessions(
+        self, *, cursor: str | None = None, limit: int | None = None
+    ) -> SessionList:
+        """A page, newest first; `cursor` is the `next_cursor` of the page before."""
+        return await self._ask("session.list", {"cursor": cursor, "limit": limit}, SessionList)
+
+    async def archive_session(self, session_id: str) -> SessionRecord:
+        return await self._mutate("session.archive", {"session_id": session_id}, SessionRecord)
+
+    async def reset_session(self, session_id: str) -> SessionRecord:
+        """Start the session over: earlier history and grants no longer apply."""
+        return await self._mutate("session.reset", {"session_id": session_id}, SessionRecord)
+
+    async def queue(self, session_id: str, **change: Unpack[QueueChange]) -> Queue:
+        """Change the queue, if a change is given, and return it, next run first.
+
+        A change is applied as a whole; a Conflict names the reason why it was not.
+        """
+        params = {"session_id": session_id, **change}
+        if not change:
+            return await self._ask("session.queue", params, Queue)
+        return await self._mutate("session.queue", params, Queue)

@@ -1,0 +1,411 @@
+"""Results of methods, as the daemon encodes them and the client decodes them.
+
+Each result is defined once.  A method whose result is missing here answers with a struct of `core`:
+a record that is sent as it is stored (SessionRecord, ApprovalRecord, GrantRecord) or a view
+(RunView, UsageView, AccountsView, ModelList).  The other records have a struct of their own here
+because the wire hides a field of theirs (a digest, a revision) or leaves out what is null.
+
+Compatibility: the client ignores members it does not know, and takes any string where the values
+are `known`.  A field that is added needs a default, since an older daemon does not send it.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.journal.records import (
+    ApprovalRecord,
+    BudgetAction,
+    BudgetMetric,
+    BudgetScope,
+    BudgetWindow,
+    GrantRecord,
+    IncidentDomain,
+    IncidentSeverity,
+    IncidentState,
+    MemoryScope,
+    PairingMode,
+    PairingState,
+    Role,
+    SessionRecord,
+)
+from palyra.core.session.commands import RunView, Started
+from palyra.core.skill.manifest import SkillState
+from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
+from palyra.core.trust.labels import Trust
+from palyra.net.protocol.notifications import State, TapeItem
+from palyra.net.protocol.open_values import known
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of results: members that have their default value are left out."""
+
+
+# --- connection and daemon
+
+
+class Declined(Result, frozen=True, kw_only=True):
+    """A wanted feature this daemon does not have."""
+
+    feature: str
+    reason: str
+
+
+class Welcome(Result, frozen=True, kw_only=True):
+    """Identity of the client as authenticated, and the features granted to it."""
+
+    principal: str
+    role: Annotated[str, known(Role)]
+    scopes: tuple[str, ...]
+    granted: tuple[str, ...]
+    declined: tuple[Declined, ...]
+    state: Annotated[str, known(State)]
+
+
+class Pong(Result, frozen=True, kw_only=True):
+    """The daemon's clock."""
+
+    now_ms: int
+
+
+class Status(Result, frozen=True, kw_only=True):
+    """Health and version; figures over all principals only for those who see all."""
+
+    state: Annotated[str, known(State)]
+    version: str
+    instance_id: str
+    protocol: str
+    now_ms: int
+    is_writable: bool
+    journal_backlog: int | None = None
+    connections: int | None = None
+    stranded_runs: int | None = None  # open, and cannot be resumed: see the log
+    open_incidents: int | None = None  # not resolved yet: `incident.list`
+    problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
+    absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
+
+
+class Token(Result, frozen=True, kw_only=True):
+    """A token record; the secret, `token`, is in the first reply to its creation only."""
+
+    token_id: str
+    principal: str
+    role: Annotated[str, known(Role)]
+    name: str
+    created_ms: int
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+    token: str | None = None
+
+
+class TokenList(Result, frozen=True, kw_only=True):
+    """All tokens, without their secrets."""
+
+    tokens: list[Token]
+
+
+# --- runs and tapes
+
+
+class StartedRun(Started, frozen=True, kw_only=True):
+    """The run that the message belongs to; committed."""
+
+    subscription: str | None = None  # with `subscribe`: what `tape.unsubscribe` takes
+
+
+class RunWaited(RunView, frozen=True, kw_only=True):
+    """The run, and whether the wait timed out."""
+
+    timed_out: bool
+
+
+class RunList(Result, frozen=True, kw_only=True):
+    """A page of runs."""
+
+    runs: list[RunView]
+    next_cursor: str | None = None
+
+
+class TapeItems(Result, frozen=True, kw_only=True):
+    """A page of events and the cursor of the next one; `bytes` is the size of the payloads."""
+
+    events: list[TapeItem]
+    head_seq: int
+    floor_seq: int
+    bytes: int
+    next_after_seq: int | None = None
+
+
+class Subscribed(Result, frozen=True, kw_only=True):
+    """A subscription sends rows from `from` on; events that the client has above `through` are void."""
+
+    subscription: str
+    from_: int = msgspec.field(name="from")
+    through: int  # committed head now
+    floor: int  # oldest seq still kept
+    ended: bool = False  # the event at `through` is the run's last: nothing follows it
+
+
+class Unsubscribed(Result, frozen=True, kw_only=True):
+    """The subscription has ended: none of its frames follows this reply."""
+
+
+class ExportPage(Result, frozen=True, kw_only=True):
+    """A page of NDJSON; `signature` (hex) covers the chain hash of its last line."""
+
+    run_id: str
+    ndjson: str
+    public_key: str  # hex
+    signature: str
+    next_after_seq: int | None = None
+
+
+# --- sessions and approvals
+
+
+class SessionList(Result, frozen=True, kw_only=True):
+    """A page of sessions."""
+
+    sessions: list[SessionRecord]
+    next_cursor: str | None = None
+
+
+class ApprovalList(Result, frozen=True, kw_only=True):
+    """The approvals the caller may see."""
+
+    approvals: list[ApprovalRecord]
+
+
+class GrantList(Result, frozen=True, kw_only=True):
+    """The grants the caller may see."""
+
+    grants: list[GrantRecord]
+
+
+# --- files
+
+
+class ArtifactPiece(Result, frozen=True, kw_only=True):
+    """A page of an artifact, in whole lines where possible; the last one has no `next_offset`."""
+
+    artifact: str
+    run_id: str
+    call_id: str
+    tool: str
+    trust: Trust
+    created_ms: int
+    size_bytes: int
+    offset: int
+    line: int
+    text: str
+    next_offset: int | None = None
+
+
+class CheckpointFile(Result, frozen=True, kw_only=True):
+    """One file of a checkpoint; without a digest there was no file."""
+
+    path: str
+    before_sha256: str | None = None
+    after_sha256: str | None = None
+
+
+class CheckpointView(Result, frozen=True, kw_only=True):
+    """One change of files, and the call that made it."""
+
+    checkpoint_id: str
+    principal: str
+    session_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    workspace: str
+    created_ms: int
+    files: list[CheckpointFile]
+
+
+class CheckpointList(Result, frozen=True, kw_only=True):
+    """A page of checkpoints."""
+
+    checkpoints: list[CheckpointView]
+    next_cursor: str | None = None
+
+
+# --- agents, channels, tools and skills
+
+
+class Agent(Result, frozen=True, kw_only=True):
+    """An agent; without `model` it uses the daemon's default, without `tools` it has every tool."""
+
+    name: str
+    version: int
+    memory_scope: Annotated[str, known(MemoryScope)]
+    created_ms: int
+    updated_ms: int
+    instructions: str | None = None  # left out of lists
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    labels: tuple[str, ...] = ()
+    deleted_ms: int | None = None
+
+
+class AgentList(Result, frozen=True, kw_only=True):
+    """All agents, the default one first, without their instructions."""
+
+    agents: list[Agent]
+
+
+class Channel(Result, frozen=True, kw_only=True):
+    """The agent of a channel; without `conversation_id`, of all conversations not listed separately."""
+
+    principal: str
+    channel: str
+    agent: str
+    pairing: Annotated[str, known(PairingMode)]
+    created_ms: int
+    updated_ms: int
+    conversation_id: str = ""
+    deleted_ms: int | None = None
+
+
+class ChannelList(Result, frozen=True, kw_only=True):
+    """Channels, ordered by principal, name and conversation."""
+
+    channels: list[Channel]
+
+
+class Pairing(Result, frozen=True, kw_only=True):
+    """A sender and whether it is admitted; the pairing code is hidden."""
+
+    pairing_id: str
+    principal: str
+    channel: str
+    sender: str
+    state: Annotated[str, known(PairingState)]
+    requested_ms: int
+    expires_ms: int
+    attempts: int
+    by: str | None = None
+    decided_ms: int | None = None
+
+
+class PairingPage(Result, frozen=True, kw_only=True):
+    """A page of pairings."""
+
+    pairings: list[Pairing]
+    next_cursor: str | None = None
+
+
+class ToolList(Result, frozen=True, kw_only=True):
+    """The catalogue; `hash` is the hash that a turn records.
+
+    `risk` is that of an approval in an untainted run.
+    """
+
+    tools: list[ToolSpec]
+    hash: str
+
+
+class SkillToolView(Result, frozen=True, kw_only=True):
+    """One tool of a skill, as in the catalogue."""
+
+    name: str
+    description: str
+    tool_class: Annotated[str, known(ToolClass)]
+    risk: Annotated[str, known(Risk)]
+
+
+class Skill(Result, frozen=True, kw_only=True):
+    """An installed skill."""
+
+    id: str
+    version: str
+    publisher: str
+    public_key: str  # hex
+    package_sha256: str
+    description: str
+    state: Annotated[str, known(SkillState)]
+    tools: list[SkillToolView]
+    capabilities: tuple[str, ...]  # declared
+    granted: tuple[str, ...]
+    installed_ms: int
+    changed_ms: int
+    changed_by: str
+    reason: str = ""  # of the quarantine
+
+
+class SkillList(Result, frozen=True, kw_only=True):
+    """All skills by id; `obstacle` is the reason why none can be called, or ""."""
+
+    skills: list[Skill]
+    obstacle: str
+
+
+class SkillAudit(Result, frozen=True, kw_only=True):
+    """Audit of the package on disk; without problems it is unchanged and matches its manifest."""
+
+    skill: Skill
+    problems: tuple[str, ...]
+    imports: tuple[str, ...]
+    functions: int
+    module_bytes: int
+
+
+class Uploaded(Result, frozen=True, kw_only=True):
+    """Bytes of the package received so far."""
+
+    size: int
+
+
+# --- budgets and incidents
+
+
+class BudgetView(Result, frozen=True, kw_only=True):
+    """A budget; one of the configuration has revision 0."""
+
+    budget_id: str
+    scope: BudgetScope
+    subject: str
+    metric: BudgetMetric
+    window: BudgetWindow
+    action: BudgetAction
+    revision: int
+    window_ms: int | None = None
+    soft: int | None = None
+    hard: int | None = None
+    created_ms: int = 0
+    updated_ms: int = 0
+    deleted_ms: int | None = None
+    by: str = ""
+
+
+class BudgetList(Result, frozen=True, kw_only=True):
+    """The budgets in force, by id."""
+
+    budgets: list[BudgetView]
+
+
+class IncidentView(Result, frozen=True, kw_only=True):
+    """A recorded defect: evidence, number of occurrences, state."""
+
+    incident_id: str
+    domain: IncidentDomain
+    key: str
+    severity: IncidentSeverity
+    state: IncidentState
+    summary: str
+    evidence: dict[str, str | int]
+    count: int
+    opened_ms: int
+    last_ms: int
+    attempts: int = 0
+    resolves_itself: bool = False
+    resolved_ms: int | None = None
+    by: str | None = None
+    reason: str = ""
+
+
+class IncidentPage(Result, frozen=True, kw_only=True):
+    """A page of incidents."""
+
+    incidents: list[IncidentView]
+    next_cursor: str | None = None
