@@ -2,7 +2,7 @@
 
 A shape is a sequence of units (a character, a class, a group) with quantifiers, without
 alternation between units and without nested groups.  Three expressions are derived from each
-rule: the shape itself, the shape without its left boundary (a cheap first look), and its *viable
+rule: the shape itself, a shorter one for a cheap first look (see `scanner`), and its *viable
 prefixes*: every text that more text could still turn into a match.  A stream holds back the last
 one.
 
@@ -40,7 +40,9 @@ class Rule(NamedTuple):
     is_word: bool = False  # the secret is one word, and what precedes it fits CONTEXT_BYTES
     is_broad: bool = False  # matches much that it then refuses, and must not hide other rules there
     hint: str = ""  # found in the JSON text of every match; by default the shape itself
-    joint: str = ""  # between `before` and `secret`; neighbours that share all from here on share it
+    joint: str = (
+        ""  # between `before` and `secret`; neighbours that share all from here on share it
+    )
 
     @property
     def margins(self) -> tuple[int, int] | None:

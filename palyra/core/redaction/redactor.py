@@ -156,7 +156,9 @@ class Redactor:
             return self._redact_plain(token)
         data = text.encode("utf-8", "surrogatepass")
         redacted = self._redact_plain(data)
-        return token if redacted == data else _json_string(redacted.decode("utf-8", "surrogatepass"))
+        return (
+            token if redacted == data else _json_string(redacted.decode("utf-8", "surrogatepass"))
+        )
 
 
 class _Memory:
