@@ -1,4 +1,4 @@
-"""What redaction costs: the clean path, prose, streams, and the worst text for every rule.
+"""What redaction costs: the clean path, prose, streams, a start, and texts made to hurt.
 
 Prints one JSON line.  `--check` ends with status 1 when a limit below is passed.
 """
@@ -7,16 +7,20 @@ import json
 import sys
 import time
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from random import Random
+from statistics import median
+from subprocess import check_output
 
 from palyra.core.redaction.grammar import Rule, units
 from palyra.core.redaction.patterns import RULES
-from palyra.core.redaction.redactor import Redactor, StreamRedactor
-from palyra.core.redaction.scanner import Expression, compile_bytes
+from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor, StreamRedactor
 
 TEXT_BYTES = 20_000
-LIMITS = {"clean_400_bytes_us": 3.0, "prose_mb_s": 20.0, "worst_rule_20_kb_ms": 5.0}
+SAMPLES = 500
+SEED = 7
+LIMITS = {"clean_400_bytes_us": 6.0, "prose_mb_s": 20.0, "worst_text_1_kb_ms": 2.0}
 KNOWN = [f"{index}-operator_token/with+signs~0123456789abcdef" for index in range(5)]
 PROSE = "The quick brown fox jumps over the lazy dog. See https://example.com/a?b=c - or not.\n"
 PAYLOAD = (
@@ -36,8 +40,7 @@ def best_s(action: Callable[[], object], times: int = 1, rounds: int = 7) -> flo
 def example(rule: Rule) -> str:
     """The shortest text the rule's shape matches, roughly: the first choice of every unit."""
     return "".join(
-        _choice(unit) * _least(quantifier)
-        for unit, quantifier in units(rule.before + rule.secret + rule.after)
+        _choice(unit) * _least(quantifier) for unit, quantifier in units(rule.before + rule.rest)
     )
 
 
@@ -65,26 +68,35 @@ def hostile_texts(rule: Rule) -> Iterator[bytes]:
     yield (whole[:-1] + whole[-1] * TEXT_BYTES)[:TEXT_BYTES].encode()
 
 
-def scan(expression: Expression, data: bytes) -> int:
-    """How many matches there are."""
-    return sum(1 for _ in expression.finditer(data))
+def texts_made_to_hurt() -> list[str]:
+    """A sample of the hostile texts of every rule, the same each time."""
+    every = {text.decode() for rule in RULES for text in hostile_texts(rule)}
+    return Random(SEED).sample(sorted(every), SAMPLES)
 
 
-def worst_rule_ms() -> tuple[float, str]:
-    """The slowest expression, alone, on the worst text for it."""
-    worst = (0.0, "")
-    for rule in (*RULES, *ENCODED):
-        expression = compile_bytes(rule.shape)
-        for data in hostile_texts(rule):
-            taken_s = best_s(partial(scan, expression, data), rounds=3)
-            worst = max(worst, (taken_s * 1000, rule.name))
-    return worst
+def worst_text_ms(redactor: Redactor, texts: Sequence[str], size: int) -> float:
+    """The most that any of the texts takes, cut to `size` characters; in the better of two rounds."""
+    return (
+        max(best_s(partial(redactor.redact_text, text[:size]), rounds=2) for text in texts) * 1000
+    )
 
 
-def worst_text_ms(redactor: Redactor) -> float:
-    """Everything there is on the worst text for any rule: thousands of secrets in a row."""
-    texts = {text.decode() for rule in RULES for text in hostile_texts(rule)}
-    return max(best_s(partial(redactor.redact_text, text), rounds=2) for text in texts) * 1000
+def start_ms() -> dict[str, float]:
+    """What a process pays until its first text is redacted, and what is left for the background."""
+    program = (
+        "import time; began = time.process_time()\n"
+        "from palyra.core.redaction.redactor import Redactor\n"
+        "redactor = Redactor(['x' * 43]); redactor.redact_text('hello')\n"
+        "ready = time.process_time()\n"
+        "steps = [time.process_time() for _ in redactor.prepare()]\n"
+        "print(ready - began, steps[-1] - ready)"
+    )
+    rounds = [
+        tuple(map(float, check_output([sys.executable, "-c", program], text=True).split()))
+        for _ in range(5)
+    ]
+    ready, rest = (median(column) * 1000 for column in zip(*rounds, strict=True))
+    return {"start_ms": round(ready, 1), "prepare_ms": round(rest, 1)}
 
 
 def stream_delta_us(redactor: Redactor) -> float:
@@ -100,15 +112,15 @@ def measure() -> dict[str, float | str]:
     secret = PAYLOAD.replace(b"plain words", b"AKIA" + b"IOSFODNN7EXAMPLE")
     assert redactor.redact_bytes(PAYLOAD) == (PAYLOAD, False)
     assert redactor.redact_bytes(secret)[1]
-    rule_ms, rule = worst_rule_ms()
+    texts = texts_made_to_hurt()
     return {
         "clean_400_bytes_us": round(best_s(lambda: redactor.redact_bytes(PAYLOAD), 2000) * 1e6, 2),
         "secret_400_bytes_us": round(best_s(lambda: redactor.redact_bytes(secret), 200) * 1e6, 1),
         "prose_mb_s": round(len(prose) / best_s(lambda: redactor.redact_text(prose), 3) / 1e6, 1),
         "stream_delta_us": round(stream_delta_us(redactor), 2),
-        "worst_rule_20_kb_ms": round(rule_ms, 2),
-        "worst_rule": rule,
-        "worst_text_20_kb_ms": round(worst_text_ms(redactor), 2),
+        "worst_text_1_kb_ms": round(worst_text_ms(redactor, texts, REMEMBERED_BYTES), 2),
+        "worst_text_20_kb_ms": round(worst_text_ms(redactor, texts, TEXT_BYTES), 2),
+        **start_ms(),
     }
 
 
@@ -118,7 +130,7 @@ def main() -> int:
     is_good = (
         float(result["clean_400_bytes_us"]) <= LIMITS["clean_400_bytes_us"]
         and float(result["prose_mb_s"]) >= LIMITS["prose_mb_s"]
-        and float(result["worst_rule_20_kb_ms"]) <= LIMITS["worst_rule_20_kb_ms"]
+        and float(result["worst_text_1_kb_ms"]) <= LIMITS["worst_text_1_kb_ms"]
     )
     return 0 if is_good or "--check" not in sys.argv else 1
 

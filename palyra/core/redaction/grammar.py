@@ -2,7 +2,7 @@
 
 A shape is a sequence of units (a character, a class, a group) with quantifiers, without
 alternation between units and without nested groups.  Three expressions are derived from each
-rule: the shape itself, the shape without its left boundary (a cheap first look), and its *viable
+rule: the shape itself, a shorter one for a cheap first look (see `scanner`), and its *viable
 prefixes*: every text that more text could still turn into a match.  A stream holds back the last
 one.
 

@@ -130,8 +130,9 @@ def may_name_secret(key: str) -> str | None:
     return _PERHAPS.get(words[-1])
 
 
-# A type in a template (`AWS::ApiGateway::ApiKey`) is no key: the colons are taken with it.
-_KEY_AT_END = re.compile(rb"((?:::)?[A-Za-z0-9_. -]*[A-Za-z0-9_-])[^A-Za-z0-9_-]*\Z")
+# Read backwards, because a search would try each place before the key.  A type in a template
+# (`AWS::ApiGateway::ApiKey`) is no key: the colons are taken with it.
+_KEY_BACKWARDS = re.compile(rb"[^A-Za-z0-9_-]*([A-Za-z0-9_-][A-Za-z0-9_. -]*(?:::)?)")
 _VALUE_AT_END = re.compile(
     rb"[\s,;\\\"']+value[\\\"']*\s*[:=][\s\\\"']*\Z|[ \t]+is:?[ \t]+[\\\"']*\Z", re.IGNORECASE
 )
@@ -153,7 +154,7 @@ def _key(before: bytes) -> str | None:
     end = (
         before[-MAX_KEY_CHARS:].replace(b"%253D", b"=").replace(b"%3D", b"=").replace(b"%3d", b"=")
     )
-    match = _KEY_AT_END.search(_VALUE_AT_END.sub(b"=", end))
+    match = _KEY_BACKWARDS.match(_VALUE_AT_END.sub(b"=", end)[::-1])
     if match is None:
         return None
-    return "" if match[1].startswith(b"::") else match[1].decode("ascii")
+    return "" if match[1].endswith(b"::") else match[1][::-1].decode("ascii")

@@ -1,7 +1,30 @@
 """Finds where rules match: linear in the text, whatever the text.
 
 The engine is RE2 on bytes (Latin-1 mode: every byte is a character), so UTF-8 passes through and
-no input can make it backtrack.
+no input can make it backtrack.  Its time grows with the text alone as long as its automaton, which
+it builds state by state while it reads, stays in the cache; what makes it slow is an expression of
+some hundred rules that is asked *where* it matches, because each of them is then followed at each
+byte, forwards to the end of a match and backwards to its beginning.  So a text passes four steps,
+and each of them sees little of what the one before it saw:
+
+1. The first look (`FirstLook`): one run over the text, which says only which parts may find
+   something.  Its expressions are those of the rules made smaller: counts end at LOOK_BYTES, and a
+   rule with a `hint` has that instead.  They match wherever a rule does, and in ordinary text hardly
+   anywhere else.  Nearly every text ends here.
+2. The parts (`Part`): PART_RULES neighbouring rules are one expression, which finds the leftmost
+   match.  Only parts that the first look has named are searched, and what one has found further on
+   is kept for the next search.  A rule that matches much and refuses most of it is a part of its own.
+3. The rule: the match alone is read again, to say which rules of the part it fits and where in it
+   the secret is.  Of two rules the first in the table wins.
+4. The check: `accepts` looks at the secret (entropy, words), `spares` at what stands before it (a
+   key, a command).  What is refused is passed over, and step 2 goes on behind it.
+
+Rules with the same boundary share it in their expression, and neighbours that differ in `before`
+alone, as the words of a key do, share all that follows.  This makes the expressions smaller by half,
+and with them the time to compile them.
+
+Nothing is compiled before a text needs it; `prepare` does it ahead of time.  The first look is all
+that a start pays for.
 """
 
 import re
