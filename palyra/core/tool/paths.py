@@ -55,7 +55,7 @@ class _Places:
 
 PRIVATE_NAMES = tuple(name for row in TABLE if row.kind == "secrets" for name in row.names)
 CONFIGURATION_NAMES = tuple(name for row in TABLE if row.kind != "secrets" for name in row.names)
-HELD_NAMES = frozenset(name for row in TABLE if row.is_held for name in row.names)
+PLACEHOLDER_NAMES = frozenset(name for row in TABLE if row.needs_placeholder for name in row.names)
 _PRIVATE = _Places(PRIVATE_NAMES)
 _ANYWHERE = _Places(
     name for row in TABLE if row.kind not in {"secrets", _IN_REPOSITORIES} for name in row.names

@@ -2,7 +2,7 @@
 
 What other programs take their orders from (`core.paths.is_configuration`) the command may read and
 not change; places for secrets it finds empty.  What would be obeyed at once it may not make at the
-top either (`HELD_NAMES`): a mount can only lie on something, so an empty folder is put there for as
+top either (`PLACEHOLDER_NAMES`): a mount can only lie on something, so an empty folder is put there for as
 long as jails run, and taken away afterwards (`Placeholders`).  It is a folder also where programs look for a
 file: git passes over it without a word, and an empty file system is cheaper than a mount on a file.
 Secrets that are files are the device /dev/null in the jail, which git would list and could not add:
@@ -30,7 +30,7 @@ from typing import Literal
 from palyra.core.text.visible import visible
 from palyra.core.tool.paths import (
     BARE_REPOSITORY,
-    HELD_NAMES,
+    PLACEHOLDER_NAMES,
     find_repository,
     is_configuration,
     is_private,
@@ -93,7 +93,7 @@ def find_masks(
     `folders` remembers what was read before.  Raises SandboxFailure for a workspace that is too
     large to be looked at, or cannot be read.
     """
-    masks = [_hold(root, name, held) for name in sorted(HELD_NAMES)]
+    masks = [_hold(root, name, held) for name in sorted(PLACEHOLDER_NAMES)]
     if PathMask(".git", "no-folder", is_missing=True) in masks:
         masks.append(_hold(root, BARE_REPOSITORY, held))
     if PathMask(".git", "pinned") in masks:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from palyra.core.tool.paths import (
     BARE_REPOSITORY,
-    HELD_NAMES,
+    PLACEHOLDER_NAMES,
     is_configuration,
     is_on_the_way,
     is_private,
@@ -32,7 +32,7 @@ from palyra.tools.files.workspace import walk
 from palyra.tools.sandbox.protected_paths import COMMON_DIR, HELD_IN_GIT, WATCHED_IN_GIT, parents
 
 # Placeholders lie there while jails run: only a link can be new.
-_HELD = frozenset({*HELD_NAMES, BARE_REPOSITORY, *HELD_IN_GIT})
+_HELD = frozenset({*PLACEHOLDER_NAMES, BARE_REPOSITORY, *HELD_IN_GIT})
 _IN_GIT = sorted({
     each
     for path in (*HELD_IN_GIT, *WATCHED_IN_GIT)
