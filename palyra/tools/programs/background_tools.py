@@ -173,8 +173,8 @@ class Processes:
         program = self._find(call)
         start = call.arguments.get("offset", 0)
         with trio.move_on_after(call.arguments.get("wait_s", 0)):
-            while program.is_running and program.output.total <= start:
-                await program.wait_news()
+            while program.is_running and program.output.total_bytes <= start:
+                await program.wait_change()
         page = program.output.read(start, PAGE_BYTES)
         note = f"[bytes {page.start} to {page.end} of {page.total}; {_state(program)}]"
         if page.start > start:
@@ -212,7 +212,7 @@ def _describe(program: Background) -> str:
     how = "for" if program.is_running else "after"
     return (
         f"{program.process_id}: {_state(program)} {how} {took_s:.0f} s, "
-        f"{pluralize(program.output.total, 'byte')} of output, command: {program.name}"
+        f"{pluralize(program.output.total_bytes, 'byte')} of output, command: {program.name}"
     )
 
 

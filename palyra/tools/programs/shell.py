@@ -14,8 +14,14 @@ from palyra.core.ports import RunBlocking
 from palyra.core.text.visible import pluralize
 from palyra.core.tool.spec import SHARED_HOST, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.programs.command_line import find_facets
-from palyra.tools.programs.disk_watch import LOOK_S, DiskWatch, disks_of
-from palyra.tools.programs.output import FLOOD_BYTES, Capture, Captured
+from palyra.tools.programs.disk_watch import DiskWatch, disks_of
+from palyra.tools.programs.output import (
+    FLOOD_BYTES,
+    KEPT_BYTES,
+    Captured,
+    OutputBuffer,
+    read_until_exit,
+)
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
 from palyra.tools.sandbox.child import JailedProcess, ProcessExit
 from palyra.tools.sandbox.command import SandboxFailure
@@ -25,7 +31,6 @@ from palyra.tools.toolbox import AsyncTool
 DEFAULT_S = 120
 SLACK_S = 15  # for a jail to be built and torn down, over the time a program may take
 EXCERPT_BYTES = 16_384
-PIECE_BYTES = 65_536
 
 WORDS: dict[str, Any] = {
     "argv": {
@@ -113,38 +118,21 @@ class Shell:
     async def run(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         """Run it to its end.  Cancellation: everything of it is killed first."""
         command = await self.run_blocking(build_command, self.around, call)
-        capture = Capture(on_output)
+        half_bytes = KEPT_BYTES // 2
+        output = OutputBuffer(on_output, head_bytes=half_bytes, tail_bytes=half_bytes)
         timeout_s = call.arguments.get("timeout_s", min(DEFAULT_S, self.ceiling_s))
         started_s, limit = trio.current_time(), "time"
         try:
             watch = DiskWatch(*disks_of(command))
             async with self.sandbox.open(command) as child:
                 with trio.move_on_after(timeout_s):
-                    limit = await attend(child, capture, watch)
+                    limit = await read_until_exit(child, output, watch)
             child.check_begun()
         except SandboxFailure as failure:
             raise ToolFailure(failure.message) from failure
         took_s = trio.current_time() - started_s
         ending = ProcessExit(None, "SIGKILL", limit) if limit else child.ending
-        return render(capture.result(), ending, took_s, child)
-
-
-async def attend(child: JailedProcess, capture: Capture, watch: DiskWatch) -> str:
-    """Take all output until the end; "", or the limit it must be stopped for.
-
-    Cancellation: what came so far is kept.
-    """
-    is_open, limit = True, ""
-    while child.ending is None and not limit:
-        with trio.move_on_after(LOOK_S):
-            if is_open:
-                piece = await child.stdout.receive_some(PIECE_BYTES)
-                capture.take(child.without_complaint(bytes(piece)))
-                is_open = bool(piece)
-            else:
-                await child.wait()
-        limit = "output" if capture.is_flood else watch.find_limit()
-    return limit
+        return render(output.result(), ending, took_s, child)
 
 
 def render(

@@ -23,8 +23,7 @@ import trio
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.tools.programs.disk_watch import DiskWatch, disks_of
-from palyra.tools.programs.output import Capture
-from palyra.tools.programs.shell import attend
+from palyra.tools.programs.output import OutputBuffer, read_until_exit
 from palyra.tools.sandbox import escape_probes, inside, spawner
 from palyra.tools.sandbox.command import MIB, Bind, Command, CommandLimits, SandboxFailure
 from palyra.tools.sandbox.escape_probes import (
@@ -276,7 +275,7 @@ def test_where_it_cannot_be_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 async def attend_once(sandbox: Sandbox, command: Command) -> None:
     """Run it as `shell` does."""
     async with sandbox.open(command) as child:
-        await attend(child, Capture(), DiskWatch(*disks_of(command)))
+        await read_until_exit(child, OutputBuffer(), DiskWatch(*disks_of(command)))
     child.check_begun()
 
 
@@ -385,7 +384,7 @@ async def test_a_full_temporary_folder_is_contained(
     with trio.fail_after(DEADLINE_S):
         async with sandbox.open(command) as child:
             watch = DiskWatch(*disks_of(command), allowed_bytes=24 * MIB)
-            assert "disk" == await attend(child, Capture(), watch)
+            assert "disk" == await read_until_exit(child, OutputBuffer(), watch)
 
 
 async def test_a_reaper_that_is_killed_takes_its_command_along(
