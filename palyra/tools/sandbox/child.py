@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +15,6 @@ from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.start import ChildPipes
 
 DEATH_S = 10.0  # how long a killed jail may take to be gone; a disk can hold a process
-_TO_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9; level B needs a younger one
 _SIGNAL_BASE = 128  # how shells, and bubblewrap, tell a signal in an exit code
 _SIGNALS = frozenset(signal.Signals)
 _LIMIT_SIGNALS = {"SIGXCPU": "cpu", "SIGXFSZ": "file size"}
@@ -32,13 +32,16 @@ class ProcessExit:
 class JailedProcess:
     """One command.  Made by `Sandbox.open`, which also ends it."""
 
-    def __init__(self, pid: int, pipes: ChildPipes, *, is_group: bool = False) -> None:
+    def __init__(
+        self, pid: int, pipes: ChildPipes, *, kill_all: Callable[[int], None] | None = None
+    ) -> None:
         """`pid`: the parent of everything in the jail, bubblewrap or the reaper; our child.
 
-        `is_group`: there is no process namespace; what holds all together is a process group.
+        `kill_all` kills everything, given a pidfd of the first process, where no process namespace
+        does so when that process dies.
         """
         self.pid = pid
-        self._is_group = is_group
+        self._kill_all = kill_all
         self.init_pid = 0  # of the jail's first process; 0: there is none yet
         self.enforcement = ""
         self.restored: tuple[str, ...] = ()  # after the block: what it had changed and must not
@@ -123,9 +126,8 @@ class JailedProcess:
 
     def kill(self) -> None:
         """Kill everything of it."""
-        if self._is_group and self._init_pidfd is not None:  # the reaper collects them and ends
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL, None, _TO_GROUP)
+        if self._kill_all is not None and self._init_pidfd is not None:
+            self._kill_all(self._init_pidfd)
             return
         for fd in (self._init_pidfd, self._pidfd):
             if fd is not None and fd >= 0:

@@ -20,6 +20,7 @@ from pathlib import Path
 import trio
 
 from palyra.core.ports import RunBlocking
+from palyra.tools.sandbox import shared_host
 from palyra.tools.sandbox.command import Command, Level, SandboxFailure
 from palyra.tools.sandbox.launcher import SystemCall, build_launcher
 from palyra.tools.sandbox.sandbox import Sandbox
@@ -54,7 +55,7 @@ def probes(bait: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[SystemC
     in_workspace = str(bait.folder / "listener").encode()
     pid = os.getpid()
     inet = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", bait.port, b"\x7f\0\0\1")
-    tried = {
+    tried: dict[str, tuple[SystemCall, ...]] = {
         "a file outside": (_open(str(bait.canary), os.O_RDONLY),),
         "the accounts' passwords": (_open("/etc/shadow", os.O_RDONLY),),
         "a folder of the system": (_open("/usr/palyra-probe", _CREATE),),
@@ -73,20 +74,9 @@ def probes(bait: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[SystemC
     if pid > _HIGH_PID:
         tried["the daemon's process"] = (SystemCall("kill", (pid, 0)),)
         tried["the daemon's memory"] = (SystemCall("ptrace", (_SEIZE, pid, 0, 0)),)
-    return tried if level == "A" else {**tried, **_shared_probes(bait, pid)}
-
-
-def _shared_probes(bait: ProbeTargets, pid: int) -> Mapping[str, tuple[SystemCall, ...]]:
-    """What only the filter keeps where no namespace does."""
-    canary = str(bait.canary).encode() + b"\0"
-    return {
-        "the mode of a file outside": (SystemCall("fchmodat", (_HERE, canary, 0o600)),),
-        "the times of a file outside": (SystemCall("utimensat", (_HERE, canary, 0, 0)),),
-        "a process group of its own": (SystemCall("setpgid", (0, 0)),),
-        "news of files outside": (SystemCall("inotify_init1", (0,)),),
-        "the limits of the daemon": (SystemCall("prlimit64", (pid, 0, 0, 0)),),
-        "a new file at the top": (_open(f"{bait.folder}/new", _CREATE),),
-    }
+    if level == "B":
+        tried |= shared_host.escape_probes(bait.canary, bait.folder)
+    return tried
 
 
 def build_probe(tried: Mapping[str, tuple[SystemCall, ...]], machine: str) -> bytes:
@@ -125,7 +115,9 @@ async def prove_walls(sandbox: Sandbox, run_blocking: RunBlocking, level: Level 
                 files={_PROGRAM: program},
             )
         else:
-            command = await run_blocking(_shared_command, bait, program)
+            command = await run_blocking(
+                shared_host.probe_command, bait.folder, bait.canary, program, JAIL_UID
+            )
         with trio.move_on_after(TEST_S) as scope:
             async with sandbox.open(command, tried=level) as child:
                 ending = await child.wait()
@@ -136,29 +128,6 @@ async def prove_walls(sandbox: Sandbox, run_blocking: RunBlocking, level: Level 
             how = ending.signal or f"exit code {ending.exit_code}"
             raise SandboxFailure(f"the self-test ended with {how}")
         return leak
-
-
-def _shared_command(bait: ProbeTargets, program: bytes) -> Command:
-    """The test at level B: the program lies in the workspace, and whose that is, is run as.
-
-    A daemon that is root needs somebody to give both to; the canary, too, so that only the walls
-    keep it.
-    """
-    folder = bait.folder / "part"
-    folder.mkdir()
-    probe = folder / "probe"
-    probe.write_bytes(program)
-    probe.chmod(0o755)
-    if os.geteuid() == 0:
-        for path in (bait.folder, folder, probe, bait.canary):
-            os.chown(path, JAIL_UID, JAIL_UID)
-    return Command(
-        argv=(str(probe), "/bin/true"),
-        cwd=str(bait.folder),
-        workspace=bait.folder,
-        is_writable=True,
-        least="B",
-    )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from palyra.core.text.visible import visible
 from palyra.errors import PalyraError
 from palyra.tools.sandbox.child import JailedProcess
 from palyra.tools.sandbox.command import Command, Level, SandboxFailure
+from palyra.tools.sandbox.shared_host import kill_group
 from palyra.tools.sandbox.spawner import Cleanup, Spawner
 
 START_S = 20.0  # for a jail to be built; milliseconds, except on a machine that is drowning
@@ -105,7 +106,7 @@ class Sandbox:
         level = tried or self.level
         spawn = self._jailer.spawn if level == "A" else self._jailer.spawn_shared
         pid, pipes, traces = await self._thread.call(spawn, command)
-        child = JailedProcess(pid, pipes, is_group=level == "B")
+        child = JailedProcess(pid, pipes, kill_all=kill_group if level == "B" else None)
         child.enforcement = self._jailer.enforcement(level)
         self._running.add(child)
         try:

@@ -7,30 +7,18 @@ nothing here is called from another one.
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from palyra.tools.sandbox import shared_host
 from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.cgroups import Group, find_control_groups
 from palyra.tools.sandbox.command import Command, CommandLimits, Level, SandboxFailure
 from palyra.tools.sandbox.idmapped_mounts import IdMappedMounts
-from palyra.tools.sandbox.inside import build_walls
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.protected_paths import PathMask, Placeholders
 from palyra.tools.sandbox.records import JailRecords
 from palyra.tools.sandbox.restored_paths import Before, RestoredPaths
-from palyra.tools.sandbox.shared_host import (
-    SharedHostSpawnRequest,
-    check_command,
-    find_identity,
-    find_obstacle,
-    make_private_folder,
-    process_limit,
-    remove_private_folder,
-    spawn_reaper,
-    system_rights,
-    workspace_rights,
-)
 from palyra.tools.sandbox.start import ChildPipes, SpawnRequest, spawn
 
 # Outside, a jail of root's daemon is this user: between the numbers of people and those that
@@ -84,7 +72,7 @@ class Spawner:
 
     def find_obstacle(self, workspace: Path) -> str:
         """Why there can be no level B with that workspace; "" when it can be tried."""
-        return find_obstacle(self._abi, workspace)
+        return shared_host.find_obstacle(self._abi, workspace)
 
     def reap(self) -> int:
         """End what an earlier life of the daemon left; how many processes had to be killed."""
@@ -130,29 +118,8 @@ class Spawner:
 
     def spawn_shared(self, command: Command) -> tuple[int, ChildPipes, Cleanup]:
         """The same at level B: a reaper that waits at its gate.  Raises SandboxFailure."""
-        check_command(command)
-        traces = Cleanup()
-        identity = find_identity(command)
-        try:
-            traces.folder = make_private_folder(identity)
-            uid = os.geteuid() if identity.uid is None else identity.uid
-            limits = replace(command.limits, processes=process_limit(command.limits.processes, uid))
-            launcher = build_walls(
-                limits,
-                self._abi,
-                system_rights(command, traces.folder),
-                workspace_rights(command),
-            )
-            pid, pipes = spawn_reaper(
-                SharedHostSpawnRequest(command, identity, traces.folder, launcher)
-            )
-        except OSError as error:
-            self.clear(traces)
-            raise SandboxFailure(f"the jail cannot be prepared: {error}") from None
-        except SandboxFailure:
-            self.clear(traces)
-            raise
-        return pid, pipes, traces
+        pid, pipes, folder = shared_host.spawn(command, self._abi)
+        return pid, pipes, Cleanup(folder=folder)
 
     def limit(self, pid: int, init_pid: int, limits: CommandLimits, traces: Cleanup) -> None:
         """Put the jail into a control group and write it down.  Raises SandboxFailure."""
@@ -182,7 +149,7 @@ class Spawner:
             traces.restored = self._guards.leave(traces.root, traces.before)
         self._placeholders.leave(traces.placeholders)
         if traces.folder:
-            remove_private_folder(traces.folder)
+            shared_host.remove_private_folder(traces.folder)
         if traces.group is not None:
             traces.group.remove()
         if traces.record is not None:

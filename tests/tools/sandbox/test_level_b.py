@@ -24,7 +24,7 @@ import trio
 from palyra.actors.kernel.threads import run_sync
 from palyra.tools.programs.disk_watch import DiskWatch, disks_of
 from palyra.tools.programs.output import OutputBuffer, read_until_exit
-from palyra.tools.sandbox import escape_probes, inside, spawner
+from palyra.tools.sandbox import escape_probes, shared_host
 from palyra.tools.sandbox.command import MIB, Bind, Command, CommandLimits, SandboxFailure
 from palyra.tools.sandbox.escape_probes import (
     ProbeTargets,
@@ -485,16 +485,16 @@ async def test_a_missing_wall_is_found(
     missing: str, reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the filter, or without Landlock, the self-test names what it reached."""
-    build = inside.build_walls
+    build = shared_host.build_isolation
 
     def half(limits: CommandLimits, abi: int, *rights: Mapping[str, int], **_: object) -> bytes:
         everything = ({"/": 0xFFFF}, {}) if missing == "landlock" else rights
         return build(limits, abi, *everything)
 
-    monkeypatch.setattr(spawner, "build_walls", half)
+    monkeypatch.setattr(shared_host, "build_isolation", half)
     if missing == "filter":
         monkeypatch.setattr(
-            inside, "build_filter", lambda **_: bytes([6, 0, 0, 0, 0, 0, 0xFF, 0x7F])
+            shared_host, "build_filter", lambda **_: bytes([6, 0, 0, 0, 0, 0, 0xFF, 0x7F])
         )
 
     def one(bait: ProbeTargets, level: Any) -> Mapping[str, tuple[SystemCall, ...]]:
