@@ -94,7 +94,7 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
         tools_at,
         workspace=workspace.root,
         min_level=config.sandbox.min_level,
-        alarms=alarms,
+        incidents=alarms,
     )
     services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
     return Processset(sandbox, services, keeper.problems, keeper.absent, keeper.settled)

@@ -136,7 +136,7 @@ async def read_until_exit(
         with trio.move_on_after(LOOK_S):
             if has_more:
                 piece = bytes(await child.stdout.receive_some(PIECE_BYTES))
-                output.append(child.without_complaint(piece))
+                output.append(child.without_jail_error(piece))
                 has_more = bool(piece)
                 on_change()
             else:

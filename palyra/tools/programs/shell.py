@@ -127,7 +127,7 @@ class Shell:
             async with self.sandbox.open(command) as child:
                 with trio.move_on_after(timeout_s):
                     limit = await read_until_exit(child, output, watch)
-            child.check_begun()
+            child.check_started()
         except SandboxFailure as failure:
             raise ToolFailure(failure.message) from failure
         took_s = trio.current_time() - started_s

@@ -95,7 +95,7 @@ def _masks(
     command: Command, masks: Iterable[PathMask], sources: Mapping[str, int]
 ) -> Iterator[str]:
     for mask in masks:
-        yield from mask.words(sources.get(mask.path, -1), f"{command.workspace}/{mask.path}")
+        yield from mask.options(sources.get(mask.path, -1), f"{command.workspace}/{mask.path}")
 
 
 @cache

@@ -29,9 +29,9 @@ from palyra.tools.sandbox.command import MIB, Bind, Command, CommandLimits, Sand
 from palyra.tools.sandbox.escape_probes import (
     ProbeTargets,
     build_probe,
-    lay_bait,
+    find_leak,
+    lay_out_targets,
     probes,
-    prove_walls,
 )
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from palyra.tools.sandbox.launcher import SystemCall
@@ -87,7 +87,7 @@ def workspace() -> Generator[Path]:
 @pytest.fixture
 async def sandbox() -> AsyncGenerator[Sandbox]:
     async with open_sandbox() as made:
-        made.judge("B", "")
+        made.set_level("B", "")
         yield made
 
 
@@ -148,7 +148,7 @@ async def _try_inside(where: dict[str, Any]) -> dict[str, str]:
     os.set_inheritable(where["descriptor"], True)  # noqa: FBT003 - as it is called
     try:
         async with open_sandbox() as made:
-            made.judge("B", "")
+            made.set_level("B", "")
             command = program(PROGRAM, Path(where["workspace"]), json.dumps(where))
             output, _ = await run(made, command)
             found: dict[str, str] = json.loads(output)
@@ -276,7 +276,7 @@ async def attend_once(sandbox: Sandbox, command: Command) -> None:
     """Run it as `shell` does."""
     async with sandbox.open(command) as child:
         await read_until_exit(child, OutputBuffer(), DiskWatch(*disks_of(command)))
-    child.check_begun()
+    child.check_started()
 
 
 async def test_a_folder_that_cannot_be_entered_is_no_output(
@@ -433,7 +433,7 @@ async def _reap(records: Path) -> None:
 async def hold(workspace: Path, records: Path, marker: str) -> None:
     """Run something until somebody kills this process."""
     async with open_sandbox(records) as sandbox:
-        sandbox.judge("B", "")
+        sandbox.set_level("B", "")
         command = line(f"sleep 600 & echo there; sleep 600; : {marker}", workspace)
         async with sandbox.open(command) as child:
             await child.stdout.receive_some()
@@ -454,13 +454,13 @@ async def _until_gone(marker: str) -> None:
 async def test_the_walls_are_proved() -> None:
     """On this machine level B holds, proved like level A."""
     async with open_sandbox() as made:
-        assert not await prove_walls(made, run_sync, "B")
+        assert not await find_leak(made, run_sync, "B")
 
 
 def test_every_probe_of_this_level_gets_through_outside(tmp_path: Path) -> None:
     """The control: as a plain child of the same user each of them succeeds."""
     program_file = tmp_path / "probe"
-    with lay_bait() as bait:
+    with lay_out_targets() as bait:
         of_a = probes(bait)
         for name, calls in probes(bait, "B").items():
             if name in of_a:
@@ -502,4 +502,4 @@ async def test_a_missing_wall_is_found(
 
     monkeypatch.setattr(escape_probes, "probes", one)
     async with open_sandbox() as made:
-        assert reached == await prove_walls(made, run_sync, "B")
+        assert reached == await find_leak(made, run_sync, "B")

@@ -125,14 +125,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_placeholders_stay_while_somebody_needs_them(tmp_path: Path) -> None:
     """Two jails of one workspace: the last one takes them away."""
     placeholders, root = Placeholders(), str(tmp_path)
-    masks, first = placeholders.take(root)
+    masks, first = placeholders.reserve(root)
     for path in map(Path, first):
         path.mkdir()
-    again, second = placeholders.take(root)
+    again, second = placeholders.reserve(root)
     assert (masks, first) == (again, second)
-    placeholders.leave(first)
+    placeholders.release(first)
     assert len(first) == len(list(tmp_path.iterdir()))
-    placeholders.leave(second)
+    placeholders.release(second)
     assert [] == list(tmp_path.iterdir())
 
 
