@@ -1,6 +1,6 @@
 """A program in the background: started by one call, read and stopped by others, ended with its run.
 
-Owns: its jail and its output.  Talks to: nobody; it looks its run up in the registry.
+Owns: its jail and its output.  Talks to: the sandbox; reads the registry of runs.
 Never: outlives its run, or the daemon.
 Restart: temporary; a program is started once.
 """

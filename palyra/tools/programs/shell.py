@@ -1,7 +1,7 @@
-"""shell: one program or command line in the sandbox, from its start to its end.
+"""The tool `shell`: runs one program or command line in the sandbox until its exit.
 
-The output is standard output and standard error in the order they came.  A program that fails is a
-failed call whose text tells how; a limit that was hit is named.
+The output is standard output and standard error in order of arrival.  A program that fails is a
+failed call; the text ends with its exit code or signal and the limit it hit.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.toolbox import AsyncTool
 
 DEFAULT_S = 120
-SLACK_S = 15  # for a jail to be built and torn down, over the time a program may take
+SLACK_S = 15  # for building and removing the jail, in addition to the program's time
 EXCERPT_BYTES = 16_384
 
 WORDS: dict[str, Any] = {
@@ -57,7 +57,7 @@ WORDS: dict[str, Any] = {
 def shell_spec(
     enforcement: str, ceiling_s: float, capabilities: tuple[str, ...] = ("process",)
 ) -> ToolSpec:
-    """A program in the sandbox, for at most `ceiling_s`."""
+    """Return the tool's specification; a program runs for at most `ceiling_s`."""
     network = "network to a few hosts" if "network" in capabilities else "no network"
     top = " At the top of the workspace nothing new can be made." * (SHARED_HOST in capabilities)
     return ToolSpec(
@@ -99,7 +99,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The tool's runner."""
+    """Runner of the tool."""
 
     sandbox: Sandbox
     around: CommandEnvironment
@@ -107,7 +107,7 @@ class Shell:
     ceiling_s: float
 
     def tool(self) -> AsyncTool:
-        """The tool as the toolbox takes it."""
+        """Return the tool for the toolbox."""
         return AsyncTool(
             shell_spec(self.sandbox.enforcement, self.ceiling_s, self.around.capabilities),
             self.run,
@@ -116,7 +116,7 @@ class Shell:
         )
 
     async def run(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
-        """Run it to its end.  Cancellation: everything of it is killed first."""
+        """Run the program until its exit.  Cancellation: all its processes are killed first."""
         command = await self.run_blocking(build_command, self.around, call)
         half_bytes = KEPT_BYTES // 2
         output = OutputBuffer(on_output, head_bytes=half_bytes, tail_bytes=half_bytes)
@@ -138,7 +138,7 @@ class Shell:
 def render(
     output: Captured, ending: ProcessExit | None, took_s: float, child: JailedProcess
 ) -> ToolOutput:
-    """What the model reads: the output, and on a line of its own how it ended."""
+    """Return the tool's result: the output, then a line with exit code, size and time."""
     text = output.text if not output.text or output.text.endswith("\n") else f"{output.text}\n"
     how = describe_ending(ending)
     note = f"[{how}; {pluralize(output.total_bytes, 'byte')} of output in {took_s:.1f} s]"
@@ -154,7 +154,7 @@ def render(
 
 
 def describe_ending(ending: ProcessExit | None) -> str:
-    """How it ended, in words, with the limit it ran into."""
+    """Describe an exit, with the limit that was hit."""
     if ending is None:
         return "still running"
     how = f"exit code {ending.exit_code}" if not ending.signal else f"ended by {ending.signal}"
