@@ -26,7 +26,7 @@ from _machine import calibrate
 
 from palyra.actors.kernel.threads import DedicatedThread, run_sync
 from palyra.tools.sandbox.command import Command, Level
-from palyra.tools.sandbox.escape_probes import prove_walls
+from palyra.tools.sandbox.escape_probes import find_leak
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.sandbox.spawner import JAIL_UID
@@ -56,14 +56,14 @@ async def jailed(sandbox: Sandbox, command: Command) -> None:
 
 async def jailed_at_b(sandbox: Sandbox, command: Command) -> None:
     """The same without namespaces."""
-    async with sandbox.open(command, tried="B") as child:
+    async with sandbox.open(command, probed="B") as child:
         ending = await child.wait()
     assert ending.exit_code == 0
 
 
 async def prove(sandbox: Sandbox, level: Level = "A") -> None:
     """The self-test."""
-    assert not await prove_walls(sandbox, run_sync, level)
+    assert not await find_leak(sandbox, run_sync, level)
 
 
 async def took_ms(work: Callable[[], Awaitable[None]]) -> float:

@@ -1,4 +1,4 @@
-"""artifact_read: an output that was too long to be shown, page by page, in the session it is of."""
+"""The tool `artifact_read`: pages of an output that was truncated, within its session."""
 
 from palyra.core.ports import Artifacts
 from palyra.core.text.visible import pluralize
@@ -38,12 +38,12 @@ SPEC = ToolSpec(
 
 
 def artifact_tool(artifacts: Artifacts) -> ThreadTool:
-    """The tool, over one store."""
+    """Return the tool for one store."""
     return ThreadTool(SPEC, lambda call: artifact_read(artifacts, call))
 
 
 def artifact_read(artifacts: Artifacts, call: ToolCall) -> ToolOutput:
-    """A page and how to go on; as trusted as the output it is of.  Blocks.  Raises ToolFailure."""
+    """Return a page and the next offset, with the output's trust.  Blocks.  Raises ToolFailure."""
     name = call.arguments["artifact"]
     try:
         found = artifacts.find(call.session_id, name)

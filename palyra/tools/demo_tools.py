@@ -1,4 +1,4 @@
-"""echo and sleep: tools for tests and demonstrations; they touch nothing."""
+"""The tools `echo` and `sleep`, without effects, for tests and demonstrations."""
 
 import trio
 

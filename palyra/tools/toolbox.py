@@ -1,9 +1,9 @@
-"""The toolbox: every tool of the daemon, the catalogue they make, and how each is run.
+"""The toolbox: all tools of the daemon, their catalogue, and their execution.
 
-A tool is a ToolSpec and a runner: `inline` for what is pure and fast, `thread` for blocking file
-work, `async` for what waits in trio.  Tools open no nursery and keep no deadline: the caller does.
-Tools come from sources (the built-in ones, the sandbox, skills, servers); each source may replace
-its own while the daemon runs.
+A tool is a ToolSpec and a runner: inline for pure and fast code, thread for blocking file work,
+async for code that waits in trio.  Tools open no nursery and keep no deadline: the caller does.
+Tools come from sources (built-in, sandbox, skills, servers); each source may replace its tools while
+the daemon runs.
 """
 
 import re
@@ -32,8 +32,8 @@ Arguments = Mapping[str, Any]
 OnOutput = Callable[[str], None]
 Run = Callable[[ToolCall], ToolOutput]
 RunAsync = Callable[[ToolCall, OnOutput], Awaitable[ToolOutput]]
-FindFacets = Callable[[Arguments], CallFacts]  # pure, of checked arguments
-Inspect = Callable[[ToolCall], Preflight]  # blocks; raises ToolFailure for what cannot run
+FindFacets = Callable[[Arguments], CallFacts]  # pure; takes validated arguments
+Inspect = Callable[[ToolCall], Preflight]  # blocks; raises ToolFailure for a call that cannot run
 
 BUILTIN = "builtin"
 _WORD = "[a-z][a-z0-9_]{0,63}"
@@ -44,7 +44,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class InlineTool:
-    """Runs where it is called: pure, well below a millisecond."""
+    """A pure tool that runs on the event loop, well below a millisecond."""
 
     spec: ToolSpec
     run: Run
@@ -54,7 +54,7 @@ class InlineTool:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTool:
-    """Blocks, so it runs in a thread; once begun it runs to its end."""
+    """A blocking tool that runs in a thread and cannot be interrupted."""
 
     spec: ToolSpec
     run: Run
@@ -64,7 +64,7 @@ class ThreadTool:
 
 @dataclass(frozen=True, slots=True)
 class AsyncTool:
-    """Waits in trio; may report output while it runs."""
+    """A tool that waits in trio and may report output while it runs."""
 
     spec: ToolSpec
     run: RunAsync
@@ -87,11 +87,10 @@ class Toolbox:
         self.put(BUILTIN, tools)
 
     def put(self, source: str, tools: Iterable[Tool]) -> None:
-        """From now on the source has exactly these tools.
+        """Replace the tools of a source.
 
-        Runs see them from their next turn on; a call of a tool that went away fails.  Raises
-        InvariantBroken, and changes nothing, for two tools of one name or a schema that intake
-        cannot keep.
+        Runs see them from their next turn on; a call of a removed tool fails.  Raises
+        InvariantBroken, and changes nothing, for a duplicate name or an unsupported schema.
         """
         sources = {**self._sources, source: tuple(tools)}
         known: dict[str, Tool] = {}
@@ -102,25 +101,25 @@ class Toolbox:
         self._catalogue = build_catalogue(tool.spec for tool in known.values())
 
     def catalogue(self) -> Catalogue:
-        """The tools that can be called now, sorted by name, with the hash of that list."""
+        """Return the available tools, sorted by name, with the hash of that list."""
         return self._catalogue
 
     def facets(self, spec: ToolSpec, arguments: Arguments) -> CallFacts | None:
-        """What the rules may look at in these checked arguments; None when the tool is not there."""
+        """Return the facts of validated arguments for the rules; None if the tool is unavailable."""
         found = self._tools.get(spec.name)
         if found is None or found.spec.version != spec.version:
             return None
         return path_facets(spec, arguments) if found.facets is None else found.facets(arguments)
 
     def inspects(self, tool: str) -> bool:
-        """Whether calls of that tool are inspected before they are gated."""
+        """True if calls of that tool are inspected before the gate."""
         found = self._tools.get(tool)
         return found is not None and found.inspect is not None
 
     async def inspect(self, call: ToolCall) -> Preflight | None:
-        """What the world says about the call now; None when its tool does not look.
+        """Inspect the call's environment; None if its tool has no inspection.
 
-        Raises ToolFailure for a call that could not run.  Cancellation: the look runs to its end.
+        Raises ToolFailure for a call that could not run.  Cancellation: the inspection completes.
         """
         found = self._tools.get(call.tool)
         if found is None or found.inspect is None:
@@ -128,10 +127,9 @@ class Toolbox:
         return await self._run_blocking(found.inspect, call)
 
     async def execute(self, call: ToolCall, on_output: OnOutput) -> ToolOutput:
-        """Run one allowed call to its end.  Raises ToolFailure with a text for the model.
+        """Execute one allowed call.  Raises ToolFailure with a text for the model.
 
-        Cancellation: an async tool stops at once; one in a thread ends first, and its effect, if
-        it has one, has happened.
+        Cancellation: an async tool stops at once; one in a thread completes, with its effect.
         """
         tool = self._tools.get(call.tool)
         if tool is None or tool.spec.version != call.tool_version:

@@ -1,4 +1,4 @@
-"""The daemon's programs: the sandbox they run in, who proves its walls, and the tools they make."""
+"""Wiring of programs: the sandbox, its health check, and the tools that need it."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from palyra.tools.web.urls import parse_url
 from palyra.wiring.host import Host
 
 MAX_BACKGROUND = 256  # programs of all runs
-# What a command may write, as approvals name it; see docs/security.md.
+# Writable places, as named in approvals; see docs/security.md.
 _WRITABLE: Mapping[Level, str] = {
     "A": "workspace writable",
     "B": "workspace writable but at its top; HOME and TMPDIR in a folder of the call's own",
@@ -37,13 +37,13 @@ log = structlog.get_logger("palyra.sandbox")
 
 
 class Processset(NamedTuple):
-    """The sandbox, what is wrong with it, and the services that programs need."""
+    """The sandbox, its problems, and the services that programs need."""
 
     sandbox: Sandbox | None  # None: the host is closed
     services: Sequence[ChildSpec]
     problems: Callable[[], tuple[str, ...]]
-    absent: Callable[[], tuple[str, ...]]  # optional programs that are not there
-    settled: Callable[[], Awaitable[None]] | None  # returns when it is known whether programs run
+    absent: Callable[[], tuple[str, ...]]  # optional programs that are not installed
+    settled: Callable[[], Awaitable[None]] | None  # returns after the first health check
 
 
 def build_processset(  # noqa: PLR0913 - the last ones by name
@@ -56,10 +56,10 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
     open_egress: OpenEgress,
     alarms: IncidentReporter,
 ) -> Processset:
-    """Programs in that workspace; their tools are there once the walls are proved.
+    """Build the sandbox of a workspace; its tools appear after the first health check.
 
-    `open_egress` makes the way out of one command to the hosts of the configuration.  Raises
-    InvalidParams for one that is none.
+    `open_egress` makes the egress of one command to the configured hosts.  Raises InvalidParams for
+    an invalid host.
     """
     granted = read_hosts(config.sandbox.hosts)
     if host.is_closed:
@@ -81,23 +81,25 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
     )
 
     def tools_at(_level: Level) -> Sequence[Tool]:
-        around = surroundings_at(
+        environment = surroundings_at(
             config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted
         )
-        shell = Shell(sandbox, around, host.run_blocking, config.sandbox.deadline_s)
-        return [shell.tool(), *processes.tools(around)]
+        shell = Shell(sandbox, environment, host.run_blocking, config.sandbox.deadline_s)
+        return [shell.tool(), *processes.tools(environment)]
 
-    keeper = SandboxHealthCheck(
+    health_check = SandboxHealthCheck(
         sandbox,
         host.run_blocking,
         toolbox.put,
         tools_at,
         workspace=workspace.root,
         min_level=config.sandbox.min_level,
-        alarms=alarms,
+        incidents=alarms,
     )
-    services = (ChildSpec("sandbox", keeper.serve), programs.child_spec())
-    return Processset(sandbox, services, keeper.problems, keeper.absent, keeper.settled)
+    services = (ChildSpec("sandbox", health_check.serve), programs.child_spec())
+    return Processset(
+        sandbox, services, health_check.problems, health_check.absent, health_check.settled
+    )
 
 
 def surroundings_at(
@@ -108,7 +110,7 @@ def surroundings_at(
     open_egress: OpenEgress,
     granted: Sequence[str],
 ) -> CommandEnvironment:
-    """What every command finds at the sandbox's level; without namespaces none has a network."""
+    """Return the environment of commands at the sandbox's level; at level B none has a network."""
     hosts = granted if sandbox.level == "A" else ()
     return CommandEnvironment(
         workspace=workspace,
@@ -121,7 +123,7 @@ def surroundings_at(
 
 
 def read_limits(section: SandboxConfig) -> CommandLimits:
-    """The limits of one command."""
+    """Return the limits of one command."""
     return CommandLimits(
         address_space_bytes=section.address_space_mib * MIB or None,
         memory_bytes=section.memory_mib * MIB,
@@ -134,7 +136,7 @@ def read_limits(section: SandboxConfig) -> CommandLimits:
 
 
 def read_hosts(entries: Sequence[str], setting: str = "sandbox.hosts") -> tuple[str, ...]:
-    """Hosts as grants name them; `setting` holds them.  Raises InvalidParams."""
+    """Return hosts as grant keys; `setting` is named in errors.  Raises InvalidParams."""
     return tuple(sorted({_host(entry, setting) for entry in entries}))
 
 
@@ -157,5 +159,5 @@ def _report_refused(key: str) -> None:
 
 
 def read_environment(names: Sequence[str]) -> dict[str, str]:
-    """The daemon's own variables of these names, as far as they are set."""
+    """Return the daemon's environment variables of these names that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}

@@ -1,8 +1,8 @@
-"""The daemon's tools: which there are, what they work on, and the services some of them need.
+"""Wiring of tools: the built-in ones, their stores, and the services other tools come from.
 
-`Toolset.toolbox` has the built-in tools at once.  What must prove itself first (a sandbox, servers,
-skills) is a service: a supervised actor that puts its tools into the toolbox when they can be
-called and takes them out when they cannot.
+`Toolset.toolbox` has the built-in tools at once.  The sandbox, servers and skills are services:
+supervised actors that add their tools to the toolbox while they can be called and remove them
+otherwise.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -39,9 +39,9 @@ from palyra.wiring.web import build_webset
 
 
 def cedar_policy(config: Config) -> CedarPolicy:
-    """Shipped and user rules; what is broken in the user's is said, and denied for.
+    """Load built-in and user rules; broken user rules are reported, and deny.
 
-    Raises InvalidParams for a directory that was named and is not there: its rules would be lost.
+    Raises InvalidParams for a configured directory that is missing: its rules would not apply.
     """
     if config.policy.dir and not config.policy_dir.is_dir():
         raise InvalidParams(
@@ -53,7 +53,7 @@ def cedar_policy(config: Config) -> CedarPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """What a daemon's calls are run by."""
+    """Everything a daemon executes calls with."""
 
     toolbox: Toolbox
     workspace: Workspace
@@ -62,9 +62,11 @@ class Toolset:
     skills: Skills
     secrets: SecretService
     services: list[ChildSpec] = field(default_factory=list)
-    problems: Callable[[], tuple[str, ...]] = tuple  # what somebody has to mend
-    absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not there
-    settled: Callable[[], Awaitable[None]] | None = None  # returns when programs can run, or cannot
+    problems: Callable[[], tuple[str, ...]] = tuple  # problems a person must fix
+    absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not installed
+    settled: Callable[[], Awaitable[None]] | None = (
+        None  # returns after the first check of the sandbox
+    )
 
     def branch(self) -> ChildSpec:
         """All services, each restarted on its own.

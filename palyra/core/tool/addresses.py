@@ -1,4 +1,4 @@
-"""Which addresses a request made for a model may go to: a deny list of our own.
+"""Deny list of addresses for requests made for a model.
 
 `ipaddress.is_global` is no such list: it lets NAT64, IPv4-compatible, site-local and multicast
 addresses pass, and its answer changes between patch releases of Python.  Sources: the IANA special
@@ -15,7 +15,7 @@ Address = IPv4Address | IPv6Address
 
 
 class Range(NamedTuple):
-    """Addresses that are refused."""
+    """A range of refused addresses."""
 
     network: IPv4Network | IPv6Network
     name: str
@@ -79,7 +79,7 @@ _CLOSED = {
     "fe80::/10": "link-local",
     "fec0::/10": "site-local",
     "ff00::/8": "multicast",
-    # Global unicast is 2000::/3 and nothing else; the two halves round it.
+    # Global unicast is 2000::/3 only; the ranges below and above it.
     "::/3": "reserved",
     "4000::/2": "reserved",
     "8000::/1": "reserved",
@@ -93,12 +93,12 @@ RANGES: tuple[Range, ...] = (
 
 
 def find_range(address: Address) -> Range | None:
-    """The refused range an address is in; None when it may be contacted."""
+    """Return the refused range that contains the address; None if it may be contacted."""
     return next((found for found in RANGES if address in found.network), None)
 
 
 def may_be_opened(text: str) -> bool:
-    """Whether the configuration can open that address for one host and port."""
+    """True if the configuration can allow that address for one host and port."""
     try:
         found = find_range(ip_address(text))
     except ValueError:
@@ -107,7 +107,7 @@ def may_be_opened(text: str) -> bool:
 
 
 def find_refusal(text: str, *, is_opened: bool) -> str | None:
-    """Why an address, as a resolver writes it, is not contacted; None when it may be.
+    """Return why an address, as a resolver writes it, is refused; None if it is allowed.
 
     `is_opened`: the configuration opens private networks for the host and port in question.
     """

@@ -1,4 +1,4 @@
-"""Intake: a proposed call's name and arguments against the catalogue, before anything else looks.
+"""Validation of a proposed call's name and arguments against the catalogue, before any other check.
 
 The schema is JSON Schema cut down to what can be checked exactly and in linear time (`KEYWORDS`);
 unknown fields are refused.  A scalar in the wrong dress (`"25"` for 25) is put right and the
@@ -21,11 +21,11 @@ from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.spec import Catalogue, ToolSpec
 
 MAX_DEPTH = 16
-MAX_NODES = 2_000  # bounds the time of every later walk to about a millisecond
-_SHOWN_BELOW = 10**15  # a longer number may be more than one
+MAX_NODES = 2_000  # bounds each later traversal to about a millisecond
+_SHOWN_BELOW = 10**15  # a longer number may be a secret
 _NAME_CHARS = 64  # of an unknown field, in a refusal
 
-# What else decides whether a tool is there, by how its name begins.
+# Conditions on which a tool's availability depends, by prefix of its name.
 _PROGRAMS = "whether there is a sandbox for programs (`palyra doctor`)"
 _ALSO = (
     ("shell", _PROGRAMS),
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments the tool can take as they are."""
+    """Valid arguments."""
 
     arguments: dict[str, Any]
     canonical: bytes  # RFC 8785
@@ -47,19 +47,19 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, and what would be right: for the model, which may repair it."""
+    """A defect and the expected value, for the model to correct."""
 
     reason: str
     repair_hint: str
 
 
 def refusal(reason: str, expected: str) -> Refused:
-    """What is wrong and where, and what is expected there; a model reads one after the other."""
+    """Defect, position and expected value; the model reads them in this order."""
     return Refused(reason=reason, repair_hint=f"expected {expected}")
 
 
 def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
-    """The refusal of a name that is none of the run's tools, and where that is decided."""
+    """Refuse a name that is no tool of the run, and name the setting that decides it."""
     shown = visible(truncate_safely(name, 64))
     near = get_close_matches(name[:64], catalogue.tools, n=1)
     also = "".join(f", and {each}" for prefix, each in _ALSO if name.startswith(prefix))
@@ -75,7 +75,7 @@ def _tools_text(catalogue: Catalogue) -> str:
 
 
 def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:
-    """The arguments as the tool will get them, or the first thing that is wrong with them."""
+    """Return the arguments for the tool, or their first defect."""
     try:
         proposed = _check_shape(arguments, spec.input_cap_bytes)
         checker = _Checker(spec)
@@ -97,7 +97,7 @@ class _Mismatch(Exception):
 
 
 def _check_shape(arguments: object, cap_bytes: int) -> dict[str, Any]:
-    """The arguments, once depth, number of values and text are bounded for every later walk."""
+    """Parse the arguments with bounds on depth, number of values and text."""
     if not isinstance(arguments, dict):
         raise _Mismatch((), "a JSON object", _kind(arguments))
     level: list[Any] = [arguments]
@@ -142,7 +142,7 @@ def _canonical(arguments: dict[str, Any], cap_bytes: int) -> bytes:
 
 
 class _Checker:
-    """Walks value and schema together; remembers what it coerced."""
+    """Traversal of value and schema; records coercions."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.never_coerced = spec.never_coerced
@@ -151,7 +151,7 @@ class _Checker:
     def check(
         self, schema: Mapping[str, Any], value: object, path: tuple[str | int, ...]
     ) -> object:
-        """The value, coerced where that is safe.  Raises _Mismatch."""
+        """Return the value, coerced where that is safe.  Raises _Mismatch."""
         if not TYPES[schema["type"]](value):
             value = self._coerce(schema, value, path)
         if not _is_within(schema, value):
@@ -166,7 +166,7 @@ class _Checker:
     def check_fields(
         self, schema: Mapping[str, Any], value: dict[str, Any], path: tuple[str | int, ...]
     ) -> dict[str, Any]:
-        """The object, each of its fields checked.  Raises _Mismatch."""
+        """Return the object with all fields checked.  Raises _Mismatch."""
         known: Mapping[str, Any] = schema.get("properties", {})
         missing = [name for name in schema.get("required", ()) if name not in value]
         is_open = schema.get("additionalProperties", False)
@@ -195,7 +195,7 @@ class _Checker:
 
 
 def _is_within(schema: Mapping[str, Any], value: object) -> bool:
-    """Whether a value of the right type keeps enumeration, bounds and lengths."""
+    """Check enumeration, bounds and lengths of a value of the right type."""
     if "enum" in schema and value not in schema["enum"]:
         return False
     if isinstance(value, str):
@@ -213,7 +213,7 @@ def _is_between(size: float, schema: Mapping[str, Any], low: str, high: str) -> 
     )
 
 
-# --- safe coercions: exactly one reading, nothing lost; None where there is none -----------------
+# --- safe coercions: one possible reading without loss; None if there is none -----------------
 
 
 def _to_integer(value: object) -> int | None:
@@ -245,7 +245,7 @@ _COERCIONS = {
     "string": _to_string,
 }
 
-# --- words ---------------------------------------------------------------------------------------
+# --- error texts ---------------------------------------------------------------------------------------
 
 
 def _position(path: tuple[str | int, ...]) -> str:
@@ -254,7 +254,7 @@ def _position(path: tuple[str | int, ...]) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is, without showing it, unless it is a number."""
+    """Describe a value by its type; only a number is shown."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""Artifacts: whole outputs of calls whose tape has only an excerpt, read page by page.
+"""Artifacts: complete outputs of calls of which the tape has an excerpt, read in pages.
 
 An artifact belongs to one session and is named by the SHA-256 of its bytes, which are the output
 after redaction.  The same output in another session is another artifact.
@@ -8,14 +8,14 @@ import msgspec
 
 from palyra.core.trust.labels import Trust
 
-MAX_ARTIFACT_BYTES = 4_194_304  # the largest output there is, with room for redaction marks
-NAME_CHARS = 16  # of the digest, as a model is told it; more of it is fine
+MAX_ARTIFACT_BYTES = 4_194_304  # the largest possible output, with room for redaction marks
+NAME_CHARS = 16  # of the digest, in texts for a model; a longer prefix is accepted
 MAX_PAGE_BYTES = 65_536
-_LONGEST = 4  # bytes of a character
+_LONGEST = 4  # bytes of one character
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
-    """What an artifact is; its bytes are apart."""
+    """Description of an artifact; its bytes are stored separately."""
 
     artifact: str  # SHA-256, hex
     session_id: str
@@ -28,16 +28,16 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArtifactPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of an artifact: whole characters, whole lines where there are any."""
+    """A page of an artifact: whole characters, and whole lines where possible."""
 
     text: str
     offset: int  # of its first byte
-    next_offset: int | None  # None: it ends here
+    next_offset: int | None  # None: the last page
     line: int  # number of its first line, from 1
 
 
 def read_page(data: bytes, offset: int, limit_bytes: int) -> ArtifactPage | None:
-    """The page that begins at or just before `offset`; None behind the end.
+    """Return the page that begins at or just before `offset`; None past the end.
 
     `limit_bytes` is at least 4, so that a page has a character.
     """
@@ -57,7 +57,7 @@ def read_page(data: bytes, offset: int, limit_bytes: int) -> ArtifactPage | None
 
 
 def line_offset(data: bytes, line: int) -> int | None:
-    """Where a line begins, from 1; None if there are not so many."""
+    """Return the offset of a line, counted from 1; None if there are fewer lines."""
     at = 0
     for _ in range(line - 1):
         at = data.find(b"\n", at) + 1
@@ -67,7 +67,7 @@ def line_offset(data: bytes, line: int) -> int | None:
 
 
 def _char_start(data: bytes, at: int) -> int:
-    """The beginning of the character that `at` lies in; `at` itself in what is no UTF-8."""
+    """Return the start of the character at `at`; `at` itself if the bytes are not UTF-8."""
     for start in range(at, max(at - _LONGEST, -1), -1):
         byte = data[start]
         if byte & 0xC0 != 0x80:  # noqa: PLR2004 - UTF-8: 10xxxxxx goes on, 11xxxxxx begins

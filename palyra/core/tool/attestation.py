@@ -1,4 +1,4 @@
-"""The attestation that ends every proposed call: what ran, under which rules, with what result.
+"""The attestation of every proposed call: the execution, its rules and its result, signed.
 
 The signed bytes are the SHA-256 of `domain, length (8 bytes, big endian), canonical JSON`.  `prev`
 links it to the attestation before it in the same run, so one that is left out is missed.
@@ -24,7 +24,7 @@ from palyra.core.tool.spec import OutcomeStatus, ToolCall
 def execution_object(
     call: ToolCall, policy_version: str, covers: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The object; `covers` are the ids of identical calls of the turn that were asked about at once.
+    """Return the execution object; `covers`: ids of identical calls of the turn in the same question.
 
     A call among `covers` has the object of the call that was asked about first.
     """
@@ -43,57 +43,57 @@ def execution_object(
 
 
 def execution_digest(call: ToolCall, policy_version: str, covers: tuple[str, ...] = ()) -> str:
-    """SHA-256 over the canonical execution object, hex."""
+    """Return the SHA-256 of the canonical execution object, hex."""
     return digest_of_any(execution_object(call, policy_version, covers))
 
 
-Verify = Callable[[bytes, bytes], bool]  # (message, signature) -> whether the key made it
+Verify = Callable[[bytes, bytes], bool]  # (message, signature) -> True if the key made it
 
 FIRST = ""  # `prev` of a run's first attestation
 _DOMAIN = b"palyra.attestation.v1\0"
-# Sorted ASCII names and no floats: the bytes are those of RFC 8785 (held by a property test).
+# Sorted ASCII names and no floats: the bytes equal RFC 8785 (checked by a property test).
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The document, before it is signed."""
+    """The unsigned document."""
 
     call_id: str
     tool: str
     arguments_sha256: str
     output_sha256: str  # of the output as recorded: redacted, possibly cut
-    raw_output_sha256: str  # of the output as the tool gave it
+    raw_output_sha256: str  # of the output as returned by the tool
     status: OutcomeStatus
     executor: str
     enforcement: str
     policy_hash: str
     started_ms: int
     finished_ms: int
-    prev: str  # digest of the attestation before, hex; FIRST for none
-    approval_id: str | None = None  # left out when nobody was asked
+    prev: str  # digest of the previous attestation, hex; FIRST for none
+    approval_id: str | None = None  # left out without an approval
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A signed attestation, as the tape holds it."""
+    """A signed attestation, as stored on the tape."""
 
     document: dict[str, Any]
-    digest: str  # hex; the next one's `prev`
+    digest: str  # hex; `prev` of the next attestation
     signature: str  # base64 of 64 bytes
 
 
 def attestation_bytes(attestation: Attestation) -> bytes:
-    """The canonical JSON of the document."""
+    """Return the canonical JSON of the document."""
     return _ENCODER.encode(attestation)
 
 
 def attestation_digest(canonical: bytes) -> bytes:
-    """The 32 bytes that are signed."""
+    """Return the 32 bytes to sign."""
     framed = b"".join((_DOMAIN, len(canonical).to_bytes(8, "big"), canonical))
     return hashlib.sha256(framed).digest()
 
 
 def seal_attestation(attestation: Attestation, sign: Callable[[bytes], bytes]) -> Sealed:
-    """The document with digest and signature."""
+    """Return the document with digest and signature."""
     digest = attestation_digest(attestation_bytes(attestation))
     return Sealed(
         document=msgspec.to_builtins(attestation),
@@ -103,7 +103,7 @@ def seal_attestation(attestation: Attestation, sign: Callable[[bytes], bytes]) -
 
 
 def verify_attestation(document: Mapping[str, Any], signature: str, verify: Verify) -> bool:
-    """Whether the key behind `verify` signed exactly this document (as read from a tape)."""
+    """True if the key of `verify` signed exactly this document, as read from a tape."""
     try:
         raw = base64.b64decode(signature, validate=True)
         digest = _document_digest(document)
@@ -113,7 +113,7 @@ def verify_attestation(document: Mapping[str, Any], signature: str, verify: Veri
 
 
 def find_broken_link(documents: Iterable[Mapping[str, Any]]) -> int | None:
-    """Index of the first attestation of a run that does not follow the one before it."""
+    """Return the index of the first attestation that does not continue the chain; None if all do."""
     prev: str | None = FIRST
     for index, document in enumerate(documents):
         if document.get("prev", "missing") != prev:

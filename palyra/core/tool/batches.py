@@ -1,4 +1,4 @@
-"""Which calls of a turn may run at the same time.
+"""Concurrency of the calls of a turn.
 
 Calls run in the model's order, in batches; a batch is the longest run of calls from the front that
 cannot disturb one another.  A `path_scoped` call has its path to itself: nothing else in the batch
@@ -16,7 +16,7 @@ Slot = tuple[str, str | None]  # tool class, path key (None: touches no path)
 
 
 def next_batch(waiting: Sequence[Slot], limit: int = MAX_PARALLEL) -> int:
-    """How many calls from the front may start together; at least 1 when any waits."""
+    """Return the number of calls from the front that may start together; at least 1 if any waits."""
     if not waiting:
         return 0
     size = 1
@@ -35,7 +35,7 @@ def _disturbs(one: Slot, other: Slot) -> bool:
 
 
 def _overlap(one: str | None, other: str | None) -> bool:
-    """Whether two keys name the same path or one lies below the other; "" is the root."""
+    """True if two keys are the same path, or one lies below the other; "" is the root."""
     if one is None or other is None:
         return False
     return (

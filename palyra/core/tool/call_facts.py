@@ -1,4 +1,4 @@
-"""Marks: what a path or a host named by a call is to the rules, as a few words."""
+"""Policy facts about the paths and hosts in a tool call."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ PathFlag = Literal["outside", "private", "configuration"]
 CallPathMark = PathFlag | Literal["state"]
 HostMark = Literal["metadata", "internal", "odd"]
 
-# Names under which the clouds answer for their metadata services, whatever address they have.
+# Names of the metadata services of clouds, at any address.
 _METADATA_NAMES = frozenset(
     {
         "metadata", "metadata.google.internal", "metadata.goog", "instance-data",
@@ -28,16 +28,16 @@ _METADATA_NAMES = frozenset(
 
 
 class PathFacts(msgspec.Struct, frozen=True, gc=False):
-    """What the rules may know of the paths that a call names."""
+    """Facts about the paths of a call, for the rules."""
 
-    of: tuple[str, ...] = ()  # as the call names them
-    inside: tuple[str, ...] = ()  # the normal ones, sorted, each once
-    single: str | None = None  # the one path, if it is the only one and inside
+    of: tuple[str, ...] = ()  # as written in the call
+    inside: tuple[str, ...] = ()  # normal paths, sorted, without duplicates
+    single: str | None = None  # the only path, if it is inside
     marks: frozenset[PathFlag] = frozenset()  # of all paths together
-    outside: str = "\0"  # the others, each between two NUL: looked through in one go
+    outside: str = "\0"  # other paths, each between two NUL, for one search over all
 
     def lead_to(self, places: Iterable[str]) -> bool:
-        """Whether a path is, or lies in, one of these absolute places."""
+        """True if a path is, or lies in, one of these absolute places."""
         return any(f"\0{normpath(place)}{end}" in self.outside for place in places for end in "\0/")
 
 
@@ -45,7 +45,7 @@ NO_PATHS = PathFacts()
 
 
 def read_paths(paths: tuple[str, ...]) -> PathFacts:
-    """The facts; up to ten microseconds a path, so thousands of them are for a thread."""
+    """Return the facts; up to ten microseconds a path, so thousands of paths belong in a thread."""
     if not paths:
         return NO_PATHS
     normal = {path: normal_path(path) for path in paths}
@@ -66,17 +66,17 @@ def read_paths(paths: tuple[str, ...]) -> PathFacts:
 
 
 def _lexical(path: str) -> str:
-    """The path without detours; to the kernel two slashes at its beginning are one."""
+    """Normalize the path; two leading slashes are one to the kernel."""
     return re.sub(r"^//", "/", normpath(path))
 
 
 def call_path_marks(facts: PathFacts, state: Iterable[str] = ()) -> frozenset[CallPathMark]:
-    """The marks of all paths together; `state` are the daemon's own places, absolute."""
+    """Return the marks of all paths; `state`: absolute places of the daemon's own."""
     return facts.marks | {"state"} if facts.lead_to(state) else facts.marks
 
 
 def host_marks(host: str) -> frozenset[HostMark]:
-    """What a host is by its spelling alone; none for "" and for names that only a resolver knows."""
+    """Return the marks of a host by its spelling; none for "" and for names that need a resolver."""
     if not host:
         return frozenset()
     try:

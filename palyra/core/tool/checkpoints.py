@@ -1,4 +1,4 @@
-"""File checkpoints: how the files of one change were before it and are after it.
+"""File checkpoints: contents of the files of one change, before and after it.
 
 A checkpoint is durable before the first file is touched, so a change that a crash cut short can be
 undone like any other: every file of it is as before or as after.
@@ -16,7 +16,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file as it is, or is to be."""
+    """Content and mode of a file."""
 
     data: bytes
     mode: int | None = None  # permission bits; None: those of a new file
@@ -24,32 +24,32 @@ class Content:
 
 
 Side = Literal["before", "after"]
-RESTORE = "checkpoint.restore"  # the `tool` of a checkpoint that a restore made
+RESTORE = "checkpoint.restore"  # `tool` of a checkpoint made by a restore
 
 
 class FileState(msgspec.Struct, frozen=True, kw_only=True):
-    """A file at one moment; its bytes are kept under their digest."""
+    """State of a file; its bytes are stored by digest."""
 
     sha256: str  # hex
     size_bytes: int
-    mode: int | None = None  # permission bits; None: as a new file has them
+    mode: int | None = None  # permission bits; None: those of a new file
     is_executable: bool = False  # of a new file
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a change; None where there is no file."""
+    """One file of a change; None for no file."""
 
     path: str  # in the workspace
     before: FileState | None
     after: FileState | None
 
     def side(self, side: Side) -> FileState | None:
-        """The file before or after."""
+        """Return the state before or after the change."""
         return self.before if side == "before" else self.after
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of files: whose, by which call, and every file of it."""
+    """One change: its owner, its call, and its files."""
 
     checkpoint_id: str
     principal: str
@@ -63,7 +63,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which checkpoints to list, newest first; `before` is the id of the last one seen."""
+    """Filter of a list of checkpoints, newest first; `before` is the last id of the previous page."""
 
     principal: str | None = None
     session_id: str | None = None
@@ -72,7 +72,7 @@ class CheckpointFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
     def means(self, checkpoint: Checkpoint) -> bool:
-        """Whether it is one of them, wherever the page begins."""
+        """True if the checkpoint passes the filter, on any page."""
         return (
             self.principal in {None, checkpoint.principal}
             and self.session_id in {None, checkpoint.session_id}
@@ -81,16 +81,16 @@ class CheckpointFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restore did: the files it changed, and the checkpoint that undoes it."""
+    """Result of a restore: the files it changed, and the checkpoint that undoes it."""
 
     restored: str  # the checkpoint
     side: Side
     files: tuple[str, ...]
-    checkpoint_id: str | None = None  # None: every file was so already
+    checkpoint_id: str | None = None  # None: no file differed
 
 
 def state_of(content: Content | None) -> FileState | None:
-    """The state of a file with that content."""
+    """Return the state of a file with that content."""
     if content is None:
         return None
     return FileState(
@@ -102,7 +102,7 @@ def state_of(content: Content | None) -> FileState | None:
 
 
 def kept_states(checkpoint: Checkpoint) -> list[FileState]:
-    """Every content it holds, each digest once, in the order in which they are kept."""
+    """Return all contents, each digest once, in storage order."""
     states: dict[str, FileState] = {}
     for file in checkpoint.files:
         for state in (file.before, file.after):
@@ -114,7 +114,7 @@ def kept_states(checkpoint: Checkpoint) -> list[FileState]:
 def file_changes(
     before: Mapping[str, Content | None], after: Mapping[str, Content | None]
 ) -> tuple[FileChange, ...]:
-    """The change of each file."""
+    """Return the change of each file."""
     return tuple(
         FileChange(path=path, before=state_of(before[path]), after=state_of(content))
         for path, content in after.items()
@@ -122,5 +122,5 @@ def file_changes(
 
 
 def same_bytes(one: FileState | None, other: FileState | None) -> bool:
-    """Whether both are no file, or files of one content."""
+    """True if both are no file, or files with equal content."""
     return (one and one.sha256) == (other and other.sha256)

@@ -1,4 +1,4 @@
-"""Host names in their one form: IDNA, lower case, no trailing dot; addresses spelled canonically.
+"""Canonical form of hosts: IDNA, lower case, no trailing dot; canonical addresses.
 
 A resolver reads `0x7f.1`, `0177.0.0.1` and `2130706433` as 127.0.0.1, a person and a rule do not.
 So a name whose last label looks like a number is refused unless it is an IPv4 address in its usual
@@ -19,7 +19,7 @@ _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 
 
 def normal_host(text: str) -> str:
-    """The host in its one form; an IPv6 address is given and returned in brackets.
+    """Return the canonical host; an IPv6 address is passed and returned in brackets.
 
     Raises InvalidParams for what is not a host or not its usual spelling.
     """
@@ -47,13 +47,13 @@ def _ascii(text: str) -> str:
 
 def _ipv4(name: str) -> str:
     try:
-        return str(IPv4Address(name))  # four decimal numbers without leading zeros, nothing else
+        return str(IPv4Address(name))  # accepts only four decimal numbers without leading zeros
     except AddressValueError:
         raise _bad(name, "write an IPv4 address as four decimal numbers") from None
 
 
 def _hexadecimal(address: IPv6Address) -> str:
-    """Eight groups, shortened; Python 3.13 writes a mapped address with dots, older ones do not."""
+    """Shorten eight groups; Python 3.13 writes a mapped address with dots, older versions do not."""
     mapped = address.ipv4_mapped
     if mapped is None:
         return str(address)

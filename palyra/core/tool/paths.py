@@ -1,9 +1,9 @@
-"""Paths as text: the one spelling of a workspace path, and the names nobody may touch.
+"""Workspace paths as text: normal form, and the protected names in them.
 
-A path argument is relative to the workspace root, in POSIX form, without `..` and NUL; absolute
-paths are refused even when they point inside, so that rules, conflict keys and prompts all see one
-spelling of a file.  This is for deciding; what confines a call is how it opens the file
-(`tools.confine`).
+A path argument is relative to the workspace root, in POSIX form, without `..` and NUL.  Absolute
+paths are refused even if they lead inside, so that rules, conflict keys and prompts see one spelling
+of a file.  These functions only decide; a call is confined by the way it opens files
+(`tools.files.workspace`).
 """
 
 import re
@@ -16,12 +16,14 @@ MAX_PATH_BYTES = 4096  # PATH_MAX
 MAX_NAME_BYTES = 255  # NAME_MAX
 
 
-BARE_REPOSITORY = "HEAD"  # with it, git takes a folder that has objects and refs for a repository
-_IN_REPOSITORIES = "continuous integration"  # read at the top of a repository and nowhere else
+BARE_REPOSITORY = (
+    "HEAD"  # with this file, git takes a folder with objects and refs for a repository
+)
+_IN_REPOSITORIES = "continuous integration"  # read only at the top of a repository
 
 
-class _Places:
-    """Names of the table, ready to be found in folded paths."""
+class _NameMatcher:
+    """Matcher of names of the table in folded paths."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(names)
@@ -38,7 +40,7 @@ class _Places:
         self._globs = re.compile(rf"(?:^|/)(?!(?:{shared})(?:/|$))(?:{globs})(?=/|$)")
 
     def find(self, folded: str) -> int | None:
-        """Where in the path the outermost of the names begins."""
+        """Return the offset of the outermost match in the path; None for none."""
         glob = self._globs.search(folded)
         first_glob = len(folded) + 1 if glob is None else glob.start() + (glob[0][0] == "/")
         at, parts = 0, folded.split("/")
@@ -55,13 +57,15 @@ class _Places:
 
 PRIVATE_NAMES = tuple(name for row in TABLE if row.kind == "secrets" for name in row.names)
 CONFIGURATION_NAMES = tuple(name for row in TABLE if row.kind != "secrets" for name in row.names)
-HELD_NAMES = frozenset(name for row in TABLE if row.is_held for name in row.names)
-_PRIVATE = _Places(PRIVATE_NAMES)
-_ANYWHERE = _Places(
+PLACEHOLDER_NAMES = frozenset(name for row in TABLE if row.needs_placeholder for name in row.names)
+_PRIVATE = _NameMatcher(PRIVATE_NAMES)
+_ANYWHERE = _NameMatcher(
     name for row in TABLE if row.kind not in {"secrets", _IN_REPOSITORIES} for name in row.names
 )
-_REPOSITORY = _Places(name for row in TABLE if row.kind == _IN_REPOSITORIES for name in row.names)
-# Folders above names of the table, folded: through these a walk gets to all of them.
+_REPOSITORY = _NameMatcher(
+    name for row in TABLE if row.kind == _IN_REPOSITORIES for name in row.names
+)
+# Folders above names of the table, folded: a walk through these reaches all of them.
 WAYS = frozenset(
     "/".join(parts[:depth])
     for name in (*PRIVATE_NAMES, *CONFIGURATION_NAMES)
@@ -82,10 +86,10 @@ _LAST_END = tuple({name.rpartition("*")[2] for name in _LAST if name.startswith(
 
 
 def normal_path(path: str) -> str | None:
-    """The one spelling of a path below the root ("" for the root); None when it is none."""
+    """Return the normal form of a path below the root ("" for the root); None if it is invalid."""
     try:
         size_bytes = len(path.encode())
-    except UnicodeEncodeError:  # a lone surrogate: bytes that no honest argument holds
+    except UnicodeEncodeError:  # a lone surrogate
         return None
     if path.startswith("/") or "\0" in path or size_bytes > MAX_PATH_BYTES:
         return None
@@ -96,14 +100,14 @@ def normal_path(path: str) -> str | None:
 
 
 def is_private(path: str) -> bool:
-    """Whether a normal path is, or lies in, a place for secrets."""
+    """True if a normal path is, or lies in, a place for secrets."""
     if path.isascii() and not path.startswith(".") and "/." not in path:
-        return False  # every name begins with a dot, and a walk asks for every path
+        return False  # fast path: all names of the class begin with a dot
     return _PRIVATE.find(_folded(path)) is not None
 
 
 def is_configuration(path: str) -> bool:
-    """Whether a normal path is, or lies in, what other programs take their orders from."""
+    """True if a normal path is, or lies in, configuration that other programs read unasked."""
     folded = _folded(path)
     if folded == BARE_REPOSITORY.lower() or BARE_REPOSITORY in path.split("/"):
         return True
@@ -111,9 +115,9 @@ def is_configuration(path: str) -> bool:
 
 
 def find_repository(path: str) -> str | None:
-    """The folder that must be a repository's top for this configuration to be obeyed.
+    """Return the folder that must be a repository's top for this configuration to take effect.
 
-    "" is the top of the workspace; None: it is obeyed in any folder.
+    "" is the top of the workspace; None: it takes effect in any folder.
     """
     folded = _folded(path)
     if BARE_REPOSITORY in path.split("/") or _ANYWHERE.find(folded) is not None:
@@ -125,15 +129,15 @@ def find_repository(path: str) -> str | None:
 
 
 def is_on_the_way(path: str) -> bool:
-    """Whether it is, by its name, a folder above names of the table."""
+    """True if the path is, by its name, a folder above names of the table."""
     return _folded(path) in WAYS
 
 
 def may_be_marked(folder: str, name: str) -> bool:
-    """Whether an entry can be private or configuration at all, in a folder that is neither.
+    """True if an entry may be private or configuration, in a folder that is neither.
 
-    `folder` is the name of the folder alone.  Cheap, for walks that ask about every entry: what is
-    marked begins with a dot, lies in a folder that does, or has the last part of a name of the table.
+    `folder` is the last name of the folder.  A cheap filter for walks: a protected entry begins with
+    a dot, lies in a folder that does, or ends with the last part of a name of the table.
     """
     if name.startswith(".") or folder.startswith(".") or not (folder + name).isascii():
         return True
@@ -142,7 +146,7 @@ def may_be_marked(folder: str, name: str) -> bool:
 
 
 def _folded(path: str) -> str:
-    """The path as a file system that folds case or Unicode forms would take it."""
-    if path.isascii():  # the same, five times faster: a walk asks for every name
+    """Return the path as a file system that folds case and Unicode forms compares it."""
+    if path.isascii():  # the same result, five times faster
         return path.lower()
     return unicodedata.normalize("NFKC", path).casefold()

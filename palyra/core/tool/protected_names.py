@@ -1,26 +1,34 @@
-"""The table of names that other programs obey, or keep secrets under, in a folder people work in.
+"""Names of files that other programs read without being asked, and of places for secrets.
 
 A program in a jail, or a tool of the daemon, could write a file that makes another program run
-commands later, outside of any jail.  A name belongs into this table if both of these hold:
+commands later, outside of any jail.  No approval can allow that: a person who approves one call
+cannot foresee when such a file takes effect.  So a name belongs in this table only if both hold:
 
-1. Some program or service reads the file *unasked*: when a person enters or opens the folder, or
-   uses a tool in it for a different purpose (a commit, an install, a debugger, a push), or when an
-   agent takes it for its owner's instructions.
+1. Something reads the file *unasked*: on entering, opening or looking at the folder (shells,
+   prompts, version managers, editors, language servers, debuggers, file managers); in version
+   control, at a commit or a push; or as an agent's instructions.  A setting for one person counts,
+   because it takes effect in every other project, and so does a setting of a package manager that
+   no manifest can hold and that decides where all packages come from and credentials go.
 2. The content can make that program run a command, load code, fetch code or send credentials
    somewhere else, or choose which binary a familiar name stands for.
 
-The project's own source is not in the table, although running it runs code: `Makefile`,
-`package.json`, `setup.py`, `conftest.py`, `Dockerfile`, `webpack.config.js`.  A person asks for such
-a file by name, and has it run by asking for that task.
+A file that only one tool reads, when a person runs that tool's own task, is part of the project's
+source, although running it runs code: `Makefile`, `package.json`, `conftest.py`, `Dockerfile`,
+`eslint.config.js`, `mypy.ini`, `flake.nix`, `pixi.toml`, `gradle.properties`, `.bazelrc`.  Coding
+agents edit such files every day, and policy and approvals decide about each call.  An editor's
+extension may run some of them when the folder is opened; it then runs the project's installed
+plugins as well, and most of these settings can be written into `pyproject.toml` or `package.json`.
 
-How a name is protected follows from its class and nothing else:
+The class of a name, and nothing else, decides how the name is protected:
 
-- *secrets*: tools neither read nor write it, and a jail finds it empty.
-- *orders*: tools may read and never write it; in a jail it is read-only where it is there.
-- A new one at the top of the workspace cannot be made in a jail (`is_held`), or is set aside when the
-  program ends (`tools.sandbox.masks`, `tools.sandbox.guard`).
+- *secrets*: tools neither read nor write the file, and a jail finds it empty.
+- all other classes (*configuration*): tools may read and never write the file.  A jail finds an
+  existing one read-only.
+- A jail cannot create a missing one at the top of the workspace where the row has
+  `needs_placeholder` (`tools.sandbox.protected_paths`).  Any other is quarantined when the program
+  ends (`tools.sandbox.restored_paths`).
 
-Names are paths below any folder, in POSIX form; `*` stands for anything within one name.  They are
+Names are paths below any folder, in POSIX form; `*` matches anything within one name.  They are
 compared after NFKC and case folding.  `source` is the page of the program's own documentation, or a
 manual page.
 """
@@ -30,31 +38,33 @@ from typing import Literal, NamedTuple
 Class = Literal[
     "version control", "commit hooks", "entering a folder", "shells and login", "editors", "agents",
     "continuous integration", "package managers", "builds", "interpreters and debuggers",
-    "checkers that editors run", "containers", "desktop", "secrets",
+    "language servers", "containers", "desktop", "secrets",
 ]  # fmt: skip
 
 
-class Orders(NamedTuple):
-    """Names that one program obeys."""
+class ProtectedNames(NamedTuple):
+    """Names that one program reads."""
 
     kind: Class
     names: tuple[str, ...]
     read_by: str  # the program, and when
     source: str
-    is_held: bool = False  # obeyed so soon that a jail must not even make it
+    needs_placeholder: bool = False  # takes effect at once: a jail must not create it
 
 
-def _row(kind: Class, names: str, read_by: str, source: str, *, is_held: bool = False) -> Orders:
-    return Orders(kind, tuple(names.split()), read_by, source, is_held)
+def _row(
+    kind: Class, names: str, read_by: str, source: str, *, needs_placeholder: bool = False
+) -> ProtectedNames:
+    return ProtectedNames(kind, tuple(names.split()), read_by, source, needs_placeholder)
 
 
-# Held names cost every start of a jail a quarter of a millisecond each: only what is obeyed as soon
-# as a person enters, opens or looks at the folder, before a program's end could be waited for.
+# Each placeholder costs every start of a jail a quarter of a millisecond.  Only names get one that
+# take effect as soon as a person enters, opens or looks at the folder: before the program ends.
 # fmt: off
 _VERSION_CONTROL = (
-    _row("version control", ".git", "git, and every prompt and editor that asks it for a status", "https://git-scm.com/docs/gitrepository-layout", is_held=True),
+    _row("version control", ".git", "git, and every prompt and editor that asks it for a status", "https://git-scm.com/docs/gitrepository-layout", needs_placeholder=True),
     _row("version control", ".gitconfig .gitmodules .gitattributes .config/git", "git: filters, commands, where submodules come from", "https://git-scm.com/docs/git-config"),
-    _row("version control", ".hg", "Mercurial, and prompts that ask it for a status", "https://www.mercurial-scm.org/doc/hgrc.5.html", is_held=True),
+    _row("version control", ".hg", "Mercurial, and prompts that ask it for a status", "https://www.mercurial-scm.org/doc/hgrc.5.html", needs_placeholder=True),
     _row("version control", ".hgrc .hgsub .hgsubstate", "Mercurial: hooks, aliases, subrepositories", "https://www.mercurial-scm.org/doc/hgrc.5.html"),
     _row("version control", ".svn .subversion", "Subversion: commands of tunnels, diff and merge", "https://svnbook.red-bean.com/en/1.7/svn.advanced.confarea.html"),
     _row("version control", ".jj .jjconfig.toml .config/jj", "Jujutsu: aliases, diff and signing programs", "https://jj-vcs.github.io/jj/latest/config/"),
@@ -90,11 +100,10 @@ _ENTERING = (
     _row("entering a folder", ".go-version .gvmrc .terraform-version .opentofu-version .tfswitchrc .tgswitchrc", "goenv, tfenv: which binary runs", "https://github.com/tfutils/tfenv#terraform-version-file"),
     _row("entering a folder", ".php-version .phpbrewrc .perl-version .lua-version .swift-version .crystal-version .dart-version .fvmrc .ocaml-version .zig-version .deno-version .bun-version .bvmrc .dvmrc .exenv-version .erlang-version .elixir-version .kotlin-version .scala-version .R-version .julia-version .dotnet-version .cmake-version .packer-version .helm-version .kubectl-version .pulumi-version", "version managers: which binary a name runs", "https://mise.jdx.dev/configuration.html#idiomatic-version-files"),
     _row("entering a folder", "rust-toolchain rust-toolchain.toml", "rustup: which toolchain runs; it may be a path", "https://rust-lang.github.io/rustup/overrides.html"),
-    _row("entering a folder", "global.json", "dotnet: which SDK and MSBuild SDKs load", "https://learn.microsoft.com/dotnet/core/tools/global-json"),
-    _row("entering a folder", "flake.nix shell.nix devenv.nix devenv.yaml devenv.yml devenv.local.nix devenv.local.yaml .devenv .devenv.* devshell.toml", "nix, devenv, through direnv when the folder is entered", "https://nix.dev/manual/nix/latest/command-ref/new-cli/nix3-flake"),
+    _row("entering a folder", ".devenv .devenv.*", "devenv, when the folder is entered", "https://devenv.sh/automatic-shell-activation/"),
     _row("entering a folder", "nix.conf .nixpkgs .config/nix .config/nixpkgs .config/home-manager .nix-defexpr .nix-channels lorri.nix .lorri", "nix: substituters, hooks", "https://nix.dev/manual/nix/latest/command-ref/conf-file"),
-    _row("entering a folder", "devbox.json .devbox", "devbox: an init hook, through direnv too", "https://www.jetify.com/docs/devbox/configuration/"),
-    _row("entering a folder", "pixi.toml .pixi/config.toml .config/pixi", "pixi: activation scripts", "https://pixi.sh/latest/reference/pixi_manifest/"),
+    _row("entering a folder", ".devbox", "devbox: an init hook, through direnv too", "https://www.jetify.com/docs/devbox/configuration/"),
+    _row("entering a folder", ".pixi/config.toml .config/pixi", "pixi: channels and mirrors, in each project", "https://pixi.sh/latest/reference/pixi_manifest/"),
     _row("entering a folder", ".flox .hermit .proto .prototools .config/proto hermit.hcl aqua.yaml .aqua.yaml aqua-policy.yaml pkgx.yaml .pkgx.yaml .tea.yaml tea.yaml", "flox, hermit, proto, aqua, pkgx: tools and hooks", "https://moonrepo.dev/docs/proto/config"),
     _row("entering a folder", ".autoenv .autoenv.zsh .autoenv_leave.zsh .autoenv.sh .autoenvrc .autoswitch_venv .shadowenv.d .smartcd .ondirrc .localrc .dirrc .cdrc", "autoenv and its like, when the folder is entered", "https://github.com/hyperupcall/autoenv#readme"),
     _row("entering a folder", ".condarc condarc .mambarc mambarc", "conda, mamba: channels, what activation runs", "https://docs.conda.io/projects/conda/en/stable/user-guide/configuration/use-condarc.html"),
@@ -113,13 +122,13 @@ _SHELLS = (
     _row("shells and login", ".crontab .rhosts .shosts .local/bin .local/sbin", "cron, logins, and PATH", "https://man7.org/linux/man-pages/man5/crontab.5.html"),
 )
 _EDITORS = (
-    _row("editors", ".vscode", "VS Code: tasks, interpreters, settings", "https://code.visualstudio.com/docs/debugtest/tasks", is_held=True),
+    _row("editors", ".vscode", "VS Code: tasks, interpreters, settings", "https://code.visualstudio.com/docs/debugtest/tasks", needs_placeholder=True),
     _row("editors", ".vscode-test .vscode-insiders .vscode-server .vscode-oss .code-workspace *.code-workspace .config/Code .config/VSCodium", "VS Code and its like", "https://code.visualstudio.com/docs/editing/workspaces/workspaces"),
-    _row("editors", ".idea", "JetBrains IDEs: startup tasks, run configurations", "https://www.jetbrains.com/help/idea/project-security.html", is_held=True),
+    _row("editors", ".idea", "JetBrains IDEs: startup tasks, run configurations", "https://www.jetbrains.com/help/idea/project-security.html", needs_placeholder=True),
     _row("editors", ".run *.run.xml *.ipr *.iws *.iml .fleet .ideavimrc .config/JetBrains .intellijPlatform", "JetBrains IDEs", "https://www.jetbrains.com/help/idea/run-debug-configuration.html"),
-    _row("editors", ".devcontainer", "editors that open the folder in a container", "https://containers.dev/implementors/spec/", is_held=True),
+    _row("editors", ".devcontainer", "editors that open the folder in a container", "https://containers.dev/implementors/spec/", needs_placeholder=True),
     _row("editors", ".devcontainer.json devcontainer.json .gitpod.yml .gitpod.yaml .gitpod.Dockerfile .gitpod .ona .replit replit.nix .stackblitzrc .codesandbox .idx .devfile.yaml devfile.yaml .devfile.yml devfile.yml", "hosted editors, when the folder is opened", "https://containers.dev/implementors/spec/"),
-    _row("editors", ".zed", "Zed: tasks, language servers", "https://zed.dev/docs/configuring-zed", is_held=True),
+    _row("editors", ".zed", "Zed: tasks, language servers", "https://zed.dev/docs/configuring-zed", needs_placeholder=True),
     _row("editors", ".config/zed .helix .config/helix .lapce .config/lapce .nova .brackets.json .bracketsrc .lite_project.lua .lite-xl", "Helix, Lapce, Nova, Atom: language servers", "https://docs.helix-editor.com/configuration.html"),
     _row("editors", ".vimrc .gvimrc .exrc .nexrc .nvimrc .nvim.lua .nvim .vim .config/nvim .config/vim .config/coc .lvimrc .local.vimrc .vimrc.local .nvimrc.lua .vimlocal .vimproject .project.vim .lnvim.lua .neoconf.json .nlsp-settings .projections.json .vimspector.json .nvim-dap.lua .lazy.lua .overseer .ycm_extra_conf.py .tern-project .tern-config", "vim, neovim and plugins, when the folder is opened", "https://neovim.io/doc/user/options.html#'exrc'"),
     _row("editors", ".dir-locals.el .dir-locals-2.el .dir-locals.eld .emacs .emacs.el .emacs.d .emacs.* .config/emacs .spacemacs .spacemacs.d .doom.d .config/doom .projectile .dumbjump .dir-config.el .editorconfig.el", "Emacs, when a file of the folder is opened", "https://www.gnu.org/software/emacs/manual/html_node/emacs/Directory-Variables.html"),
@@ -131,15 +140,15 @@ _EDITORS = (
     _row("editors", ".lvim .spacevim .SpaceVim.d .config/lvim .astronvim .lsp.json .coc-settings.json coc-settings.json .efmrc .efm-langserver .config/efm-langserver .dap.json .languageclient.json .ensime .merlin .solargraph.yml .rubocop-lsp .config/marksman .marksman.toml .sourcekit-lsp", "language servers that editors start", "https://scalameta.org/metals/docs/"),
 )
 _AGENTS = (
-    _row("agents", "PALYRA.md AGENTS.md", "agents: taken for the owner's instructions", "https://agents.md/", is_held=True),
+    _row("agents", "PALYRA.md AGENTS.md", "agents: taken for the owner's instructions", "https://agents.md/", needs_placeholder=True),
     _row("agents", "AGENT.md AGENTS.*.md .agents .agent .rules .ai-rules .llmrules", "agents: taken for the owner's instructions", "https://agents.md/"),
-    _row("agents", "CLAUDE.md .claude .mcp.json", "Claude Code: instructions, hooks, servers", "https://code.claude.com/docs/en/settings", is_held=True),
+    _row("agents", "CLAUDE.md .claude .mcp.json", "Claude Code: instructions, hooks, servers", "https://code.claude.com/docs/en/settings", needs_placeholder=True),
     _row("agents", "CLAUDE.local.md .claude.json .clauderules .claude-plugin .claude.* .config/claude mcp.json .mcp mcp_config.json mcp-config.json .mcp.* .mcprc mcp_settings.json", "Claude Code and others: servers they start", "https://modelcontextprotocol.io/docs/develop/connect-local-servers"),
-    _row("agents", "GEMINI.md .gemini .codex", "Gemini CLI, Codex: instructions, settings", "https://github.com/google-gemini/gemini-cli/blob/main/docs/get-started/configuration.md", is_held=True),
+    _row("agents", "GEMINI.md .gemini .codex", "Gemini CLI, Codex: instructions, settings", "https://github.com/google-gemini/gemini-cli/blob/main/docs/get-started/configuration.md", needs_placeholder=True),
     _row("agents", "GEMINI.local.md .geminirules .qwen QWEN.md .iflow IFLOW.md .codexrc CODEX.md .grok GROK.md .kimi KIMI.md .deepseek", "agents like these", "https://developers.openai.com/codex/config-basic"),
-    _row("agents", ".cursor .cursorrules", "Cursor: rules, hooks, servers", "https://cursor.com/docs/context/rules", is_held=True),
+    _row("agents", ".cursor .cursorrules", "Cursor: rules, hooks, servers", "https://cursor.com/docs/context/rules", needs_placeholder=True),
     _row("agents", ".cursor-plugin .config/Cursor", "Cursor", "https://cursor.com/docs/context/ignore-files"),
-    _row("agents", ".windsurf", "Windsurf: rules, workflows", "https://docs.windsurf.com/windsurf/cascade/memories", is_held=True),
+    _row("agents", ".windsurf", "Windsurf: rules, workflows", "https://docs.windsurf.com/windsurf/cascade/memories", needs_placeholder=True),
     _row("agents", ".windsurfrules .codeium .windsurf.*", "Windsurf: rules", "https://docs.windsurf.com/windsurf/cascade/memories"),
     _row("agents", ".clinerules .cline .clinerules-* .roo .roorules .roorules-* .roomodes .kilocode .kilocoderules .kilocodemodes .kilo .kilorules", "Cline, Roo Code, Kilo Code", "https://docs.cline.bot/features/cline-rules"),
     _row("agents", ".continue .continuerc.json .continuerules .kiro .amazonq .aws-q .q-developer .augment .augment-guidelines .augmentrules .trae .junie .aiassistant .factory .droid", "Continue, Kiro, Amazon Q, Augment, Trae, Junie", "https://docs.continue.dev/customize/deep-dives/rules"),
@@ -163,38 +172,35 @@ _CI = (
 _PACKAGES = (
     _row("package managers", ".npmrc .yarnrc .yarnrc.yml .yarnrc.yaml .yarn/plugins .yarn/releases .yarn/sdks .pnpmfile.cjs .pnpmfile.mjs pnpmfile.js pnpmfile.cjs .pnpmrc .pnp.loader.mjs .config/pnpm .config/yarn", "npm, yarn, pnpm: registries, plugins, scripts", "https://docs.npmjs.com/cli/configuring-npm/npmrc"),
     _row("package managers", "bunfig.toml .bunfig.toml .bowerrc .jspmrc .nrmrc .cnpmrc .tnpmrc .corepack.env", "bun and others: preloaded code, registries", "https://bun.sh/docs/runtime/bunfig"),
-    _row("package managers", "pip.conf pip.ini .pip .config/pip .pydistutils.cfg pydistutils.cfg .buildout easy_install.cfg .config/uv uv.toml .pdm.toml .pdm-python poetry.toml .config/pypoetry .config/pdm .config/hatch .config/rye", "pip, uv, pdm, poetry: indexes, interpreters", "https://pip.pypa.io/en/stable/topics/configuration/"),
+    _row("package managers", "pip.conf pip.ini .pip .config/pip .pydistutils.cfg pydistutils.cfg .buildout easy_install.cfg .config/uv .pdm.toml .pdm-python .config/pypoetry .config/pdm .config/hatch .config/rye", "pip, uv, pdm, poetry: indexes, interpreters", "https://pip.pypa.io/en/stable/topics/configuration/"),
     _row("package managers", ".bundle .gemrc .gem/gemrc .config/gem .config/bundler", "bundler, gem: sources, paths, build flags", "https://bundler.io/man/bundle-config.1.html"),
     _row("package managers", ".cargo/config .cargo/config.toml", "cargo: wrappers, runners, linkers, registries", "https://doc.rust-lang.org/cargo/reference/config.html"),
-    _row("package managers", "nuget.config .config/NuGet .config/dotnet-tools.json dotnet-tools.json", "NuGet, dotnet: sources, tools", "https://learn.microsoft.com/nuget/reference/nuget-config-file"),
+    _row("package managers", "nuget.config .config/NuGet", "NuGet, dotnet: sources, tools", "https://learn.microsoft.com/nuget/reference/nuget-config-file"),
     _row("package managers", ".composer/config.json .config/composer .pearrc", "composer, PEAR: repositories, plugins", "https://getcomposer.org/doc/06-config.md"),
-    _row("package managers", ".mvn .mavenrc ivysettings.xml .sbtopts .sbtrc .sbtconfig .jvmopts .mill-opts .mill-jvm-opts .mill-version .mill-jvm-version .config/coursier .leinrc profiles.clj", "Maven, Ivy, sbt, Mill, Leiningen: JVM options, extensions", "https://maven.apache.org/configure.html"),
-    _row("package managers", "cabal.project.local .config/luarocks dub.settings.json .config/nimble vcpkg-configuration.json .conanrc .config/swiftpm .config/guix .config/go .pacman.conf .makepkg.conf .config/pacman .config/paru .config/yay", "package managers: sources, hooks, flags", "https://go.dev/ref/mod"),
+    _row("package managers", ".mvn .mavenrc .sbtopts .sbtrc .sbtconfig .jvmopts .mill-opts .mill-jvm-opts .mill-version .mill-jvm-version .config/coursier .leinrc", "Maven, Ivy, sbt, Mill, Leiningen: JVM options, extensions", "https://maven.apache.org/configure.html"),
+    _row("package managers", ".config/luarocks .config/nimble .conanrc .config/swiftpm .config/guix .config/go .pacman.conf .makepkg.conf .config/pacman .config/paru .config/yay", "package managers: sources, hooks, flags", "https://go.dev/ref/mod"),
 )
 _BUILDS = (
-    _row("builds", "gradle.properties gradle/wrapper gradle/gradle-daemon-jvm.properties gradle/init.gradle .gradle/gradle.properties .gradle/init.gradle .gradle/init.gradle.kts .gradle/init.d .gradle/config.properties init.gradle init.gradle.kts", "gradle: JVM options, where gradle itself comes from, init scripts", "https://docs.gradle.org/current/userguide/build_environment.html"),
-    _row("builds", ".bazelrc .bazelversion .bazeliskrc .bazelrc.* *.bazelrc .bazelproject tools/bazel tools/bazel.rc tools/bazel.bat tools/bazel.ps1 .blazerc .buckconfig .buckconfig.* .buckconfig.d .buckversion .buckrc .buckroot .pantsrc .pants.rc .pants.bootstrap .please .plzconfig .plzconfig.*", "Bazel, Buck, Pants, Please: wrappers, options, versions", "https://bazel.build/run/bazelrc"),
-    _row("builds", ".ant .antrc .ant.properties .rakerc .rake .config/rake .ninjarc .config/meson .sconsrc site_scons .config/ccache ccache.conf .config/sccache .config/cmake .cmake .config/just .config/task .latexmkrc latexmkrc .config/latexmk texmf.cnf", "builds: options, wrappers, scripts of one person", "https://bazel.build/run/bazelrc"),
-    _row("builds", "Directory.Build.props Directory.Build.targets Directory.Build.rsp Directory.Packages.props Directory.Solution.props Directory.Solution.targets MSBuild.rsp *.csproj.local *.props.user", "MSBuild, for each project below, in editors too", "https://learn.microsoft.com/visualstudio/msbuild/customize-by-directory"),
-    _row("builds", ".terraformrc terraform.rc .tofurc .terraform.d *.auto.tfvars *.auto.tfvars.json .pulumi .ansible.cfg ansible.cfg .vagrant.d .packer.d .tflint.hcl .tflint.d .serverlessrc .samrc", "Terraform, Ansible and others: plugins, defaults", "https://docs.ansible.com/ansible/latest/reference_appendices/config.html"),
+    _row("builds", ".gradle/gradle.properties .gradle/init.gradle .gradle/init.gradle.kts .gradle/init.d .gradle/config.properties", "gradle, in each project: JVM options, init scripts", "https://docs.gradle.org/current/userguide/build_environment.html"),
+    _row("builds", ".bazelproject .blazerc .buckconfig.d .buckrc .pantsrc .pants.rc .please", "Bazel, Buck, Pants, Please: options of one person", "https://bazel.build/run/bazelrc"),
+    _row("builds", ".ant .antrc .ant.properties .rakerc .rake .config/rake .ninjarc .config/meson .sconsrc .config/ccache .config/sccache .config/cmake .cmake .config/just .config/task .latexmkrc .config/latexmk", "builds: options, wrappers, scripts of one person", "https://bazel.build/run/bazelrc"),
+    _row("builds", ".terraformrc terraform.rc .tofurc .terraform.d .pulumi .ansible.cfg .vagrant.d .packer.d .tflint.d .samrc", "Terraform, Ansible and others: plugins, defaults", "https://docs.ansible.com/ansible/latest/reference_appendices/config.html"),
 )
 _RUNTIMES = (
     _row("interpreters and debuggers", ".gdbinit .gdbearlyinit .gdbinit.d .config/gdb .lldbinit .lldbinit-* .lldb .cgdb .config/cgdb .gef.rc .pwndbg .radare2rc .radare2rc.d .config/radare2 .rizinrc .config/rizin .dlv .config/dlv .windbg .jdbrc .perldb .ltrace.conf .ltracerc .valgrindrc .perfconfig .bpftracerc .uftrace.conf .drgnrc *-gdb.py *-gdb.gdb *-gdb.scm", "debuggers and tracers, when started in the folder", "https://sourceware.org/gdb/current/onlinedocs/gdb.html/Startup.html"),
     _row("interpreters and debuggers", "sitecustomize.py usercustomize.py .pythonrc .pythonrc.py .pythonstartup .pythonstartup.py .pystartup .pdbrc .pdbrc.py .ipdb .ipdbrc .pudb .config/pudb .ipython ipython_config.py ipython_kernel_config.py ipython_startup.py .jupyter jupyter_*_config.py jupyter_config.py jupyter_*_config.json .config/ipython .config/bpython .config/ptpython .ptpython .bpython .pyrc .pyenvrc", "Python, pdb, IPython, Jupyter, when started in the folder", "https://docs.python.org/3/library/site.html"),
     _row("interpreters and debuggers", ".irbrc irbrc .pryrc .byebugrc .rdbgrc .rdbgrc.rb .config/irb .config/pry .railsrc .proverc .replyrc .psysh.php .config/psysh .phpdbginit .config/raku", "Ruby, Perl, PHP, when started in the folder", "https://docs.ruby-lang.org/en/master/IRB.html"),
-    _row("interpreters and debuggers", "node.config.json .ts-noderc .esmrc .esmrc.* .denorc .config/deno", "node, when started in the folder", "https://nodejs.org/api/cli.html#--experimental-default-config-file"),
+    _row("interpreters and debuggers", ".ts-noderc .esmrc .esmrc.* .denorc .config/deno", "node, when started in the folder", "https://nodejs.org/api/cli.html#--experimental-default-config-file"),
     _row("interpreters and debuggers", ".iex.exs .erlang .ghci .ocamlinit .utoprc .config/utop .Rprofile .Renviron .Rprofile.site .radian_profile .config/R .octaverc startup.m .matlab7rc.sh .juliarc.jl .sagerc .gprc .sbclrc .eclrc .clisprc .clisprc.lisp .ccl-init.lisp .abclrc .cmucl-init.lisp .clinit.cl .racketrc .csirc .chickenrc .swiplrc .config/swi-prolog .yaprc .prologrc .scala_repl .groovy .bshrc .tclshrc .wishrc .gnuplotrc .jqrc .config/gnuplot .duckdbrc", "interpreters, when started in the folder", "https://stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html"),
     _row("interpreters and debuggers", ".psqlrc .sqliterc .mysqlrc .myclirc .pgclirc .config/pgcli .config/mycli .litecli .config/litecli .usqlrc .mongorc.js .mongoshrc.js .redisclirc .cqlshrc .hiverc .clickhouse-client .influxrc .sqlplusrc", "database clients, when started", "https://www.postgresql.org/docs/current/app-psql.html"),
 )
-_CHECKERS = (
-    _row("checkers that editors run", ".eslintrc .eslintrc.* eslint.config.* .prettierrc .prettierrc.* prettier.config.* .stylelintrc .stylelintrc.* stylelint.config.* .graphqlrc .graphqlrc.* graphql.config.* .remarkrc .remarkrc.* .markdownlint-cli2.* .textlintrc .textlintrc.* .template-lintrc.js", "checkers of JavaScript and texts, when a file is opened: plugins are code", "https://eslint.org/docs/latest/use/configure/"),
-    _row("checkers that editors run", ".pylintrc pylintrc .pylintrc.toml pylintrc.toml .flake8 mypy.ini .mypy.ini .pyre_configuration .pyre_configuration.local .sqlfluff .ropeproject", "checkers of Python, when a file is opened: plugins and hooks are code", "https://pylint.readthedocs.io/en/stable/user_guide/configuration/"),
-    _row("checkers that editors run", ".rubocop.yml .rubocop.yaml .standard.yml .erb-lint.yml .erb_lint.yml .haml-lint.yml .slim-lint.yml .credo.exs .luacheckrc .luarc.json .luarc.jsonc .php-cs-fixer.php .php-cs-fixer.dist.php .php_cs .php_cs.dist phpstan.neon phpstan.neon.dist .phpactor.json .phpactor.yml .golangci.yml .golangci.yaml .golangci.toml .golangci.json .lintr hie.yaml .ansible-lint", "checkers of other languages, when a file is opened: plugins are code", "https://docs.rubocop.org/rubocop/extensions.html"),
-    _row("checkers that editors run", ".clangd .config/clangd .clang-tidy compile_flags.txt .ccls .clang_complete .ctags .ctags.d", "clangd and its like, when a file is opened: compilers, plugins, flags", "https://clangd.llvm.org/config"),
-    _row("checkers that editors run", "rust-analyzer.toml .rust-analyzer.toml rust-project.json .bacon.toml bacon.toml .zls.json zls.json omnisharp.json .omnisharp .als.json", "language servers, when the folder is opened: commands that replace the usual ones", "https://rust-analyzer.github.io/book/configuration.html"),
+_LANGUAGE_SERVERS = (
+    _row("language servers", ".ropeproject", "rope, through a language server, when the folder is opened: its config.py is code", "https://rope.readthedocs.io/en/latest/configuration.html"),
+    _row("language servers", ".clangd .config/clangd .ccls .ctags .ctags.d", "clangd and its like, when a file is opened: compilers, plugins, flags", "https://clangd.llvm.org/config"),
+    _row("language servers", "rust-analyzer.toml .rust-analyzer.toml rust-project.json .zls.json zls.json omnisharp.json .omnisharp .als.json", "language servers, when the folder is opened: commands that replace the usual ones", "https://rust-analyzer.github.io/book/configuration.html"),
 )
 _CONTAINERS = (
-    _row("containers", "compose.override.yml compose.override.yaml docker-compose.override.yml docker-compose.override.yaml .docker/cli-plugins .docker/daemon.json .config/podman .config/nerdctl .lando.yml .lando.local.yml .lando.*.yml .ddev/commands .ddev/docker-compose.*.yaml .buildkitd.toml .config/distrobox .config/toolbox.conf", "docker and others: what is merged in unasked", "https://docs.docker.com/compose/how-tos/multiple-compose-files/merge/"),
+    _row("containers", ".docker/cli-plugins .docker/daemon.json .config/podman .config/nerdctl .buildkitd.toml .config/distrobox .config/toolbox.conf", "docker and others, in each command: plugins, options of one person", "https://docs.docker.com/reference/cli/docker/"),
     _row("containers", ".config/helm .k9s .config/k9s", "tools of clusters: plugins, hooks", "https://helm.sh/docs/topics/plugins/"),
 )
 _DESKTOP = (
@@ -203,7 +209,7 @@ _DESKTOP = (
     _row("desktop", ".local/share/applications .local/share/systemd .local/share/dbus-1 .local/share/nautilus .local/share/kservices5 .local/share/gnome-shell .local/share/plasma .local/share/kwin .local/share/bash-completion .local/share/zsh .local/share/fish .LaunchAgents", "services and entries of a desktop", "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html"),
 )
 _SECRETS = (
-    _row("secrets", ".envrc", "direnv, when the folder is entered; holds keys", "https://direnv.net/man/direnv.1.html", is_held=True),
+    _row("secrets", ".envrc", "direnv, when the folder is entered; holds keys", "https://direnv.net/man/direnv.1.html", needs_placeholder=True),
     _row("secrets", ".env .env.local .env*", "docker compose, autoenv, frameworks; holds keys", "https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/"),
     _row("secrets", ".ssh .gnupg .gpg .putty", "ssh, gpg: keys, and commands of hosts", "https://man.openbsd.org/ssh_config.5"),
     _row("secrets", ".netrc .git-credentials .config/git/credentials .authinfo .authinfo.gpg .fetchmailrc .msmtprc .mbsyncrc .offlineimaprc .getmail .esmtprc .smbcredentials .davfs2 .ftpconfig .ncftp", "curl, git, mail: passwords", "https://www.gnu.org/software/inetutils/manual/html_node/The-_002enetrc-file.html"),
@@ -215,10 +221,10 @@ _SECRETS = (
 )
 # fmt: on
 
-# Made to be shared, although `.env*` matches them.
+# Examples without secrets, although `.env*` matches them.
 SHARED_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template"})
 
-TABLE: tuple[Orders, ...] = (
+TABLE: tuple[ProtectedNames, ...] = (
     *_VERSION_CONTROL, *_COMMIT_HOOKS, *_ENTERING, *_SHELLS, *_EDITORS, *_AGENTS, *_CI, *_PACKAGES,
-    *_BUILDS, *_RUNTIMES, *_CHECKERS, *_CONTAINERS, *_DESKTOP, *_SECRETS,
+    *_BUILDS, *_RUNTIMES, *_LANGUAGE_SERVERS, *_CONTAINERS, *_DESKTOP, *_SECRETS,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How much a call can do: its risk, and whether it does more than read the workspace."""
+"""Risk of a call, and whether its tool can do more than read the workspace."""
 
 from palyra.core.tool.spec import Risk, ToolSpec
 
@@ -13,7 +13,7 @@ _LEAST_RISK: dict[str, Risk] = {
 
 
 def compute_risk(spec: ToolSpec, *, is_tainted: bool) -> Risk:
-    """The tool's own risk, at least that of its capabilities; a tainted run raises it.
+    """Return the tool's risk, at least that of its capabilities; a tainted run raises it.
 
     Taint is one step up for anything beyond reading, and critical with a way out to the network.
     """
@@ -27,5 +27,5 @@ def compute_risk(spec: ToolSpec, *, is_tainted: bool) -> Risk:
 
 
 def is_sensitive(spec: ToolSpec) -> bool:
-    """Whether the tool does more than read the workspace."""
+    """True if the tool does more than read the workspace."""
     return spec.tool_class != "read_only_safe" or not _HARMLESS.issuperset(spec.capabilities)

@@ -1,4 +1,4 @@
-"""Tools as data: what a tool is, what a call is, what came out, and which calls may overlap."""
+"""Tools as data: specification, catalogue, call, preflight, output."""
 
 import posixpath
 from collections.abc import Iterable, Mapping
@@ -27,71 +27,71 @@ OutcomeStatus = Literal[
     "timed_out",
     "cancelled",
     "unknown",
-    "handed_over",  # to the client, which runs it
+    "handed_over",  # sent to the client, which executes it
 ]
 HANDED_OVER: OutcomeStatus = "handed_over"
 CLIENT = "client"  # the executor of tools that a client declared
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool: what the model sees of it, and how the daemon treats it."""
+    """One tool: its description for the model, and its execution rules."""
 
     name: str
-    foreign_name: str = ""  # what its server or publisher calls it, where that differs
+    foreign_name: str = ""  # its name at the server or publisher, if that differs
     version: str
-    description: str  # as the model sees it: a stranger's is fenced
+    description: str  # for the model; fenced if it comes from a third party
     parameters: dict[str, Any]  # JSON Schema of an object
     tool_class: ToolClass
     risk: Risk
     capabilities: tuple[str, ...] = ()  # fs.read, fs.write, process, network, secret, …
     deadline_s: float = 5.0
-    is_idempotent: bool = False  # may be run again after a crash without an outcome
+    is_idempotent: bool = False  # may be executed again after a crash without an outcome
     path_argument: str | None = None  # the argument that is the conflict key of path_scoped
     never_coerced: tuple[str, ...] = ()  # arguments that are paths, commands, urls, bodies, secrets
     input_cap_bytes: int = 65_536
-    excerpt_bytes: int = 8_192  # how much of the output the model is shown
+    excerpt_bytes: int = 8_192  # of the output in the model's context
     executor: str = "inline"  # inline | thread | async | process | wasm | mcp | client
-    enforcement: str = "none"  # which walls stand round it
+    enforcement: str = "none"  # isolation layers
 
     @property
     def may_rerun(self) -> bool:
-        """Whether a started call without outcome may simply be started again."""
+        """True if a started call without an outcome may be executed again."""
         return self.is_idempotent or self.tool_class in {"read_only_safe", "idempotent_network"}
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools one turn can call, and the hash of exactly that list."""
+    """The tools one turn can call, and the hash of that list."""
 
     tools: Mapping[str, ToolSpec]
     hash: str
 
 
 def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
-    """A catalogue; equal lists of tools, in whatever order, have equal hashes."""
+    """Build a catalogue; the hash does not depend on the order of tools."""
     tools = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
     listed = [msgspec.to_builtins(spec) for spec in tools.values()]
     return Catalogue(tools=tools, hash=digest_of(listed))
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules may look at in a call's arguments, besides the arguments; pure, no I/O."""
+    """Facts derived from a call's arguments, for the rules; without I/O."""
 
-    paths: tuple[str, ...] = ()  # every path the call names, as proposed
+    paths: tuple[str, ...] = ()  # all paths of the call, as proposed
     executable: str = ""
     subcommand: str = ""  # of git, npm, pip, cargo, docker
-    host: str = ""  # where the first request goes
-    secrets: tuple[str, ...] = ()  # names of what would be taken from the vault
-    grant_key: str = ""  # what a grant beyond once is keyed by; "": there is none to be had
-    only_reads: bool = False  # this very call changes nothing, though others of its tool do
+    host: str = ""  # of the first request
+    secrets: tuple[str, ...] = ()  # names of secrets to read from the vault
+    grant_key: str = ""  # key of a grant beyond one call; "": no such grant
+    only_reads: bool = False  # this call has no effect, although its tool can have one
 
 
 NO_FACETS = CallFacts()
-SHARED_HOST = "shared_host"  # capability: a program that no namespace keeps from the host
+SHARED_HOST = "shared_host"  # capability: a program without namespaces of its own
 _WRITE = "fs.write"
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
-    """What the world says about a call, before anybody is asked and again before it runs."""
+    """Inspection of a call's environment, before the approval and again before its execution."""
 
     binary: str = ""  # the executable, resolved
     cwd: str = ""
@@ -101,7 +101,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def path_facets(spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts:
-    """The facets of a tool that says nothing else: its path argument; left out, the root."""
+    """Return the default facts of a tool: its path argument, by default the root."""
     name = spec.path_argument
     if name is None:
         return NO_FACETS
@@ -112,13 +112,13 @@ def path_facets(spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts:
 
 
 def folder_key(path: str) -> str:
-    """What a grant to write there is keyed by: the folder the path is in; "" for none."""
+    """Return the key of a write grant: the folder of the path; "" for none."""
     normal = normal_path(path)
     return "" if not normal else f"{posixpath.dirname(normal) or '.'}/"
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One allowed call, as the executor gets it: nothing in here may change after the gate."""
+    """One allowed call, immutable after the gate."""
 
     call_id: str
     run_id: str
@@ -127,21 +127,23 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     tool_version: str
     arguments: Mapping[str, Any]
-    inspection: Preflight | None = None  # of tools that inspect
+    inspection: Preflight | None = None  # for tools with an inspection
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool gave back."""
+    """Result of a tool."""
 
-    text: str  # whole; what of it the model is shown, the caller decides
-    is_truncated: bool = False  # even so: the tool itself left something out
-    is_failure: bool = False  # the call failed, and the text tells how: a command's exit code, say
+    text: str  # complete; the caller selects the excerpt for the model
+    is_truncated: bool = False  # the tool itself left something out
+    is_failure: bool = (
+        False  # the call failed; the text describes the failure, such as an exit code
+    )
     trust: Trust = "workspace"
-    executor: str = ""  # inline | thread | async | process | wasm | mcp; "": as its spec says
-    enforcement: str = ""  # which walls stood round it; "": as its spec says
+    executor: str = ""  # inline | thread | async | process | wasm | mcp; "": as in its spec
+    enforcement: str = ""  # which walls stood round it; "": as in its spec
 
 
 class ToolFailure(PalyraError):
-    """The tool ran and failed; the text is for the model (what was wrong, what would work)."""
+    """A failed call; the text tells the model the cause and what would work."""
 
     code = "tool_failed"

@@ -1,14 +1,15 @@
-"""Changing files of a workspace: every file of a change, or none.
+"""Atomic change of several workspace files: all of them, or none.
 
-    look      each file, and remember which one it was
-    stage     every new content beside its place, on the disk
-    check     that every file is still the one that was looked at, in the folder it was in
-    keep      a checkpoint, durable before anything is touched
-    commit    swap names, one file after the other; what comes out must be what was looked at
-    undo      in reverse order, if one of them failed
+    look      read each file and remember its identity
+    stage     write each new content under a spare name in the same folder, synced
+    check     verify that each path still leads to the file that was read, in the same folder
+    keep      write a checkpoint, durable before any file changes
+    commit    swap names, one file after the other; the swapped-out file must be the one read
+    undo      swap back in reverse order if one swap failed
 
-What a crash leaves is some files as before and some as after; the checkpoint knows both.  All
-functions block.
+Swapping and then comparing, instead of comparing and then replacing, leaves no moment in which a
+write by another program could be lost unseen.  A crash leaves some files as before and some as after;
+the checkpoint has both.  All functions block.
 """
 
 import os
@@ -25,9 +26,11 @@ from palyra.core.tool.spec import ToolFailure
 from palyra.tools.files.syscalls import move, swap
 from palyra.tools.files.workspace import Workspace, as_failure, refusal
 
-MAX_FILE_BYTES = 16_777_216  # a larger one is not kept, so it is not changed either
+MAX_FILE_BYTES = 16_777_216  # a larger one has no checkpoint, so it is not changed
 Contents = Mapping[str, Content | None]  # by normal path; None: there is no file
-Keep = Callable[[Contents, Contents], Callable[[], None]]  # (before, after) -> forget it
+Keep = Callable[
+    [Contents, Contents], Callable[[], None]
+]  # (before, after) -> function that deletes the checkpoint
 _Identity = tuple[int, int, int, int]
 
 
@@ -39,26 +42,28 @@ class _Target:
     name: str
     folder: str
     folder_fd: int
-    seen: _Identity | None  # the file that was looked at
+    seen: _Identity | None  # the file that was read
     content: Content | None
-    owner: tuple[int, int] | None  # of the file that was looked at
-    spare: str  # beside it: first the new content, then, once committed, the old file
+    owner: tuple[int, int] | None  # of the file that was read
+    spare: str  # in the same folder: the new content, and after the commit the old file
     is_committed: bool = False
-    is_lost: bool = False  # could not be undone: the spare name has the old file
+    undo_failed: bool = False  # the undo failed: the spare name has the old file
 
 
 @dataclass(slots=True)
 class Changes:
-    """One change.  `look` at every file first, then `make` it; not used again after that."""
+    """One change: `look` at every file first, then `make` it once."""
 
     workspace: Workspace
     most_bytes: int = MAX_FILE_BYTES
     before: dict[str, Content | None] = field(default_factory=dict)
     _seen: dict[str, tuple[_Identity, tuple[int, int]]] = field(default_factory=dict)
-    _made: list[tuple[int, str]] = field(default_factory=list)  # folders, with the one above
+    _made: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # created folders, with the descriptor of their parent
 
     def look(self, path: str) -> Content | None:
-        """The file as it is, None for none; `path` is normal.  Raises ToolFailure."""
+        """Return the file's present content, None for no file; `path` is normal.  Raises ToolFailure."""
         if not path or is_configuration(path):
             raise refusal(path)
         if path not in self.before:
@@ -81,11 +86,10 @@ class Changes:
             return Content(data, stat.S_IMODE(found.st_mode) & 0o777)
 
     def make(self, after: Contents, keep: Keep | None = None) -> None:
-        """Make every file what it is to be, durably; what already is so stays untouched.
+        """Write the new contents durably; files that have them already are not touched.
 
-        `keep` is called before anything is touched; it gives a function that forgets again.
-        Raises ToolFailure, and then every file is as it was (or the failure names those that are
-        not).
+        `keep` is called before any file changes and returns a function that deletes the checkpoint.
+        Raises ToolFailure; then every file is as before, except those the failure names.
         """
         changed = {path: to for path, to in after.items() if to != self.before[path]}
         if not changed:
@@ -134,11 +138,11 @@ class Changes:
 
     def _remove_made(self) -> None:
         for fd, name in reversed(self._made):
-            with suppress(OSError):  # somebody else has put something there by now
+            with suppress(OSError):  # another program has put a file there
                 os.rmdir(name, dir_fd=fd)
 
     def _check(self, target: _Target) -> None:
-        """The folder is still the one the path leads to, and the file the one that was seen."""
+        """Raise ToolFailure if the path leads to another folder, or to another file than was read."""
         with self.workspace.open_folder(target.folder) as fd:
             if not os.path.samestat(os.fstat(fd), os.fstat(target.folder_fd)):
                 raise _changed(target)
@@ -159,16 +163,16 @@ def _commit(targets: list[_Target], forget: Callable[[], None] | None) -> None:
                 os.fsync(target.folder_fd)
     except ToolFailure as failure:
         for target in reversed(targets):
-            target.is_lost = not _undo(target)
-        lost = [target for target in targets if target.is_lost]
-        if lost:
-            raise _lost(failure, lost) from failure
+            target.undo_failed = not _undo(target)
+        failed = [target for target in targets if target.undo_failed]
+        if failed:
+            raise _undo_failure(failure, failed) from failure
         if forget is not None:
             forget()
         raise
 
 
-def _lost(failure: ToolFailure, targets: list[_Target]) -> ToolFailure:
+def _undo_failure(failure: ToolFailure, targets: list[_Target]) -> ToolFailure:
     names = ", ".join(f"{visible(target.path)} (now {target.spare})" for target in targets)
     return ToolFailure(
         f"{failure.message}; and these could not be put back: {names}; their checkpoint has them"
@@ -176,9 +180,9 @@ def _lost(failure: ToolFailure, targets: list[_Target]) -> ToolFailure:
 
 
 def _clear(targets: list[_Target]) -> None:
-    """Remove what lies under the spare names: drafts, or old files that are replaced."""
+    """Remove the files under spare names: drafts, or replaced files."""
     for target in targets:
-        if not target.is_lost:
+        if not target.undo_failed:
             with suppress(FileNotFoundError):
                 os.unlink(target.spare, dir_fd=target.folder_fd)
 
@@ -187,7 +191,7 @@ def _clear(targets: list[_Target]) -> None:
 
 
 def _stage(target: _Target) -> None:
-    """The new content, whole and on the disk, under the spare name."""
+    """Write the new content under the spare name, and sync it."""
     content = target.content
     if content is None:
         return
@@ -204,7 +208,7 @@ def _stage(target: _Target) -> None:
 
 
 def _own(fd: int, owner: tuple[int, int] | None) -> None:
-    """As far as this process may give files away."""
+    """Set the owner, if this process may."""
     if owner is not None:
         with suppress(PermissionError):
             os.fchown(fd, *owner)
@@ -217,7 +221,7 @@ def _mode(content: Content, made: int) -> int:
 
 
 def _commit_one(target: _Target) -> None:
-    """Put it in place; whatever came out must be the file that was seen."""
+    """Swap the file in; raise ToolFailure if the swapped-out file is not the one that was read."""
     if target.seen is None:
         try:
             move(target.folder_fd, target.spare, target.name)
@@ -235,7 +239,7 @@ def _commit_one(target: _Target) -> None:
 
 
 def _undo(target: _Target) -> bool:
-    """Whether the file is as it was before."""
+    """Undo one file; True if it is as before."""
     if target.is_committed:
         try:
             _undo_one(target)

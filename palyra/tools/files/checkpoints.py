@@ -1,4 +1,4 @@
-"""File checkpoints of a workspace: made before every change, listed, and put back."""
+"""File checkpoints of a workspace: created before every change, listed, restored."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class Checkpoints:
     new_id: NewId
 
     def keep_for(self, call: ToolCall) -> Keep:
-        """How the change of a call is kept, before it is made."""
+        """Return the function that writes the checkpoint of a call's change."""
         return self._keep(
             Checkpoint(
                 checkpoint_id="",
@@ -57,7 +57,7 @@ class Checkpoints:
         )
 
     def _keep(self, blank: Checkpoint, made: list[Checkpoint]) -> Keep:
-        """Fills in the blank, and notes in `made` what was kept."""
+        """Complete the blank checkpoint, and append the stored one to `made`."""
 
         def keep(before: Contents, after: Contents) -> Callable[[], None]:
             checkpoint = msgspec.structs.replace(
@@ -80,7 +80,7 @@ class Checkpoints:
         return keep
 
     def restore(self, kept: Checkpoint, side: Side, *, is_forced: bool) -> Restored:
-        """Every file of the checkpoint as it was on that side; itself a change with a checkpoint.
+        """Restore every file of the checkpoint to one side; the restore has a checkpoint of its own.
 
         A file that is neither as before nor as after was changed by somebody else since: it is
         left alone, and so are all, unless forced.  Raises Conflict, IllegalState for another
@@ -118,18 +118,18 @@ class Checkpoints:
         changes.make(wanted, self._keep(msgspec.structs.replace(kept, tool=RESTORE), made))
 
     def find(self, checkpoint_id: str) -> Checkpoint | None:
-        """The checkpoint without its contents."""
+        """Return the checkpoint without its contents."""
         return self.store.find(checkpoint_id)
 
     def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
-        """Newest first."""
+        """List checkpoints, newest first."""
         return self.store.list(wanted)
 
 
 def _wanted(
     state: FileState | None, found: Content | None, contents: Mapping[str, bytes]
 ) -> Content | None:
-    """The file as it was; what is so already stays the very same."""
+    """Return the file's former content; a file that has it already keeps its object."""
     if state is None:
         return None
     if found is not None and same_bytes(state_of(found), state):

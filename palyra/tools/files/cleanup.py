@@ -1,7 +1,7 @@
-"""Sweeping the workspace: drafts and replaced files that a killed daemon left under spare names.
+"""Cleanup of drafts and replaced files that a killed daemon left under spare names.
 
-Owns: nothing.  Talks to: the workspace, in a thread.  Never: removes what a change that is under
-way still needs, which is none of this age; what was replaced is in its checkpoint as well.
+Owns: nothing.  Talks to: the workspace, in a thread.  Never: removes a file that a running change
+needs, because no change runs as long as OLD_S; a replaced file is also in its checkpoint.
 Restart: permanent.
 """
 
@@ -21,12 +21,12 @@ from palyra.tools.files.workspace import Workspace
 log = structlog.get_logger("palyra.files")
 SPARE = re.compile(r"\.palyra-[0-9a-f]{16}\.tmp")  # see `changes`
 OLD_S = 600.0  # sixty times the deadline of a file tool
-FIRST_S = 30.0  # not while the daemon starts
+FIRST_S = 30.0  # after the start of the daemon
 AGAIN_S = 3_600.0
 
 
 def sweep(workspace: Workspace, now_s: float) -> int:
-    """Remove what is left and old; how many files it were.  Blocks for seconds at most.
+    """Remove old spare files; return their number.  Blocks for seconds at most.
 
     The change time counts: what was swapped out kept the time of its content.  In a workspace that
     cannot be used there is nothing.
@@ -40,7 +40,7 @@ def sweep(workspace: Workspace, now_s: float) -> int:
 
 
 def _remove_old(found: Found, now_s: float) -> bool:
-    """Whether it was old, and is gone."""
+    """Remove one file if it is old; True if it was removed."""
     with suppress(OSError):
         seen = os.stat(found.name, dir_fd=found.folder_fd, follow_symlinks=False)
         if now_s - seen.st_ctime > OLD_S:

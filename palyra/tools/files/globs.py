@@ -1,7 +1,7 @@
-"""Glob patterns as linear expressions: which paths of a workspace a pattern means.
+"""Glob patterns, compiled to linear-time expressions over workspace paths.
 
-`*` and `?` stay inside one name, `**` as a whole name means any number of folders, `[a-c]` and
-`[!a-c]` are sets, `{a,b}` are alternatives.  A pattern without a slash means the name in every
+`*` and `?` match within one name, `**` as a whole name matches any number of folders, `[a-c]` and
+`[!a-c]` are sets, `{a,b}` are alternatives.  A pattern without a slash matches the name in every
 folder, one with a slash the whole path, as in .gitignore files.
 """
 
@@ -12,17 +12,17 @@ from palyra.core.redaction.scanner import Expression
 from palyra.tools.files.line_search import BadQuery, compile_text
 
 MAX_PATTERN_CHARS = 500
-MAX_DEPTH = 4  # of braces in braces
+MAX_DEPTH = 4  # of nested braces
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[|\{|\}|,|\\.|.", re.DOTALL)
 _SET = re.compile(r"\[(!?)(\]?[^\]/]*)\]")
 
 
 class BadGlob(BadQuery):
-    """A pattern that means nothing; the text says what is wrong with it."""
+    """A malformed pattern; the text describes the error."""
 
 
 def compile_glob(pattern: str) -> Expression:
-    """An expression that finds exactly the paths of the pattern.  Raises BadGlob."""
+    """Return an expression that matches exactly the pattern's paths.  Raises BadGlob."""
     if not pattern or len(pattern) > MAX_PATTERN_CHARS:
         raise BadGlob(f"a pattern has 1 to {MAX_PATTERN_CHARS} characters")
     if pattern.startswith("/") or ".." in pattern.split("/"):
@@ -33,7 +33,7 @@ def compile_glob(pattern: str) -> Expression:
 
 
 def fixed_folder(pattern: str) -> str:
-    """The folder in which everything lies that the pattern can mean; "" for the root."""
+    """Return the deepest folder that contains every possible match; "" for the root."""
     names = pattern.split("/")[:-1]
     fixed: list[str] = []
     for name in names:
@@ -63,7 +63,7 @@ def _pieces(pattern: str) -> Iterator[str]:
 
 
 def _plain(pattern: str) -> str:
-    """Without names that say nothing: `./a//b` is `a/b`."""
+    """Remove empty and `.` components: `./a//b` becomes `a/b`."""
     names = [name for name in pattern.split("/") if name not in {"", "."}]
     return "/".join(names) or "**"
 
@@ -76,7 +76,7 @@ def _piece(text: str, *, is_inside: bool) -> str:
         return "|"
     if text in _WILD:
         return _WILD[text]
-    return re.escape(text[-1])  # of an escape the character
+    return re.escape(text[-1])  # the escaped character
 
 
 def _set(pattern: str, at: int) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Which lines of a file a query finds, and how they are shown: as `grep -n` does, in linear time.
+"""Search for lines of a file, shown as `grep -n` does, in linear time.
 
 The engine is RE2 on UTF-8: no pattern can make it backtrack, and none matches across a line end.
 """
@@ -11,30 +11,30 @@ import re2
 from palyra.core.redaction.scanner import Expression
 
 MAX_QUERY_CHARS = 1_000
-LINE_BYTES = 400  # of a line that is shown; a longer one round what was found
-MAX_PROGRAM_BYTES = 8_388_608  # of a compiled pattern, and of what the engine remembers
+LINE_BYTES = 400  # shown of one line; of a longer one the part around the match
+MAX_PROGRAM_BYTES = 8_388_608  # of a compiled pattern and the engine's cache
 
-Find = Callable[[bytes, int], int]  # (content, from) -> where the query is found, -1 for nowhere
+Find = Callable[[bytes, int], int]  # (content, start) -> offset of the match, -1 for none
 
 
 class BadQuery(ValueError):
-    """A query that cannot be searched for; the text says why."""
+    """An invalid query; the text describes the error."""
 
 
 class Hit(NamedTuple):
-    """A line in which the query was found: its number from 1, and offsets into the content."""
+    """A matching line: its number from 1, and offsets into the content."""
 
     number: int
     start: int
     end: int  # without its line end
-    at: int  # of what was found
+    at: int  # of the match
 
 
 def compile_text(pattern: str, *, ignores_case: bool = False) -> Expression:
-    """The expression over UTF-8 bytes, line by line.  Raises BadQuery."""
+    """Compile the expression over UTF-8 bytes, line by line.  Raises BadQuery."""
     options = re2.Options()
     options.never_nl = options.never_capture = True
-    options.log_errors = False  # nothing of a model's goes to stderr
+    options.log_errors = False  # a model's text must not reach stderr
     options.case_sensitive = not ignores_case
     options.max_mem = MAX_PROGRAM_BYTES
     try:
@@ -50,7 +50,7 @@ def _reason(error: Exception) -> str:
 
 
 def compile_query(query: str, *, is_regex: bool, ignores_case: bool) -> Find:
-    """Where a query is found in a content.  Raises BadQuery."""
+    """Return the search function of a query.  Raises BadQuery."""
     if not query or len(query) > MAX_QUERY_CHARS:
         raise BadQuery(f"a query has 1 to {MAX_QUERY_CHARS} characters")
     if "\n" in query:
@@ -65,11 +65,11 @@ def compile_query(query: str, *, is_regex: bool, ignores_case: bool) -> Find:
 
 
 def find_hits(content: bytes, find: Find) -> Iterator[Hit]:
-    """Each line the query is found in, once, in order.  Lines end with a line feed."""
+    """Yield each matching line once, in order.  Lines end with a line feed."""
     number, counted, start = 1, 0, 0
     while start < len(content) and (at := find(content, start)) >= 0:
         start = content.rfind(b"\n", 0, at) + 1
-        if start == len(content):  # behind the last line end there is no line
+        if start == len(content):  # no line follows the last line end
             return
         end = content.find(b"\n", at)
         end = len(content) if end < 0 else end
@@ -79,7 +79,7 @@ def find_hits(content: bytes, find: Find) -> Iterator[Hit]:
 
 
 def render_hits(path: str, content: bytes, hits: Sequence[Hit], context: int) -> list[str]:
-    """`path:line:text` for each hit, `path-line-text` for lines round it, `--` between gaps."""
+    """`path:line:text` for each hit, `path-line-text` for context lines, `--` between gaps."""
     if not context:
         return [f"{path}:{hit.number}:{_shown(content, hit)}" for hit in hits]
     lines = content.removesuffix(b"\n").split(b"\n")
@@ -105,7 +105,7 @@ def _shown(content: bytes, hit: Hit) -> str:
 
 
 def _text(line: bytes, at: int) -> str:
-    """The line, or what of it stands round `at`."""
+    """Return the line, or the part of it around `at`."""
     if len(line) <= LINE_BYTES:
         return line.decode("utf-8", "replace")
     first = max(0, min(at - LINE_BYTES // 4, len(line) - LINE_BYTES))

@@ -1,7 +1,7 @@
-"""read_file and list_dir: the workspace as the model sees it.
+"""The tools `read_file` and `list_dir`.
 
-Every page fits what the model is shown of one output, so nothing is cut on the way: what does not
-fit is read with the next call, and the text says how.
+Every page fits the excerpt of one output, so none is truncated later.  The text of an incomplete page
+ends with the arguments for the next one.
 """
 
 import os
@@ -17,12 +17,12 @@ from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.toolbox import Arguments, ThreadTool, Tool
 
-EXCERPT_BYTES = 16_384  # how much of an output the model is shown
+EXCERPT_BYTES = 16_384  # of an output in the model's context
 PAGE_BYTES = EXCERPT_BYTES - 384  # leaves room for the closing note
 MAX_LINES = 2_000  # of one page
-MAX_READ_BYTES = 16_777_216  # a larger file is not read at all
+MAX_READ_BYTES = 16_777_216  # a larger file is refused
 MAX_ENTRIES = 10_000  # of a folder that is listed
-_PROBE_BYTES = 8_192  # looked at to tell a text from a binary file
+_PROBE_BYTES = 8_192  # read to tell a text from a binary file
 
 PATH: dict[str, Any] = {
     "type": "string",
@@ -38,7 +38,7 @@ def reading_spec(
     enforcement: str,
     required: Sequence[str] = (),
 ) -> ToolSpec:
-    """A tool that only reads in the workspace; no text of its arguments is ever coerced."""
+    """Return the specification of a read-only tool; its string arguments are never coerced."""
     texts = (key for key, schema in properties.items() if schema["type"] == "string")
     parameters = {"type": "object", "properties": properties}
     return ToolSpec(
@@ -59,7 +59,7 @@ def reading_spec(
 
 
 def read_file_spec(enforcement: str) -> ToolSpec:
-    """A page of a text file."""
+    """Return the specification of `read_file`."""
     return reading_spec(
         "read_file",
         "Read a text file of the workspace, a page of lines at a time.",
@@ -75,17 +75,17 @@ def read_file_spec(enforcement: str) -> ToolSpec:
 
 
 def list_dir_spec(enforcement: str) -> ToolSpec:
-    """The entries of a folder."""
+    """Return the specification of `list_dir`."""
     description = "List a folder of the workspace: names, kinds and sizes."
     return reading_spec("list_dir", description, {"path": PATH}, enforcement)
 
 
 def file_tools(workspace: Workspace) -> list[Tool]:
-    """Both, over one workspace."""
-    walls = workspace.enforcement
+    """Return both tools for one workspace."""
+    enforcement = workspace.enforcement
     return [
-        ThreadTool(read_file_spec(walls), lambda call: read_file(workspace, call.arguments)),
-        ThreadTool(list_dir_spec(walls), lambda call: list_dir(workspace, call.arguments)),
+        ThreadTool(read_file_spec(enforcement), lambda call: read_file(workspace, call.arguments)),
+        ThreadTool(list_dir_spec(enforcement), lambda call: list_dir(workspace, call.arguments)),
     ]
 
 
@@ -96,11 +96,11 @@ def file_tools(workspace: Workspace) -> list[Tool]:
 class _Page:
     lines: list[str]
     is_cut: bool  # the only line is longer than a page
-    left: int  # lines after it, to the end of the file
+    left: int  # lines after the page, to the end of the file
 
 
 def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
-    """Lines from `offset` on, as many as fit.  Blocks.  Raises ToolFailure."""
+    """Return lines from `offset` on, as many as fit.  Blocks.  Raises ToolFailure."""
     first = arguments.get("offset", 1)
     with workspace.open_file(arguments["path"]) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         _check_text(file, os.fstat(fd).st_size)
@@ -124,7 +124,7 @@ def _read_page(file: IO[bytes], limit: int) -> _Page:
     lines: list[str] = []
     room = PAGE_BYTES
     for line in islice(file, limit):
-        text = line.decode("utf-8", "replace")  # may grow: every broken byte becomes three
+        text = line.decode("utf-8", "replace")  # may grow: an invalid byte becomes three
         room -= len(text.encode())
         if room >= 0:
             lines.append(text)
@@ -162,7 +162,7 @@ def _page_output(page: _Page, first: int) -> ToolOutput:
 
 
 def list_dir(workspace: Workspace, arguments: Arguments) -> ToolOutput:
-    """One line an entry, sorted by name; as many as fit.  Blocks.  Raises ToolFailure."""
+    """Return one line per entry, sorted by name, as many as fit.  Blocks.  Raises ToolFailure."""
     path = arguments.get("path", "")
     with workspace.open_folder(path) as fd, os.scandir(fd) as found:
         entries = sorted(islice(found, MAX_ENTRIES + 1), key=lambda entry: entry.name)
@@ -191,7 +191,7 @@ def _entry_text(folder: str, entry: os.DirEntry[str]) -> str:
         return f"{name}  private"
     try:
         found = entry.stat(follow_symlinks=False)
-    except OSError:  # gone since the folder was read
+    except OSError:  # removed since the folder was read
         return f"{name}  gone"
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFREG:

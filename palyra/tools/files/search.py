@@ -1,6 +1,6 @@
-"""glob and search_text: finding files by name and lines by content.
+"""The tools `glob` and `search_text`: find files by name, and lines by content.
 
-Both are bounded in time, entries, bytes and answers, and say what a bound kept back.
+Both are bounded in time, entries, bytes and results; the text names the bound that was reached.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,8 +29,8 @@ MAX_HITS = 1_000
 DEFAULT_HITS = 200
 MAX_CONTEXT = 10
 MAX_FILE_BYTES = 4_194_304  # a larger one is not searched
-MAX_TOTAL_BYTES = 536_870_912  # of all that is searched
-_PROBE_BYTES = 8_192  # looked at to tell a text from a binary file
+MAX_TOTAL_BYTES = 536_870_912  # of all files of one search
+_PROBE_BYTES = 8_192  # read to tell a text from a binary file
 
 _GLOB_HELP = (
     "`*` and `?` stay inside one name, `**` means any folders, `{a,b}` alternatives; without a "
@@ -44,7 +44,7 @@ _PATH: dict[str, Any] = {
 
 
 def glob_spec(enforcement: str) -> ToolSpec:
-    """Files by name."""
+    """Return the specification of `glob`."""
     return reading_spec(
         "glob",
         "Find files of the workspace by their names; sorted, folders left out.",
@@ -59,7 +59,7 @@ def glob_spec(enforcement: str) -> ToolSpec:
 
 
 def search_text_spec(enforcement: str) -> ToolSpec:
-    """Lines by content."""
+    """Return the specification of `search_text`."""
     return reading_spec(
         "search_text",
         "Find lines in text files of the workspace: path:line:text, sorted by path.",
@@ -83,11 +83,13 @@ def search_text_spec(enforcement: str) -> ToolSpec:
 
 
 def search_tools(workspace: Workspace) -> list[Tool]:
-    """Both, over one workspace."""
-    walls = workspace.enforcement
+    """Return both tools for one workspace."""
+    enforcement = workspace.enforcement
     return [
-        ThreadTool(glob_spec(walls), lambda call: glob(workspace, call.arguments)),
-        ThreadTool(search_text_spec(walls), lambda call: search_text(workspace, call.arguments)),
+        ThreadTool(glob_spec(enforcement), lambda call: glob(workspace, call.arguments)),
+        ThreadTool(
+            search_text_spec(enforcement), lambda call: search_text(workspace, call.arguments)
+        ),
     ]
 
 
@@ -95,7 +97,7 @@ def search_tools(workspace: Workspace) -> list[Tool]:
 
 
 def glob(workspace: Workspace, arguments: Arguments) -> ToolOutput:
-    """One path a line, as many as fit.  Blocks.  Raises ToolFailure."""
+    """Return matching paths, one per line, as many as fit.  Blocks.  Raises ToolFailure."""
     pattern = arguments["pattern"]
     means = _compiled(pattern)
     above = arguments.get("path", "")
@@ -129,7 +131,7 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
 
 
 def search_text(workspace: Workspace, arguments: Arguments) -> ToolOutput:
-    """Lines found, with their places, as many as fit.  Blocks.  Raises ToolFailure."""
+    """Return matching lines with path and number, as many as fit.  Blocks.  Raises ToolFailure."""
     search = _Search(WorkspaceWalk(workspace, arguments.get("path", "")), arguments)
     shown = list(search.lines())
     notes = [*search.notes, *_stop_notes(search.walk)]
@@ -139,7 +141,7 @@ def search_text(workspace: Workspace, arguments: Arguments) -> ToolOutput:
 
 
 class _Search:
-    """One search, with what it left out and why."""
+    """One search, with counts of skipped files."""
 
     def __init__(self, walk: WorkspaceWalk, arguments: Arguments) -> None:
         self.walk = walk
@@ -150,12 +152,12 @@ class _Search:
         self._context = arguments.get("context", 0)
         self._room = PAGE_BYTES
         self._total_bytes = 0
-        self._skipped = 0  # files too large, with a second name, or gone
+        self._skipped = 0  # files that are too large, have a second name, or were removed
         self.is_cut = False
 
     @property
     def notes(self) -> Iterator[str]:
-        """What the reader must know besides the lines."""
+        """Notes about skipped files and reached bounds."""
         if self.is_cut:
             yield "there is more: narrow the search with path, glob or a longer query"
         if self._skipped:
@@ -163,7 +165,7 @@ class _Search:
             yield f"{files} not searched (too large, or with a second name)"
 
     def lines(self) -> Iterator[str]:
-        """Everything that is shown, up to the bounds."""
+        """Yield the lines to show, up to the bounds."""
         for found in self.walk.files():
             if self._means is not None and not self._means(
                 found.path.removeprefix(self.walk.prefix)

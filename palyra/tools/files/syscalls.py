@@ -1,4 +1,4 @@
-"""openat2(2): open a path that the kernel itself keeps below a directory.
+"""System calls: openat2(2), which the kernel confines below a directory, and renameat2(2).
 
 Linux 5.6 and later; the C library has no wrapper for it.  The system call has the same number on
 every architecture.
@@ -28,10 +28,10 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(folder_fd: int, path: str, flags: int) -> int:
-    """A descriptor for a path below the folder, without following any link.
+    """Open a path below the folder without following links.
 
     Raises OSError: EXDEV for a path that leaves the folder, ELOOP for a link on the way, EAGAIN
-    when a rename meanwhile made the answer uncertain.
+    if a concurrent rename made the result uncertain.
     """
     how = _OpenHow(flags=flags | os.O_CLOEXEC, mode=0, resolve=_RESOLVE)
     found = _LIBC.syscall(
@@ -48,7 +48,7 @@ def open_beneath(folder_fd: int, path: str, flags: int) -> int:
 
 
 def is_supported(folder_fd: int) -> bool:
-    """Whether the kernel has it and lets this process use it (a seccomp filter may not)."""
+    """True if the kernel has openat2 and no seccomp filter refuses it."""
     try:
         os.close(open_beneath(folder_fd, ".", os.O_PATH | os.O_DIRECTORY))
     except OSError:
@@ -61,7 +61,7 @@ _CANNOT = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})
 
 
 def swap(folder_fd: int, one: str, other: str) -> None:
-    """Each name now means what the other meant.  Raises OSError."""
+    """Exchange two names.  Raises OSError."""
     if _rename(folder_fd, one, other, _EXCHANGE):
         return
     spare = f"{one}.spare"
@@ -71,7 +71,7 @@ def swap(folder_fd: int, one: str, other: str) -> None:
 
 
 def move(folder_fd: int, name: str, free: str) -> None:
-    """The thing has the other name now.  Raises OSError, EEXIST where that name is taken."""
+    """Rename without replacing.  Raises OSError, EEXIST if the new name exists."""
     if _rename(folder_fd, name, free, _NOREPLACE):
         return
     os.link(name, free, src_dir_fd=folder_fd, dst_dir_fd=folder_fd, follow_symlinks=False)
@@ -79,7 +79,7 @@ def move(folder_fd: int, name: str, free: str) -> None:
 
 
 def _rename(folder_fd: int, source: str, target: str, flags: int) -> bool:
-    """Whether it is done; False where this cannot be done in one step."""
+    """Call renameat2; False if the file system does not support the flags."""
     if not hasattr(_LIBC, "renameat2"):
         return False
     found = _LIBC.renameat2(

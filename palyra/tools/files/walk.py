@@ -1,8 +1,8 @@
-"""The files below a folder of the workspace, each opened from its own folder's descriptor.
+"""Walk of the files below a workspace folder, each opened from its folder's descriptor.
 
-No link is followed and no path is opened twice: a step is one name below a descriptor that is
-held, so nothing that is renamed meanwhile leads outside.  Places for secrets and the stores of
-version control are left out, names that are no UTF-8 too.
+No link is followed and no path is resolved twice: each step opens one name below an open descriptor,
+so a concurrent rename cannot lead outside.  Places for secrets, the stores of version control and
+names that are not UTF-8 are left out.
 """
 
 import os
@@ -18,7 +18,7 @@ from palyra.tools.files.workspace import READ_FLAGS, Workspace, usable
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
-TIME_S = 5.0  # half of the tool's deadline: what a thread has begun nobody can stop
+TIME_S = 5.0  # half of the tool's deadline: a thread cannot be interrupted
 _STORES = frozenset({".git", ".hg", ".svn"})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,35 +27,35 @@ class Found(NamedTuple):
     """A regular file: its path in the workspace, and how to open it."""
 
     path: str
-    folder_fd: int  # good until the walk goes on
+    folder_fd: int  # valid until the next step of the walk
     name: str
 
 
 @dataclass(slots=True)
 class WorkspaceWalk:
-    """One descent; afterwards it tells whether it saw everything."""
+    """One walk, which also records whether it was complete."""
 
     workspace: Workspace
-    top: str = ""  # where it begins
+    top: str = ""  # folder or file to start at
     ends_s: float = field(default_factory=lambda: monotonic() + TIME_S)
     entries: int = 0
-    stopped: str | None = None  # why it ended early
+    stopped: str | None = None  # reason for an incomplete walk
 
     @property
     def prefix(self) -> str:
-        """What the paths begin with that lie in the top."""
+        """Prefix of all paths below the top."""
         normal = normal_path(self.top)
         return f"{normal}/" if normal else ""
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ended before it saw everything."""
+        """True if the walk is incomplete."""
         return self.stopped is not None
 
     def files(self) -> Iterator[Found]:
-        """Every file, sorted by its path; the top may be one.  Blocks.
+        """Yield every file, sorted by path; the top may be a file.  Blocks.
 
-        Raises ToolFailure for the top alone.
+        Raises ToolFailure only for the top itself.
         """
         normal = usable(self.top)
         folder, _, name = normal.rpartition("/")
@@ -68,7 +68,7 @@ class WorkspaceWalk:
             yield from self._below(fd, normal, 0)
 
     def is_over(self) -> bool:
-        """Whether the time or the number of entries is used up."""
+        """True if the bound on time or entries is reached."""
         if self.entries > MAX_ENTRIES:
             self.stopped = f"after {MAX_ENTRIES} entries"
         elif monotonic() > self.ends_s:
@@ -93,7 +93,7 @@ class WorkspaceWalk:
                 yield from self._below(inner, path, depth)
 
     def _entries(self, fd: int) -> list[tuple[str, bool]]:
-        """Names of files and folders in the order of the paths they make."""
+        """List names of files and folders in the order of their paths."""
         found: list[tuple[str, bool]] = []
         with os.scandir(fd) as entries:
             for entry in entries:
@@ -110,7 +110,7 @@ class WorkspaceWalk:
 
 
 def read_plain(found: Found, most_bytes: int) -> bytes | None:
-    """The content; None for what is no plain file of at most so many bytes, or is gone."""
+    """Return the content; None if it is no plain file, is larger than the bound, or was removed."""
     try:
         fd = os.open(found.name, READ_FLAGS, dir_fd=found.folder_fd)
     except OSError:
@@ -138,7 +138,7 @@ def _is_file(folder_fd: int, name: str) -> bool:
 def _opened(folder_fd: int, name: str) -> Generator[int | None]:
     try:
         fd = os.open(name, _FOLDER, dir_fd=folder_fd)
-    except OSError:  # gone, a link by now, or not ours to look into
+    except OSError:  # removed, replaced by a link, or not readable
         yield None
         return
     try:

@@ -1,4 +1,4 @@
-"""Files of a workspace, confined by how they are opened, never by comparing paths.
+"""Workspace files, confined by the way they are opened, never by comparing paths.
 
 Every open starts at a descriptor of the root and follows no link: by openat2 where the kernel has
 it, else name by name with O_NOFOLLOW.  What was opened is then looked at: only regular files with
@@ -26,12 +26,12 @@ from palyra.errors import InvalidParams
 from palyra.tools.files import syscalls
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-_PLACE = os.O_PATH | os.O_DIRECTORY  # a folder whose entries need not be listed
+_PLACE = os.O_PATH | os.O_DIRECTORY  # a folder that is not listed
 # O_NONBLOCK: a FIFO without a writer, or a device, must not hold the thread.
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR  # a root that its owner can list and enter
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-READ_FLAGS = _READ | os.O_NOFOLLOW | os.O_CLOEXEC  # of one name below a descriptor that is held
-_RETRIES = 8  # of an open that a concurrent rename made uncertain
+READ_FLAGS = _READ | os.O_NOFOLLOW | os.O_CLOEXEC  # for one name below an open descriptor
+_RETRIES = 8  # of an open that failed because of a concurrent rename
 _REFUSED = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO, errno.EAGAIN})
 _PATH_CHARS = 200  # of a path, in a failure
 
@@ -42,9 +42,9 @@ class Workspace:
     def __init__(
         self, root: Path, *, keep_out: Sequence[Path] = (), use_openat2: bool | None = None
     ) -> None:
-        """Hold the root open.  `keep_out`: folders of the daemon's own that must lie elsewhere.
+        """Open the root.  `keep_out`: the daemon's own folders, which must lie elsewhere.
 
-        Raises InvalidParams for a root that would give away too much, or cannot be opened.
+        Raises InvalidParams for a root that contains too much, or cannot be opened.
         """
         self._keep_out = keep_out
         try:
@@ -61,16 +61,16 @@ class Workspace:
 
     @property
     def enforcement(self) -> str:
-        """How opens are confined, as attestations name it."""
+        """Confinement of opens, as named in attestations."""
         return "openat2" if self._has_openat2 else "nofollow"
 
     def close(self) -> None:
-        """Give up the root's descriptor."""
+        """Close the root's descriptor."""
         os.close(self._fd)
 
     @contextmanager
     def open_file(self, path: str) -> Generator[int]:
-        """A descriptor to read a regular file.  Raises ToolFailure."""
+        """Open a regular file for reading.  Raises ToolFailure."""
         with as_failure(path), _closing(self._open(usable(path), _READ)) as fd:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
@@ -81,13 +81,13 @@ class Workspace:
 
     @contextmanager
     def open_folder(self, path: str) -> Generator[int]:
-        """A descriptor to list a folder.  Raises ToolFailure."""
+        """Open a folder for listing.  Raises ToolFailure."""
         with as_failure(path), _closing(self._open(usable(path), _FOLDER)) as fd:
             yield fd
 
     @contextmanager
     def find_file(self, path: str) -> Generator[int | None]:
-        """As `open_file`, but None for a path where nothing is.  Raises ToolFailure."""
+        """Open as `open_file` does, but yield None for a missing path.  Raises ToolFailure."""
         with ExitStack() as stack:
             try:
                 fd = stack.enter_context(self.open_file(path))
@@ -98,7 +98,7 @@ class Workspace:
             yield fd
 
     def look(self, path: str) -> os.stat_result | None:
-        """What is there, not opened and no link followed; None for what cannot be looked at."""
+        """Return the status of a path without opening it or following links; None if unavailable."""
         folder, _, name = path.rpartition("/")
         if normal_path(path) != path or is_private(path):
             return None
@@ -107,14 +107,14 @@ class Workspace:
         return None
 
     def read_link(self, path: str) -> str | None:
-        """What a link says, wherever it leads; None for what is none, or cannot be looked at."""
+        """Return the target of a link as text; None if it is no link, or cannot be read."""
         folder, _, name = path.rpartition("/")
         with suppress(OSError), _closing(self._open(folder, _PLACE)) as fd:
             return os.readlink(name, dir_fd=fd)
         return None
 
     def find_problem(self) -> str:
-        """Why neither files nor programs can use it, with the remedy; "" when they can.  Blocks."""
+        """Return why the workspace is unusable, with the remedy; "" if it is usable.  Blocks."""
         try:
             self._find_again()
         except ToolFailure as failure:
@@ -128,7 +128,7 @@ class Workspace:
         )
 
     def _open_root(self) -> int:
-        """The folder at the root's path, no link on the way.  Raises OSError, InvalidParams."""
+        """Open the folder at the root's path without following links.  Raises OSError, InvalidParams."""
         _check_root(self.root, self._keep_out)
         top = os.open(self.root.anchor, _PLACE | os.O_CLOEXEC)
         try:
@@ -137,9 +137,9 @@ class Workspace:
             os.close(top)
 
     def _find_again(self) -> None:
-        """Hold the folder that lies at the root's path now.  Raises ToolFailure if there is none.
+        """Reopen the root if another folder lies at its path now.  Raises ToolFailure if there is none.
 
-        A held folder keeps its number, so another one can never be mistaken for it.
+        The inode of an open folder is not reused, so the comparison cannot be mistaken.
         """
         try:
             if os.path.samestat(self.root.lstat(), os.fstat(self._fd)):
@@ -150,7 +150,7 @@ class Workspace:
         except InvalidParams as error:
             raise _unusable(self.root, error.message) from None
         with _closing(fd):
-            os.dup2(fd, self._fd, inheritable=False)  # at once: other threads open below it
+            os.dup2(fd, self._fd, inheritable=False)  # atomic, because other threads open below it
 
     def _open(self, normal: str, flags: int) -> int:
         self._find_again()
@@ -163,7 +163,7 @@ class Workspace:
 
 
 def refusal(path: str) -> ToolFailure:
-    """The one answer for every path that may not be used, whether it exists or not."""
+    """Return the same failure for every path that may not be used, existing or not."""
     return ToolFailure(
         f"{_shown(path)} may not be used: a path must be relative to the workspace, stay inside "
         "it, name a regular file or folder without links, and not be a place for secrets or "
@@ -201,7 +201,7 @@ def _why(error: OSError) -> str:
 
 
 def usable(path: str) -> str:
-    """The path's one spelling.  Raises ToolFailure for one that may not be used at all."""
+    """Return the normal path.  Raises ToolFailure for a path that may not be used."""
     normal = normal_path(path)
     if normal is None or is_private(normal):
         raise refusal(path)
@@ -209,7 +209,7 @@ def usable(path: str) -> str:
 
 
 def walk(root_fd: int, normal: str, flags: int) -> int:
-    """Opened name by name, following no link; no name is `..`, so no step leads up.
+    """Open a path name by name without following links; no name is `..`, so no step leads up.
 
     Raises OSError: ELOOP for a link on the way.
     """
@@ -221,13 +221,13 @@ def walk(root_fd: int, normal: str, flags: int) -> int:
             os.close(fd)
             fd = inner
         return os.open(names[-1], flags | os.O_NOFOLLOW, dir_fd=fd)
-    except NotADirectoryError:  # here a link and a file cannot be told apart
+    except NotADirectoryError:  # a link and a file give the same error here
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
     finally:
         os.close(fd)
 
 
-# --- what was opened -----------------------------------------------------------------------------
+# --- checks after opening -----------------------------------------------------------------------------
 
 
 def _is_plain_file(found: os.stat_result) -> bool:
@@ -247,7 +247,7 @@ def _closing(fd: int) -> Generator[int]:
 
 @contextmanager
 def as_failure(path: str) -> Generator[None]:
-    """What the operating system refuses, as a failure that names the path."""
+    """Convert OSError into a ToolFailure that names the path."""
     try:
         yield
     except OSError as error:

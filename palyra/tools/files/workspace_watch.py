@@ -1,8 +1,8 @@
-"""The workspace watch: looks whether the workspace can be used, and says so when it cannot.
+"""Workspace watch: checks that the workspace is usable, and reports an incident if it is not.
 
-Owns: what is wrong with it.  Talks to: the workspace, in a thread; alarms.
-Never: mends anything; the tools open a folder that is there again by themselves.
-Restart: permanent; it looks again.
+Owns: the present problem.  Talks to: the workspace, in a thread; the incident reporter.
+Never: repairs anything; the tools reopen a folder that is back.
+Restart: permanent; it checks again.
 """
 
 import trio
@@ -11,11 +11,11 @@ from palyra.core.incident.kinds import WORKSPACE, workspace_unusable
 from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.tools.files.workspace import Workspace
 
-LOOK_S = 5.0  # between looks: two stats
+LOOK_S = 5.0  # between checks, each of two stats
 
 
 class WorkspaceWatch:
-    """What is wrong with one workspace."""
+    """The present problem of one workspace."""
 
     def __init__(
         self, workspace: Workspace, run_blocking: RunBlocking, alarms: IncidentReporter
@@ -26,11 +26,11 @@ class WorkspaceWatch:
         self._problem = ""
 
     def problems(self) -> tuple[str, ...]:
-        """What somebody has to mend before files and programs can be used; as of the last look."""
+        """Return the problem found by the last check, with its remedy."""
         return (self._problem,) if self._problem else ()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Look every few seconds, for ever.  Cancellation: what was said stays said."""
+        """Check every LOOK_S until cancelled.  Cancellation: reported incidents stay."""
         task_status.started()
         while True:
             before = self._problem

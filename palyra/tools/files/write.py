@@ -1,7 +1,7 @@
-"""write_file and apply_patch: changes of the workspace, each with a checkpoint before it.
+"""The tools `write_file` and `apply_patch`: changes of the workspace, each with a checkpoint.
 
-Both look at the files before anybody is asked: what cannot be done is refused then, and what is
-approved is approved for exactly the files that were there (`inspect`).
+Both inspect the files before a person is asked.  An impossible change is refused then, and an
+approval holds for exactly the file contents that were inspected.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from palyra.tools.toolbox import Arguments, ThreadTool, Tool
 
 MAX_WRITE_BYTES = 2_097_152
 _INPUT_BYTES = 196_608  # a proposal must fit one event of the tape
-_PROBE_BYTES = 8_192  # looked at to tell a text from a binary file
-_MISSING = "missing"  # in the place of a digest
-KeepFor = Callable[[ToolCall], Keep]  # the checkpoint of that call
+_PROBE_BYTES = 8_192  # read to tell a text from a binary file
+_MISSING = "missing"  # in place of a digest
+KeepFor = Callable[[ToolCall], Keep]  # writes the checkpoint of that call
 
 
 def write_file_spec(enforcement: str) -> ToolSpec:
-    """A whole file, new or replaced."""
+    """Return the specification of `write_file`."""
     return ToolSpec(
         name="write_file",
         version="1",
@@ -56,7 +56,7 @@ def write_file_spec(enforcement: str) -> ToolSpec:
 
 
 def apply_patch_spec(enforcement: str) -> ToolSpec:
-    """Several files, changed at once."""
+    """Return the specification of `apply_patch`."""
     return ToolSpec(
         name="apply_patch",
         version="1",
@@ -88,27 +88,31 @@ def apply_patch_spec(enforcement: str) -> ToolSpec:
 
 
 def write_tools(workspace: Workspace, keep_for: KeepFor) -> list[Tool]:
-    """Both, over one workspace."""
+    """Return both tools for one workspace."""
     writer = _Writer(workspace, keep_for)
-    walls = workspace.enforcement
+    enforcement = workspace.enforcement
     return [
-        ThreadTool(write_file_spec(walls), writer.write_file, write_facets, writer.look_at_file),
-        ThreadTool(apply_patch_spec(walls), writer.apply_patch, patch_facets, writer.look_at_patch),
+        ThreadTool(
+            write_file_spec(enforcement), writer.write_file, write_facets, writer.inspect_file
+        ),
+        ThreadTool(
+            apply_patch_spec(enforcement), writer.apply_patch, patch_facets, writer.inspect_patch
+        ),
     ]
 
 
-# --- what the rules see --------------------------------------------------------------------------
+# --- facts for the rules --------------------------------------------------------------------------
 
 
 def write_facets(arguments: Arguments) -> CallFacts:
-    """The path; a grant is for its folder."""
+    """Return the path as a fact; a grant covers its folder."""
     return _facets((arguments["path"],))
 
 
 def patch_facets(arguments: Arguments) -> CallFacts:
-    """Every path of the patch; a grant is for the one folder they all lie in.
+    """Return every path of the patch; a grant covers their common folder.
 
-    None for a patch that is none: it is refused when it is looked at.
+    An invalid patch has no facts: its inspection refuses it.
     """
     try:
         files = parse_patch(arguments["patch"])
@@ -127,24 +131,24 @@ def _facets(paths: tuple[str, ...]) -> CallFacts:
     return CallFacts(paths=paths, grant_key=key or "")
 
 
-# --- what is done --------------------------------------------------------------------------------
+# --- the changes --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """The workspace, and how a call's checkpoint is kept."""
+    """The workspace, and the writer of a call's checkpoint."""
 
     workspace: Workspace
     keep_for: KeepFor
 
-    def look_at_file(self, call: ToolCall) -> Preflight:
-        """The file that will be replaced.  Blocks.  Raises ToolFailure."""
+    def inspect_file(self, call: ToolCall) -> Preflight:
+        """Inspect the file to replace.  Blocks.  Raises ToolFailure."""
         changes = Changes(self.workspace)
         changes.look(usable(call.arguments["path"]))
         return _inspection(changes.before)
 
     def write_file(self, call: ToolCall) -> ToolOutput:
-        """What was written.  Blocks; durable on return.  Raises ToolFailure."""
+        """Write the file; return a summary.  Blocks; durable on return.  Raises ToolFailure."""
         path, data = call.arguments["path"], call.arguments["content"].encode()
         if len(data) > MAX_WRITE_BYTES:
             raise ToolFailure(
@@ -160,13 +164,13 @@ class _Writer:
         )
         return ToolOutput(text=f"wrote {pluralize(len(data), 'byte')} to {visible(path)}, {before}")
 
-    def look_at_patch(self, call: ToolCall) -> Preflight:
-        """The files the patch fits.  Blocks.  Raises ToolFailure for one that does not fit."""
+    def inspect_patch(self, call: ToolCall) -> Preflight:
+        """Inspect the files of the patch.  Blocks.  Raises ToolFailure if it does not apply."""
         _, plan = self._plan(call.arguments)
         return _inspection(plan.before)
 
     def apply_patch(self, call: ToolCall) -> ToolOutput:
-        """What became of each file.  Blocks; durable on return.  Raises ToolFailure."""
+        """Apply the patch; return a line per file.  Blocks; durable on return.  Raises ToolFailure."""
         changes, plan = self._plan(call.arguments)
         is_dry = call.arguments.get("dry_run", False)
         if not is_dry:

@@ -132,7 +132,7 @@ async def _drained(
             while program.stderr and (piece := await program.stderr.receive_some(_PIECE_BYTES)):
                 said = bytes(piece)
                 on_error(
-                    program.without_complaint(said) if isinstance(program, JailedProcess) else said
+                    program.without_jail_error(said) if isinstance(program, JailedProcess) else said
                 )
         at_end.set()
 

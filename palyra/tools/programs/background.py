@@ -1,6 +1,6 @@
-"""A program in the background: started in one call, looked at in others, ended with its run.
+"""A program in the background: started by one call, read and stopped by others, ended with its run.
 
-Owns: its jail and what it wrote.  Talks to: nobody; its run is looked for in the directory.
+Owns: its jail and its output.  Talks to: the sandbox; reads the registry of runs.
 Never: outlives its run, or the daemon.
 Restart: temporary; a program is started once.
 """
@@ -10,49 +10,47 @@ from dataclasses import replace
 
 import trio
 
-from palyra.tools.programs.disk_watch import LOOK_S, DiskWatch, disks_of
-from palyra.tools.programs.output import FLOOD_BYTES, KeptOutput
-from palyra.tools.sandbox.child import JailedProcess, ProcessExit
+from palyra.tools.programs.disk_watch import DiskWatch, disks_of
+from palyra.tools.programs.output import OutputBuffer, read_until_exit
+from palyra.tools.sandbox.child import ProcessExit
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 
-PIECE_BYTES = 65_536
-
 
 class Background:
-    """One program and what is known of it."""
+    """One program: its command, its output, and its state."""
 
     def __init__(self, process_id: str, run_id: str, name: str, command: Command) -> None:
         self.process_id = process_id
         self.run_id = run_id
         self.name = name
         self.command = command
-        self.output = KeptOutput()
+        self.output = OutputBuffer()
         self.started_s = trio.current_time()
         self.ended_s: float | None = None
         self.ending: ProcessExit | None = None
         self.failure = ""  # why it could not be started
         self.enforcement = ""
-        self.news = trio.Event()  # set at every change; who waits takes a new one
+        self.changed = trio.Event()  # set at each change, and replaced by a new one
         self._stopping = trio.CancelScope()
 
     @property
     def is_running(self) -> bool:
-        """Whether its jail is there."""
+        """True until nothing of it is alive."""
         return self.ended_s is None
 
     def stop(self) -> None:
-        """Kill it; `wait_ended` tells when it is gone."""
-        self._stopping.cancel("it was asked to stop")
+        """Kill it, without waiting; see `wait_ended`."""
+        self._stopping.cancel("the run stopped it")
 
     async def wait_ended(self) -> None:
         """Return when nothing of it is alive."""
         while self.is_running:
-            await self.wait_news()
+            await self.wait_change()
 
-    async def wait_news(self) -> None:
-        """Return when more was written, or it ended."""
-        await self.news.wait()
+    async def wait_change(self) -> None:
+        """Return when it has written more, or has ended."""
+        await self.changed.wait()
 
     async def live(
         self,
@@ -61,7 +59,7 @@ class Background:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Run it until it ends, is stopped, or its run is over.
+        """Run it until it exits, is stopped, or its run ends.
 
         Cancellation: nothing of it is alive.
         """
@@ -73,9 +71,9 @@ class Background:
             raise
         finally:
             self.ended_s = trio.current_time()
-            self.command = replace(self.command, files={})  # it is remembered, its scripts are not
+            self.command = replace(self.command, files={})  # stays listed, without its scripts
             self.ending = self.ending or ProcessExit(None, "SIGKILL")
-            self._tell()
+            self._notify()
 
     async def _run(
         self, sandbox: Sandbox, is_open: Callable[[str], bool], ready: trio.TaskStatus[None]
@@ -84,27 +82,16 @@ class Background:
         async with sandbox.open(self.command) as child:
             self.enforcement = child.enforcement
             ready.started()
-            limit = await self._attend(child, watch, is_open)
+            limit = await read_until_exit(
+                child,
+                self.output,
+                watch,
+                is_wanted=lambda: is_open(self.run_id),
+                on_change=self._notify,
+            )
         self.failure = child.find_failure()
         self.ending = ProcessExit(None, "SIGKILL", limit) if limit else child.ending
 
-    async def _attend(
-        self, child: JailedProcess, watch: DiskWatch, is_open: Callable[[str], bool]
-    ) -> str:
-        """Take its output until it ends; "", or the limit it must be stopped for."""
-        has_more, limit = True, ""
-        while child.ending is None and not limit and is_open(self.run_id):
-            with trio.move_on_after(LOOK_S):
-                if has_more:
-                    piece = await child.stdout.receive_some(PIECE_BYTES)
-                    self.output.take(child.without_complaint(bytes(piece)))
-                    has_more = bool(piece)
-                    self._tell()
-                else:
-                    await child.wait()
-            limit = "output" if self.output.total > FLOOD_BYTES else watch.find_limit()
-        return limit
-
-    def _tell(self) -> None:
-        self.news.set()
-        self.news = trio.Event()
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()

@@ -1,7 +1,7 @@
-"""process_start, process_status, process_output, process_stop: programs in the background.
+"""The tools `process_start`, `process_status`, `process_output` and `process_stop`.
 
-A run sees and stops only what it started itself, under names the daemon gave; there is no way to
-name a process of the machine.  Everything a run started ends with it.
+A run sees and stops only the programs it started itself, by ids of the daemon; a process of the
+machine cannot be named.  All programs of a run end with it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,13 +27,13 @@ from palyra.tools.toolbox import AsyncTool, InlineTool, OnOutput, Tool
 MAX_PER_RUN = 8
 MAX_SEALED_BYTES = 16_777_216  # of the scripts of a run's programs, while they run
 MAX_REMEMBERED = 256  # that have ended, over all runs
-PAGE_BYTES = 16_000  # leaves room for the note in what the model is shown
+PAGE_BYTES = 16_000  # leaves room for the note in the excerpt for the model
 EXCERPT_BYTES = 16_384
 NAME_CHARS = 80
 MAX_WAIT_S = 30
 NOTHING_STARTED = "this run has started no program in the background; process_start does that"
 
-# Starts a task under a supervisor: a name, the task; returns when it is ready.
+# Start a named task under a supervisor; returns when the task is ready.
 Spawn = Callable[[str, Callable[..., Awaitable[None]]], Awaitable[object]]
 
 _PROCESS: dict[str, Any] = {
@@ -112,7 +112,7 @@ class Processes:
         is_open: Callable[[str], bool],
         new_id: NewId,
     ) -> None:
-        """`is_open`: whether a run goes on."""
+        """`is_open`: True for the id of a run that has not ended."""
         self._sandbox = sandbox
         self._run_blocking = run_blocking
         self._spawn = spawn
@@ -121,7 +121,7 @@ class Processes:
         self._known: dict[str, Background] = {}
 
     def tools(self, around: CommandEnvironment) -> list[Tool]:
-        """All four; what they start finds these surroundings."""
+        """Return the four tools; their programs run in this environment."""
         start = msgspec.structs.replace(START, capabilities=around.capabilities)
         return [
             AsyncTool(
@@ -138,7 +138,7 @@ class Processes:
     async def start(
         self, around: CommandEnvironment, call: ToolCall, _on_output: OnOutput
     ) -> ToolOutput:
-        """Start one.  Cancellation: it may have started, and ends with its run."""
+        """Start a program.  Cancellation: it may have started, and ends with its run."""
         own = [each for each in self._of(call.run_id) if each.is_running]
         if len(own) >= MAX_PER_RUN:
             raise ToolFailure(f"{len(own)} programs run already, the most there may be: stop one")
@@ -164,17 +164,17 @@ class Processes:
         return ToolOutput(text=f"{process_id} started", enforcement=program.enforcement)
 
     def status(self, call: ToolCall) -> ToolOutput:
-        """One line for each of the run."""
+        """List the run's programs, one line each."""
         lines = [_describe(each) for each in self._of(call.run_id)]
         return ToolOutput(text="\n".join(lines) or NOTHING_STARTED)
 
     async def output(self, call: ToolCall, _on_output: OnOutput) -> ToolOutput:
-        """A page.  Cancellation: nothing changes."""
+        """Return a page of output.  Cancellation: nothing changes."""
         program = self._find(call)
         start = call.arguments.get("offset", 0)
         with trio.move_on_after(call.arguments.get("wait_s", 0)):
-            while program.is_running and program.output.total <= start:
-                await program.wait_news()
+            while program.is_running and program.output.total_bytes <= start:
+                await program.wait_change()
         page = program.output.read(start, PAGE_BYTES)
         note = f"[bytes {page.start} to {page.end} of {page.total}; {_state(program)}]"
         if page.start > start:
@@ -183,7 +183,7 @@ class Processes:
         return ToolOutput(text=f"{page.text}\n{note}{more}", is_truncated=page.start > start)
 
     async def stop(self, call: ToolCall, _on_output: OnOutput) -> ToolOutput:
-        """Kill one, and wait until it is gone.  Cancellation: it is being killed."""
+        """Kill a program and wait for its exit.  Cancellation: it is being killed."""
         program = self._find(call)
         program.stop()
         await program.wait_ended()
@@ -193,7 +193,7 @@ class Processes:
         return [each for each in self._known.values() if each.run_id == run_id]
 
     def _find(self, call: ToolCall) -> Background:
-        """Raises ToolFailure for what this run has not started, whether it exists or not."""
+        """Find a program of this run.  Raises the same ToolFailure for any other id, existing or not."""
         found = self._known.get(call.arguments["process"])
         if found is None or found.run_id != call.run_id:
             raise ToolFailure("this run has started no such process: see process_status")
@@ -212,7 +212,7 @@ def _describe(program: Background) -> str:
     how = "for" if program.is_running else "after"
     return (
         f"{program.process_id}: {_state(program)} {how} {took_s:.0f} s, "
-        f"{pluralize(program.output.total, 'byte')} of output, command: {program.name}"
+        f"{pluralize(program.output.total_bytes, 'byte')} of output, command: {program.name}"
     )
 
 

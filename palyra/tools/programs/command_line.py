@@ -1,6 +1,6 @@
-"""What a shell call asks for, read from its arguments alone: program, words, what it may be.
+"""Parser of a shell call's arguments: program, words, folders, and facts for the rules.
 
-Pure.  A call is a list of words (`argv`), run as it is, or a line for `/bin/sh` (`command`).
+Pure.  A call is a list of words (`argv`), executed as it is, or a line for `/bin/sh` (`command`).
 """
 
 import posixpath
@@ -14,11 +14,11 @@ from palyra.core.tool.spec import CallFacts, ToolFailure
 
 SHELL = "/bin/sh"
 MAX_LINE_CHARS = 16_384  # of all lines for a shell in one call
-# Words, and their characters, counted once for each folder: bounds the time of every look.
+# Words and their characters, counted once per folder: bounds the time of every later check.
 MAX_LOOKED_AT = 8_192
 MAX_CHARS_LOOKED_AT = 262_144
 _SHELLS = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh"})
-# A grant for these would be one for any program at all: they run what they are told.
+# A grant for one of these would allow any program: they run their arguments.
 _RUNNERS = _SHELLS | {
     "fish", "busybox", "env", "nice", "ionice", "nohup", "setsid", "timeout", "time", "xargs", "find",
     "parallel", "watch", "script", "expect", "unbuffer", "stdbuf", "chroot", "unshare", "nsenter",
@@ -29,9 +29,9 @@ _RUNNERS = _SHELLS | {
     "mawk", "nawk", "sed", "ed", "vi", "vim", "emacs", "gdb", "strace", "tclsh", "java", "ssh", "sudo",
     "su", "doas",
 }  # fmt: skip
-# Programs of many purposes: a grant is for one of them.
+# Programs with subcommands: a grant covers one subcommand.
 _WITH_SUBCOMMAND = frozenset({"git", "npm", "pip", "cargo", "docker"})
-# The word after these is a program text: it is run as it was approved.
+# The word after these names a script, which is sealed at its approved content.
 _INTERPRETERS = _SHELLS | {"python", "node", "nodejs", "perl", "ruby", "php", "lua"}
 _FOLDERS = frozenset({
     "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
@@ -43,18 +43,18 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _WORD = re.compile(
     r"""(?:[^\s();<>|&`"'\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|["'\\])+|[();<>|&]+""", re.DOTALL
 )
-_GOES_TO = frozenset({"cd", "pushd", "-C"})
-_TAKES_LINE = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_CHANGES_FOLDER = frozenset({"cd", "pushd", "-C"})
+_LINE_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _VERSION = re.compile(r"[0-9.]+$")  # python3.11 is python
 _FIRST_WORD = re.compile(r"[A-Za-z]*")  # and so are python3-dbg and perl5.36-x86_64-linux-gnu
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """One call."""
+    """One parsed call."""
 
-    argv: tuple[str, ...]  # what is executed
-    words: tuple[str, ...]  # all it names; of a line for a shell, as far as it can be told
+    argv: tuple[str, ...]  # to execute
+    words: tuple[str, ...]  # all words; those of a shell line as far as it can be parsed
     is_line: bool
     cwd: str  # relative to the workspace
 
@@ -65,24 +65,24 @@ class CommandLine:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where it works: its own folder, and those that its words change to."""
+        """Working folder, and the folders that words change to."""
         found = [self.cwd]
         here = self.cwd
         for word, folder in pairwise(self.words):
-            if word in _GOES_TO:
+            if word in _CHANGES_FOLDER:
                 found.append(posixpath.join(here, folder))
                 here = here if word == "-C" else found[-1]
         return tuple(dict.fromkeys(found))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every word that may name a file, also behind an equals sign."""
+        """All words that may name a file, also after an equals sign."""
         parts = (part for word in self.words for part in (word, word.partition("=")[2]))
         return tuple(part for part in parts if part)
 
 
 def read_command(arguments: Mapping[str, Any]) -> CommandLine:
-    """The call.  Raises ToolFailure unless it has exactly one of `argv` and `command`."""
+    """Parse the call.  Raises ToolFailure unless it has exactly one of `argv` and `command`."""
     cwd: str = arguments.get("cwd", "")
     argv, line = arguments.get("argv"), arguments.get("command")
     if (argv is None) is (line is None):
@@ -101,8 +101,8 @@ def read_command(arguments: Mapping[str, Any]) -> CommandLine:
 
 
 def _bounded(call: CommandLine) -> CommandLine:
-    """The call, unless it names too much.  No folder is longer than all words together."""
-    most_folders = 1 + sum(word in _GOES_TO for word in call.words)
+    """Raise ToolFailure if the call exceeds a bound.  No folder is longer than all words together."""
+    most_folders = 1 + sum(word in _CHANGES_FOLDER for word in call.words)
     chars = len(call.cwd) + sum(map(len, call.words))
     if most_folders * chars > MAX_CHARS_LOOKED_AT:
         raise ToolFailure(
@@ -117,7 +117,7 @@ def _bounded(call: CommandLine) -> CommandLine:
 
 
 def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
-    """What the rules may look at; a call that says nothing usable has none."""
+    """Return the facts for the rules; an invalid call has none."""
     try:
         call = read_command(arguments)
     except ToolFailure:
@@ -132,7 +132,7 @@ def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
 
 
 def find_scripts(call: CommandLine) -> tuple[str, ...]:
-    """The words that name a program text, if there is such a file: run it as it was approved."""
+    """Return the words that name scripts, if such files exist."""
     words = call.words
     found = [words[0]] if words and "/" in words[0] else []
     is_next = False
@@ -146,7 +146,7 @@ def find_scripts(call: CommandLine) -> tuple[str, ...]:
 
 
 def _grant_key(call: CommandLine, subcommand: str) -> str:
-    """By program; none for what anybody may have changed by then, or what runs anything."""
+    """Return a grant key by program; "" for a replaceable program, or one that runs its arguments."""
     if call.is_line or _is_runner(call.name) or not _is_of_system(call.argv[0]):
         return ""
     if _plain_name(call.name) in _WITH_SUBCOMMAND:
@@ -155,22 +155,22 @@ def _grant_key(call: CommandLine, subcommand: str) -> str:
 
 
 def _is_runner(name: str) -> bool:
-    return not _RUNNERS.isdisjoint({name, _plain_name(name), _FIRST_WORD.match(name)[0]})  # type: ignore[index]  # it matches anything
+    return not _RUNNERS.isdisjoint({name, _plain_name(name), _FIRST_WORD.match(name)[0]})  # type: ignore[index]  # it matches any text
 
 
 def _plain_name(program: str) -> str:
-    """Its name without folder and version."""
+    """Return a program's name without folder and version."""
     return _VERSION.sub("", posixpath.basename(program))
 
 
 def _is_of_system(program: str) -> bool:
-    """Whether it lies where only the system puts programs; `/usr/../x` may lie anywhere."""
+    """True if it lies in a system folder; `/usr/../x` may lie anywhere."""
     folder, _, name = program.rpartition("/")
     return program == name or folder in _FOLDERS
 
 
 def _find_subcommand(call: CommandLine) -> str:
-    """The first word that is no option; none after an option that may change what is run."""
+    """Return the first argument; "" for an option, which may change the program that runs."""
     has_one = not call.is_line and _plain_name(call.name) in _WITH_SUBCOMMAND
     if not has_one or len(call.argv) < 2:  # noqa: PLR2004 - program and subcommand
         return ""
@@ -178,7 +178,7 @@ def _find_subcommand(call: CommandLine) -> str:
 
 
 def _paths(call: CommandLine) -> list[str]:
-    """Every word that may be a path, as it is written and from each folder; options are none."""
+    """Return every word that may be a path, as written and from each folder; options are excluded."""
     words = [word for word in dict.fromkeys(call.names) if not word.startswith("-")]
     inner = [word for word in words if not word.startswith("/")]
     reached = (posixpath.join(folder, word) for folder in call.folders if folder for word in inner)
@@ -186,10 +186,10 @@ def _paths(call: CommandLine) -> list[str]:
 
 
 def _all_words(words: Sequence[str]) -> tuple[str, ...]:
-    """These, and those of a line that a shell among them is given: `bash -c "cat x"`."""
+    """Return the words, and those of a line passed to a shell: `bash -c "cat x"`."""
     if _SHELLS.isdisjoint(map(_plain_name, set(words))):
         return tuple(words)
-    lines = [line for option, line in pairwise(words) if _TAKES_LINE.fullmatch(option)]
+    lines = [line for option, line in pairwise(words) if _LINE_OPTION.fullmatch(option)]
     if sum(map(len, lines)) > MAX_LINE_CHARS:
         raise ToolFailure(
             f"argv: lines for a shell of more than {MAX_LINE_CHARS} characters: write a script file"
@@ -198,7 +198,7 @@ def _all_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_word(text: str) -> bool:
-    """Whether a program can be given it: half a surrogate pair has no bytes."""
+    """True if it can be an argument: a lone surrogate has no bytes."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
@@ -206,7 +206,7 @@ def _is_word(text: str) -> bool:
 
 
 def split_line(line: str) -> list[str]:
-    """The words of a shell's line, without quotes; operators are words, and so is every comment's."""
+    """Split a shell line into unquoted words; operators and words of comments are words, too."""
     return [_unquoted(word) for word in _WORD.findall(line)]
 
 
@@ -219,5 +219,5 @@ def _unquoted(word: str) -> str:
 def _bare(match: re.Match[str]) -> str:
     escaped, single, double = match.group(1, 2, 3)
     if escaped is not None:
-        return escaped.replace("\n", "")  # a line that goes on in the next
+        return escaped.replace("\n", "")  # a line continuation
     return _ESCAPED.sub(r"\1", double) if single is None else single

@@ -1,8 +1,8 @@
-"""How much room the disks a command can write to lose while it runs.
+"""Watch on the free space of the disks a command can write to.
 
-No kernel limit bounds what one command writes into a workspace; so it is looked at, a few times a
-second, and who has used up the allowance is stopped.  Others may write meanwhile: the allowance is
-generous.
+No kernel limit bounds the bytes one command writes into a workspace.  So the free space is checked
+several times a second, and a command that has used its allowance is killed.  Other programs may
+write at the same time, so the allowance is generous.
 """
 
 import os
@@ -19,29 +19,29 @@ ALLOWED_FILES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """What a disk has left."""
+    """Free space of a disk."""
 
     size_bytes: int
     files: int
 
 
 class DiskWatch:
-    """The disks of some folders, as they were."""
+    """Free space of some folders' disks at the start, to compare with later."""
 
     def __init__(self, *folders: Path, allowed_bytes: int = ALLOWED_BYTES) -> None:
-        """Raises SandboxFailure for one that cannot be looked at, as one that is gone."""
+        """Raises SandboxFailure for a folder whose disk cannot be read, such as a missing one."""
         self._allowed_bytes = allowed_bytes
-        self._before = {folder: _first_look(folder) for folder in folders}
+        self._before = {folder: _measure_first(folder) for folder in folders}
 
     def find_limit(self) -> str:
-        """What it must be stopped for; "" for nothing.
+        """Return the limit for which to kill the command; "" for none.
 
-        `disk` or `inodes`: more than the allowance is gone from one of them; `folder`: one cannot
-        be looked at any more.
+        `disk` or `inodes`: more than the allowance of one disk is used; `folder`: a folder cannot be
+        read any more.
         """
         for folder, before in self._before.items():
             try:
-                now = _look(folder)
+                now = _measure(folder)
             except OSError:
                 return "folder"
             if before.size_bytes - now.size_bytes > self._allowed_bytes:
@@ -52,21 +52,21 @@ class DiskWatch:
 
 
 def disks_of(command: Command) -> list[Path]:
-    """Folders on the host's disks that the command can write to."""
+    """Return the folders on the host's disks that the command can write to."""
     folders = [command.workspace or Path("/")]
-    if command.least == "B":  # where its HOME and TMPDIR lie
+    if command.least == "B":  # its HOME and TMPDIR lie there
         folders.append(Path(tempfile.gettempdir()))
     return folders
 
 
-def _first_look(folder: Path) -> _Free:
+def _measure_first(folder: Path) -> _Free:
     try:
-        return _look(folder)
+        return _measure(folder)
     except OSError as error:
         why = os.strerror(error.errno or 0).lower()
         raise SandboxFailure(f"{folder} cannot be written to by a program: {why}") from None
 
 
-def _look(folder: Path) -> _Free:
+def _measure(folder: Path) -> _Free:
     found = os.statvfs(folder)
     return _Free(found.f_bavail * found.f_frsize, found.f_favail)

@@ -1,4 +1,4 @@
-"""From a shell call to a command: the program found, its operands looked at, its text sealed.
+"""Conversion of a shell call into a sandbox command: binary resolved, operands hashed, scripts sealed.
 
 All functions block; they are called from a thread.
 """
@@ -20,38 +20,38 @@ from palyra.tools.programs.command_line import CommandLine, find_scripts, read_c
 from palyra.tools.sandbox.bubblewrap import PATH, environment_of
 from palyra.tools.sandbox.command import Command, CommandEgress, CommandLimits, Level
 
-MAX_OPERANDS = 256  # files that one call names; more than a prompt shows
+MAX_OPERANDS = 256  # files that one call names; a prompt shows fewer
 MAX_SCRIPT_BYTES = 4_194_304
-MAX_SEALED_BYTES = 8_388_608  # of all scripts of a call: the copies lie in memory
-MAX_HASHED_BYTES = 16_777_216  # a larger operand is known by its size and time
+MAX_SEALED_BYTES = 8_388_608  # of all scripts of a call: the copies occupy memory
+MAX_HASHED_BYTES = 16_777_216  # a larger operand is identified by size and change time
 MAX_READ_BYTES = 268_435_456  # of all operands of a call that are hashed: about a second
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-MAX_STEPS = MAX_PATH_BYTES  # names on the way of one word; only a maze of links needs more
+MAX_STEPS = MAX_PATH_BYTES  # path components of one word, links followed; only a link loop has more
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/nix/store/")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEnvironment:
-    """What every command of a daemon finds."""
+    """Environment of every command of a daemon."""
 
     workspace: Workspace
     limits: CommandLimits
-    environment: Mapping[str, str]  # beside PATH, HOME, LANG and TERM
+    environment: Mapping[str, str]  # in addition to PATH, HOME, LANG and TERM
     profile: str  # of the sandbox, as approvals name it
     open_egress: Callable[[], CommandEgress] | None = (
-        None  # the way out of one command; None: no network
+        None  # egress of one command; None: no network
     )
     level: Level = "A"  # of the sandbox
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What a command can do, as rules and risk see it."""
+        """Capabilities of a command, for rules and risk."""
         network = () if self.open_egress is None else ("network",)
         return ("process", *network, *([SHARED_HOST] if self.level == "B" else []))
 
 
 def inspect_program(around: CommandEnvironment, call: ToolCall) -> Preflight:
-    """What a person approves beside the arguments.  Raises ToolFailure for what cannot run."""
+    """Return the facts a person approves with the arguments.  Raises ToolFailure if it cannot run."""
     line = read_command(call.arguments)
     binary = find_binary(around.workspace, line)
     command = _command(around, line, binary, {})
@@ -65,9 +65,9 @@ def inspect_program(around: CommandEnvironment, call: ToolCall) -> Preflight:
 
 
 def build_command(around: CommandEnvironment, call: ToolCall) -> Command:
-    """The command as it was inspected; scripts are sealed with the content that was approved.
+    """Return the inspected command, with scripts sealed at their approved content.
 
-    Raises ToolFailure when a script is not what it was.
+    Raises ToolFailure if a script has changed since the approval.
     """
     line = read_command(call.arguments)
     seen = call.inspection
@@ -91,7 +91,7 @@ def build_command(around: CommandEnvironment, call: ToolCall) -> Command:
 
 
 def find_binary(workspace: Workspace, line: CommandLine) -> str:
-    """The program's path, resolved.  Raises ToolFailure for one that cannot be found."""
+    """Resolve the program's path.  Raises ToolFailure if there is no such program."""
     name = line.argv[0]
     if "/" not in name:
         for folder in PATH.split(":"):
@@ -109,17 +109,17 @@ def find_binary(workspace: Workspace, line: CommandLine) -> str:
             pass
     elif not (reached.startswith(_SYSTEM) and _is_file(reached)):
         raise ToolFailure(f"{visible(name)}: a program lies in a system folder or the workspace")
-    # A link's own name: the interpreter of a virtual environment goes by it.
+    # Keep a link's own name: the interpreter of a virtual environment depends on it.
     return _absolute(workspace, line.cwd, name)
 
 
 def _is_file(path: str) -> bool:
-    """Whether a file is there; what cannot be looked at is none."""
-    return os.path.isfile(path)  # noqa: PTH113 - a Path raises where nobody may look
+    """True if the path is a file; False also if it cannot be read."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for an unreadable folder
 
 
 def _real(workspace: Workspace, binary: str) -> str:
-    """The program behind its links.  Raises ToolFailure if they lead elsewhere by now."""
+    """Resolve the program's links.  Raises ToolFailure if they have changed meanwhile."""
     reached = _reach(workspace, "", binary)
     if _below(workspace, reached) is not None:
         return reached
@@ -153,9 +153,9 @@ def _command(
 
 
 def _operands(workspace: Workspace, line: CommandLine) -> dict[str, str]:
-    """Every file of the workspace that a word names, with what it holds.
+    """Return the workspace files that words of the call name, with their content digests.
 
-    Raises ToolFailure for more than may be looked at: what was not is not approved.
+    Raises ToolFailure beyond the bounds: a file that was not hashed would not be approved.
     """
     found: dict[str, str] = {}
     read_bytes = 0
@@ -175,7 +175,7 @@ def _operands(workspace: Workspace, line: CommandLine) -> dict[str, str]:
 
 
 def _from_folders(line: CommandLine, words: Iterable[str]) -> Iterator[str]:
-    """The words as paths, from each folder that the command works in."""
+    """Yield the words as paths, relative to each folder that the command works in."""
     return (posixpath.join(folder, word) for folder in line.folders for word in words)
 
 
@@ -185,10 +185,10 @@ def _file(workspace: Workspace, path: str) -> os.stat_result | None:
 
 
 def _content(workspace: Workspace, path: str, found: os.stat_result) -> str:
-    """What tells one content of a file from any other.
+    """Return an identifier of the file's content.
 
-    Its SHA-256, hex; of one that is too large, or has a second name and may not be opened, size
-    and change time, which no program can set back.
+    That is its SHA-256, hex, or for a file that is too large, or that has a second name and may not
+    be opened, its size and change time, which no program can set.
     """
     if found.st_size <= MAX_HASHED_BYTES:
         with (
@@ -208,7 +208,7 @@ def _read(workspace: Workspace, path: str) -> bytes:
     return content
 
 
-# --- where a word leads --------------------------------------------------------------------------
+# --- resolution of words --------------------------------------------------------------------------
 
 
 def _absolute(workspace: Workspace, cwd: str, word: str) -> str:
@@ -216,16 +216,16 @@ def _absolute(workspace: Workspace, cwd: str, word: str) -> str:
 
 
 def _below(workspace: Workspace, path: str) -> str | None:
-    """The path within the workspace; None for one outside of it."""
+    """Return the path relative to the workspace; None for a path outside."""
     root = f"{workspace.root}/"
     return path.removeprefix(root) if path.startswith(root) else None
 
 
 def _reach(workspace: Workspace, cwd: str, word: str) -> str:
-    """Where a word leads, absolute: links within the workspace are followed, as text.
+    """Resolve a word to an absolute path, following links within the workspace as text.
 
-    Nothing outside of it is looked at, with the daemon's rights or at all: there the words of a
-    model are only words.  Raises ToolFailure for a maze of links.
+    The file system outside of the workspace is not accessed: a word of a model must not make the
+    daemon read other files.  Raises ToolFailure for a link loop.
     """
     path = _absolute(workspace, cwd, word)
     if not _is_path(path):
@@ -250,7 +250,7 @@ def _reach(workspace: Workspace, cwd: str, word: str) -> str:
 
 
 def _is_path(text: str) -> bool:
-    """Whether the kernel would take it for one at all."""
+    """True if the kernel would accept the text as a path."""
     try:
         return len(os.fsencode(text)) < MAX_PATH_BYTES
     except UnicodeEncodeError:  # half a surrogate pair
@@ -258,5 +258,5 @@ def _is_path(text: str) -> bool:
 
 
 def _names(path: str) -> list[str]:
-    """The names of a path, the first one last."""
+    """Return the components of a path, the first one last."""
     return [name for name in reversed(path.split("/")) if name not in {"", "."}]

@@ -1,7 +1,7 @@
-"""shell: one program or command line in the sandbox, from its start to its end.
+"""The tool `shell`: runs one program or command line in the sandbox until its exit.
 
-The output is standard output and standard error in the order they came.  A program that fails is a
-failed call whose text tells how; a limit that was hit is named.
+The output is standard output and standard error in order of arrival.  A program that fails is a
+failed call; the text ends with its exit code or signal and the limit it hit.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,14 @@ from palyra.core.ports import RunBlocking
 from palyra.core.text.visible import pluralize
 from palyra.core.tool.spec import SHARED_HOST, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.programs.command_line import find_facets
-from palyra.tools.programs.disk_watch import LOOK_S, DiskWatch, disks_of
-from palyra.tools.programs.output import FLOOD_BYTES, Capture, Captured
+from palyra.tools.programs.disk_watch import DiskWatch, disks_of
+from palyra.tools.programs.output import (
+    FLOOD_BYTES,
+    KEPT_BYTES,
+    Captured,
+    OutputBuffer,
+    read_until_exit,
+)
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
 from palyra.tools.sandbox.child import JailedProcess, ProcessExit
 from palyra.tools.sandbox.command import SandboxFailure
@@ -23,9 +29,8 @@ from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.toolbox import AsyncTool
 
 DEFAULT_S = 120
-SLACK_S = 15  # for a jail to be built and torn down, over the time a program may take
+SLACK_S = 15  # for building and removing the jail, in addition to the program's time
 EXCERPT_BYTES = 16_384
-PIECE_BYTES = 65_536
 
 WORDS: dict[str, Any] = {
     "argv": {
@@ -52,7 +57,7 @@ WORDS: dict[str, Any] = {
 def shell_spec(
     enforcement: str, ceiling_s: float, capabilities: tuple[str, ...] = ("process",)
 ) -> ToolSpec:
-    """A program in the sandbox, for at most `ceiling_s`."""
+    """Return the tool's specification; a program runs for at most `ceiling_s`."""
     network = "network to a few hosts" if "network" in capabilities else "no network"
     top = " At the top of the workspace nothing new can be made." * (SHARED_HOST in capabilities)
     return ToolSpec(
@@ -94,7 +99,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The tool's runner."""
+    """Runner of the tool."""
 
     sandbox: Sandbox
     around: CommandEnvironment
@@ -102,7 +107,7 @@ class Shell:
     ceiling_s: float
 
     def tool(self) -> AsyncTool:
-        """The tool as the toolbox takes it."""
+        """Return the tool for the toolbox."""
         return AsyncTool(
             shell_spec(self.sandbox.enforcement, self.ceiling_s, self.around.capabilities),
             self.run,
@@ -111,46 +116,29 @@ class Shell:
         )
 
     async def run(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
-        """Run it to its end.  Cancellation: everything of it is killed first."""
+        """Run the program until its exit.  Cancellation: all its processes are killed first."""
         command = await self.run_blocking(build_command, self.around, call)
-        capture = Capture(on_output)
+        half_bytes = KEPT_BYTES // 2
+        output = OutputBuffer(on_output, head_bytes=half_bytes, tail_bytes=half_bytes)
         timeout_s = call.arguments.get("timeout_s", min(DEFAULT_S, self.ceiling_s))
         started_s, limit = trio.current_time(), "time"
         try:
             watch = DiskWatch(*disks_of(command))
             async with self.sandbox.open(command) as child:
                 with trio.move_on_after(timeout_s):
-                    limit = await attend(child, capture, watch)
-            child.check_begun()
+                    limit = await read_until_exit(child, output, watch)
+            child.check_started()
         except SandboxFailure as failure:
             raise ToolFailure(failure.message) from failure
         took_s = trio.current_time() - started_s
         ending = ProcessExit(None, "SIGKILL", limit) if limit else child.ending
-        return render(capture.result(), ending, took_s, child)
-
-
-async def attend(child: JailedProcess, capture: Capture, watch: DiskWatch) -> str:
-    """Take all output until the end; "", or the limit it must be stopped for.
-
-    Cancellation: what came so far is kept.
-    """
-    is_open, limit = True, ""
-    while child.ending is None and not limit:
-        with trio.move_on_after(LOOK_S):
-            if is_open:
-                piece = await child.stdout.receive_some(PIECE_BYTES)
-                capture.take(child.without_complaint(bytes(piece)))
-                is_open = bool(piece)
-            else:
-                await child.wait()
-        limit = "output" if capture.is_flood else watch.find_limit()
-    return limit
+        return render(output.result(), ending, took_s, child)
 
 
 def render(
     output: Captured, ending: ProcessExit | None, took_s: float, child: JailedProcess
 ) -> ToolOutput:
-    """What the model reads: the output, and on a line of its own how it ended."""
+    """Return the tool's result: the output, then a line with exit code, size and time."""
     text = output.text if not output.text or output.text.endswith("\n") else f"{output.text}\n"
     how = describe_ending(ending)
     note = f"[{how}; {pluralize(output.total_bytes, 'byte')} of output in {took_s:.1f} s]"
@@ -166,7 +154,7 @@ def render(
 
 
 def describe_ending(ending: ProcessExit | None) -> str:
-    """How it ended, in words, with the limit it ran into."""
+    """Describe an exit, with the limit that was hit."""
     if ending is None:
         return "still running"
     how = f"exit code {ending.exit_code}" if not ending.signal else f"ended by {ending.signal}"

@@ -1,20 +1,23 @@
-"""Programs behind walls: what is run, with which limits, and that nothing of it stays.
+"""The sandbox: runs a program isolated, within limits, and removes all of it afterwards.
 
-`Command` says what to run and what it may see; `Sandbox.open(command)` runs it:
+`Command` describes the program and the files it may see; `Sandbox.open(command)` runs it:
 
     async with sandbox.open(Command(argv=("/bin/ls",))) as child:
         text = await child.stdout.receive_some()
         ending = await child.wait()
 
-The program is named by its path (`argv[0]` holds a slash: nothing is searched), as the command sees
-it.  A folder that is no system folder is brought along as a read-only `Bind`; small files as
-`files`, sealed copies laid over what is there.
+`argv[0]` is a path as the command sees it and contains a slash: PATH is not searched.  A folder
+outside the system's is passed as a read-only `Bind`; small files as `files`, sealed copies mounted
+over existing paths.
 
-On leaving the block, however it is left, every process of the command is dead: children,
-grandchildren, daemons of its own.  `child.enforcement` says which walls stood round it.
+After the block, whether left normally or not, every process of the command is dead: children,
+grandchildren, daemons of its own.  `child.enforcement` names the isolation layers that held.
 
-A command has no network.  With `Command.network` set to an `Egress` it sees one address, a port of
-its own loopback; whoever connects there is accepted by the daemon, in the hands of that `Egress`.
-The listening socket is made inside the command's network namespace and handed out of it, so it
-exists nowhere else: no forwarder runs in the jail, and no socket lies in a file system.
+A command has no network.  With `Command.network` set to a `CommandEgress` it sees one address, a
+port of its own loopback, and the daemon accepts the connections there.  The listening socket is
+created inside the command's network namespace and sent to the daemon, so it exists nowhere else: no
+forwarder runs in the jail, and no socket lies in a file system.
+
+Levels: A is bubblewrap's namespaces with a system call filter, Landlock and limits; B, in
+`shared_host`, replaces the namespaces where a kernel has none.
 """

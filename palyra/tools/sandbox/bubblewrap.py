@@ -1,9 +1,9 @@
-"""The words that make bubblewrap build a jail.  Pure but for a look at the host's system folders.
+"""Options with which bubblewrap builds a jail.  Pure except for reading the host's system folders.
 
-What holds: namespaces of its own for users, processes, network, messages, host name and control
-groups; no capability at all (without `--cap-drop ALL` a jail that root starts can make its
-read-only binds writable); no further user namespace; the end of its parent is its end; a session
-of its own; an environment of chosen names only.  Source: bwrap(1).
+The options give the jail its own namespaces for users, processes, network, messages, host name and
+control groups; no capability (without `--cap-drop ALL` a jail started by root can make its read-only
+binds writable); no further user namespace; death with its parent; its own session; an environment of
+listed names only.  Source: bwrap(1).
 """
 
 import os
@@ -20,17 +20,17 @@ LAUNCHER = "/run/launch"  # see `launcher`
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 JAILED_ID = 65_534  # nobody, inside
 
-_WALLS = (
+_ISOLATION = (
     "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
     "--unshare-cgroup-try", "--uid", str(JAILED_ID), "--gid", str(JAILED_ID), "--cap-drop", "ALL",
     "--disable-userns", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "jail",
 )  # fmt: skip
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-# Of /etc only what programs cannot do without; accounts and hosts are made up below.
+# Of /etc only what programs need; accounts and hosts are replaced below.
 _ETC = ("/etc/alternatives",)
 _ETC_NETWORK = ("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted")
 _ETC_COPIED = ("/etc/ld.so.cache", "/etc/localtime")  # a copy is cheaper than a mount
-MADE_UP: Mapping[str, bytes] = {
+REPLACED_FILES: Mapping[str, bytes] = {
     "/etc/passwd": f"palyra:x:{JAILED_ID}:{JAILED_ID}::{HOME}:/bin/sh\n".encode(),
     "/etc/group": f"palyra:x:{JAILED_ID}:\n".encode(),
     "/etc/hosts": b"127.0.0.1 localhost jail\n",
@@ -40,7 +40,7 @@ MADE_UP: Mapping[str, bytes] = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the command's folders lie for the user who starts the jail."""
+    """Paths of the command's folders for the user who starts the jail."""
 
     workspace: str
     binds: tuple[str, ...]
@@ -48,21 +48,21 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """What bubblewrap is handed, by number; the daemon's side of each is its own."""
+    """Descriptors passed to bubblewrap by number."""
 
-    info: int  # it writes who the jail's first process is
-    gate: int  # it starts the command when this can be read
+    info: int  # it writes the id of the jail's first process here
+    gate: int  # it waits until this is readable before it starts the command
     filter: int
-    copies: Sequence[tuple[str, int]]  # path in the jail, content that becomes a file there
-    files: Sequence[tuple[str, int]]  # the same, but laid over what is there
+    copies: Sequence[tuple[str, int]]  # path in the jail, content of a new file there
+    files: Sequence[tuple[str, int]]  # the same, mounted over an existing file
     sources: Mapping[str, int]  # of masks, by path
 
 
 def render_options(
     command: Command, sources: Sources, masks: Iterable[PathMask], fds: Descriptors
 ) -> list[str]:
-    """All options, without the program; for `--args`, so that no environment shows in a list."""
-    words = [*_WALLS, *_system(has_network=command.network is not None)]
+    """Return all options, to be passed by `--args` so that no process list shows the environment."""
+    words = [*_ISOLATION, *_system(has_network=command.network is not None)]
     words += ["--proc", "/proc", "--dev", "/dev"]
     for path, fd in fds.copies:
         words += ["--perms", "0555", "--file", str(fd), path]
@@ -85,7 +85,7 @@ def render_options(
 
 
 def environment_of(command: Command) -> dict[str, str]:
-    """Every variable the program finds."""
+    """Return all environment variables of the program."""
     known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TERM": "dumb"}
     proxy = command.network.environment if command.network else {}
     return {**known, **proxy, **command.environment}
@@ -95,12 +95,12 @@ def _masks(
     command: Command, masks: Iterable[PathMask], sources: Mapping[str, int]
 ) -> Iterator[str]:
     for mask in masks:
-        yield from mask.words(sources.get(mask.path, -1), f"{command.workspace}/{mask.path}")
+        yield from mask.options(sources.get(mask.path, -1), f"{command.workspace}/{mask.path}")
 
 
 @cache
 def _system(*, has_network: bool) -> tuple[str, ...]:
-    """The host's programs and libraries, read-only."""
+    """Return options for the host's programs and libraries, read-only."""
     words: list[str] = []
     for path in _SYSTEM:
         if os.path.islink(path):  # noqa: PTH114 - as text
@@ -115,6 +115,6 @@ def _system(*, has_network: bool) -> tuple[str, ...]:
 
 @cache
 def system_copies() -> Mapping[str, bytes]:
-    """The small files of the system, made up or copied."""
+    """Return the contents of small system files, replaced or copied."""
     found = {path: Path(path).read_bytes() for path in _ETC_COPIED if Path(path).is_file()}
-    return {**MADE_UP, **found}
+    return {**REPLACED_FILES, **found}

@@ -1,10 +1,10 @@
-"""Limits on all processes of a jail together: memory and number, by the kernel's control groups.
+"""Control groups: limits on memory and number of all processes of a jail together.
 
-Version 2 where this process may divide its own group, else version 1 below its own groups, else
-none; resource limits then hold for each process alone, and the enforcement says so.  Groups are
-reached through descriptors, so they are there whatever the thread has mounted.
+Version 2 is used where this process may divide its own group, else version 1 below its own groups,
+else none: resource limits then hold for each process alone, and `enforcement` shows it.  Groups are
+opened through descriptors, so the thread's mount namespace does not matter.
 
-All functions block, for well below a millisecond as a rule.  Source: cgroups(7), the kernel's
+All functions block, as a rule for well below a millisecond.  Source: cgroups(7), the kernel's
 admin-guide/cgroup-v1/memory and cgroup-v2.
 """
 
@@ -24,17 +24,17 @@ _MOUNT = Path("/sys/fs/cgroup")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CONTROLLERS = ("memory", "pids")
 REMOVE_TRIES, REMOVE_PAUSE_S = 10, 0.005
-_PREFIXED = re.compile(r"palyra-([0-9]+)-[0-9a-f]+")  # with the number of the daemon's process
+_PREFIXED = re.compile(r"palyra-([0-9]+)-[0-9a-f]+")  # with the daemon's process id
 
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Where a version of the interface keeps what; by controller."""
+    """Names of the files of one version of the interface."""
 
     memory: str
     swap: str
     memory_events: str  # a file of `name count` lines
-    oom: str  # the name there that counts processes killed for memory
+    oom: str  # the line that counts processes killed for lack of memory
 
 
 _V1 = _Files(
@@ -44,16 +44,16 @@ _V2 = _Files("memory.max", "memory.swap.max", "memory.events", "oom_kill")
 
 
 class ControlGroups:
-    """The place where groups can be made."""
+    """The parent groups below which this process can create groups."""
 
     def __init__(self, kind: str, files: _Files, folders: Mapping[str, int]) -> None:
-        """`folders`: descriptor of the folder each controller's groups go into."""
+        """`folders`: descriptor of the parent group of each controller."""
         self.kind = kind  # v1, v2
         self._files = files
         self._folders = folders
 
     def make(self, limits: CommandLimits) -> "Group":
-        """A group with these limits.  Raises OSError."""
+        """Create a group with these limits.  Raises OSError."""
         name = f"palyra-{os.getpid()}-{secrets.token_hex(4)}"
         group = Group(name, self._folders, self._files)
         try:
@@ -64,7 +64,7 @@ class ControlGroups:
         return group
 
     def sweep(self) -> None:
-        """Remove the groups of daemons that are not there any more; one in use stays."""
+        """Remove the groups of daemons that have exited; a group in use stays."""
         for folder in set(self._folders.values()):
             for name in os.listdir(folder):  # noqa: PTH208 - a descriptor
                 owner = _PREFIXED.fullmatch(name)
@@ -72,7 +72,7 @@ class ControlGroups:
                     Group(name, self._folders, self._files).remove()
 
     def find(self, name: str) -> "Group":
-        """The group of that name, whoever made it."""
+        """Return the group of that name, made by this or an earlier daemon."""
         return Group(name, self._folders, self._files)
 
 
@@ -85,36 +85,38 @@ class Group:
         self._files = files
 
     def set_up(self, limits: CommandLimits) -> None:
-        """Make it, with its limits.  Raises OSError."""
+        """Create the group and set its limits.  Raises OSError."""
         for folder in set(self._folders.values()):
             os.mkdir(self.name, dir_fd=folder)
         self._write("pids", "pids.max", limits.processes)
         if limits.memory_bytes is not None:
             self._write("memory", self._files.memory, limits.memory_bytes)
-            with suppress(OSError):  # without accounting of swap there is no such file
-                swap = limits.memory_bytes if self._files is _V1 else 0  # v1 counts both together
+            with suppress(OSError):  # the file is missing without swap accounting
+                swap = (
+                    limits.memory_bytes if self._files is _V1 else 0
+                )  # version 1 counts memory and swap together
                 self._write("memory", self._files.swap, swap)
 
     def add(self, pids: Iterable[int]) -> None:
-        """Put processes in; what they start later comes along.  Raises OSError."""
+        """Move processes into the group; their later children belong to it.  Raises OSError."""
         for folder in set(self._folders.values()):
             for pid in pids:
                 _write_at(folder, f"{self.name}/cgroup.procs", str(pid))
 
     def find_limit(self) -> str:
-        """Which limit its processes have run into; "" for none."""
+        """Return the limit its processes have hit: memory, processes; "" for none."""
         if self._count("memory", self._files.memory_events, self._files.oom):
             return "memory"
         return "processes" if self._count("pids", "pids.events", "max") else ""
 
     def remove(self) -> None:
-        """Remove it, once its processes are gone; what cannot be removed is left.
+        """Remove the group after its processes; one that cannot be removed is left.
 
-        Processes that are on their way out are waited for, at most REMOVE_TRIES pauses.
+        Waits at most REMOVE_TRIES pauses for exiting processes.
         """
         for folder in set(self._folders.values()):
             for _ in range(REMOVE_TRIES):
-                if _removed(folder, self.name):
+                if _try_remove(folder, self.name):
                     break
                 time.sleep(REMOVE_PAUSE_S)
 
@@ -130,7 +132,7 @@ class Group:
 
 
 def find_control_groups() -> ControlGroups | None:
-    """Where this process may make groups; None where it may not."""
+    """Find the groups below which this process may create groups; None if there are none."""
     own = _read_own()
     with suppress(OSError):
         folders = {
@@ -139,15 +141,15 @@ def find_control_groups() -> ControlGroups | None:
             if each in own
         }
         if len(folders) == len(_CONTROLLERS):
-            return _tried(ControlGroups("v1", _V1, folders))
+            return _after_trial(ControlGroups("v1", _V1, folders))
     with suppress(OSError):
         if "" in own:
-            return _tried(_divide(_MOUNT / own[""]))
+            return _after_trial(_divide(_MOUNT / own[""]))
     return None
 
 
 def _read_own() -> dict[str, str]:
-    """Controller to path of this process's group, relative; "" is version 2."""
+    """Return the relative path of this process's group by controller; "" is version 2."""
     found: dict[str, str] = {}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
@@ -157,9 +159,10 @@ def _read_own() -> dict[str, str]:
 
 
 def _divide(own: Path) -> ControlGroups:
-    """Version 2: a group with processes has no limited groups below it, so this process moves down.
+    """Set up version 2: move this process into a child group and enable controllers.
 
-    Only out of a group that is its own alone, as a service with `Delegate=yes` has.  Raises OSError.
+    A group of version 2 with processes cannot have limited child groups.  Done only if this process
+    is alone in its group, as in a service with `Delegate=yes`.  Raises OSError.
     """
     if own == _MOUNT or (own / "cgroup.procs").read_text("ascii").split() != [str(os.getpid())]:
         raise PermissionError("the group is shared")
@@ -169,14 +172,14 @@ def _divide(own: Path) -> ControlGroups:
     return ControlGroups("v2", _V2, dict.fromkeys(_CONTROLLERS, os.open(own, _FOLDER)))
 
 
-def _tried(groups: ControlGroups) -> ControlGroups:
-    """The same, having made a group.  Raises OSError."""
+def _after_trial(groups: ControlGroups) -> ControlGroups:
+    """Return the groups after a trial of creating one.  Raises OSError."""
     groups.make(CommandLimits()).remove()
     return groups
 
 
-def _removed(folder: int, name: str) -> bool:
-    """Whether nothing more is to be done about it."""
+def _try_remove(folder: int, name: str) -> bool:
+    """Try to remove a group; False if it is busy and a retry may succeed."""
     try:
         os.rmdir(name, dir_fd=folder)
     except OSError as error:

@@ -1,8 +1,9 @@
-"""A jailed command while it runs: its streams, its first process, its end."""
+"""A jailed command while it runs: its streams, its processes, its exit."""
 
 import os
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,36 +14,38 @@ from palyra.tools.sandbox.cgroups import Group
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.start import ChildPipes
 
-DEATH_S = 10.0  # how long a killed jail may take to be gone; a disk can hold a process
-_TO_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9; level B needs a younger one
-_SIGNAL_BASE = 128  # how shells, and bubblewrap, tell a signal in an exit code
+DEATH_S = 10.0  # for the exit of a killed jail; a process can hang in disk I/O
+_SIGNAL_BASE = 128  # shells and bubblewrap report a signal as this plus its number
 _SIGNALS = frozenset(signal.Signals)
 _LIMIT_SIGNALS = {"SIGXCPU": "cpu", "SIGXFSZ": "file size"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """How a command ended."""
+    """Exit of a command."""
 
     exit_code: int | None  # None: by a signal
     signal: str = ""  # SIGKILL …
-    limit: str = ""  # what it ran into: memory, processes, cpu, file size
+    limit: str = ""  # the limit it hit: memory, processes, cpu, file size, or a limit of the caller
 
 
 class JailedProcess:
-    """One command.  Made by `Sandbox.open`, which also ends it."""
+    """One command.  `Sandbox.open` creates and ends it."""
 
-    def __init__(self, pid: int, pipes: ChildPipes, *, is_group: bool = False) -> None:
-        """`pid`: the parent of everything in the jail, bubblewrap or the reaper; our child.
+    def __init__(
+        self, pid: int, pipes: ChildPipes, *, kill_all: Callable[[int], None] | None = None
+    ) -> None:
+        """`pid`: our child and the ancestor of every process in the jail, bubblewrap or the reaper.
 
-        `is_group`: there is no process namespace; what holds all together is a process group.
+        `kill_all` kills everything, given a pidfd of the first process, where no process namespace
+        does so when that process dies.
         """
         self.pid = pid
-        self._is_group = is_group
-        self.init_pid = 0  # of the jail's first process; 0: there is none yet
+        self._kill_all = kill_all
+        self.init_pid = 0  # of the jail's first process; 0: not known yet
         self.enforcement = ""
-        self.restored: tuple[str, ...] = ()  # after the block: what it had changed and must not
-        self.group: Group | None = None  # whose limits it is under
+        self.restored: tuple[str, ...] = ()  # after the block: protected paths it had changed
+        self.group: Group | None = None  # that limits all its processes together
         self.stdin = None if pipes.stdin is None else trio.lowlevel.FdStream(pipes.stdin)
         self.stdout: trio.abc.ReceiveStream = trio.lowlevel.FdStream(pipes.stdout)
         self.stderr = None if pipes.stderr is None else trio.lowlevel.FdStream(pipes.stderr)
@@ -51,15 +54,15 @@ class JailedProcess:
         self._gate = pipes.gate
         self._alive = pipes.alive
         os.set_blocking(self._alive, False)
-        self._has_begun = False
-        self._complaint = b""
+        self._has_started = False
+        self._jail_error = b""
         self._pidfd = pipes.process
         self._init_pidfd: int | None = None
         self._ending: ProcessExit | None = None
         self._watching = trio.Lock()
 
-    def meet_init(self, pid: int) -> None:
-        """From now on the jail's first process is known: its end is everybody's end.
+    def set_init(self, pid: int) -> None:
+        """Set the jail's first process, whose exit means that no other process is left.
 
         Raises SandboxFailure.
         """
@@ -69,50 +72,50 @@ class JailedProcess:
             raise SandboxFailure(f"the jail cannot be watched: {error}") from None
         self.init_pid = pid
 
-    def begin(self) -> None:
-        """Let the command begin.  Raises SandboxFailure when the jail is not there any more."""
+    def open_gate(self) -> None:
+        """Open the gate.  Raises SandboxFailure if the jail has ended already."""
         try:
             os.write(self._gate, b"1")
         except BrokenPipeError:
             raise SandboxFailure("the jail ended before its command began") from None
 
-    def without_complaint(self, piece: bytes) -> bytes:
-        """What the command wrote of this output; before it began, it is the jail that complains."""
-        if self._has_begun or self._notice_begin():
+    def without_jail_error(self, piece: bytes) -> bytes:
+        """Return the command's part of the output; anything before its start is the jail's error."""
+        if self._has_started or self._read_start():
             return piece
-        self._complaint += piece
+        self._jail_error += piece
         return b""
 
     def find_failure(self) -> str:
-        """Why nothing of the command ran although its jail stood; "" when it began."""
-        if self._has_begun:
+        """Return why nothing of the command ran although its jail was built; "" if it started."""
+        if self._has_started:
             return ""
-        said = visible(self._complaint.decode(errors="replace").strip()) or "the jail ended"
+        said = visible(self._jail_error.decode(errors="replace").strip()) or "the jail ended"
         return (
-            f"nothing ran, its jail could not be entered: {said}; whoever owns the folder it is to "
+            f"nothing ran, its jail could not be entered: {said}; the owner of the folder it is to "
             "run in must be able to enter it (chmod u+rwx)"
         )
 
-    def check_begun(self) -> None:
-        """Raise SandboxFailure if nothing of the command ran; asked after its block."""
+    def check_started(self) -> None:
+        """Raise SandboxFailure if nothing of the command ran; for use after the block."""
         if failure := self.find_failure():
             raise SandboxFailure(failure)
 
-    def _notice_begin(self) -> bool:
-        """Whether the command begins; the last thing its jail does is to say so."""
+    def _read_start(self) -> bool:
+        """True if the jail has reported the start of the command, which is its last action."""
         with suppress(BlockingIOError):
-            self._has_begun = bool(os.read(self._alive, 1))
-        return self._has_begun
+            self._has_started = bool(os.read(self._alive, 1))
+        return self._has_started
 
     @property
     def ending(self) -> ProcessExit | None:
-        """How it ended; None as long as nobody has waited for it."""
+        """Exit of the command; None until a `wait` has seen it."""
         return self._ending
 
     async def wait(self) -> ProcessExit:
-        """How it ended.  Any number of tasks may wait.
+        """Wait for the exit.  Any number of tasks may wait.
 
-        Cancellation: it goes on running, until its block is left.
+        Cancellation: the command keeps running until its block is left.
         """
         while self._ending is None:
             async with self._watching:
@@ -122,10 +125,9 @@ class JailedProcess:
         return self._ending
 
     def kill(self) -> None:
-        """Kill everything of it."""
-        if self._is_group and self._init_pidfd is not None:  # the reaper collects them and ends
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL, None, _TO_GROUP)
+        """Kill all its processes."""
+        if self._kill_all is not None and self._init_pidfd is not None:
+            self._kill_all(self._init_pidfd)
             return
         for fd in (self._init_pidfd, self._pidfd):
             if fd is not None and fd >= 0:
@@ -133,10 +135,10 @@ class JailedProcess:
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Kill, and return when nothing of it is alive and every descriptor is closed.
+        """Kill, wait until no process is alive, and close every descriptor.
 
-        The kernel lets the jail's first process go only after all others.  Raises SandboxFailure
-        if that takes longer than DEATH_S.  Cancellation: not heard.
+        The kernel lets the first process of a namespace exit only after all others.  Raises
+        SandboxFailure if that takes longer than DEATH_S.  Cancellation: shielded.
         """
         with trio.CancelScope(shield=True):
             with trio.move_on_after(DEATH_S) as scope:
@@ -161,7 +163,7 @@ class JailedProcess:
     def _collect(self) -> None:
         found, status = os.waitpid(self.pid, os.WNOHANG)
         if found:
-            self._has_begun = self._has_begun or self._notice_begin()
+            self._has_started = self._has_started or self._read_start()
             limit = self.group.find_limit() if self.group else ""
             self._ending = _read_status(status, limit)
 

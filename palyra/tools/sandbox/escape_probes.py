@@ -1,9 +1,12 @@
-"""The self-test: somebody inside tries to get out, and must not succeed with anything.
+"""Escape probes: attempts to break out of a jail, all of which must fail.
 
-A daemon that trusts its walls because they were asked for would not notice a kernel that grants
-the words and not the wall.  Each probe is an attempt of one or two system calls against something
-that really is there: a file anybody may read, listening sockets, a living process.  Outside of the
-jail the same program gets through (a test shows it).
+A kernel may accept the options of an isolation layer without enforcing it, so the daemon tests each
+layer instead of trusting it.  A probe is one or two system calls against a target that exists: a
+world-readable file, listening sockets, a live process.  A test shows that the same program reaches
+every target outside of a jail.
+
+All probes of a level are one launcher program.  It exits with the code of the first attempt whose
+calls all succeed, or executes `/bin/true`, so one start of a jail tests everything.
 """
 
 import os
@@ -20,19 +23,20 @@ from pathlib import Path
 import trio
 
 from palyra.core.ports import RunBlocking
+from palyra.tools.sandbox import shared_host
 from palyra.tools.sandbox.command import Command, Level, SandboxFailure
 from palyra.tools.sandbox.launcher import SystemCall, build_launcher
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.sandbox.spawner import JAIL_UID
 
-TEST_S = 30.0  # for one self-test, on a machine that is drowning
+TEST_S = 30.0  # for all probes, under extreme load
 _FIRST_CODE = 10  # exit code of the first probe
 _PROGRAM = "/run/probe"
 _HERE = -100  # AT_FDCWD
 _OPENED = 3  # the descriptor that the first call of a probe gets
-_HIGH_PID = 100  # a number that no process of the jail has itself
+_HIGH_PID = 100  # no process of the jail has a higher number
 _NEW_USER = 0x10000000  # CLONE_NEWUSER
-_SEIZE = 0x4206  # PTRACE_SEIZE: attaches without stopping anybody
+_SEIZE = 0x4206  # PTRACE_SEIZE: attaches without stopping the process
 _ONE_MAP = struct.pack("=IIII112x", 2, 4, 4, 1)  # BPF_MAP_TYPE_ARRAY of one word
 _REMOUNT = 0x1020  # MS_REMOUNT | MS_BIND
 _SESSION_KEYRING = -3
@@ -41,27 +45,27 @@ _CREATE = os.O_WRONLY | os.O_CREAT
 
 @dataclass(frozen=True, slots=True)
 class ProbeTargets:
-    """What stands outside, ready to be reached."""
+    """Targets outside of the jail."""
 
-    folder: Path  # the workspace of the test
+    folder: Path  # the workspace of the probes
     canary: Path
     port: int  # on the loopback
     abstract_name: bytes
 
 
-def probes(bait: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[SystemCall, ...]]:
-    """What is tried, by name; it was reached when all of its calls succeed."""
-    in_workspace = str(bait.folder / "listener").encode()
+def probes(targets: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[SystemCall, ...]]:
+    """Return the attempts by name; a target is reached if all calls of its attempt succeed."""
+    in_workspace = str(targets.folder / "listener").encode()
     pid = os.getpid()
-    inet = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", bait.port, b"\x7f\0\0\1")
-    tried = {
-        "a file outside": (_open(str(bait.canary), os.O_RDONLY),),
+    inet = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", targets.port, b"\x7f\0\0\1")
+    attempts: dict[str, tuple[SystemCall, ...]] = {
+        "a file outside": (_open(str(targets.canary), os.O_RDONLY),),
         "the accounts' passwords": (_open("/etc/shadow", os.O_RDONLY),),
         "a folder of the system": (_open("/usr/palyra-probe", _CREATE),),
-        "a configuration file": (_open(f"{bait.folder}/.envrc", _CREATE),),
-        "a configuration folder": (_open(f"{bait.folder}/.vscode/probe", _CREATE),),
+        "a configuration file": (_open(f"{targets.folder}/.envrc", _CREATE),),
+        "a configuration folder": (_open(f"{targets.folder}/.vscode/probe", _CREATE),),
         "a listener on the loopback": _connect(socket.AF_INET, inet),
-        "an abstract socket": _connect(socket.AF_UNIX, _unix(b"\0" + bait.abstract_name)),
+        "an abstract socket": _connect(socket.AF_UNIX, _unix(b"\0" + targets.abstract_name)),
         "a socket in the workspace": _connect(socket.AF_UNIX, _unix(in_workspace + b"\0")),
         "a packet socket": (SystemCall("socket", (socket.AF_PACKET, socket.SOCK_RAW, 0)),),
         "a remount": (SystemCall("mount", (b"none\0", b"/\0", 0, _REMOUNT, 0)),),
@@ -71,99 +75,67 @@ def probes(bait: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[SystemC
         "io_uring": (SystemCall("io_uring_setup", (1, b"\0" * 120)),),
     }
     if pid > _HIGH_PID:
-        tried["the daemon's process"] = (SystemCall("kill", (pid, 0)),)
-        tried["the daemon's memory"] = (SystemCall("ptrace", (_SEIZE, pid, 0, 0)),)
-    return tried if level == "A" else {**tried, **_shared_probes(bait, pid)}
+        attempts["the daemon's process"] = (SystemCall("kill", (pid, 0)),)
+        attempts["the daemon's memory"] = (SystemCall("ptrace", (_SEIZE, pid, 0, 0)),)
+    if level == "B":
+        attempts |= shared_host.escape_probes(targets.canary, targets.folder)
+    return attempts
 
 
-def _shared_probes(bait: ProbeTargets, pid: int) -> Mapping[str, tuple[SystemCall, ...]]:
-    """What only the filter keeps where no namespace does."""
-    canary = str(bait.canary).encode() + b"\0"
-    return {
-        "the mode of a file outside": (SystemCall("fchmodat", (_HERE, canary, 0o600)),),
-        "the times of a file outside": (SystemCall("utimensat", (_HERE, canary, 0, 0)),),
-        "a process group of its own": (SystemCall("setpgid", (0, 0)),),
-        "news of files outside": (SystemCall("inotify_init1", (0,)),),
-        "the limits of the daemon": (SystemCall("prlimit64", (pid, 0, 0, 0)),),
-        "a new file at the top": (_open(f"{bait.folder}/new", _CREATE),),
-    }
+def build_probe(attempts: Mapping[str, tuple[SystemCall, ...]], machine: str) -> bytes:
+    """Build a program that exits with the code of the first successful attempt, or runs its argument."""
+    return build_launcher(list(_calls(attempts)), machine)
 
 
-def build_probe(tried: Mapping[str, tuple[SystemCall, ...]], machine: str) -> bytes:
-    """A program that ends with the code of the first attempt that succeeds, or runs its argument."""
-    return build_launcher(list(_calls(tried)), machine)
-
-
-def _calls(tried: Mapping[str, tuple[SystemCall, ...]]) -> Iterator[SystemCall]:
-    for code, calls in enumerate(tried.values(), _FIRST_CODE):
+def _calls(attempts: Mapping[str, tuple[SystemCall, ...]]) -> Iterator[SystemCall]:
+    for code, calls in enumerate(attempts.values(), _FIRST_CODE):
         for at, call in enumerate(calls):
             yield SystemCall(call.name, call.arguments, skips=len(calls) - at)
         yield SystemCall("exit_group", (code,))
         yield SystemCall("close_range", (_OPENED, 0xFFFFFFFF, 0))
 
 
-def name_leak(tried: Mapping[str, tuple[SystemCall, ...]], exit_code: int | None) -> str:
-    """The attempt that a code stands for; "" for none."""
-    names = dict(enumerate(tried, _FIRST_CODE))
+def name_leak(attempts: Mapping[str, tuple[SystemCall, ...]], exit_code: int | None) -> str:
+    """Return the attempt with that exit code; "" for none."""
+    names = dict(enumerate(attempts, _FIRST_CODE))
     return "" if exit_code is None else names.get(exit_code, "")
 
 
-async def prove_walls(sandbox: Sandbox, run_blocking: RunBlocking, level: Level = "A") -> str:
-    """What could be reached out of a jail of that level; "" when nothing could.
+async def find_leak(sandbox: Sandbox, run_blocking: RunBlocking, level: Level = "A") -> str:
+    """Return the target that a jail of that level could reach; "" if there is none.
 
-    Raises SandboxFailure when that cannot be told.  Cancellation: the jail is gone.
+    Raises SandboxFailure if the probes could not run.  Cancellation: the jail is gone.
     """
     with ExitStack() as stack:
-        bait = await run_blocking(stack.enter_context, lay_bait())
-        tried = probes(bait, level)
-        program = build_probe(tried, platform.machine())
+        targets = await run_blocking(stack.enter_context, lay_out_targets())
+        attempts = probes(targets, level)
+        program = build_probe(attempts, platform.machine())
         if level == "A":
             command = Command(
                 argv=(_PROGRAM, "/bin/true"),
-                workspace=bait.folder,
+                workspace=targets.folder,
                 is_writable=True,
                 files={_PROGRAM: program},
             )
         else:
-            command = await run_blocking(_shared_command, bait, program)
+            command = await run_blocking(
+                shared_host.probe_command, targets.folder, targets.canary, program, JAIL_UID
+            )
         with trio.move_on_after(TEST_S) as scope:
-            async with sandbox.open(command, tried=level) as child:
+            async with sandbox.open(command, probed=level) as child:
                 ending = await child.wait()
         if scope.cancelled_caught:
             raise SandboxFailure(f"the self-test did not end within {TEST_S:g} s")
-        leak = name_leak(tried, ending.exit_code)
+        leak = name_leak(attempts, ending.exit_code)
         if ending.exit_code != 0 and not leak:
             how = ending.signal or f"exit code {ending.exit_code}"
             raise SandboxFailure(f"the self-test ended with {how}")
         return leak
 
 
-def _shared_command(bait: ProbeTargets, program: bytes) -> Command:
-    """The test at level B: the program lies in the workspace, and whose that is, is run as.
-
-    A daemon that is root needs somebody to give both to; the canary, too, so that only the walls
-    keep it.
-    """
-    folder = bait.folder / "part"
-    folder.mkdir()
-    probe = folder / "probe"
-    probe.write_bytes(program)
-    probe.chmod(0o755)
-    if os.geteuid() == 0:
-        for path in (bait.folder, folder, probe, bait.canary):
-            os.chown(path, JAIL_UID, JAIL_UID)
-    return Command(
-        argv=(str(probe), "/bin/true"),
-        cwd=str(bait.folder),
-        workspace=bait.folder,
-        is_writable=True,
-        least="B",
-    )
-
-
 @contextmanager
-def lay_bait() -> Generator[ProbeTargets]:
-    """Files and listeners for the time of a test; blocks, for a millisecond."""
+def lay_out_targets() -> Generator[ProbeTargets]:
+    """Create files and listeners for the length of the block; blocks for about a millisecond."""
     folder = Path(tempfile.mkdtemp(prefix="palyra-walls-"))
     outside = Path(tempfile.mkdtemp(prefix="palyra-canary-"))
     name = f"palyra-{outside.name}".encode()

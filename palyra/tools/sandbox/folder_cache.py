@@ -1,19 +1,19 @@
-"""What folders hold, remembered for as long as nobody changes them.
+"""Cache of folder listings, validated by each folder's change time.
 
-Every start of a jail asks for every name in the workspace.  A folder's change time tells whether its
-names are still those that were read: every new, gone or other entry sets it to the present, and no
-program can set it otherwise (inode(7); mtime it can).  So a folder is read again only if it is
-another one, or was changed since; what it costs otherwise is one look at its inode.  The rules:
+Every start of a jail needs every name in the workspace.  The kernel sets a folder's change time to
+the present whenever an entry is added, removed or replaced, and no program can set it (inode(7);
+mtime can be set).  So an unchanged ctime proves that the names are unchanged, and a cached folder
+costs one `lstat` instead of a listing.  The rules that make this safe:
 
-- A folder that was changed right before it was read is not remembered: the clock of a file system
-  goes in steps, and a change within the same step would not show.
-- What is remembered goes by device, inode and change time as they were before the folder was read,
-  so that a change meanwhile shows, and one folder put in another's place as well.
-- Only file systems are trusted that keep the rule above, with times of this machine: `KEEPERS`.
-  What is mounted below a workspace is read each time.
-- When the clock was set back, everything is forgotten: a time that has been might come again.
+- A listing is cached only if the folder's last change lies `SETTLED_NS` before the read: file system
+  clocks advance in steps, and a change within the same step would not show.
+- A cached listing is keyed by device, inode and ctime from before the read.  A change during the read
+  shows as a newer ctime, a replaced folder as another inode.
+- Only file systems that keep the rule with this machine's clock are trusted (`TRUSTED_TYPES`), and
+  only on the workspace's own device.
+- If the clock was set back, the whole cache is dropped: an old time might come again.
 
-Nothing here is believed of files: they count by name alone.  All functions block, in one thread.
+The cache holds names only, never the contents of files.  All functions block, in one thread.
 """
 
 import ctypes
@@ -27,20 +27,20 @@ from typing import NamedTuple
 from palyra.core.tool.paths import may_be_marked
 
 # Of statfs(2): ext2, 3 and 4, XFS, btrfs, tmpfs, F2FS.
-KEEPERS = frozenset({0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010})
-SETTLED_NS = 2_000_000_000  # far above the steps of any of their clocks
-SET_BACK_NS = 500_000_000  # below the time above; less is the clock's own drift
+TRUSTED_TYPES = frozenset({0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010})
+SETTLED_NS = 2_000_000_000  # far above the clock step of any of them
+SET_BACK_NS = 500_000_000  # below SETTLED_NS, above the clock's own drift
 MAX_REMEMBERED = (
     65_536  # folders and those of their entries that count, of all workspaces: some 20 MB
 )
 _LIBC = ctypes.CDLL(None, use_errno=True)
-# Of these errors alone it is known that there is no folder, or none that a path leads to.
+# After these errors, and no others, there is certainly no folder at the path.
 _NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FolderEntry(NamedTuple):
-    """One that a walk has to look at: a folder, or a name that may be marked."""
+    """An entry that a walk must visit: a folder, or a name that may be protected."""
 
     name: str
     is_folder: bool
@@ -49,41 +49,41 @@ class FolderEntry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a folder holds."""
+    """Entries of one folder."""
 
-    total: int  # of all its entries
+    total: int  # number of all entries
     entries: tuple[FolderEntry, ...] = ()
-    is_closed: bool = False  # it is there and could not be read
+    is_closed: bool = False  # it exists and could not be read
 
 
-_Mark = tuple[int, int, int]  # device, inode, change time
+_Version = tuple[int, int, int]  # device, inode, change time
 
 
-class _Known(NamedTuple):
-    mark: _Mark
+class _CachedListing(NamedTuple):
+    version: _Version
     listing: Listing
 
 
-class Folders:
-    """The folders of all workspaces, as they were last read."""
+class FolderCache:
+    """Listings of the folders of all workspaces."""
 
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
-        self._ahead_ns = 0  # the clock of times before the one that nobody sets
-        self._known: dict[str, dict[str, _Known]] = {}  # by workspace, by path
+        self._ahead_ns = 0  # wall clock minus boot clock, which cannot be set
+        self._known: dict[str, dict[str, _CachedListing]] = {}  # by workspace, by path
 
-    def begin(self, root: str) -> "FolderWalk":
-        """A walk through the whole workspace; one that is not handed to `keep` leaves nothing."""
-        self._forget_if_set_back()
+    def walk(self, root: str) -> "FolderWalk":
+        """Start a walk through the workspace; its cached listings are dropped until `store`."""
+        self._drop_if_clock_was_set_back()
         return FolderWalk(root, self._known.pop(root, {}), self._now_ns)
 
-    def keep(self, walk: "FolderWalk") -> None:
-        """Remember what was seen in a walk that came to its end."""
+    def store(self, walk: "FolderWalk") -> None:
+        """Cache the listings of a complete walk; evict the oldest workspaces beyond the bound."""
         self._known[walk.root] = walk.seen
         while len(self._known) > 1 and sum(map(_weight, self._known.values())) > MAX_REMEMBERED:
             del self._known[next(iter(self._known))]
 
-    def _forget_if_set_back(self) -> None:
+    def _drop_if_clock_was_set_back(self) -> None:
         ahead_ns = self._now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         if ahead_ns < self._ahead_ns - SET_BACK_NS:
             self._known.clear()
@@ -93,20 +93,22 @@ class Folders:
 
 
 class FolderWalk:
-    """One walk: what was known before it, and what is after it."""
+    """One walk through a workspace: reads cached listings and collects new ones."""
 
-    def __init__(self, root: str, known: Mapping[str, _Known], now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, root: str, known: Mapping[str, _CachedListing], now_ns: Callable[[], int]
+    ) -> None:
         self.root = root
         self._known, self._now_ns = known, now_ns
         self._device = _find_device(root)
         self._room = MAX_REMEMBERED
-        self.seen: dict[str, _Known] = {}
+        self.seen: dict[str, _CachedListing] = {}
 
-    def look(self, path: str) -> Listing:
-        """What the folder holds; nothing when it is gone, or something else is in its place."""
+    def list(self, path: str) -> Listing:
+        """List a folder; empty if it is gone or is no folder any more."""
         try:
             known = self._known.get(path)
-            if known is not None and known.mark == _mark(os.lstat(path)):
+            if known is not None and known.version == _version(os.lstat(path)):
                 return self._keep(path, known).listing
             return self._read(path)
         except OSError as error:
@@ -117,28 +119,28 @@ class FolderWalk:
         folder = os.open(path, _FOLDER if is_root else _FOLDER | os.O_NOFOLLOW)
         try:
             began_ns, found = self._now_ns(), os.fstat(folder)
-            if not os.access(path, os.X_OK):  # its names could be read, and nothing below
+            if not os.access(path, os.X_OK):  # its names can be read, but nothing below
                 return Listing(0, is_closed=True)
             listing = _list(folder, "" if is_root else path.rpartition("/")[2])
         finally:
             os.close(folder)
         is_settled = found.st_ctime_ns < began_ns - SETTLED_NS
         if found.st_dev == self._device and is_settled:
-            self._keep(path, _Known(_mark(found), listing))
+            self._keep(path, _CachedListing(_version(found), listing))
         return listing
 
-    def _keep(self, path: str, known: _Known) -> _Known:
+    def _keep(self, path: str, known: _CachedListing) -> _CachedListing:
         self._room -= 1 + len(known.listing.entries)
         if self._room >= 0:
             self.seen[path] = known
         return known
 
 
-def _mark(found: os.stat_result) -> _Mark:
+def _version(found: os.stat_result) -> _Version:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
-def _weight(known: Mapping[str, _Known]) -> int:
+def _weight(known: Mapping[str, _CachedListing]) -> int:
     return sum(1 + len(each.listing.entries) for each in known.values())
 
 
@@ -148,14 +150,16 @@ def _list(folder: int, name: str) -> Listing:
         for entry in found:
             total += 1
             is_folder = entry.is_dir(follow_symlinks=False)
-            is_told = may_be_marked(name, entry.name)
-            if is_folder or is_told:
-                entries.append(FolderEntry(entry.name, is_folder, entry.is_symlink(), is_told))
+            may_be_protected = may_be_marked(name, entry.name)
+            if is_folder or may_be_protected:
+                entries.append(
+                    FolderEntry(entry.name, is_folder, entry.is_symlink(), may_be_protected)
+                )
     return Listing(total, tuple(entries))
 
 
 def _find_device(root: str) -> int | None:
-    """The device of a workspace whose file system keeps change times; None for any other."""
+    """Return the device of a workspace on a trusted file system; None for any other."""
     try:
         folder = os.open(root, _FOLDER)
     except OSError:
@@ -165,6 +169,6 @@ def _find_device(root: str) -> int | None:
         if _LIBC.fstatfs(folder, found):
             return None
         kind = int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
-        return os.fstat(folder).st_dev if kind in KEEPERS else None
+        return os.fstat(folder).st_dev if kind in TRUSTED_TYPES else None
     finally:
         os.close(folder)

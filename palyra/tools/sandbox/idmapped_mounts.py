@@ -1,13 +1,13 @@
-"""Folders of the host, made reachable for the unprivileged user that jails start from.
+"""ID-mapped mounts that give the unprivileged user of a jail access to the host's folders.
 
-A daemon that is root starts jails as a user who is nobody, so that an escape is nobody too.  That
-user may enter neither /root nor a workspace of mode 0700, and could write to neither.  So one
-thread gets a mount namespace of its own, with an empty file system over /sys, and on it each
-source is mounted a second time; the workspace with its owner's id mapped to the jail's, so that
-the program acts on it as its owner, and what it makes belongs to the owner.  The host sees none of
-these mounts.  Source: mount_namespaces(7), open_tree(2), mount_setattr(2) on ID-mapped mounts.
+A daemon that is root starts jails as a user without any rights, so that an escape gains nothing.
+That user may enter neither /root nor a workspace of mode 0700, and could write to neither.  So one
+thread gets its own mount namespace with an empty file system over /sys, and each source is mounted a
+second time on it.  The workspace is mounted with its owner's id mapped to the jail's user: the
+program acts as the owner, and its new files belong to the owner.  The host sees none of these
+mounts.  Source: mount_namespaces(7), open_tree(2), mount_setattr(2) on ID-mapped mounts.
 
-Everything here runs in that one thread.
+All of it runs in that one thread.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from palyra.tools.sandbox.command import SandboxFailure
 
-_PLACE = Path("/sys")  # nothing that is bound into a jail lies there
+_PLACE = Path("/sys")  # no source of a bind lies below it
 _NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 _RECURSIVE, _SLAVE = 0x4000, 0x80000  # MS_REC, MS_SLAVE
 _DETACH = 0x2  # MNT_DETACH
@@ -43,21 +43,21 @@ class _MountAttributes(ctypes.Structure):
 
 
 class IdMappedMounts:
-    """The second mounts of one thread."""
+    """Second mounts in the mount namespace of one thread."""
 
     def __init__(self, bubblewrap: str, uid: int) -> None:
-        """Leave the host's mount namespace for good.  Raises OSError when that is not allowed."""
+        """Leave the host's mount namespace for good.  Raises OSError if that is not permitted."""
         self._bubblewrap, self._uid = bubblewrap, uid
         self._mounts: dict[tuple[str, int, int, bool], str] = {}
         _check(_LIBC.unshare(_NEW_NAMESPACE))
         _mount(None, "/", None, _RECURSIVE | _SLAVE)
-        _LIBC.umount2(os.fsencode(_PLACE), _DETACH)  # each mount makes each jail a bit slower
+        _LIBC.umount2(os.fsencode(_PLACE), _DETACH)  # each mount slows down each start of a jail
         _mount("tmpfs", str(_PLACE), "tmpfs", _SAFE, "mode=0755,size=1m")
 
     def bind(self, source: Path, *, as_owner: bool) -> str:
-        """A path at which the jail's user finds the source.
+        """Return a path at which the jail's user can read the source.
 
-        `as_owner`: and is its owner there.  Raises SandboxFailure.
+        `as_owner`: that user acts as the source's owner.  Raises SandboxFailure.
         """
         try:
             found = source.stat()
@@ -80,9 +80,9 @@ class IdMappedMounts:
 
     @contextmanager
     def _mapped_to_jail(self, owner: os.stat_result) -> Generator[int]:
-        """A user namespace in which the owner's ids are the jail's outside.
+        """Open a user namespace that maps the owner's ids to the jail's user outside.
 
-        bubblewrap makes exactly that one when the jail's user asks for the owner's ids.
+        bubblewrap creates such a namespace if the jail's user requests the owner's ids.
         """
         read, write = os.pipe()
         holder = subprocess.Popen(  # noqa: S603 - our own words
@@ -96,7 +96,7 @@ class IdMappedMounts:
         with holder, os.fdopen(read, "rb") as info:
             try:
                 assert holder.stdout  # noqa: S101 - a pipe was asked for
-                holder.stdout.readline()  # it runs, so its ids are mapped
+                holder.stdout.readline()  # running, it has its ids mapped
                 pid = json.loads(info.read() or b"{}").get("child-pid", 0)
                 fd = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
                 try:
@@ -109,7 +109,7 @@ class IdMappedMounts:
 
 @contextmanager
 def _cloned(source: Path) -> Generator[int]:
-    """A copy of the mount that holds the source, starting there, that lies nowhere yet."""
+    """Open a detached clone of the mount tree at the source."""
     fd = _check(_syscall(_OPEN_TREE, _HERE, os.fsencode(source), _CLONE | _CLOEXEC))
     try:
         yield fd

@@ -1,7 +1,7 @@
-"""Landlock: the second wall, in case the first has a hole.
+"""Landlock: an isolation layer independent of mounts and namespaces.
 
-A process names the folders it will still use, and the kernel refuses it everything else: other
-files, every TCP port, sockets without a name in the file system, signals to others.
+A process lists the rights it keeps, by path.  The kernel then refuses it all other files, and, as far
+as its Landlock version can, TCP ports, abstract sockets, and signals to processes outside.
 Source: landlock(7).
 """
 
@@ -20,22 +20,24 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 TRUNCATE, IOCTL_DEVICE = 1 << 14, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
-OF_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE  # what a file alone can have
+OF_FILE = (
+    EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
+)  # the rights that apply to a file itself
 DEVICE = READ | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
-# Everything but making devices and sockets.
+# All rights but creating devices and sockets.
 WRITE = (
     READ | WRITE_FILE | TRUNCATE
     | 1 << 4 | 1 << 5  # remove folders and files
     | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 12  # make folders, files, FIFOs, links
     | 1 << 13  # move and link between folders
 )  # fmt: skip
-# What each version of the interface can handle: all rights on files, on TCP, scopes.
+# By version of the interface: all its rights on files, on TCP, and its scopes.
 _HANDLED = {
     1: (0x1FFF, 0, 0), 2: (0x3FFF, 0, 0), 3: (0x7FFF, 0, 0), 4: (0x7FFF, 3, 0),
     5: (0xFFFF, 3, 0), 6: (0xFFFF, 3, 3),
 }  # fmt: skip
 NOTHING: Mapping[str, int] = MappingProxyType({})
-SCOPED_ABI = 6  # from here on it stands between a program and foreign sockets and signals
+SCOPED_ABI = 6  # the first version that restricts abstract sockets and signals
 _OPEN_PATH = 0o12000000  # O_PATH | O_CLOEXEC
 _NO_LINKS = struct.pack("=QQQ", _OPEN_PATH, 0, 0x04)  # struct open_how, RESOLVE_NO_SYMLINKS
 _HERE = -100  # AT_FDCWD
@@ -44,17 +46,17 @@ _RULESET, _OPENED = 3, 4  # descriptors, with 0 to 2 in use and nothing else
 
 
 def find_abi() -> int:
-    """The kernel's version of Landlock; 0 where there is none."""
+    """Return the kernel's version of Landlock; 0 for none."""
     return max(0, int(_LIBC.syscall(ctypes.c_long(_CREATE_RULESET), None, 0, _VERSION)))
 
 
 def restrict(
     abi: int, rights: Mapping[str, int], *, has_network: bool, strict: Mapping[str, int] = NOTHING
 ) -> Iterator[SystemCall]:
-    """The calls that leave exactly these rights: path to what may be done at and below it.
+    """Yield calls that restrict the process to these rights at and below each path.
 
-    A path that is not there is passed over; a `strict` one also when a link is on its way.  Needs
-    no_new_privs, and descriptors 3 and up free.
+    A missing path is skipped; a `strict` one also if it leads through a link.  Requires
+    no_new_privs, and that descriptors from 3 on are free.
     """
     files, ports, scopes = _HANDLED[min(abi, max(_HANDLED))]
     ports = 0 if has_network else ports

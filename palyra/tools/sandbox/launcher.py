@@ -1,9 +1,9 @@
-"""A program of a few system calls that runs inside the jail, right before the command.
+"""Assembler of launchers: executables that make a few system calls and then become the command.
 
-Some walls can only be put up from inside, by a process round itself: limits that count from within
-the jail's user namespace, and Landlock.  An interpreter would take as long to start as the jail, so
-the calls are written as an executable file: straight down, arguments known beforehand, then execve
-of the first argument.  A call that must not fail and does ends it with FAILED.
+Landlock can only be applied by a process to itself, and limits set from inside need no capability
+(decision 18).  An interpreter would take as long to start as the jail, so the calls are assembled
+into an ELF file: straight-line code, arguments known beforehand, then execve of argv[1].  A call that
+fails skips the next `skips` calls; without skips the launcher exits with FAILED.
 
 Source: elf(5), syscall(2) for the registers, the instruction sets of x86-64 and A64.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from palyra.tools.sandbox.command import SandboxFailure
 
-FAILED = 125  # exit code, when a wall could not be put up
-NOT_STARTED = 126  # exit code, when all stands but the program cannot be executed
+FAILED = 125  # exit code if an isolation layer could not be set up
+NOT_STARTED = 126  # exit code if the program cannot be executed
 
 _BASE = 0x400000
 _HEADERS = 64 + 56  # of the file, and of its one segment
@@ -26,7 +26,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {  # x86_64, aarch64
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446), "execve": (59, 221), "dup3": (292, 24),
     "socket": (41, 198), "bind": (49, 200), "listen": (50, 201), "sendmsg": (46, 211),
-    # for the self-test
+    # for the escape probes
     "connect": (42, 203), "mount": (165, 40), "ptrace": (101, 117), "kill": (62, 129),
     "unshare": (272, 97), "keyctl": (250, 219), "bpf": (321, 280), "io_uring_setup": (425, 425),
     "fchmodat": (268, 53), "utimensat": (280, 88), "setpgid": (109, 154), "inotify_init1": (294, 26),
@@ -35,7 +35,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {  # x86_64, aarch64
 
 @dataclass(frozen=True, slots=True)
 class LauncherWords:
-    """A struct of 64-bit words; bytes stand for their address."""
+    """A struct of 64-bit words; bytes are replaced by their address."""
 
     words: "tuple[int | bytes | LauncherWords, ...]"
 
@@ -46,23 +46,23 @@ class SystemCall:
 
     name: str
     arguments: tuple[int | bytes | LauncherWords, ...]
-    skips: int = 0  # when it fails: calls left out.  0: all is over
+    skips: int = 0  # calls to skip if it fails; 0: exit with FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """How instructions of one processor are written."""
+    """Instruction encodings of one processor family."""
 
     elf_number: int
     column: int  # in NUMBERS
-    registers: tuple[Callable[[int], bytes], ...]  # load a value: number of the call, arguments
+    registers: tuple[Callable[[int], bytes], ...]  # load a value: call number, arguments
     call: bytes
-    # Counted from the end of the instruction.
+    # The distance counts from the end of the instruction.
     jump_if_negative: Callable[[int], bytes]
     take_arguments: bytes  # of execve(argv[1], argv + 1, environment), as the stack has them
 
     def load(self, number: int, arguments: Sequence[int]) -> bytes:
-        """Everything a call needs in its registers."""
+        """Encode loads of a call's number and arguments into their registers."""
         return b"".join(
             register(value)
             for register, value in zip(self.registers, (number, *arguments), strict=False)
@@ -131,20 +131,20 @@ _MACHINES = {"x86_64": _X86, "aarch64": _ARM}
 
 
 def build_launcher(calls: Sequence[SystemCall], machine: str) -> bytes:
-    """The executable file.  Raises SandboxFailure for a processor it cannot be written for."""
-    here = _MACHINES.get(machine)
-    if here is None:
+    """Return the executable file.  Raises SandboxFailure for an unknown processor."""
+    machine_code = _MACHINES.get(machine)
+    if machine_code is None:
         raise SandboxFailure("the launcher can be written for x86_64 and aarch64 only")
     data = [each for call in calls for each in call.arguments if not isinstance(each, int)]
-    size = len(_code(here, calls, _Data(0)))  # the same, wherever the data lie
+    size = len(_code(machine_code, calls, _Data(0)))  # independent of the address of the data
     placed = _Data(_BASE + _HEADERS + size)
     for each in data:
         placed.find(each)
-    return _elf(here.elf_number, _code(here, calls, placed) + placed.content)
+    return _elf(machine_code.elf_number, _code(machine_code, calls, placed) + placed.content)
 
 
 class _Data:
-    """What calls point to, each once, at an address that suits every kind of word."""
+    """Data that calls point to, without duplicates, 8-byte aligned."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -152,7 +152,7 @@ class _Data:
         self.content = b"\0" * (-start % 8)
 
     def find(self, what: int | bytes | LauncherWords) -> int:
-        """The address of it; a number is itself."""
+        """Return the address of data, or a number itself as 64 bits."""
         if isinstance(what, int):
             return what & 0xFFFF_FFFF_FFFF_FFFF
         if what not in self._places:
@@ -164,11 +164,15 @@ class _Data:
         return self._places[what]
 
 
-def _code(here: _Machine, calls: Sequence[SystemCall], data: _Data) -> bytes:
-    exits = [_exit(here, code) for code in (NOT_STARTED, FAILED)]
-    execute = here.take_arguments + here.load(NUMBERS["execve"][here.column], ()) + here.call
-    parts = [_straight(here, call, data) for call in calls]
-    jump_bytes = len(here.jump_if_negative(0))
+def _code(machine_code: _Machine, calls: Sequence[SystemCall], data: _Data) -> bytes:
+    exits = [_exit(machine_code, code) for code in (NOT_STARTED, FAILED)]
+    execute = (
+        machine_code.take_arguments
+        + machine_code.load(NUMBERS["execve"][machine_code.column], ())
+        + machine_code.call
+    )
+    parts = [_encode_call(machine_code, call, data) for call in calls]
+    jump_bytes = len(machine_code.jump_if_negative(0))
     sizes = [len(part) + jump_bytes for part in parts]
     tail = execute + exits[0]
     code = b""
@@ -176,21 +180,21 @@ def _code(here: _Machine, calls: Sequence[SystemCall], data: _Data) -> bytes:
         skipped = (
             sizes[at + 1 : at + 1 + call.skips] if call.skips else [*sizes[at + 1 :], len(tail)]
         )
-        code += part + here.jump_if_negative(sum(skipped))
+        code += part + machine_code.jump_if_negative(sum(skipped))
     return code + tail + exits[1]
 
 
-def _straight(here: _Machine, call: SystemCall, data: _Data) -> bytes:
+def _encode_call(machine_code: _Machine, call: SystemCall, data: _Data) -> bytes:
     values = [data.find(each) for each in call.arguments]
-    return here.load(NUMBERS[call.name][here.column], values) + here.call
+    return machine_code.load(NUMBERS[call.name][machine_code.column], values) + machine_code.call
 
 
-def _exit(here: _Machine, code: int) -> bytes:
-    return _straight(here, SystemCall("exit_group", (code,)), _Data(0))
+def _exit(machine_code: _Machine, code: int) -> bytes:
+    return _encode_call(machine_code, SystemCall("exit_group", (code,)), _Data(0))
 
 
 def _elf(machine: int, body: bytes) -> bytes:
-    """A static executable with everything in one segment that can be read and executed."""
+    """Return a static executable with one segment, readable and executable."""
     size = _HEADERS + len(body)
     header = struct.pack(
         "<16sHHIQQQIHHHHHH",

@@ -1,16 +1,17 @@
-"""What a writable workspace still does not let go: configuration and places for secrets.
+"""Masks: mounts over the protected paths of a writable workspace.
 
-What other programs take their orders from (`core.paths.is_configuration`) the command may read and
-not change; places for secrets it finds empty.  What would be obeyed at once it may not make at the
-top either (`HELD_NAMES`): a mount can only lie on something, so an empty folder is put there for as
-long as jails run, and taken away afterwards (`Placeholders`).  It is a folder also where programs look for a
-file: git passes over it without a word, and an empty file system is cheaper than a mount on a file.
-Secrets that are files are the device /dev/null in the jail, which git would list and could not add:
-it is told to ignore what is masked (`ignored_by_git`).
+The command may read existing configuration (`core.tool.paths.is_configuration`) and not change it,
+and finds places for secrets empty.  Names that take effect at once (`PLACEHOLDER_NAMES`) cannot be
+created at the top either.  A mount needs something to lie on, so a placeholder, an empty folder, lies
+there while jails run (`Placeholders`).  It is a folder even where programs look for a file: git
+ignores it without a warning, and an empty file system costs less than a mount on a file.  A secret
+file is /dev/null in the jail, which git would list and cannot add, so git gets a list of masked paths
+to ignore (`ignored_by_git`).
 
-A program in the background may swap folders and links while the next jail is built.  So every
-folder above a mask is pinned, in each jail: what lies masked in it cannot go elsewhere, and nothing
-else can take its place.  And what a jail is to find at a mask is opened here, following no link.
+A program in the background may swap folders and links while the next jail is built.  So each jail
+pins every folder above a mask: a bind mount cannot be renamed, so the masked entry cannot be moved
+away and no other folder can take its place.  And the source of each mask is opened here, without
+following links, and passed to bubblewrap as a descriptor.
 
 All functions block.
 """
@@ -30,38 +31,38 @@ from typing import Literal
 from palyra.core.text.visible import visible
 from palyra.core.tool.paths import (
     BARE_REPOSITORY,
-    HELD_NAMES,
+    PLACEHOLDER_NAMES,
     find_repository,
     is_configuration,
     is_private,
 )
 from palyra.tools.files.workspace import walk
 from palyra.tools.sandbox.command import SandboxFailure
-from palyra.tools.sandbox.folder_cache import Folders, FolderWalk
+from palyra.tools.sandbox.folder_cache import FolderCache, FolderWalk
 
 Kind = Literal["pinned", "read-only", "no-file", "no-folder"]
 
-# Within a repository of its own the command may commit; what git runs or obeys it may not change.
+# The command may commit in a repository, but not change anything that git runs or reads settings from.
 # Source: gitrepository-layout(5).
-HELD_IN_GIT = (
+MASKED_IN_GIT = (
     ".git/config", ".git/config.worktree", ".git/hooks", ".git/modules", ".git/worktrees",
 )  # fmt: skip
 COMMON_DIR = ".git/commondir"  # git makes none in a repository that is a folder
-WATCHED_IN_GIT = (
+RESTORED_IN_GIT = (
     COMMON_DIR, ".git/info/attributes", ".git/objects/info/alternates", ".git/remotes",
     ".git/branches",
 )  # fmt: skip
-# Entries of a workspace.  In a larger one no program is run: a bound that only ended the look would
-# be reached by whoever makes that many files, and then nothing deeper would be masked.
+# Entries of a workspace.  No program runs in a larger one: a walk that just ended at a bound would
+# leave deeper paths unmasked, and a program could create enough files to reach the bound.
 MAX_LOOKED_AT = 1_000_000
-_SHARE_OF_DESCRIPTORS = 4  # the part of all that one start may use
-# Thousands of folders of installed code, where no name of the table is obeyed.
-_ALWAYS_ASIDE = frozenset({"node_modules", "__pycache__", "site-packages", "dist-packages"})
+_SHARE_OF_DESCRIPTORS = 4  # the share of the limit that one start may use
+# Installed code: thousands of folders in which nothing reads names of the table.
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, slots=True)
 class PathMask:
-    """One path of the workspace, and what the program finds there."""
+    """A mount on one path of the workspace."""
 
     path: str  # relative to the workspace
     kind: Kind
@@ -69,13 +70,13 @@ class PathMask:
 
     @property
     def shows_source(self) -> bool:
-        """Whether the program finds there what is there."""
+        """True if the program sees the entry itself, not an empty one."""
         return self.kind in {"pinned", "read-only"} and not self.is_missing
 
-    def words(self, source_fd: int, inside: str) -> Iterator[str]:
-        """What bubblewrap is told; `source_fd` is for what shows its source."""
+    def options(self, source_fd: int, inside: str) -> Iterator[str]:
+        """Yield bubblewrap's options; `source_fd` is used if the mask shows its source."""
         match self.kind:
-            case "pinned":  # writable, but cannot be renamed: masks below it would go with it
+            case "pinned":  # writable, but a rename would take the masks below along
                 yield from ("--bind-fd", str(source_fd), inside)
             case "read-only":
                 yield from ("--ro-bind-fd", str(source_fd), inside)
@@ -86,31 +87,30 @@ class PathMask:
 
 
 def find_masks(
-    root: str, held: Container[str] = (), folders: Folders | None = None
+    root: str, placeholders: Container[str] = (), folders: FolderCache | None = None
 ) -> list[PathMask]:
-    """The masks of a workspace, outer before inner; `held`: placeholders, which are not there.
+    """Return the masks of a workspace, outer before inner.
 
-    `folders` remembers what was read before.  Raises SandboxFailure for a workspace that is too
-    large to be looked at, or cannot be read.
+    `placeholders`: paths of empty folders that lie there for other jails and count as missing.
+    Raises SandboxFailure for a workspace with more than MAX_LOOKED_AT entries, or an unreadable one.
     """
-    masks = [_hold(root, name, held) for name in sorted(HELD_NAMES)]
+    masks = [_mask_always(root, name, placeholders) for name in sorted(PLACEHOLDER_NAMES)]
     if PathMask(".git", "no-folder", is_missing=True) in masks:
-        masks.append(_hold(root, BARE_REPOSITORY, held))
+        masks.append(_mask_always(root, BARE_REPOSITORY, placeholders))
     if PathMask(".git", "pinned") in masks:
-        masks += (_hold(root, path, held) for path in HELD_IN_GIT)
-        masks += (PathMask(path, "read-only") for path in WATCHED_IN_GIT if _is_there(root, path))
+        masks += (_mask_always(root, path, placeholders) for path in MASKED_IN_GIT)
+        masks += (PathMask(path, "read-only") for path in RESTORED_IN_GIT if _is_there(root, path))
     known = {mask.path for mask in masks}
-    folders = folders or Folders()
-    names = folders.begin(root)
-    masks += (mask for mask in _present(names) if mask.path not in known)
-    folders.keep(names)
-    return [
-        mask for mask in masks if not pathlib.Path(f"{root}/{mask.path}").is_symlink()
-    ]  # see `guard`
+    folders = folders or FolderCache()
+    tree = folders.walk(root)
+    masks += (mask for mask in _present(tree) if mask.path not in known)
+    folders.store(tree)
+    # A mount cannot cover a link; see `restored_paths`.
+    return [mask for mask in masks if not pathlib.Path(f"{root}/{mask.path}").is_symlink()]
 
 
 def pin_above(masks: Iterable[PathMask]) -> list[PathMask]:
-    """Pins for the folders above what is masked, and the masks; outer before inner."""
+    """Return the masks and pins for all folders above them, outer before inner."""
     masks = list(masks)
     known = {mask.path for mask in masks}
     above = {folder for mask in masks for folder in parents(mask.path)}
@@ -118,17 +118,17 @@ def pin_above(masks: Iterable[PathMask]) -> list[PathMask]:
 
 
 def parents(path: str) -> Iterator[str]:
-    """The folders above, nearest first, without the workspace itself."""
+    """Yield the folders above a path, nearest first, without the workspace itself."""
     while path := path.rpartition("/")[0]:
         yield path
 
 
 @contextmanager
 def open_sources(root: str, masks: Iterable[PathMask]) -> Generator[dict[str, int]]:
-    """Descriptors of what masks show, by path, for the length of the block.
+    """Open the sources of masks for the length of the block; descriptors by path.
 
-    Raises OSError when one is not there any more, or a link is in its place; SandboxFailure when
-    there are so many that the daemon would be short of descriptors.
+    Raises OSError if one is gone or replaced by a link; SandboxFailure if there are so many that the
+    daemon would run out of descriptors.
     """
     paths = [mask.path for mask in masks if mask.shows_source]
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
@@ -151,27 +151,27 @@ def open_sources(root: str, masks: Iterable[PathMask]) -> Generator[dict[str, in
 
 
 def ignored_by_git(masks: Iterable[PathMask]) -> bytes:
-    """A list for git of what it finds masked and cannot add; "" where there is no repository.
+    """Return a gitignore file of the masked paths; empty where there is no repository.
 
-    That is what only the masks put there, which `git clean` would try to remove, and the places for
-    secrets, which are there and look empty.  Source: gitignore(5).
+    Without it git would list paths it cannot add, and `git clean` would try to remove them.  Source:
+    gitignore(5).
     """
     masked = [mask for mask in masks if mask.kind in {"no-file", "no-folder"}]
-    if any(mask.path == ".git" for mask in masked):  # repositories below have tops of their own
+    if any(mask.path == ".git" for mask in masked):  # repositories below have lists of their own
         return b""
     paths = [mask.path for mask in masked if not mask.path.startswith(".git/")]
     return b"".join(b"/" + _literal(path) + b"\n" for path in paths if "\n" not in path)
 
 
 def _literal(path: str) -> bytes:
-    """The path as a pattern that matches nothing else."""
+    """Return a gitignore pattern that matches this path alone."""
     return os.fsencode(re.sub(r"([\\*?\[ ])", r"\\\1", path))
 
 
-def _hold(root: str, path: str, held: Container[str]) -> PathMask:
-    """The mask of a path that may be there or not, in a folder that is."""
+def _mask_always(root: str, path: str, placeholders: Container[str]) -> PathMask:
+    """Return the mask of a path that is masked even if it is missing; its folder exists."""
     mode = _mode(root, path)
-    if mode is None or f"{root}/{path}" in held:
+    if mode is None or f"{root}/{path}" in placeholders:
         return PathMask(path, "no-folder", is_missing=True)
     if path == ".git" and stat.S_ISDIR(mode):
         return PathMask(path, "pinned")
@@ -179,29 +179,31 @@ def _hold(root: str, path: str, held: Container[str]) -> PathMask:
 
 
 def _is_there(root: str, path: str) -> bool:
-    """In folders, not behind links.  Of a `commondir` only the guard knows who made it."""
+    """True if the path exists, not behind a link.  `commondir` is left to the snapshot."""
     if path == COMMON_DIR or _mode(root, path) is None:
         return False
     return not any(pathlib.Path(f"{root}/{folder}").is_symlink() for folder in parents(path))
 
 
-def _present(names: FolderWalk) -> Iterator[PathMask]:
-    """Configuration and secrets further down; what nobody can look into, nobody finds anything in."""
-    root, looked_at, folders = names.root, 0, [""]
+def _present(tree: FolderWalk) -> Iterator[PathMask]:
+    """Yield masks of existing configuration and secrets at any depth, and of unreadable folders."""
+    root, looked_at, folders = tree.root, 0, [""]
     while folders:
         folder = folders.pop()
-        listing = names.look(f"{root}/{folder}".rstrip("/"))
+        listing = tree.list(f"{root}/{folder}".rstrip("/"))
         looked_at += listing.total
         if listing.is_closed:
-            yield _closed(root, folder)
+            if not folder:
+                raise SandboxFailure(f"no program can be run in {root}: it cannot be read")
+            yield PathMask(folder, "no-folder")  # a program that owns it could open it again
         for entry in listing.entries:
             path = f"{folder}/{entry.name}".lstrip("/")
             mask = _mask_of(path, is_folder=entry.is_folder) if entry.may_be_marked else None
-            if mask is not None and mask.kind == "read-only" and not _is_obeyed(root, path):
+            if mask is not None and mask.kind == "read-only" and not _takes_effect(root, path):
                 mask = None
             if mask is not None and not entry.is_link:
                 yield mask
-            elif mask is None and entry.is_folder and entry.name not in _ALWAYS_ASIDE:
+            elif mask is None and entry.is_folder and entry.name not in _SKIPPED:
                 folders.append(path)
         if looked_at > MAX_LOOKED_AT:
             raise SandboxFailure(
@@ -210,38 +212,27 @@ def _present(names: FolderWalk) -> Iterator[PathMask]:
             )
 
 
-def _closed(root: str, folder: str) -> PathMask:
-    """Of a folder that cannot be read: a program whose own it is could open it again."""
-    if not folder:
-        raise SandboxFailure(f"no program can be run in {root}: it cannot be read")
-    return PathMask(folder, "no-folder")
-
-
 def _mask_of(path: str, *, is_folder: bool) -> PathMask | None:
     if is_private(path):
         return PathMask(path, "no-folder" if is_folder else "no-file")
     return PathMask(path, "read-only") if is_configuration(path) else None
 
 
-def _is_obeyed(root: str, path: str) -> bool:
-    """Copies of other projects bring their CI along, which is read at a repository's top only."""
+def _takes_effect(root: str, path: str) -> bool:
+    """False for CI configuration below a folder that is no repository: a copied project."""
     top = find_repository(path)
     return not top or os.path.lexists(f"{root}/{top}/.git")
 
 
-def _list(folder: str) -> list[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        return list(entries)
-    return []
-
-
 def list_entries(root: str, folder: str) -> list[tuple[str, bool]]:
-    """The entries that are files or folders; links lead elsewhere and are not followed."""
-    return [
-        (f"{folder}/{entry.name}".lstrip("/"), entry.is_dir(follow_symlinks=False))
-        for entry in _list(f"{root}/{folder}")
-        if not entry.is_symlink()
-    ]
+    """Return path and is-folder of a folder's entries, without links."""
+    with suppress(OSError), os.scandir(f"{root}/{folder}") as entries:
+        return [
+            (f"{folder}/{entry.name}".lstrip("/"), entry.is_dir(follow_symlinks=False))
+            for entry in entries
+            if not entry.is_symlink()
+        ]
+    return []
 
 
 def _mode(root: str, path: str) -> int | None:
@@ -251,24 +242,24 @@ def _mode(root: str, path: str) -> int | None:
 
 
 class Placeholders:
-    """What lies in workspaces only to be mounted on, and how many jails need it.
+    """Reference counts of the empty folders that lie in workspaces as mount points.
 
-    bubblewrap makes them, so they belong to whom the workspace belongs to.
+    bubblewrap creates them, so they belong to the workspace's owner.
     """
 
     def __init__(self) -> None:
         self._users: Counter[str] = Counter()
-        self._folders = Folders()
+        self._folders = FolderCache()
 
-    def take(self, root: str) -> tuple[list[PathMask], list[str]]:
-        """The masks of a workspace, and what is there only because of them: for `leave`."""
+    def reserve(self, root: str) -> tuple[list[PathMask], list[str]]:
+        """Return the masks of a workspace, and its placeholders, to pass to `release`."""
         masks = pin_above(find_masks(root, self._users, self._folders))
         paths = [f"{root}/{mask.path}" for mask in masks if mask.is_missing]
         self._users.update(paths)
         return masks, paths
 
-    def leave(self, paths: Iterable[str]) -> None:
-        """Remove those that no jail needs any more, if they are still empty."""
+    def release(self, paths: Iterable[str]) -> None:
+        """Remove the placeholders that no jail needs any more, if they are still empty."""
         for path in paths:
             self._users[path] -= 1
             if self._users[path] <= 0:
@@ -277,7 +268,7 @@ class Placeholders:
 
 
 def remove_placeholder(path: str) -> None:
-    """Remove it if it is an empty folder or an empty file that nobody may write."""
+    """Remove the path if it is an empty folder, or an empty file without write permission."""
     with suppress(OSError):
         folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)  # noqa: PTH120
         try:

@@ -1,15 +1,16 @@
-"""The reaper of one jail of level B: the parent of everything a command starts, and its end.
+"""Reaper of one jail of level B: parent of all processes of a command; exits after the last one.
 
-Where there is no process namespace, the process group takes its place: the filter refuses setsid
-and setpgid, so whatever the command starts stays in the group, and one signal to it reaches all at
-once, also those that are just being born.  Orphans become children of this process
-(PR_SET_CHILD_SUBREAPER), so it knows when the last one is gone.  When the command ends, or the
-daemon closes the gate or dies, the group is killed and waited for, and only then does this process
-end, with the command's exit code as shells tell it.
+A process group replaces the process namespace.  The filter refuses setsid and setpgid, so every
+process the command starts stays in the group, and one signal to the group reaches all of them, also
+one that is being forked.  Orphans become children of this process (PR_SET_CHILD_SUBREAPER), so it
+knows when the last one has exited.  When the command ends, or the daemon closes the gate or dies,
+the reaper kills the group and waits for it, and only then exits, with the command's exit code in
+the convention of shells.
 
-The command cannot hinder it: signals out of its Landlock domain are refused.
+The command cannot interfere: Landlock refuses signals out of its domain.
 
-It stands alone: `python -I -S reaper.py SPEC`, where SPEC is a descriptor with a JSON object.
+This file is a program and imports nothing of the package: `python -I -S reaper.py SPEC`, where SPEC
+is a descriptor with a JSON object.
 Source: prctl(2), kill(2), credentials(7).
 """
 
@@ -25,35 +26,35 @@ from typing import Any
 
 _CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _NOT_STARTED = 126
-_SIGNAL_BASE = 128  # as shells tell a signal in an exit code
+_SIGNAL_BASE = 128  # shells report a signal as this plus its number
 
 
 def main() -> None:
-    """Run the command of the specification to its end; never returns."""
+    """Run the command of the specification until its end; never returns."""
     with os.fdopen(int(sys.argv[1]), "rb") as file:
         spec = json.load(file)
     if ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        sys.exit("the reaper may not take orphans")
-    news, tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        sys.exit("the reaper may not adopt orphans")
+    signals, wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    held, begin = os.pipe2(os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    gate_reader, gate_writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        for fd in (begin, spec["info"], spec["gate"]):
+        for fd in (gate_writer, spec["info"], spec["gate"]):
             os.close(fd)
-        _become(spec, held)
+        _become(spec, gate_reader)
     os.setpgid(pid, pid)
-    _let_go_of_streams()
+    _detach_streams()
     os.write(spec["info"], json.dumps({"child-pid": pid}).encode())
     os.close(spec["info"])
-    _attend(pid, spec["gate"], begin, news)
+    _attend(pid, spec["gate"], gate_writer, signals)
     code = _end(pid)
     os._exit(code if code >= 0 else _SIGNAL_BASE - code)
 
 
-def _let_go_of_streams() -> None:
-    """They are the command's: held here as well, its output would never end."""
+def _detach_streams() -> None:
+    """Replace the standard streams: open here, the command's output would never reach its end."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(null, stream)
@@ -62,13 +63,15 @@ def _let_go_of_streams() -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 
-def _become(spec: dict[str, Any], held: int) -> None:
-    """The command itself, once it may begin; never returns."""
+def _become(spec: dict[str, Any], gate_reader: int) -> None:
+    """Become the command once the gate is open; never returns."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # an interpreter ignores some, and they stay so
+        signal.signal(
+            number, signal.SIG_DFL
+        )  # the interpreter ignores some, and exec would keep that
     try:
-        if os.read(held, 1):
+        if os.read(gate_reader, 1):
             _drop(spec)
             os.chdir(spec["cwd"])
             os.write(spec["alive"], b"!")  # from here on the output is the command's
@@ -80,8 +83,8 @@ def _become(spec: dict[str, Any], held: int) -> None:
 
 
 def _drop(spec: dict[str, Any]) -> None:
-    """Be who the command is run as, and nobody else any more."""
-    with suppress(OSError):  # when memory runs out, this goes before the reaper
+    """Switch to the command's user and group for good."""
+    with suppress(OSError):  # when memory runs out, the kernel kills the command first
         Path("/proc/self/oom_score_adj").write_text("900", "ascii")
     if spec["uid"] is not None:
         os.setgroups([])
@@ -89,28 +92,28 @@ def _drop(spec: dict[str, Any]) -> None:
         os.setresuid(spec["uid"], spec["uid"], spec["uid"])
 
 
-# --- its end -------------------------------------------------------------------------------------
+# --- the end -------------------------------------------------------------------------------------
 
 
-def _attend(pid: int, gate: int, begin: int, news: int) -> None:
-    """Return when the command has ended, or the daemon says so or is gone."""
+def _attend(pid: int, gate: int, gate_writer: int, signals: int) -> None:
+    """Return when the command has exited, or the daemon has closed the gate or died."""
     poll = select.poll()
     poll.register(gate, select.POLLIN)
-    poll.register(news, select.POLLIN)
+    poll.register(signals, select.POLLIN)
     while not _has_ended(pid):
         ready = [fd for fd, _ in poll.poll()]
-        if news in ready:
-            os.read(news, 4096)
+        if signals in ready:
+            os.read(signals, 4096)
         if gate in ready:
             if not os.read(gate, 1):
                 return
-            os.write(begin, b"1")
+            os.write(gate_writer, b"1")
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether the command has; orphans that have are collected on the way.
+    """True if the command has exited; collects orphans that have.
 
-    The command itself is not: as long as it is not collected, nobody else gets its number.
+    The command itself is not collected here, so that its process id, and group id, is not reused.
     """
     while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
         if found.si_pid == pid:
@@ -120,7 +123,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _end(pid: int) -> int:
-    """Kill the command's group and wait for all of it; the command's exit code, or signal below 0."""
+    """Kill the command's group, wait for all of it; return its exit code, or minus the signal."""
     os.killpg(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     with suppress(ChildProcessError):

@@ -1,13 +1,13 @@
-"""What a daemon that was killed leaves behind, written down beforehand.
+"""Records of running jails, for the cleanup after a killed daemon.
 
-One small file per jail: which processes, which control group, which placeholders, and how the
-workspace was where it must be put back.  A jail dies with its daemon by itself, so as a rule only a
-group and placeholders are left.  The files survive the daemon, not the machine, and need no more:
-what they name does not survive the machine either.
+One small file per jail names its processes, control group, placeholders, private folder and the
+snapshot to restore.  A jail dies with its daemon, so as a rule only a group and placeholders are
+left.  The files must survive the daemon and not the machine, so they are not synced: nothing they
+name survives the machine either.
 
-One thing is left before anything can be written down: killed at a bad moment, bubblewrap's parent
-half is gone and its child half, which holds the namespaces, waits for a word from it for ever.  It
-runs nothing, and it is known by its name, which says whose jail it was to be.
+One process can be left before a record is written.  If the daemon is killed at the wrong moment,
+bubblewrap's parent half is gone and its child half, which owns the namespaces, waits forever for a
+byte from it.  It runs no command.  `find_named` finds it by argv[0], which names the daemon's folder.
 
 All functions block.
 """
@@ -25,35 +25,35 @@ import msgspec
 
 from palyra.tools.sandbox.cgroups import ControlGroups
 from palyra.tools.sandbox.protected_paths import remove_placeholder
-from palyra.tools.sandbox.restored_paths import Before, put_back
+from palyra.tools.sandbox.restored_paths import Snapshot, restore
 from palyra.tools.sandbox.shared_host import remove_private_folder
 
 _DEATH_MS = 5_000
 _ROUNDS = 5
-_START_FIELD = 19  # of /proc/PID/stat after the name: when it was started, in clock ticks
+_START_FIELD = 19  # of /proc/PID/stat after the name: start time in clock ticks
 
 
 class RecordedProcess(msgspec.Struct, frozen=True):
-    """A process for certain: numbers are used again, but not with the same start."""
+    """Identity of a process: ids are reused, but not with the same start time."""
 
     pid: int
     started: int
 
 
 class JailRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be gone when a jail is gone."""
+    """Everything to clean up after a jail."""
 
     boot_id: str
     processes: tuple[RecordedProcess, ...]
     group: str = ""
     placeholders: tuple[str, ...] = ()
-    folder: str = ""  # private to the command, at level B
-    root: str = ""  # of the workspace that could be written
-    state: Before = Before()  # how what no mount can hold was there; was `before` in another form
+    folder: str = ""  # the private folder of level B
+    root: str = ""  # of the writable workspace
+    state: Snapshot = Snapshot()  # links and names to restore
 
 
 class JailRecords:
-    """The files, in a folder of the daemon's own."""
+    """Record files in a folder of the daemon's own."""
 
     def __init__(self, folder: Path, groups: ControlGroups | None) -> None:
         self._folder = folder
@@ -69,9 +69,9 @@ class JailRecords:
         *,
         folder: str = "",
         root: str = "",
-        state: Before | None = None,
+        state: Snapshot | None = None,
     ) -> Path:
-        """Write a jail down; the file to remove when it is gone."""
+        """Write the record of a jail; return the file to remove after its cleanup."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         processes = [process for pid in pids if (process := find_process(pid)) is not None]
         record = JailRecord(
@@ -81,7 +81,7 @@ class JailRecords:
             placeholders=tuple(placeholders),
             folder=folder,
             root=root,
-            state=state or Before(),
+            state=state or Snapshot(),
         )
         path = self._folder / f"{pids[0]}.json"
         with open(path, "wb", opener=_private) as file:
@@ -89,13 +89,13 @@ class JailRecords:
         return path
 
     def reap(self) -> int:
-        """End what is left of an earlier life; how many processes had to be killed."""
+        """Clean up after a killed daemon; return the number of processes killed."""
         killed = 0
         for path in sorted(self._folder.glob("*.json")):
             with suppress(ValueError, OSError):
                 killed += self._reap(msgspec.convert(json.loads(path.read_bytes()), JailRecord))
             path.unlink(missing_ok=True)
-        for _ in range(_ROUNDS):  # one that is killed may have had a child a moment before
+        for _ in range(_ROUNDS):  # a killed process may have forked a moment before
             named = find_named(self.name)
             if not named:
                 break
@@ -108,7 +108,7 @@ class JailRecords:
             killed = sum(kill_process(process) for process in record.processes)
             if record.group and self._groups is not None:
                 self._groups.find(record.group).remove()
-        put_back(record.root, record.state)
+        restore(record.root, record.state)
         for placeholder in record.placeholders:
             remove_placeholder(placeholder)
         if record.folder:
@@ -117,7 +117,7 @@ class JailRecords:
 
 
 def find_process(pid: int) -> RecordedProcess | None:
-    """The process that has this number now."""
+    """Return the process with this id; None if there is none, or a zombie."""
     with suppress(OSError):
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
         fields = stat.rpartition(")")[2].split()
@@ -127,7 +127,7 @@ def find_process(pid: int) -> RecordedProcess | None:
 
 
 def find_named(name: str) -> list[RecordedProcess]:
-    """The processes whose first word is this name; their users may be others'."""
+    """Return the processes of any user whose argv[0] is this name."""
     word = name.encode() + b"\0"
     pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
     named = [pid for pid in pids if _command_line(pid).startswith(word)]
@@ -141,7 +141,7 @@ def _command_line(pid: int) -> bytes:
 
 
 def kill_process(process: RecordedProcess) -> bool:
-    """Kill exactly that one, and wait until it is gone; False when it was gone already."""
+    """Kill exactly that process and wait for its exit; False if it had exited before."""
     try:
         fd = os.pidfd_open(process.pid)
     except ProcessLookupError:

@@ -1,12 +1,15 @@
-"""What is compared before and after: links, and orders that were not there.
+"""Paths that no mount can protect: restored or quarantined when a program ends.
 
-A mount on a link lands where the link leads, so a link can only be put back.  Names of the table
-(`core.orders`) that are not held are not worth a mount at each start; `.git/commondir`, which makes
-git take its configuration from elsewhere, and `alternates` bear none, not even an empty one.  So
-what was made there while a program ran is set aside when it ends, and so is a new link on the way.
-The folders are listed and each entry is judged by the rules themselves, so that patterns and other
-spellings count as well.  For links and `commondir`, jails of one workspace that overlap are compared
-with the state before the first of them: the changes of one are not the baseline of the next.
+A mount on a link lands where the link leads, so a changed link can only be *restored*.  A name of the
+table without a placeholder is not worth a mount at each start, and `.git/commondir`, which makes git
+read its configuration from elsewhere, and `alternates` must not exist at all, not even empty.  Such a
+name that appeared while a program ran is *quarantined* when the program ends: renamed, never deleted,
+because a person may have made it.  So is a new link on the way to such a name.
+
+A *snapshot* before the start records the links and the names that are there.  It lists folders and
+asks the rules about each entry, so patterns and other spellings count as well.  For links and
+`commondir`, overlapping jails of one workspace share the snapshot of the first: a change by one jail
+must not become the baseline of the next.
 
 All functions block.
 """
@@ -22,99 +25,99 @@ from dataclasses import dataclass, field
 
 from palyra.core.tool.paths import (
     BARE_REPOSITORY,
-    HELD_NAMES,
+    PLACEHOLDER_NAMES,
     is_configuration,
     is_on_the_way,
     is_private,
     may_be_marked,
 )
 from palyra.tools.files.workspace import walk
-from palyra.tools.sandbox.protected_paths import COMMON_DIR, HELD_IN_GIT, WATCHED_IN_GIT, parents
+from palyra.tools.sandbox.protected_paths import COMMON_DIR, MASKED_IN_GIT, RESTORED_IN_GIT, parents
 
-# Placeholders lie there while jails run: only a link can be new.
-_HELD = frozenset({*HELD_NAMES, BARE_REPOSITORY, *HELD_IN_GIT})
+# Placeholders or mounts cover these while jails run: only a link can be new.
+_COVERED = frozenset({*PLACEHOLDER_NAMES, BARE_REPOSITORY, *MASKED_IN_GIT})
 _IN_GIT = sorted({
     each
-    for path in (*HELD_IN_GIT, *WATCHED_IN_GIT)
+    for path in (*MASKED_IN_GIT, *RESTORED_IN_GIT)
     for each in (path, *parents(path))
     if each != ".git"
 })  # fmt: skip
-_SET_ASIDE = re.compile(r"\.set-aside-[0-9a-f]{8}\Z")
+_QUARANTINED = re.compile(r"\.set-aside-[0-9a-f]{8}\Z")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _GONE_OR_CLOSED = frozenset({
     errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG,
 })  # fmt: skip
-_Found = dict[str, str | None]  # the target of a link, None for anything else; by path
+_Found = dict[str, str | None]  # by path: the target of a link, None for anything else
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
-    """How a workspace was: paths are relative to it."""
+class Snapshot:
+    """Protected paths of a workspace before a jail; paths are relative to it."""
 
     links: Mapping[str, str] = field(default_factory=dict)  # targets
-    lacks_common_dir: bool = False  # in a repository that is a folder
-    there: frozenset[str] | None = None  # of the table; None: what is new may be anyone's
+    lacks_common_dir: bool = False  # the workspace is a repository without that file
+    there: frozenset[str] | None = None  # names of the table; None: a new one may be a person's
 
 
 class RestoredPaths:
-    """How workspaces were before their first jail, as long as there are any."""
+    """Snapshots of the workspaces that have jails, each taken before the first of them."""
 
     def __init__(self) -> None:
-        self._before: dict[str, Before] = {}
+        self._first: dict[str, Snapshot] = {}
         self._jails: Counter[str] = Counter()
 
-    def take(self, root: str, *, lasts: bool = False) -> Before:
-        """Record the state that must be the same after a jail of that workspace, for `leave`.
+    def snapshot(self, root: str, *, lasts: bool = False) -> Snapshot:
+        """Return what `restore` compares with after one jail of that workspace.
 
-        `lasts`: what is new when it ends may be anyone's, and is left there.
+        `lasts`: the jail runs as long as the daemon, and a new file may be a person's; it is kept.
         """
-        found = _look(root)
+        found = _scan(root)
         if not self._jails[root]:
             links = {path: target for path, target in found.items() if target is not None}
             has_git = ".git" in found and ".git" not in links
-            self._before[root] = Before(links, has_git and COMMON_DIR not in found)
+            self._first[root] = Snapshot(links, has_git and COMMON_DIR not in found)
         self._jails[root] += 1
-        first = self._before[root]
-        return Before(first.links, first.lacks_common_dir, None if lasts else frozenset(found))
+        first = self._first[root]
+        return Snapshot(first.links, first.lacks_common_dir, None if lasts else frozenset(found))
 
-    def leave(self, root: str, before: Before) -> list[str]:
-        """Restore that state when the jail is gone; the paths that had changed."""
-        changed = put_back(root, before)
+    def restore(self, root: str, before: Snapshot) -> list[str]:
+        """Restore the workspace once the jail is gone; return the paths that had changed."""
+        changed = restore(root, before)
         self._jails[root] -= 1
         if not self._jails[root]:
-            del self._jails[root], self._before[root]
+            del self._jails[root], self._first[root]
         return changed
 
 
-def put_back(root: str, before: Before) -> list[str]:
-    """Restore that state; the paths that had changed."""
+def restore(root: str, before: Snapshot) -> list[str]:
+    """Restore links and quarantine new names; return the paths that had changed."""
     changed: list[str] = []
     with suppress(OSError), ExitStack() as stack:
         top = os.open(root, _FOLDER)
         stack.callback(os.close, top)
-        found = _look(root)
+        found = _scan(root)
         for path in sorted({*found, *before.links}):  # outer before inner
             is_link = found.get(path) is not None
             if path not in before.links and not _is_new(path, before, is_link=is_link):
                 continue
             with suppress(OSError):
-                changed += _put_in_place(top, path, before.links.get(path))
+                changed += _restore_path(top, path, before.links.get(path))
     return changed
 
 
-def _is_new(path: str, before: Before, *, is_link: bool) -> bool:
-    """Whether something of the table is there now that no one but the jail can have made."""
+def _is_new(path: str, before: Snapshot, *, is_link: bool) -> bool:
+    """True if only the jail can have made what is there now."""
     if path == COMMON_DIR:
         return before.lacks_common_dir
     if before.there is None or (path.startswith(".git/") and ".git" not in before.there):
         return False
-    if path in _HELD or _is_way(path):
+    if path in _COVERED or _is_above_protected(path):
         return is_link
     return path not in before.there
 
 
-def _is_way(path: str) -> bool:
-    is_in_git = path in _IN_GIT and path not in WATCHED_IN_GIT
+def _is_above_protected(path: str) -> bool:
+    is_in_git = path in _IN_GIT and path not in RESTORED_IN_GIT
     return is_in_git or (is_on_the_way(path) and not _is_marked(path))
 
 
@@ -122,28 +125,28 @@ def _is_marked(path: str) -> bool:
     return is_private(path) or is_configuration(path)
 
 
-def _look(root: str) -> _Found:
-    """What is at the names of the table, and links on the way to them."""
+def _scan(root: str) -> _Found:
+    """Find what is at the names of the table, and links on the way to them."""
     found: _Found = {}
     with ExitStack() as stack:
         top = os.open(root, _FOLDER)
         stack.callback(os.close, top)
         folders = [""]
         while folders:
-            with _passing_over_what_is_closed():
-                folders += _look_into(top, folders.pop(), found)
+            with _ignoring_closed_paths():
+                folders += _scan_folder(top, folders.pop(), found)
         for path in _IN_GIT if found.get(".git", "") is None else ():
-            with _passing_over_what_is_closed():
+            with _ignoring_closed_paths():
                 mode = os.lstat(f"{root}/{path}").st_mode
                 found[path] = os.readlink(f"{root}/{path}") if stat.S_ISLNK(mode) else None  # noqa: PTH115 - as text
     return found
 
 
 @contextmanager
-def _passing_over_what_is_closed() -> Generator[None]:
-    """Ignore what is gone, a link, or closed to the daemon: a jail finds a closed folder masked.
+def _ignoring_closed_paths() -> Generator[None]:
+    """Suppress errors of a path that is gone, a link, or closed to the daemon.
 
-    Anything else is raised: a state that could not be read is no baseline.
+    A jail finds a closed folder masked.  Other errors are raised: a snapshot must be complete.
     """
     try:
         yield
@@ -152,8 +155,8 @@ def _passing_over_what_is_closed() -> Generator[None]:
             raise
 
 
-def _look_into(top: int, folder: str, found: _Found) -> Iterator[str]:
-    """Add what one folder holds; the folders in it that lead further."""
+def _scan_folder(top: int, folder: str, found: _Found) -> Iterator[str]:
+    """Add one folder's protected entries to `found`; yield its folders above further names."""
     fd = walk(top, folder, _FOLDER)
     try:
         with os.scandir(fd) as listing:
@@ -161,7 +164,7 @@ def _look_into(top: int, folder: str, found: _Found) -> Iterator[str]:
         for entry in entries:
             path = f"{folder}/{entry.name}".lstrip("/")
             is_marked = may_be_marked(folder, entry.name) and _is_marked(path)
-            if _SET_ASIDE.search(entry.name):  # patterns match it as well
+            if _QUARANTINED.search(entry.name):  # patterns of the table match it
                 continue
             if not is_marked and not is_on_the_way(path):
                 continue
@@ -175,17 +178,20 @@ def _look_into(top: int, folder: str, found: _Found) -> Iterator[str]:
         os.close(fd)
 
 
-def _put_in_place(top: int, path: str, target: str | None) -> Iterator[str]:
+def _restore_path(top: int, path: str, target: str | None) -> Iterator[str]:
+    """Make the path that link, or nothing if `target` is None; yield the path if it had changed."""
     folder, _, name = path.rpartition("/")
     fd = walk(top, folder, _FOLDER)
     try:
-        now = _find(fd, name)
+        now = _find_mode(fd, name)
         if now is None and target is None:
             return
         if now is not None and stat.S_ISLNK(now) and os.readlink(name, dir_fd=fd) == target:
             return
         if now is not None:
-            _take_away(fd, name)
+            with suppress(FileNotFoundError):
+                quarantined = f"{name}.set-aside-{os.urandom(4).hex()}"
+                os.rename(name, quarantined, src_dir_fd=fd, dst_dir_fd=fd)
         if target is not None:
             os.symlink(target, name, dir_fd=fd)
         yield path
@@ -193,13 +199,7 @@ def _put_in_place(top: int, path: str, target: str | None) -> Iterator[str]:
         os.close(fd)
 
 
-def _take_away(fd: int, name: str) -> None:
-    """Rename it: out of its place, but not lost."""
-    with suppress(FileNotFoundError):
-        os.rename(name, f"{name}.set-aside-{os.urandom(4).hex()}", src_dir_fd=fd, dst_dir_fd=fd)
-
-
-def _find(fd: int, name: str) -> int | None:
+def _find_mode(fd: int, name: str) -> int | None:
     with suppress(FileNotFoundError):
         return os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
     return None

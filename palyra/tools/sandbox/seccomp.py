@@ -1,19 +1,19 @@
-"""The system calls a jailed program may not make, as a filter the kernel runs.
+"""The system call filter of a jail, and the small assembler that writes it.
 
-What is taken away is what leads out of a jail or into rarely used parts of the kernel: sockets,
-namespaces and mounts, other processes' memory, keyrings, io_uring, bpf, modules, clocks.  Calls
-younger than this list do not exist for the program.  Source: seccomp(2); the numbers are those of
-asm/unistd_64.h and asm-generic/unistd.h.
+The filter refuses calls that lead out of a jail or into rarely used parts of the kernel: sockets,
+namespaces and mounts, other processes' memory, keyrings, io_uring, bpf, modules, clocks.  A call
+younger than `LAST_KNOWN` fails with ENOSYS, as on an older kernel.  Source: seccomp(2); the numbers
+are those of asm/unistd_64.h and asm-generic/unistd.h.
 
-A small assembler of classic BPF, the language of seccomp filters.  Source: seccomp(2), bpf(4).
-
-A program is a list of tests; a test that holds jumps to a named place, else the next line runs.
+The filter is a program in classic BPF (bpf(4)): a list of tests.  A test that holds jumps forward to
+a named target, otherwise the next line runs.  The order is: architecture, number of the call, then
+for a few calls one argument, each part ending in a verdict.
 """
 
 import errno
 import platform
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from palyra.tools.sandbox.command import SandboxFailure
@@ -29,20 +29,20 @@ NUMBER, ARCHITECTURE = 0, 4
 
 
 def argument(index: int) -> int:
-    """Where the low word of a system call's argument lies."""
+    """Offset of the low word of a system call's argument."""
     return 16 + 8 * index
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Take a word of the call into the accumulator."""
+    """Load a word of struct seccomp_data into the accumulator."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class JumpIf:
-    """Go to a place further down if the accumulator passes the test, or else to `otherwise`."""
+    """Jump forward to a target if the accumulator passes the test, or else to `otherwise`."""
 
     test: str  # of TESTS
     value: int
@@ -68,7 +68,7 @@ Line = Load | JumpIf | Return | JumpTarget
 
 
 def assemble(lines: Sequence[Line]) -> bytes:
-    """The program as an array of struct sock_filter.  Raises ValueError for a jump too far."""
+    """Return the program as an array of struct sock_filter.  Raises ValueError for a jump too far."""
     places: dict[str, int] = {}
     count = 0
     for line in lines:
@@ -127,14 +127,14 @@ REFUSED: Numbers = {
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
     "clock_adjtime": (305, 266),
 }  # fmt: skip
-# A program that finds these missing falls back on what can be looked at: clone, open, poll.
+# A program without these falls back on calls whose arguments the filter can test: clone, open, poll.
 UNKNOWN: Numbers = {
     "clone3": (435, 435), "openat2": (437, 437), "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
 }  # fmt: skip
 LAST_KNOWN = 451  # cachestat; what came later, among it fchmodat2, does not exist
 SOCKET: Numbers = {"socket": (41, 198)}
-# Without a socket to call them on these are idle; with one they lead to sockets lying in files.
+# Harmless without a socket; with an inherited one they reach sockets in the file system.
 NETWORK: Numbers = {
     "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
     "accept4": (288, 242),
@@ -142,38 +142,16 @@ NETWORK: Numbers = {
 SOCKETPAIR: Numbers = {"socketpair": (53, 199)}
 CLONE: Numbers = {"clone": (56, 220)}
 IOCTL: Numbers = {"ioctl": (16, 29)}
-# A file that runs as its owner would outlive the jail; with where the mode is among the arguments.
+# A set-user-ID file would outlive the jail.  With the index of the argument that is the mode.
 MODES: tuple[tuple[Numbers, int], ...] = (
     ({"chmod": (90, None), "fchmod": (91, 52), "creat": (85, None), "mknod": (133, None)}, 1),
     ({"fchmodat": (268, 53), "mknodat": (259, 33)}, 2),
 )
-# The same for what only sometimes makes a file, with where the flags are; the mode follows them.
+# Calls that may create a file, with the index of their flags; the mode follows the flags.
 OPENS: tuple[tuple[Numbers, int], ...] = (
     ({"open": (2, None)}, 1),
     ({"openat": (257, 56)}, 2),
 )
-# What reaches beyond the jail where no namespace stands in between (level B): others' processes,
-# messages and shared memory of the whole machine, and what Landlock does not look at, such as modes
-# and owners of files by name.  Without a session or group of its own nothing leaves the tree.
-SHARED: Numbers = {
-    "setsid": (112, 157), "setpgid": (109, 154),
-    "setpriority": (141, 140), "ioprio_set": (251, 30), "migrate_pages": (256, 238),
-    "move_pages": (279, 239), "process_mrelease": (448, 448),
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190),
-    "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186),
-    "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180),
-    "mq_unlink": (241, 181),
-    "chmod": (90, None), "fchmodat": (268, 53), "chown": (92, None), "lchown": (94, None),
-    "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
-    "setxattr": (188, 5), "lsetxattr": (189, 6), "removexattr": (197, 14), "lremovexattr": (198, 15),
-    "inotify_init": (253, None), "inotify_init1": (294, 26),
-}  # fmt: skip
-# There only for the caller itself: the first argument, a process, must be 0.
-OWN: Numbers = {
-    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118), "sched_setattr": (314, 274),
-}  # fmt: skip
-TIMES: Numbers = {"utimensat": (280, 88)}  # of an open file: the second argument, a name, is null
 _MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE
 _SET_ID = 0o6000
 # CLONE_NEWTIME NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
@@ -181,7 +159,7 @@ _NEW_NAMESPACES = 0x7E020080
 _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM = 1
 _TYPE_FLAGS = 0o2004000  # SOCK_NONBLOCK, SOCK_CLOEXEC
-_PUSH_BACK_INPUT, _PASTE = 0x5412, 0x541C  # TIOCSTI, TIOCLINUX: typing on the terminal
+_PUSH_BACK_INPUT, _PASTE = 0x5412, 0x541C  # TIOCSTI, TIOCLINUX: characters typed into the terminal
 
 _VERDICTS = {
     "refuse": _ERRNO | errno.EPERM,
@@ -194,7 +172,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One kind of processor the filter is written for."""
+    """A processor family the filter can be written for."""
 
     name: str
     audit: int  # AUDIT_ARCH_*
@@ -208,69 +186,62 @@ ARCHITECTURES = {
 }
 
 
-def build_filter(
-    *, has_network: bool, is_shared: bool = False, machine: str | None = None
-) -> bytes:
-    """The filter for this machine; `is_shared`: no namespace stands between program and host.
+@dataclass(frozen=True, slots=True)
+class FilterExtension:
+    """Further tests of a call's number, and the parts of the filter they jump to."""
 
-    Raises SandboxFailure for a processor it does not know.
+    tests: Callable[[Architecture], Iterator[Line]]
+    parts: Callable[[], Iterator[Line]]
+
+
+def build_filter(
+    *, has_network: bool, extension: FilterExtension | None = None, machine: str | None = None
+) -> bytes:
+    """Return the filter for this machine.
+
+    Raises SandboxFailure for a processor without a table.
     """
     architecture = ARCHITECTURES.get(machine or platform.machine())
     if architecture is None:
         raise SandboxFailure("the system call filter knows x86_64 and aarch64 only")
-    return assemble(list(_lines(architecture, has_network=has_network, is_shared=is_shared)))
+    return assemble(list(_lines(architecture, extension, has_network=has_network)))
 
 
-def _lines(here: Architecture, *, has_network: bool, is_shared: bool) -> Iterator[Line]:
+def _lines(
+    here: Architecture, extension: FilterExtension | None, *, has_network: bool
+) -> Iterator[Line]:
     yield Load(ARCHITECTURE)
     yield JumpIf("==", here.audit, otherwise="kill")
     yield Load(NUMBER)
     if here.x32_bit is not None:
         yield JumpIf(">=", here.x32_bit, to="kill")
     yield JumpIf(">", LAST_KNOWN, to="unknown")
-    yield from _each(here, UNKNOWN, "unknown")
-    yield from _each(here, REFUSED, "refuse")
-    if is_shared:
-        yield from _each_shared(here)
-    yield from _each(here, CLONE, "clone")
-    yield from _each(here, IOCTL, "ioctl")
-    yield from _each(here, SOCKET, "socket")
-    yield from _each(here, SOCKETPAIR, "socketpair")
+    yield from each_call(here, UNKNOWN, "unknown")
+    yield from each_call(here, REFUSED, "refuse")
+    if extension is not None:
+        yield from extension.tests(here)
+    yield from each_call(here, CLONE, "clone")
+    yield from each_call(here, IOCTL, "ioctl")
+    yield from each_call(here, SOCKET, "socket")
+    yield from each_call(here, SOCKETPAIR, "socketpair")
     if not has_network:
-        yield from _each(here, NETWORK, "refuse")
+        yield from each_call(here, NETWORK, "refuse")
     for calls, index in MODES:
-        yield from _each(here, calls, f"mode{index}")
+        yield from each_call(here, calls, f"mode{index}")
     for calls, index in OPENS:
-        yield from _each(here, calls, f"open{index}")
+        yield from each_call(here, calls, f"open{index}")
     yield Return(ALLOW)
-    yield from _looked_at()
+    yield from _argument_tests()
     yield from _sockets(has_network=has_network)
-    yield from _of_itself()
+    if extension is not None:
+        yield from extension.parts()
     for name, action in _VERDICTS.items():
         yield JumpTarget(name)
         yield Return(action)
 
 
-def _each_shared(here: Architecture) -> Iterator[Line]:
-    yield from _each(here, SHARED, "refuse")
-    yield from _each(here, OWN, "own")
-    yield from _each(here, TIMES, "times")
-
-
-def _of_itself() -> Iterator[Line]:
-    """Calls that may only be about the caller, or a file that it has opened."""
-    yield JumpTarget("own")
-    yield Load(argument(0))
-    yield JumpIf("==", 0, to="allow", otherwise="refuse")
-    yield JumpTarget("times")
-    yield Load(argument(1))
-    yield JumpIf("==", 0, otherwise="refuse")
-    yield Load(argument(1) + 4)
-    yield JumpIf("==", 0, to="allow", otherwise="refuse")
-
-
-def _looked_at() -> Iterator[Line]:
-    """Calls that depend on their arguments; each part ends in a verdict."""
+def _argument_tests() -> Iterator[Line]:
+    """Decide by arguments; each part ends in a verdict."""
     yield JumpTarget("clone")
     yield Load(argument(0))
     yield JumpIf("&", _NEW_NAMESPACES, to="refuse", otherwise="allow")
@@ -317,7 +288,7 @@ def _only_streams(index: int) -> Iterator[Line]:
     yield Return(_ERRNO | errno.EAFNOSUPPORT)
 
 
-def _each(here: Architecture, calls: Numbers, to: str) -> Iterator[Line]:
+def each_call(here: Architecture, calls: Numbers, to: str) -> Iterator[Line]:
     for numbers in calls.values():
         number = numbers[here.column]
         if number is not None:

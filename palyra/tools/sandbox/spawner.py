@@ -1,40 +1,29 @@
-"""The blocking half of the sandbox: everything that one thread does for all jails.
+"""Blocking half of the sandbox: starts jails and cleans up after them.
 
-The thread is the parent of every jail and may be in a mount namespace of its own (`stage`), so
-nothing here is called from another one.
+All of it runs in one thread.  That thread is the parent of every jail, so a jail gets
+PR_SET_PDEATHSIG only when the daemon ends, and it may be in a mount namespace of its own
+(`idmapped_mounts`).
 """
 
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from palyra.tools.sandbox import shared_host
 from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.cgroups import Group, find_control_groups
 from palyra.tools.sandbox.command import Command, CommandLimits, Level, SandboxFailure
 from palyra.tools.sandbox.idmapped_mounts import IdMappedMounts
-from palyra.tools.sandbox.inside import build_walls
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.protected_paths import PathMask, Placeholders
 from palyra.tools.sandbox.records import JailRecords
-from palyra.tools.sandbox.restored_paths import Before, RestoredPaths
-from palyra.tools.sandbox.shared_host import (
-    SharedHostSpawnRequest,
-    check_command,
-    find_identity,
-    find_obstacle,
-    make_private_folder,
-    process_limit,
-    remove_private_folder,
-    spawn_reaper,
-    system_rights,
-    workspace_rights,
-)
+from palyra.tools.sandbox.restored_paths import RestoredPaths, Snapshot
 from palyra.tools.sandbox.start import ChildPipes, SpawnRequest, spawn
 
-# Outside, a jail of root's daemon is this user: between the numbers of people and those that
-# systemd gives away, so nobody else is.
+# The jails of a daemon that is root run as this user, which lies between the ids of people and those
+# that systemd allocates.
 JAIL_UID = 60_999
 NOT_INSTALLED = "bubblewrap is not installed: apt install bubblewrap"
 PROGRAM_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
@@ -42,59 +31,59 @@ PROGRAM_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 @dataclass(slots=True)
 class Cleanup:
-    """What a jail leaves outside of itself, to be cleared when it is gone."""
+    """State of one jail outside of it, to be removed after its end."""
 
     placeholders: list[str] = field(default_factory=list)
     folder: str = ""  # private to the command
-    root: str = ""  # of the workspace that can be written
-    before: Before = field(default_factory=Before)  # what must be the same afterwards
-    restored: list[str] = field(default_factory=list)  # paths the command had changed and must not
+    root: str = ""  # of the writable workspace
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    restored: list[str] = field(default_factory=list)  # protected paths the command had changed
     group: Group | None = None
     record: Path | None = None
 
 
 class Spawner:
-    """Starts jails and clears up after them."""
+    """Starts jails and cleans up after them."""
 
     def __init__(self, records: Path | None, *, bubblewrap: str | None = None) -> None:
-        """`records`: a folder for what must be found after a kill; None: nothing is recorded."""
+        """`records`: a folder for the records of jails; None: none are written."""
         self._bubblewrap = bubblewrap or ""
         self._uid = JAIL_UID if os.geteuid() == 0 else None
-        self._stage: IdMappedMounts | None = None
-        self._is_staged = False
+        self._mounts: IdMappedMounts | None = None
+        self._has_tried_mounts = False
         self._placeholders = Placeholders()
-        self._guards = RestoredPaths()
+        self._restored_paths = RestoredPaths()
         self._abi = find_abi()
         self._groups = find_control_groups()
         self._records = None if records is None else JailRecords(records, self._groups)
 
     @property
     def bubblewrap(self) -> str:
-        """Where it is; "" where it is not installed (yet)."""
+        """Path of bubblewrap; "" as long as it is not installed."""
         if not self._bubblewrap:
             self._bubblewrap = shutil.which("bwrap", path=PROGRAM_FOLDERS) or ""
         return self._bubblewrap
 
     def enforcement(self, level: Level) -> str:
-        """The walls that hold on this machine, at that level."""
+        """Name the isolation layers that hold on this machine at that level."""
         jail = "bubblewrap" if level == "A" else ""
         landlock = f"landlock{self._abi}" if self._abi else ""
         group = f"cgroup-{self._groups.kind}" if self._groups else ""
         return f"{level}:" + "+".join(filter(None, (jail, "seccomp", landlock, "rlimits", group)))
 
     def find_obstacle(self, workspace: Path) -> str:
-        """Why there can be no level B with that workspace; "" when it can be tried."""
-        return find_obstacle(self._abi, workspace)
+        """Return why level B is impossible with that workspace; "" if it can be tried."""
+        return shared_host.find_obstacle(self._abi, workspace)
 
     def reap(self) -> int:
-        """End what an earlier life of the daemon left; how many processes had to be killed."""
+        """Clean up after a killed daemon; return the number of processes killed."""
         killed = 0 if self._records is None else self._records.reap()
         if self._groups is not None:
             self._groups.sweep()
         return killed
 
     def spawn(self, command: Command) -> tuple[int, ChildPipes, Cleanup]:
-        """A jail that waits at its gate: bubblewrap's process id, pipes, traces.
+        """Start a jail that waits at its gate; return bubblewrap's process id, pipes, cleanup.
 
         Raises SandboxFailure.
         """
@@ -103,12 +92,12 @@ class Spawner:
         root = command.workspace
         sources = self._find_sources(command)
         masks: list[PathMask] = []
-        traces = Cleanup()
+        cleanup = Cleanup()
         try:
             if root is not None and command.is_writable:
-                masks, traces.placeholders = self._placeholders.take(str(root))
-                traces.before = self._guards.take(str(root), lasts=command.lasts)
-                traces.root = str(root)
+                masks, cleanup.placeholders = self._placeholders.reserve(str(root))
+                cleanup.snapshot = self._restored_paths.snapshot(str(root), lasts=command.lasts)
+                cleanup.root = str(root)
             pid, pipes = spawn(
                 SpawnRequest(
                     bubblewrap=self.bubblewrap,
@@ -121,87 +110,68 @@ class Spawner:
                 )
             )
         except OSError as error:
-            self.clear(traces)
+            self.clean_up(cleanup)
             raise SandboxFailure(f"the workspace {root} cannot be looked at: {error}") from None
         except SandboxFailure:
-            self.clear(traces)
+            self.clean_up(cleanup)
             raise
-        return pid, pipes, traces
+        return pid, pipes, cleanup
 
     def spawn_shared(self, command: Command) -> tuple[int, ChildPipes, Cleanup]:
-        """The same at level B: a reaper that waits at its gate.  Raises SandboxFailure."""
-        check_command(command)
-        traces = Cleanup()
-        identity = find_identity(command)
-        try:
-            traces.folder = make_private_folder(identity)
-            uid = os.geteuid() if identity.uid is None else identity.uid
-            limits = replace(command.limits, processes=process_limit(command.limits.processes, uid))
-            launcher = build_walls(
-                limits,
-                self._abi,
-                system_rights(command, traces.folder),
-                workspace_rights(command),
-            )
-            pid, pipes = spawn_reaper(
-                SharedHostSpawnRequest(command, identity, traces.folder, launcher)
-            )
-        except OSError as error:
-            self.clear(traces)
-            raise SandboxFailure(f"the jail cannot be prepared: {error}") from None
-        except SandboxFailure:
-            self.clear(traces)
-            raise
-        return pid, pipes, traces
+        """Do the same at level B, with the reaper's process id.  Raises SandboxFailure."""
+        pid, pipes, folder = shared_host.spawn(command, self._abi)
+        return pid, pipes, Cleanup(folder=folder)
 
-    def limit(self, pid: int, init_pid: int, limits: CommandLimits, traces: Cleanup) -> None:
-        """Put the jail into a control group and write it down.  Raises SandboxFailure."""
+    def limit(self, pid: int, init_pid: int, limits: CommandLimits, cleanup: Cleanup) -> None:
+        """Put the jail into a control group and write its record.  Raises SandboxFailure."""
         try:
-            self._limit((pid, init_pid), limits, traces)
+            self._limit((pid, init_pid), limits, cleanup)
         except OSError as error:
             raise SandboxFailure(f"the jail cannot be limited: {error}") from None
 
-    def _limit(self, pids: tuple[int, int], limits: CommandLimits, traces: Cleanup) -> None:
+    def _limit(self, pids: tuple[int, int], limits: CommandLimits, cleanup: Cleanup) -> None:
         if self._groups is not None:
-            traces.group = self._groups.make(limits)
-            traces.group.add(pids[1:] if traces.folder else pids)  # the reaper outlives its limits
+            cleanup.group = self._groups.make(limits)
+            cleanup.group.add(
+                pids[1:] if cleanup.folder else pids
+            )  # the reaper must not meet the limits
         if self._records is not None:
-            group = traces.group.name if traces.group else ""
-            traces.record = self._records.write(
+            group = cleanup.group.name if cleanup.group else ""
+            cleanup.record = self._records.write(
                 pids,
                 group,
-                traces.placeholders,
-                folder=traces.folder,
-                root=traces.root,
-                state=traces.before,
+                cleanup.placeholders,
+                folder=cleanup.folder,
+                root=cleanup.root,
+                state=cleanup.snapshot,
             )
 
-    def clear(self, traces: Cleanup) -> None:
-        """Remove what the jail left, once it is gone; `traces.restored` says what was amiss."""
-        if traces.root:
-            traces.restored = self._guards.leave(traces.root, traces.before)
-        self._placeholders.leave(traces.placeholders)
-        if traces.folder:
-            remove_private_folder(traces.folder)
-        if traces.group is not None:
-            traces.group.remove()
-        if traces.record is not None:
+    def clean_up(self, cleanup: Cleanup) -> None:
+        """Remove the state of a jail that has ended; `cleanup.restored` lists restored paths."""
+        if cleanup.root:
+            cleanup.restored = self._restored_paths.restore(cleanup.root, cleanup.snapshot)
+        self._placeholders.release(cleanup.placeholders)
+        if cleanup.folder:
+            shared_host.remove_private_folder(cleanup.folder)
+        if cleanup.group is not None:
+            cleanup.group.remove()
+        if cleanup.record is not None:
             with suppress(OSError):
-                traces.record.unlink(missing_ok=True)
+                cleanup.record.unlink(missing_ok=True)
 
     def _find_sources(self, command: Command) -> Sources:
-        """Where the jail's user finds the command's folders."""
-        stage, root = self._find_stage(), command.workspace
-        if stage is None:
+        """Find the paths at which the jail's user reaches the command's folders."""
+        mounts, root = self._find_mounts(), command.workspace
+        if mounts is None:
             return Sources(str(root), tuple(str(bind.source) for bind in command.binds))
         return Sources(
-            "" if root is None else stage.bind(root, as_owner=True),
-            tuple(stage.bind(bind.source, as_owner=False) for bind in command.binds),
+            "" if root is None else mounts.bind(root, as_owner=True),
+            tuple(mounts.bind(bind.source, as_owner=False) for bind in command.binds),
         )
 
-    def _find_stage(self) -> IdMappedMounts | None:
-        if not self._is_staged and self._uid is not None:
-            with suppress(OSError):  # not allowed in this container; what is readable must do
-                self._stage = IdMappedMounts(self.bubblewrap, self._uid)
-        self._is_staged = True
-        return self._stage
+    def _find_mounts(self) -> IdMappedMounts | None:
+        if not self._has_tried_mounts and self._uid is not None:
+            with suppress(OSError):  # not allowed in this container: folders are bound as they are
+                self._mounts = IdMappedMounts(self.bubblewrap, self._uid)
+        self._has_tried_mounts = True
+        return self._mounts

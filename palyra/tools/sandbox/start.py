@@ -1,7 +1,7 @@
-"""The start of one jail, in the thread that is the parent of all: descriptors, words, process.
+"""Start of one jail, in the thread that is the parent of all jails: descriptors, options, process.
 
-Nothing of the daemon gets in: descriptors are made close-on-exec and handed over by number, the
-environment is empty, standard input is empty unless asked for.
+A jail inherits nothing of the daemon: descriptors are close-on-exec and passed by number, the
+environment is empty, standard input is empty unless the command takes input.
 """
 
 import os
@@ -26,25 +26,25 @@ from palyra.tools.sandbox.seccomp import build_filter
 
 @dataclass(slots=True)
 class ChildPipes:
-    """The daemon's ends."""
+    """The daemon's ends of a jail's pipes."""
 
     process: int  # a pidfd of bubblewrap's process, or the reaper's
-    info: int  # it says who the jail's first process is
+    info: int  # the jail writes its first process id
     gate: int  # the command begins when something is written
     stdin: int | None
     stdout: int
     stderr: int | None
-    alive: int  # closed, it tells that the daemon is not there any more; a byte: the command begins
+    alive: int  # a byte: the command starts; the jail sees it close when the daemon dies
     egress: int | None  # a socket; the jail's listening socket arrives here
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """Who starts what from where."""
+    """Everything bubblewrap needs for one command."""
 
     bubblewrap: str
-    name: str  # that its processes are seen under
-    uid: int | None  # None: who the daemon is
+    name: str  # argv[0] of its processes
+    uid: int | None  # None: the daemon's own
     command: Command
     sources: Sources
     masks: tuple[PathMask, ...]
@@ -52,43 +52,44 @@ class SpawnRequest:
 
 
 def spawn(start: SpawnRequest) -> tuple[int, ChildPipes]:
-    """The process id of bubblewrap, which waits at its gate, and the daemon's ends of the pipes.
+    """Start bubblewrap; return its process id and the daemon's ends of the pipes.
 
-    Its end is the caller's to collect.  Raises SandboxFailure.
+    It builds the jail and waits at its gate.  The caller must collect its exit.  Raises
+    SandboxFailure.
     """
     if not start.masks:
-        return _guarded(start.command, partial(_spawn, start, {}))
+        return with_ends(start.command, partial(_spawn, start, {}))
     try:
         with open_sources(start.sources.workspace, start.masks) as sources:
-            return _guarded(start.command, partial(_spawn, start, sources))
+            return with_ends(start.command, partial(_spawn, start, sources))
     except OSError as error:
         raise SandboxFailure(f"the workspace was changed meanwhile: {error}") from None
 
 
-class _Ends:
-    """Descriptors made for one start: those of the jail, and those of the daemon."""
+class JailEnds:
+    """Descriptors made for one start: the jail's, and the daemon's."""
 
     def __init__(self) -> None:
         self.theirs: list[int] = []
         self.ours: list[int] = []
 
     def inward(self) -> tuple[int, int]:
-        """A pipe that the jail reads: its end, ours."""
+        """Make a pipe that the jail reads; return its end and ours."""
         read, write = os.pipe2(os.O_CLOEXEC)
         return self._keep(read, write)
 
     def outward(self) -> tuple[int, int]:
-        """A pipe that the jail writes: its end, ours."""
+        """Make a pipe that the jail writes; return its end and ours."""
         read, write = os.pipe2(os.O_CLOEXEC)
         return self._keep(write, read)
 
     def both_ways(self) -> tuple[int, int]:
-        """A pair of sockets: the jail's, ours."""
+        """Make a pair of sockets; return the jail's and ours."""
         theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         return self._keep(theirs.detach(), ours.detach())
 
     def sealed(self, content: bytes) -> int:
-        """A descriptor from which the jail can read exactly this content, once."""
+        """Return a descriptor from which the jail can read exactly this content, once."""
         fd = os.memfd_create("palyra", os.MFD_CLOEXEC)
         self.theirs.append(fd)
         with open(fd, "wb", closefd=False) as file:
@@ -102,11 +103,11 @@ class _Ends:
         return theirs, ours
 
 
-def _guarded(
-    command: Command, make: Callable[[_Ends], tuple[int, ChildPipes]]
+def with_ends(
+    command: Command, make: Callable[[JailEnds], tuple[int, ChildPipes]]
 ) -> tuple[int, ChildPipes]:
-    """What is made with descriptors of which none stays open that should not."""
-    ends = _Ends()
+    """Call `make`; close the jail's ends afterwards, and on failure ours.  Raises SandboxFailure."""
+    ends = JailEnds()
     try:
         return make(ends)
     except (OSError, ValueError) as error:
@@ -116,7 +117,9 @@ def _guarded(
         _close(ends.theirs)
 
 
-def _spawn(start: SpawnRequest, sources: Mapping[str, int], ends: _Ends) -> tuple[int, ChildPipes]:
+def _spawn(
+    start: SpawnRequest, sources: Mapping[str, int], ends: JailEnds
+) -> tuple[int, ChildPipes]:
     command = start.command
     info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
     stdin = ends.inward() if command.takes_input else (None, None)
@@ -134,7 +137,7 @@ def _spawn(start: SpawnRequest, sources: Mapping[str, int], ends: _Ends) -> tupl
     )
     words = render_options(command, start.sources, start.masks, fds)
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
-    pid, process = _popen(
+    pid, process = popen(
         start.bubblewrap,
         [start.name, "--args", str(options), "--", LAUNCHER, *command.argv],
         (stdin[0], stdout[0], stderr[0]),
@@ -147,12 +150,12 @@ def _spawn(start: SpawnRequest, sources: Mapping[str, int], ends: _Ends) -> tupl
 
 
 def _files(start: SpawnRequest) -> dict[str, bytes]:
-    """What is laid over the jail's folders: the command's sealed copies, and a list for git."""
+    """Files mounted over the jail's folders: the command's sealed copies, and git's ignore list."""
     ignored = ignored_by_git(start.masks)
     return {**({GIT_IGNORE: ignored} if ignored else {}), **start.command.files}
 
 
-def _popen(
+def popen(
     program: str,
     argv: list[str],
     streams: tuple[int | None, int, int | None],
@@ -160,9 +163,9 @@ def _popen(
     *,
     uid: int | None = None,
 ) -> tuple[int, int]:
-    """Its number, and a descriptor of it.  Raises OSError."""
+    """Start the program; return its process id and a pidfd.  Raises OSError."""
     stdin, stdout, stderr = streams
-    process = subprocess.Popen(  # noqa: S603 - a list, no shell, walls round it
+    process = subprocess.Popen(  # noqa: S603 - a list, no shell, isolated
         argv,
         executable=program,
         stdin=subprocess.DEVNULL if stdin is None else stdin,
@@ -179,11 +182,11 @@ def _popen(
     )
     try:
         descriptor = os.pidfd_open(process.pid)
-    except OSError:  # no descriptor left: then nobody could ever tell its end
+    except OSError:  # out of descriptors: without one its exit could not be awaited
         process.kill()
         process.wait()
         raise
-    process.returncode = 0  # `Child` collects it, not this object
+    process.returncode = 0  # `JailedProcess` collects it, not this object
     return process.pid, descriptor
 
 

@@ -191,7 +191,7 @@ def test_places_for_secrets_are_closed(world: World, path: str) -> None:
     assert (world.root / path).read_text() == SECRET
 
 
-@pytest.mark.parametrize("path", [".env.example", "sub/.env.sample", "environment", ".sshrc"])
+@pytest.mark.parametrize("path", [".env.example", "sub/.env.sample", "environment", ".sshx"])
 def test_what_only_looks_private_is_open(world: World, path: str) -> None:
     """Examples are made to be shared."""
     (world.root / path).write_text("shown\n")

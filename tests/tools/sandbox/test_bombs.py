@@ -11,8 +11,7 @@ import trio.lowlevel
 
 from palyra.tools.programs import disk_watch
 from palyra.tools.programs.disk_watch import ALLOWED_BYTES, DiskWatch
-from palyra.tools.programs.output import Capture
-from palyra.tools.programs.shell import attend
+from palyra.tools.programs.output import OutputBuffer, read_until_exit
 from palyra.tools.sandbox.cgroups import find_control_groups
 from palyra.tools.sandbox.command import MIB, CommandLimits
 from palyra.tools.sandbox.sandbox import Sandbox
@@ -55,10 +54,12 @@ async def explode(
     command = python(
         code, marker, workspace=folder, is_writable=True, cwd=str(folder), limits=limits
     )
-    capture = Capture()
+    capture = OutputBuffer()
     with trio.fail_after(60):
         async with sandbox.open(command) as child:
-            limit = await attend(child, capture, DiskWatch(folder, allowed_bytes=allowed_bytes))
+            limit = await read_until_exit(
+                child, capture, DiskWatch(folder, allowed_bytes=allowed_bytes)
+            )
     limit = limit or (child.ending.limit if child.ending else "")
     return Seen(capture.result().text, limit, find_alive(marker))
 

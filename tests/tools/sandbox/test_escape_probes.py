@@ -14,9 +14,9 @@ from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.escape_probes import (
     ProbeTargets,
     build_probe,
-    lay_bait,
+    find_leak,
+    lay_out_targets,
     probes,
-    prove_walls,
 )
 from palyra.tools.sandbox.inside import build_inside
 from palyra.tools.sandbox.launcher import SystemCall
@@ -29,13 +29,13 @@ MAY_BE_MISSING = {"io_uring"}  # in a kernel, or switched off
 async def test_nothing_is_reached_from_a_jail() -> None:
     """On this machine all walls hold."""
     async with open_sandbox() as sandbox:
-        assert not await prove_walls(sandbox, run_sync)
+        assert not await find_leak(sandbox, run_sync)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can show that these succeed outside")
 def test_every_probe_gets_through_outside(tmp_path: Path) -> None:
     """The control: the same program as a plain child reaches everything."""
-    with lay_bait() as bait:
+    with lay_out_targets() as bait:
         for name, calls in probes(bait).items():
             program = tmp_path / "probe"
             program.write_bytes(build_probe({name: calls}, platform.machine()))
@@ -79,7 +79,7 @@ async def test_a_missing_wall_is_found(
     monkeypatch.setattr(start, "build_inside", no_landlock(build_inside))
     only(monkeypatch, reached)
     async with open_sandbox() as sandbox:
-        assert reached == await prove_walls(sandbox, run_sync)
+        assert reached == await find_leak(sandbox, run_sync)
 
 
 async def test_landlock_is_a_second_wall(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +90,14 @@ async def test_landlock_is_a_second_wall(monkeypatch: pytest.MonkeyPatch) -> Non
     async with open_sandbox() as sandbox:
         if "landlock" not in sandbox.enforcement:
             pytest.skip("the kernel has no Landlock")
-        assert not await prove_walls(sandbox, run_sync)
+        assert not await find_leak(sandbox, run_sync)
 
 
 async def test_a_jail_that_cannot_be_built_is_no_proof() -> None:
     """Nothing reached is not the same as nothing tried."""
     async with open_sandbox(bubblewrap="/bin/false") as sandbox:
         with pytest.raises(SandboxFailure):
-            await prove_walls(sandbox, run_sync)
+            await find_leak(sandbox, run_sync)
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from palyra.tools.sandbox import folder_cache as module
 from palyra.tools.sandbox.command import SandboxFailure
-from palyra.tools.sandbox.folder_cache import Folders, Listing
+from palyra.tools.sandbox.folder_cache import FolderCache, Listing
 from palyra.tools.sandbox.protected_paths import Placeholders, find_masks
 
 LATER_NS = 10_000_000_000
@@ -24,7 +24,7 @@ def later_ns() -> int:
     return time.time_ns() + LATER_NS
 
 
-def hidden(root: Path, folders: Folders | None = None) -> set[str]:
+def hidden(root: Path, folders: FolderCache | None = None) -> set[str]:
     """The paths that a program finds empty, below the top."""
     masks = find_masks(str(root), (), folders)
     return {mask.path for mask in masks if mask.kind.startswith("no-") and not mask.is_missing}
@@ -115,7 +115,7 @@ def bring_in(root: Path, way: str) -> str:
 @pytest.mark.parametrize("way", WAYS)
 def test_no_secret_is_brought_in_unseen(root: Path, way: str, read: list[str]) -> None:
     """Every folder is known, and not read again until its names have changed."""
-    folders = Folders(later_ns)
+    folders = FolderCache(later_ns)
     assert set() == hidden(root, folders)
     read.clear()
     assert set() == hidden(root, folders)
@@ -130,16 +130,16 @@ def test_control_by_the_time_that_programs_can_set_it_goes_unseen(
 ) -> None:
     """What change time is for."""
     monkeypatch.setattr(
-        module, "_mark", lambda found: (found.st_dev, found.st_ino, found.st_mtime_ns)
+        module, "_version", lambda found: (found.st_dev, found.st_ino, found.st_mtime_ns)
     )
-    folders = Folders(later_ns)
+    folders = FolderCache(later_ns)
     hidden(root, folders)
     assert bring_in(root, "made") not in hidden(root, folders)
 
 
 def test_what_was_changed_just_now_is_read_again(root: Path, read: list[str]) -> None:
     """A change within the same step of the clock would not show."""
-    folders = Folders()
+    folders = FolderCache()
     hidden(root, folders)
     first = read.copy()
     hidden(root, folders)
@@ -149,7 +149,7 @@ def test_what_was_changed_just_now_is_read_again(root: Path, read: list[str]) ->
 def test_a_clock_that_was_set_back_makes_everything_forgotten(root: Path, read: list[str]) -> None:
     """A time that has been might come again; what is less is drift."""
     back_ns = 0
-    folders = Folders(lambda: later_ns() - back_ns)
+    folders = FolderCache(lambda: later_ns() - back_ns)
     hidden(root, folders)
     first = read.copy()
     back_ns = 400_000_000
@@ -164,8 +164,8 @@ def test_other_file_systems_are_read_each_time(
     root: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their change times may be another machine's, or nobody's."""
-    monkeypatch.setattr(module, "KEEPERS", frozenset())
-    folders = Folders(later_ns)
+    monkeypatch.setattr(module, "TRUSTED_TYPES", frozenset())
+    folders = FolderCache(later_ns)
     hidden(root, folders)
     first = read.copy()
     hidden(root, folders)
@@ -178,7 +178,7 @@ def test_what_there_is_no_room_for_is_read_each_time(
 ) -> None:
     """However much somebody makes: it costs time, and hides nothing."""
     monkeypatch.setattr(module, "MAX_REMEMBERED", most)
-    folders = Folders(later_ns)
+    folders = FolderCache(later_ns)
     hidden(root, folders)
     place = bring_in(root, "folder moved in")
     assert place in hidden(root, folders)
@@ -189,7 +189,7 @@ def test_a_walk_that_is_broken_off_is_not_remembered(
     root: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A workspace that is too large is looked at again."""
-    folders = Folders(later_ns)
+    folders = FolderCache(later_ns)
     hidden(root, folders)
     first = read.copy()
     with monkeypatch.context() as small:
@@ -233,7 +233,7 @@ def test_a_folder_that_could_not_be_read_this_time_is_closed(
         return plain(folder, name)
 
     (root / "a/b/c/.env").touch()
-    folders = Folders(later_ns)
+    folders = FolderCache(later_ns)
     with monkeypatch.context() as ill:
         ill.setattr(module, "_list", fail)
         assert {"a/b"} == hidden(root, folders)
@@ -271,7 +271,7 @@ def test_a_folder_without_a_way_in_is_closed(root: Path, monkeypatch: pytest.Mon
 
 def test_whatever_happens_a_walk_that_remembers_finds_what_any_other_does(root: Path) -> None:
     """Many changes, in any order."""
-    draw, folders = random.Random(7), Folders(later_ns)
+    draw, folders = random.Random(7), FolderCache(later_ns)
     names = ("x", ".env", "CLAUDE.md", ".vscode", "y")
     for _ in range(150):
         inside = sorted(path for path in root.rglob("*") if path.is_dir())
@@ -295,10 +295,10 @@ def test_jails_of_one_workspace_share_what_is_known(root: Path, read: list[str])
     for folder, _, _ in os.walk(root):
         os.utime(folder)
     placeholders = Placeholders()
-    placeholders._folders = Folders(later_ns)  # nothing has settled so soon
-    placeholders.leave(placeholders.take(str(root))[1])
+    placeholders._folders = FolderCache(later_ns)  # nothing has settled so soon
+    placeholders.release(placeholders.reserve(str(root))[1])
     first = read.copy()
-    placeholders.take(str(root))
+    placeholders.reserve(str(root))
     assert first == read
     (root / "a/.env").touch()
-    assert "a/.env" in {mask.path for mask in placeholders.take(str(root))[0]}
+    assert "a/.env" in {mask.path for mask in placeholders.reserve(str(root))[0]}

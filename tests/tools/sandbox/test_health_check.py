@@ -76,7 +76,7 @@ class Kept:
         min_level: Level = "A",
     ) -> None:
         self.proofs = Proofs(*found)
-        monkeypatch.setattr(keeping, "prove_walls", self.proofs)
+        monkeypatch.setattr(keeping, "find_leak", self.proofs)
         self.sandbox = Sandbox(Inline(), bubblewrap="/usr/bin/bwrap", is_proved=False)  # type: ignore[arg-type]
         monkeypatch.setattr(self.sandbox, "find_obstacle", lambda _: "")
         self.tools: Sequence[Tool] = ()
@@ -89,7 +89,7 @@ class Kept:
             lambda _: tools,
             workspace=Path("/srv"),
             min_level=min_level,
-            alarms=self.alarms,
+            incidents=self.alarms,
         )
 
     def put(self, source: str, tools: Sequence[Tool]) -> None:
@@ -162,15 +162,15 @@ async def test_without_bubblewrap_nothing_runs(
 ) -> None:
     """The tools are absent and the reason names the package; nothing runs without walls."""
     kept = Kept(monkeypatch)
-    monkeypatch.setattr(kept.sandbox._jailer, "_bubblewrap", "")
+    monkeypatch.setattr(kept.sandbox._spawner, "_bubblewrap", "")
     monkeypatch.setattr(spawner, "PROGRAM_FOLDERS", "/nowhere")
     await nursery.start(kept.keeper.serve)
     await trio.sleep(2 * PROOF_S)
     assert () == kept.tools
     assert ("bubblewrap is not installed: apt install bubblewrap",) == kept.keeper.absent()
     monkeypatch.undo()
-    monkeypatch.setattr(keeping, "prove_walls", kept.proofs)
-    kept.sandbox._jailer._bubblewrap = "/usr/bin/bwrap"  # it was installed meanwhile
+    monkeypatch.setattr(keeping, "find_leak", kept.proofs)
+    kept.sandbox._spawner._bubblewrap = "/usr/bin/bwrap"  # it was installed meanwhile
     await trio.sleep(RETRY_S + 1)
     assert 1 == len(kept.tools)
 

@@ -23,16 +23,15 @@ import trio
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.tools.programs.disk_watch import DiskWatch, disks_of
-from palyra.tools.programs.output import Capture
-from palyra.tools.programs.shell import attend
-from palyra.tools.sandbox import escape_probes, inside, spawner
+from palyra.tools.programs.output import OutputBuffer, read_until_exit
+from palyra.tools.sandbox import escape_probes, shared_host
 from palyra.tools.sandbox.command import MIB, Bind, Command, CommandLimits, SandboxFailure
 from palyra.tools.sandbox.escape_probes import (
     ProbeTargets,
     build_probe,
-    lay_bait,
+    find_leak,
+    lay_out_targets,
     probes,
-    prove_walls,
 )
 from palyra.tools.sandbox.landlock import SCOPED_ABI, find_abi
 from palyra.tools.sandbox.launcher import SystemCall
@@ -88,7 +87,7 @@ def workspace() -> Generator[Path]:
 @pytest.fixture
 async def sandbox() -> AsyncGenerator[Sandbox]:
     async with open_sandbox() as made:
-        made.judge("B", "")
+        made.set_level("B", "")
         yield made
 
 
@@ -149,7 +148,7 @@ async def _try_inside(where: dict[str, Any]) -> dict[str, str]:
     os.set_inheritable(where["descriptor"], True)  # noqa: FBT003 - as it is called
     try:
         async with open_sandbox() as made:
-            made.judge("B", "")
+            made.set_level("B", "")
             command = program(PROGRAM, Path(where["workspace"]), json.dumps(where))
             output, _ = await run(made, command)
             found: dict[str, str] = json.loads(output)
@@ -276,8 +275,8 @@ def test_where_it_cannot_be_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 async def attend_once(sandbox: Sandbox, command: Command) -> None:
     """Run it as `shell` does."""
     async with sandbox.open(command) as child:
-        await attend(child, Capture(), DiskWatch(*disks_of(command)))
-    child.check_begun()
+        await read_until_exit(child, OutputBuffer(), DiskWatch(*disks_of(command)))
+    child.check_started()
 
 
 async def test_a_folder_that_cannot_be_entered_is_no_output(
@@ -385,7 +384,7 @@ async def test_a_full_temporary_folder_is_contained(
     with trio.fail_after(DEADLINE_S):
         async with sandbox.open(command) as child:
             watch = DiskWatch(*disks_of(command), allowed_bytes=24 * MIB)
-            assert "disk" == await attend(child, Capture(), watch)
+            assert "disk" == await read_until_exit(child, OutputBuffer(), watch)
 
 
 async def test_a_reaper_that_is_killed_takes_its_command_along(
@@ -434,7 +433,7 @@ async def _reap(records: Path) -> None:
 async def hold(workspace: Path, records: Path, marker: str) -> None:
     """Run something until somebody kills this process."""
     async with open_sandbox(records) as sandbox:
-        sandbox.judge("B", "")
+        sandbox.set_level("B", "")
         command = line(f"sleep 600 & echo there; sleep 600; : {marker}", workspace)
         async with sandbox.open(command) as child:
             await child.stdout.receive_some()
@@ -455,13 +454,13 @@ async def _until_gone(marker: str) -> None:
 async def test_the_walls_are_proved() -> None:
     """On this machine level B holds, proved like level A."""
     async with open_sandbox() as made:
-        assert not await prove_walls(made, run_sync, "B")
+        assert not await find_leak(made, run_sync, "B")
 
 
 def test_every_probe_of_this_level_gets_through_outside(tmp_path: Path) -> None:
     """The control: as a plain child of the same user each of them succeeds."""
     program_file = tmp_path / "probe"
-    with lay_bait() as bait:
+    with lay_out_targets() as bait:
         of_a = probes(bait)
         for name, calls in probes(bait, "B").items():
             if name in of_a:
@@ -486,16 +485,16 @@ async def test_a_missing_wall_is_found(
     missing: str, reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the filter, or without Landlock, the self-test names what it reached."""
-    build = inside.build_walls
+    build = shared_host.build_isolation
 
     def half(limits: CommandLimits, abi: int, *rights: Mapping[str, int], **_: object) -> bytes:
         everything = ({"/": 0xFFFF}, {}) if missing == "landlock" else rights
         return build(limits, abi, *everything)
 
-    monkeypatch.setattr(spawner, "build_walls", half)
+    monkeypatch.setattr(shared_host, "build_isolation", half)
     if missing == "filter":
         monkeypatch.setattr(
-            inside, "build_filter", lambda **_: bytes([6, 0, 0, 0, 0, 0, 0xFF, 0x7F])
+            shared_host, "build_filter", lambda **_: bytes([6, 0, 0, 0, 0, 0, 0xFF, 0x7F])
         )
 
     def one(bait: ProbeTargets, level: Any) -> Mapping[str, tuple[SystemCall, ...]]:
@@ -503,4 +502,4 @@ async def test_a_missing_wall_is_found(
 
     monkeypatch.setattr(escape_probes, "probes", one)
     async with open_sandbox() as made:
-        assert reached == await prove_walls(made, run_sync, "B")
+        assert reached == await find_leak(made, run_sync, "B")

@@ -7,7 +7,7 @@ import pytest
 from palyra.core.tool.paths import (
     BARE_REPOSITORY,
     CONFIGURATION_NAMES,
-    HELD_NAMES,
+    PLACEHOLDER_NAMES,
     PRIVATE_NAMES,
     is_configuration,
     is_private,
@@ -30,14 +30,14 @@ def test_every_mask_is_a_place_that_file_tools_refuse_too(tmp_path: Path) -> Non
 def test_what_is_missing_gets_a_placeholder(tmp_path: Path) -> None:
     """An empty workspace may not be given a repository, or orders that are obeyed at once."""
     masks = {mask.path: mask for mask in find_masks(str(tmp_path))}
-    assert {*HELD_NAMES, BARE_REPOSITORY} == masks.keys()
+    assert {*PLACEHOLDER_NAMES, BARE_REPOSITORY} == masks.keys()
     assert {(True, "no-folder")} == {(mask.is_missing, mask.kind) for mask in masks.values()}
 
 
 def test_every_held_name_is_one_of_the_rules() -> None:
     """One table: nothing is held that tools could write, and few names cost each start."""
-    assert set(CONFIGURATION_NAMES) | set(PRIVATE_NAMES) >= HELD_NAMES
-    assert len(HELD_NAMES) <= 20, "each costs every start a quarter of a millisecond"
+    assert set(CONFIGURATION_NAMES) | set(PRIVATE_NAMES) >= PLACEHOLDER_NAMES
+    assert len(PLACEHOLDER_NAMES) <= 20, "each costs every start a quarter of a millisecond"
 
 
 def test_ci_of_a_copied_project_is_no_mask(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_ci_of_a_copied_project_is_no_mask(tmp_path: Path) -> None:
         (tmp_path / folder / ".travis.yml").touch()
         (tmp_path / folder / ".npmrc").touch()
     (tmp_path / "vendor/clone/.git").mkdir()
-    found = {path for path in kinds(tmp_path) if path not in HELD_NAMES}
+    found = {path for path in kinds(tmp_path) if path not in PLACEHOLDER_NAMES}
     assert {
         "HEAD", ".github/workflows", ".travis.yml", ".npmrc", "vendor/copy/.npmrc",
         "vendor/clone/.git", "vendor/clone/.github/workflows", "vendor/clone/.travis.yml",
@@ -125,14 +125,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_placeholders_stay_while_somebody_needs_them(tmp_path: Path) -> None:
     """Two jails of one workspace: the last one takes them away."""
     placeholders, root = Placeholders(), str(tmp_path)
-    masks, first = placeholders.take(root)
+    masks, first = placeholders.reserve(root)
     for path in map(Path, first):
         path.mkdir()
-    again, second = placeholders.take(root)
+    again, second = placeholders.reserve(root)
     assert (masks, first) == (again, second)
-    placeholders.leave(first)
+    placeholders.release(first)
     assert len(first) == len(list(tmp_path.iterdir()))
-    placeholders.leave(second)
+    placeholders.release(second)
     assert [] == list(tmp_path.iterdir())
 
 
@@ -143,5 +143,5 @@ def test_git_ignores_what_is_masked(tmp_path: Path) -> None:
     for name in ("AGENTS.md", ".env"):
         (tmp_path / name).touch()
     ignored = ignored_by_git(find_masks(str(tmp_path))).decode().split()
-    absent = {*HELD_NAMES, ".env"} - {".git", "AGENTS.md"}
+    absent = {*PLACEHOLDER_NAMES, ".env"} - {".git", "AGENTS.md"}
     assert sorted(f"/{name}" for name in absent) == sorted(ignored)

@@ -79,7 +79,7 @@ def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> 
     workspace = tmp_path / "ws"
     (workspace / ".git").mkdir(parents=True)
     (workspace / "AGENTS.md").symlink_to("guide.md")
-    before = RestoredPaths().take(str(workspace))
+    before = RestoredPaths().snapshot(str(workspace))
     with subprocess.Popen(["/bin/true"]) as gone:
         pass
     known = JailRecords(tmp_path / "jails", None)

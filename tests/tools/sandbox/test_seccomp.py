@@ -16,16 +16,14 @@ from palyra.tools.sandbox.seccomp import (
     MODES,
     NETWORK,
     OPENS,
-    OWN,
     REFUSED,
-    SHARED,
     SOCKET,
     SOCKETPAIR,
-    TIMES,
     UNKNOWN,
     Architecture,
     build_filter,
 )
+from palyra.tools.sandbox.shared_host import ON_CALLER, ON_OPEN_FILE, REFUSED_AT_B, STRICTER
 
 EPERM, ENOSYS, NO_FAMILY = (
     0x50000 | code for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT)
@@ -42,7 +40,9 @@ def judge(
     audit: int | None = None,
 ) -> int:
     """What the filter says to one call."""
-    program = build_filter(has_network=network, is_shared=shared, machine=machine)
+    program = build_filter(
+        has_network=network, extension=STRICTER if shared else None, machine=machine
+    )
     here = ARCHITECTURES[machine]
     values = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("=iIQ6Q", number, here.audit if audit is None else audit, 0, *values)
@@ -148,13 +148,13 @@ def test_no_file_runs_as_its_owner(machine: str) -> None:
 def test_without_namespaces_more_is_refused(machine: str) -> None:
     """What reaches others on the host is refused; the same about the caller itself is not."""
     here = ARCHITECTURES[machine]
-    for number in numbers(SHARED, here):
+    for number in numbers(REFUSED_AT_B, here):
         assert (ALLOW, EPERM) == (judge(machine, number), judge(machine, number, shared=True))
-    for number in numbers(OWN, here):
+    for number in numbers(ON_CALLER, here):
         assert ALLOW == judge(machine, number, 0, shared=True)
         assert EPERM == judge(machine, number, 1, shared=True)
         assert ALLOW == judge(machine, number, 1)
-    for number in numbers(TIMES, here):
+    for number in numbers(ON_OPEN_FILE, here):
         assert ALLOW == judge(machine, number, 3, 0, shared=True)
         for name in (1, 1 << 32):
             assert EPERM == judge(machine, number, 3, name, shared=True)

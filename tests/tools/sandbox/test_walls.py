@@ -212,21 +212,21 @@ async def test_walls_that_leak_while_a_jail_is_built_let_nothing_begin(
 ) -> None:
     """The jail stands, the command has not begun, and the judgement comes; the control begins."""
     begun: list[JailedProcess] = []
-    begin = JailedProcess.begin
+    begin = JailedProcess.open_gate
 
     def note(child: JailedProcess) -> None:
         begun.append(child)
         begin(child)
 
-    monkeypatch.setattr(JailedProcess, "begin", note)
+    monkeypatch.setattr(JailedProcess, "open_gate", note)
     async with open_sandbox() as sandbox:
-        limit = sandbox._jailer.limit
+        limit = sandbox._spawner.limit
 
         def judge_meanwhile(*args: Any) -> None:
             limit(*args)
-            sandbox.judge("A", problem)
+            sandbox.set_level("A", problem)
 
-        monkeypatch.setattr(sandbox._jailer, "limit", judge_meanwhile)
+        monkeypatch.setattr(sandbox._spawner, "limit", judge_meanwhile)
         with pytest.raises(SandboxFailure, match=problem) if problem else nullcontext():
             assert "begun\n" == (await run(sandbox, python("print('begun')")))[0]
     assert bool(problem) is not bool(begun)

@@ -1,7 +1,7 @@
-"""Carrying out a patch on contents: text in, every file's content after it out; no I/O.
+"""Application of a patch to contents: text in, each file's new content out; no I/O.
 
-Tolerance is small and always said.  Lines are looked for exactly, at the place the patch names,
-else at the only place they are found; if they are nowhere, blanks at line ends do not count.  A
+Tolerance is small and always reported.  Lines must match exactly, at the position the patch names or
+else at their only occurrence; if there is none, blanks at line ends are ignored.  A
 file whose every line ends with CR LF takes a patch written with LF, and a file without a last line
 feed stays without, unless the patch says otherwise.
 """
@@ -36,7 +36,7 @@ Read = Callable[[str], Content | None]  # of a normal path; None: there is no su
 
 @dataclass(slots=True)
 class PatchPlan:
-    """What the files are to be: normal path -> content, None for none; in the patch's order."""
+    """New contents by normal path, None for a deleted file; in the patch's order."""
 
     before: dict[str, Content | None] = field(default_factory=dict)
     after: dict[str, Content | None] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class PatchPlan:
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The files of a patch in either format.  Raises PatchError."""
+    """Parse a patch in either format.  Raises PatchError."""
     lines = _lines(text)
     first = lines.peek() or ""
     if first.rstrip() == BEGIN:
@@ -65,7 +65,7 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def _lines(text: str) -> Lines:
-    """The lines of a patch that is not too large, at the first that says something."""
+    """Return the lines of a patch within the bound, positioned at the first that is not blank."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_PATCH_BYTES:
         raise PatchError(1, f"a patch has at most {MAX_PATCH_BYTES} bytes: use several")
     texts = text.removesuffix("\n").split("\n")
@@ -79,7 +79,7 @@ def _lines(text: str) -> Lines:
 
 
 def plan_patch(files: Sequence[FilePatch], read: Read) -> PatchPlan:
-    """What every file is to be; later sections see what earlier ones did.
+    """Return the new content of every file; later sections see the result of earlier ones.
 
     Raises PatchError for what does not fit the files, at the line of the patch that does not.
     """
@@ -119,7 +119,7 @@ def _plan_file(plan: PatchPlan, file: FilePatch, read: Read) -> None:
 
 
 def _amended(found: Content, data: bytes, file: FilePatch) -> Content:
-    """The content with its permissions, executable or not by whoever may read it."""
+    """Return the content with the executable bits set as its read bits, or cleared."""
     if file.is_executable is None:
         return replace(found, data=data)
     if found.mode is None:
@@ -158,7 +158,7 @@ def _put(plan: PatchPlan, path: str, content: Content | None, file: FilePatch) -
 
 
 def _apply(data: bytes, file: FilePatch, notes: list[str]) -> bytes:
-    """The content after all hunks, with the line ends it had."""
+    """Return the content after all hunks, with its line ends."""
     patched = (line.text for hunk in file.hunks for line in hunk.lines)
     is_crlf = _is_crlf(data) and not any(b"\r" in text for text in patched)
     lacks_end = bool(data) and not data.endswith(b"\n") and not file.has_eof_marks
@@ -199,7 +199,7 @@ def _patched_lines(lines: TextLines, file: FilePatch, notes: list[str]) -> list[
 
 
 def _place(lines: TextLines, hunk: Hunk, done: int, drift: int, file: FilePatch) -> int:
-    """The index where the hunk's old lines begin.  Raises PatchError."""
+    """Return the index of the hunk's first old line.  Raises PatchError."""
     old = [line.text for line in hunk.old]
     first = _below_anchors(lines, hunk, done, file)
     wanted = None if hunk.start is None else hunk.start + drift
@@ -217,7 +217,7 @@ def _place(lines: TextLines, hunk: Hunk, done: int, drift: int, file: FilePatch)
 def _insertion(
     lines: TextLines, hunk: Hunk, first: int, wanted: int | None, file: FilePatch
 ) -> int:
-    """A hunk that only adds: at its line, below its anchors, else at the end."""
+    """Place a hunk that only adds: at its line, below its anchors, else at the end."""
     if wanted is None:
         return first if hunk.anchors and not hunk.is_at_end else len(lines.texts)
     if not first <= wanted <= len(lines.texts):
@@ -247,7 +247,7 @@ def _ambiguous(places: list[int], file: FilePatch) -> str:
 
 
 def _not_found(lines: TextLines, hunk: Hunk, file: FilePatch) -> PatchError:
-    """Which line of the hunk is nowhere in the file, if there is one."""
+    """Find a line of the hunk that is missing in the file."""
     for line in hunk.old:
         if lines.find_stripped(line.text.strip(), 0) is None:
             shown = visible(

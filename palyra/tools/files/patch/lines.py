@@ -1,4 +1,4 @@
-"""A text as lines, in which runs of lines are found in linear time.
+"""Lines of a text, with a linear-time search for runs of lines.
 
 A line ends with a line feed and nothing else; the last one may lack it.
 """
@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 
-_PLACES = 4  # more are not looked for: two are too many already
+_PLACES = 4  # bound of the search; two matches are ambiguous already
 
 
 class TextLines:
@@ -22,7 +22,7 @@ class TextLines:
     def find(
         self, wanted: list[bytes], first: int, *, at_end: bool, blanks_count: bool, at: int | None
     ) -> list[int]:
-        """Indexes from `first` on where these lines stand; a few of them, if they are many.
+        """Return indexes from `first` on at which these lines occur, at most a few.
 
         At `at`, if they stand there, counts alone.  With `at_end` they must be the last ones.
         """
@@ -39,7 +39,7 @@ class TextLines:
         return list(self._bare.find(_bare(wanted), first))
 
     def find_stripped(self, text: bytes, first: int) -> int | None:
-        """The first index, from `first` on, of a line that is this but for blanks round it."""
+        """Return the first index, from `first` on, of a line equal to this one without outer blanks."""
         if self._places is None:
             self._places = {}
             for index, line in enumerate(self.texts):
@@ -54,7 +54,7 @@ class TextLines:
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """The lines with their line feeds."""
+    """Split into lines with their line feeds."""
     pieces = data.split(b"\n")
     last = pieces.pop()
     lines = [piece + b"\n" for piece in pieces]
@@ -66,14 +66,14 @@ def _bare(lines: list[bytes]) -> list[bytes]:
 
 
 class _Runs:
-    """A text in which runs of whole lines are found."""
+    """A text that can be searched for runs of whole lines."""
 
     def __init__(self, texts: list[bytes]) -> None:
         self._data = b"".join(texts)
         self._starts = [0, *accumulate(map(len, texts))]
 
     def find(self, run: list[bytes], first: int) -> Iterator[int]:
-        """The first few indexes of lines, from `first` on, where the run begins."""
+        """Return the first few line indexes, from `first` on, at which the run starts."""
         wanted = b"".join(run)
         for _ in range(_PLACES):
             at = self._at_line(wanted, self._starts[first])
@@ -84,7 +84,7 @@ class _Runs:
             first += 1
 
     def _at_line(self, wanted: bytes, start: int) -> int:
-        """Where it is found at the beginning of a line, from the line at `start` on; -1."""
+        """Return the offset of a match at the start of a line, from `start` on; -1 for none."""
         if self._data.startswith(wanted, start):
             return start
         at = self._data.find(b"\n" + wanted, start)

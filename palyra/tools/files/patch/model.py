@@ -1,7 +1,7 @@
-"""A patch as data: which files it names, and what becomes of each.
+"""A patch as data: its files, and the change of each.
 
-Two formats are read into it: unified diffs (`core.patch_unified`) and sections
-(`core.patch_sections`); `core.patching` carries it out on contents.
+Two formats are parsed into it: unified diffs (`unified`) and sections (`sections`); `apply` applies it
+to contents.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Op = Literal["context", "remove", "add"]
 
 
 class PatchError(ValueError):
-    """What is wrong with a patch, and where in it: lines and columns count from 1."""
+    """An error in a patch, with its position: lines and columns count from 1."""
 
     def __init__(self, line: int, text: str, column: int = 1) -> None:
         super().__init__(f"line {line}, column {column}: {text}")
@@ -27,7 +27,7 @@ class PatchError(ValueError):
 
 
 class PatchLine(NamedTuple):
-    """One line of a hunk: what it does, its text with the line feed, and where it stands."""
+    """One line of a hunk: operation, text with line feed, line number in the patch."""
 
     op: Op
     text: bytes
@@ -36,7 +36,7 @@ class PatchLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Lines to find and what takes their place."""
+    """Lines to find and their replacement."""
 
     line: int  # where it stands in the patch
     lines: tuple[PatchLine, ...]
@@ -46,13 +46,13 @@ class Hunk:
 
     @property
     def old(self) -> list[PatchLine]:
-        """The lines it wants to find."""
+        """Lines that must be in the file."""
         return [line for line in self.lines if line.op != "add"]
 
 
 @dataclass(frozen=True, slots=True)
 class FilePatch:
-    """What becomes of one file."""
+    """Change of one file."""
 
     line: int  # where it stands in the patch
     kind: Literal["create", "update", "delete"]
@@ -64,7 +64,7 @@ class FilePatch:
 
     @property
     def paths(self) -> Iterator[str]:
-        """Every path it names."""
+        """All paths it names."""
         yield self.path
         if self.new_path is not None:
             yield self.new_path
@@ -72,33 +72,33 @@ class FilePatch:
 
 @dataclass(slots=True)
 class Lines:
-    """The patch's text, line by line, and how far it is read."""
+    """Reader of the patch's text, line by line."""
 
     texts: list[str]  # without line feeds
     at: int = 0
 
     @property
     def number(self) -> int:
-        """The line that is read next, from 1."""
+        """Number of the next line, from 1."""
         return self.at + 1
 
     def peek(self) -> str | None:
-        """The next line; None at the end."""
+        """Return the next line without advancing; None at the end."""
         return self.texts[self.at] if self.at < len(self.texts) else None
 
     def take(self) -> str:
-        """The next line, passed; only after a `peek` that was not None."""
+        """Return the next line and advance; only after a `peek` that was not None."""
         self.at += 1
         return self.texts[self.at - 1]
 
     def skip_blank(self) -> None:
-        """Pass lines with nothing on them."""
+        """Skip empty lines."""
         while (line := self.peek()) is not None and not line.strip():
             self.at += 1
 
 
 def encoded(lines: Lines) -> bytes:
-    """The next line behind its sign, with a line feed, passed."""
+    """Return the next line without its sign, with a line feed, and advance."""
     number, line = lines.number, lines.take()
     try:
         return f"{line[1:]}\n".encode()
@@ -107,7 +107,7 @@ def encoded(lines: Lines) -> bytes:
 
 
 def checked_hunk(hunk: Hunk) -> Hunk:
-    """The hunk, unless it changes nothing."""
+    """Return the hunk; raise PatchError if it changes nothing."""
     if all(line.op == "context" for line in hunk.lines):
         raise PatchError(
             hunk.line, "the hunk changes nothing: expected a line that begins with + or -"
@@ -116,7 +116,7 @@ def checked_hunk(hunk: Hunk) -> Hunk:
 
 
 def checked_path(path: str, line: int, column: int) -> str:
-    """The path, unless it is none.  Whether it may be used the tool and the rules say."""
+    """Return the path; raise PatchError if it is none.  Tool and rules decide about its use."""
     if not path or "\0" in path or len(path.encode("utf-8", "surrogatepass")) > MAX_PATH_BYTES:
         raise PatchError(line, f"a path has 1 to {MAX_PATH_BYTES} bytes and no NUL", column)
     return path

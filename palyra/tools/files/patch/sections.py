@@ -3,11 +3,11 @@
     *** Add File: PATH          lines that begin with `+`
     *** Delete File: PATH
     *** Update File: PATH       an optional `*** Move to: PATH`, then hunks: lines that begin with
-                                a blank (is there), `-` (goes) or `+` (comes)
+                                a blank (context), `-` (removed) or `+` (added)
 
-A hunk may begin with `@@ LINE`, which stands above it in the file; several narrow the place down.
-`*** End of File` says that its last line is the file's.  Line numbers are not needed: what is there
-says where.  A line with nothing on it, inside a hunk, is an empty line that is there.
+A hunk may begin with `@@ LINE`, a line above it in the file; several narrow the position down.
+`*** End of File` anchors its last line to the end of the file.  Context lines determine the position, so
+line numbers are not needed.  An empty line inside a hunk is an empty context line.
 """
 
 from palyra.tools.files.patch.model import (
@@ -29,7 +29,7 @@ _OPS: dict[str, Op] = {" ": "context", "-": "remove", "+": "add"}
 
 
 def parse_sections(lines: Lines) -> list[FilePatch]:
-    """The files of the patch.  Raises PatchError."""
+    """Parse the files of the patch.  Raises PatchError."""
     lines.take()  # the beginning, by which the format was known
     files: list[FilePatch] = []
     while (line := lines.peek()) is not None and line.rstrip() != END:
@@ -116,7 +116,7 @@ def _parse_anchors(lines: Lines) -> tuple[bytes, ...]:
 
 
 def _op(line: str | None) -> Op | None:
-    """What a line does in a hunk; None for one that is not in it."""
+    """Return the operation of a hunk line; None for a line outside of it."""
     if line is None:
         return None
     return _OPS.get(line[0]) if line else "context"

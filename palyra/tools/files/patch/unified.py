@@ -1,8 +1,7 @@
 """Unified diffs, as `diff -u` and `git diff` write them.
 
 Headers of git are understood: new and deleted files, renames, the executable bit.  The counts of a
-hunk's header must be right; a line with nothing on it, inside a hunk, is an empty line that is
-there.  Binary patches, copies, links and submodules are refused.  Source: diff(1), git-diff(1).
+hunk's header must be right; an empty line inside a hunk is an empty context line.  Binary patches, copies, links and submodules are refused.  Source: diff(1), git-diff(1).
 """
 
 import re
@@ -37,7 +36,7 @@ _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
 @dataclass(slots=True)
 class _Header:
-    """What the lines before a file's hunks say."""
+    """Header of a file, before its hunks."""
 
     line: int
     old: str | None = None  # None: not said, or there is none
@@ -48,12 +47,12 @@ class _Header:
 
 
 def is_header(line: str) -> bool:
-    """Whether a file of a unified diff begins here."""
+    """True if a file of a unified diff begins here."""
     return line.startswith(("diff --git ", "--- "))
 
 
 def parse_unified(lines: Lines) -> list[FilePatch]:
-    """The files of the patch.  Raises PatchError."""
+    """Parse the files of the patch.  Raises PatchError."""
     files: list[FilePatch] = []
     while (line := lines.peek()) is not None:
         if not is_header(line):
@@ -102,7 +101,7 @@ def _file(header: _Header, hunks: tuple[Hunk, ...], *, has_marks: bool) -> FileP
 
 
 def _parse_git_line(lines: Lines, header: _Header) -> None:
-    """`diff --git a/X b/X`: the name, where no other line says it."""
+    """Return the name in `diff --git a/X b/X`, used if no other line has it."""
     number, line = lines.number, lines.take()
     start = len("diff --git ")
     rest = line[start:]
@@ -124,7 +123,7 @@ def _parse_git_line(lines: Lines, header: _Header) -> None:
 
 
 def _parse_git_header(line: str, lines: Lines, header: _Header) -> bool:
-    """Whether this was one of git's further lines."""
+    """Parse one of git's extended header lines; False if it is none."""
     word, _, value = line.partition(" mode ")
     if word in _MODE_WORDS and value:
         is_executable = _is_executable(value, lines.number, len(line) - len(value) + 1)
@@ -155,7 +154,7 @@ def _is_executable(value: str, number: int, column: int) -> bool:
 
 
 def _parse_names(lines: Lines, header: _Header) -> None:
-    """The lines `--- OLD` and `+++ NEW`."""
+    """Parse the lines `--- OLD` and `+++ NEW`."""
     old = _name(lines)
     if not (lines.peek() or "").startswith("+++ "):
         raise PatchError(lines.number, "expected `+++ …` after `--- …`")
@@ -182,7 +181,7 @@ def _unquoted(text: str, number: int, column: int) -> str:
 
 
 def _quoted(text: str, number: int, before: int) -> tuple[str, int]:
-    """What stands in the quotes that git puts round odd names, and where it ends."""
+    """Unquote a name in git's quotes; return it and its end."""
     end = 1
     while end < len(text) and text[end] != '"':
         end += 2 if text[end] == "\\" else 1

@@ -1,4 +1,4 @@
-"""Each class of the table of orders and secrets, in real jails and before the daemon's own tools.
+"""Each class of the table of protected names, in real jails and with the daemon's own tools.
 
 The cases are generated from the table: one jail for each class and way of making a file.
 """
@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 
 from palyra.core.tool.call_facts import read_paths
-from palyra.core.tool.paths import HELD_NAMES, is_configuration, is_private
-from palyra.core.tool.protected_names import SHARED_EXAMPLES, TABLE, Class, Orders
+from palyra.core.tool.paths import PLACEHOLDER_NAMES, is_configuration, is_private
+from palyra.core.tool.protected_names import SHARED_EXAMPLES, TABLE, Class, ProtectedNames
 from palyra.core.tool.spec import ToolFailure
 from palyra.tools.files.changes import Changes
 from palyra.tools.files.workspace import Workspace
@@ -42,7 +42,21 @@ WAYS = {
 }
 
 
-def rows_of(kind: Class) -> list[Orders]:
+# Files of one tool, read when a person runs that tool's task; by hand, in the classes of the table.
+PROJECT_FILES = (
+    "Makefile", "package.json", "setup.py", "conftest.py", "Dockerfile", "webpack.config.js",
+    "pyproject.toml", "justfile", "build.gradle", "Cargo.toml", "compile_commands.json",
+    "flake.nix", "shell.nix", "devenv.nix", "devbox.json", "pixi.toml", "global.json",
+    "uv.toml", "poetry.toml", ".config/dotnet-tools.json", "profiles.clj", "cabal.project.local",
+    "gradle.properties", "gradle/wrapper/gradle-wrapper.properties", ".bazelrc", ".bazelversion",
+    "Directory.Build.props", "ansible.cfg", "prod.auto.tfvars", "latexmkrc",
+    "eslint.config.js", ".eslintrc.json", ".prettierrc", "stylelint.config.mjs", ".flake8",
+    "mypy.ini", ".pylintrc", ".rubocop.yml", ".golangci.yml", "phpstan.neon", ".clang-tidy",
+    "compile_flags.txt", "compose.override.yml", ".lando.yml", "gradlew",
+)  # fmt: skip
+
+
+def rows_of(kind: Class) -> list[ProtectedNames]:
     return [row for row in TABLE if row.kind == kind]
 
 
@@ -72,7 +86,7 @@ def test_every_class_and_row_is_complete() -> None:
     assert all(row.names and row.read_by and row.source.startswith("http") for row in TABLE)
     names = [name.lower() for row in TABLE for name in row.names]
     assert len(names) == len(set(names))
-    assert {row.kind for row in TABLE if row.is_held} <= {
+    assert {row.kind for row in TABLE if row.needs_placeholder} <= {
         "version control", "editors", "agents", "secrets",
     }  # fmt: skip
 
@@ -97,6 +111,14 @@ def test_the_daemons_own_tools_write_none_of_them(tmp_path: Path, kind: Class) -
             with pytest.raises(ToolFailure, match="may not be used"):
                 changes.look(path)
     assert changes.look("part/my.txt") is None
+
+
+@pytest.mark.parametrize("folder", ["", "part/"], ids=["at the top", "further down"])
+@pytest.mark.parametrize("name", PROJECT_FILES)
+def test_project_files_are_for_policy_to_decide(tmp_path: Path, name: str, folder: str) -> None:
+    """A file that one tool reads when a person runs that tool's task is not refused by the table."""
+    assert read_paths((folder + name,)).marks == read_paths((f"{folder}a/plain.txt",)).marks
+    assert Changes(Workspace(tmp_path)).look(folder + name) is None
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -137,7 +159,7 @@ async def test_nothing_of_a_class_is_left_by_a_program(
     restored = {path.casefold() for path in child.restored}
     for name in names:
         above = {name.casefold()[:end] for end in range(1, len(name) + 1)}
-        assert above & restored or name.split("/")[0] in HELD_NAMES, name
+        assert above & restored or name.split("/")[0] in PLACEHOLDER_NAMES, name
 
 
 @pytest.mark.real
@@ -148,7 +170,7 @@ async def test_other_spellings_are_set_aside_too(workspace: Path, kind: Class) -
     names = [row.names[0].replace("*", "some").upper() for row in rows_of(kind)]
     async with open_sandbox() as sandbox:
         await run(sandbox, writes(workspace, WAYS["created"], *names))
-    kept = [name for name in there(workspace, names) if name not in HELD_NAMES]
+    kept = [name for name in there(workspace, names) if name not in PLACEHOLDER_NAMES]
     assert [] == kept
 
 
@@ -183,12 +205,10 @@ async def test_what_is_there_cannot_be_changed(workspace: Path, kind: Class, fol
 @pytest.mark.real
 @needs_bubblewrap
 async def test_control_ordinary_files_stay_as_the_program_made_them(workspace: Path) -> None:
-    """The project's own source is not in the table, nor are shared examples of secrets."""
+    """The project's source is not in the table, nor are examples of files for secrets."""
     names = [
-        "Makefile", "package.json", "setup.py", "conftest.py", "Dockerfile", "webpack.config.js",
-        "pyproject.toml", ".gitignore", ".env.example", "README.md", "docs/agents.txt", "my.npmrc",
-        "gradlew", ".github/ISSUE_TEMPLATE/bug.md", "tools/run.sh", "src/head", "justfile",
-        "build.gradle", "Cargo.toml", "compile_commands.json", ".config/app/settings.json",
+        *PROJECT_FILES, ".gitignore", ".env.example", "README.md", "docs/agents.txt", "my.npmrc",
+        ".github/ISSUE_TEMPLATE/bug.md", "tools/run.sh", "src/head", ".config/app/settings.json",
     ]  # fmt: skip
     async with (
         open_sandbox() as sandbox,

@@ -123,13 +123,13 @@ async def test_a_program_that_may_only_read_is_no_model_for_later(repository: Pa
 @pytest.mark.parametrize("lasts", [True, False], ids=["a server", "the control"])
 def test_what_people_make_beside_a_server_stays(tmp_path: Path, *, lasts: bool) -> None:
     """It was there when the next program began; of what lasts nobody knows who made what."""
-    guards, root = RestoredPaths(), str(tmp_path)
-    server = guards.take(root, lasts=lasts)
+    restored, root = RestoredPaths(), str(tmp_path)
+    server = restored.snapshot(root, lasts=lasts)
     (tmp_path / ".npmrc").touch()
-    program = guards.take(root)
+    program = restored.snapshot(root)
     (tmp_path / ".env").touch()
-    assert [".env"] == guards.leave(root, program)
-    assert ([] if lasts else [".npmrc"]) == guards.leave(root, server)
+    assert [".env"] == restored.restore(root, program)
+    assert ([] if lasts else [".npmrc"]) == restored.restore(root, server)
     assert (tmp_path / ".npmrc").exists() is lasts
 
 
