@@ -26,7 +26,7 @@ from palyra.actors.run.environment import run_setting
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
 from palyra.actors.run.records import records_for_event
 from palyra.actors.run.services import RunServices
-from palyra.actors.run.tool_call import execute_call, inspect_call
+from palyra.actors.run.tool_call import ToolExecution, execute_call, inspect_call
 from palyra.actors.run.turn import ask_model
 from palyra.core.agent import placeholder_agent
 from palyra.core.approval import Resolved, first_outcome
@@ -351,7 +351,8 @@ class _RunActor:
                 self.nursery.start_soon(inspect_call, handle, services, call, note)
             case Execute():
                 call = self.tool_call(effect.call_id)
-                self.nursery.start_soon(execute_call, handle, services, call, effect, self.ticket)
+                execution = ToolExecution(handle, services, call, effect, self.ticket)
+                self.nursery.start_soon(execute_call, execution)
             case ReportIncident():
                 pass  # recorded with the step's events
             case Yield():
