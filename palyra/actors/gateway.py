@@ -218,7 +218,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
                 return self._view(record), False
         with trio.move_on_after(timeout_s) as scope:
             await self._wait(caller, run_id, until)
-        if run is not None and run.is_settled:  # its last state is the committed one
+        if run is not None and run.is_ended:  # its last state is the committed one
             return self._view(record_of(run.run)), False
         return self._view(await self._get_record(caller, run_id)), scope.cancelled_caught
 
@@ -240,7 +240,7 @@ class Gateway:  # noqa: PLR0904 - one door for everything
         while True:
             run = registry.runs.get(run_id)
             if run is not None:
-                return None if run.is_settled else run
+                return None if run.is_ended else run
             if (await self._get_record(caller, run_id)).is_terminal:
                 return None
             if run_id in registry.stranded:

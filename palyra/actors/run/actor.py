@@ -183,7 +183,7 @@ class _RunActor:
             if self.handle.run.is_terminal:
                 await self.settle()
             self.desk.cancel_scope.cancel(f"{self.handle.run_id} has ended")
-        if self.handle.is_settled:
+        if self.handle.is_ended:
             self.handle.wake()
 
     async def work(
@@ -197,7 +197,7 @@ class _RunActor:
             self.step_over(first)
             if isinstance(first, Resume):
                 self.step(RulesChanged())  # they may have, while nobody was there to hear of it
-            self.handle.is_recovering = False
+            self.handle.advance("first_step")
             ending = await self.listen(messages)
             self.nursery.cancel_scope.cancel(f"{self.handle.run_id} ends")
         return ending
@@ -244,7 +244,7 @@ class _RunActor:
     async def settle(self) -> None:
         """Wait until the end is durable, then tell whoever was asked for nothing."""
         await self.ticket.wait()
-        self.handle.is_settled = True
+        self.handle.advance("end_committed")
         self.tell_aborted(self.aborted)
 
     async def take_back(

@@ -100,7 +100,7 @@ async def _settle(
 
     key = first.receipt if isinstance(first, ApprovalAnswer) else None
     try:
-        taken = await run.take(
+        taken = await run.send(
             heard,
             receipt=None if key is None else lambda seq: receipt_for(key, outcome(seq), now_ms),
             timeout_s=SETTLE_TIMEOUT_S,

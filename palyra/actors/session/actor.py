@@ -155,7 +155,7 @@ class _SessionActor:
             raise IllegalState(f"{handle.session_id} is archived: start another session")
         if accepted.origin in BESIDE:
             return self._create(message, accepted, "started")
-        self.runs.forget_void()
+        self.runs.drop_unaccepted()
         text, collector = _received(message), self._find_collector(message, accepted)
         can_merge = text is not None and collector is not None
         place = find_place(accepted.queue_mode, self._standing(can_merge=can_merge))
@@ -170,7 +170,7 @@ class _SessionActor:
     def _find_collector(self, message: SubmitMessage, accepted: ev.RunAccepted) -> RunHandle | None:
         """The run at the end of the queue, if it takes the message."""
         tail = self.handle.waiting[-1] if self.handle.waiting else None
-        if tail is None or tail.is_ahead:
+        if tail is None or tail.find_refused_append():
             return None
         return tail if queue_rules.takes(tail.run, accepted, message.command.text) else None
 
@@ -273,7 +273,7 @@ class _SessionActor:
     def _tell(self, message: SteerQueued) -> None:
         """A word to a waiting run, which its model will see with the first turn."""
         run = next((r for r in self.handle.waiting if r.run_id == message.run_id), None)
-        if run is None or run.is_ahead:
+        if run is None or run.find_refused_append():
             message.reply.put(None)
             return
         try:

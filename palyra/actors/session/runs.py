@@ -18,7 +18,7 @@ from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.actor import run_actor
-from palyra.actors.run.handle import RunHandle
+from palyra.actors.run.handle import RunHandle, RunLifecycle
 from palyra.actors.session.handle import SessionHandle
 from palyra.actors.session.services import SessionServices
 from palyra.core.incident.kinds import run_stranded
@@ -29,7 +29,7 @@ from palyra.errors import ActorGone, Overloaded, Unavailable
 from palyra.services.run_loader import LoadedRun, read_run
 
 RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
-MAX_LOST = 4  # lost actors of one run in one life of the daemon before it is left alone
+MAX_CRASHES = 4  # of the actors of one run in one life of the daemon; one more strands it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +57,24 @@ class SessionRuns:
         handle = self.handle
         if handle.active is not None or handle.is_paused or not handle.waiting:
             return
-        self.forget_void()
+        self.drop_unaccepted()
         if handle.waiting and not self.is_held:
             handle.active = handle.waiting.popleft()
             self.begin(handle.active)
 
-    def forget_void(self) -> None:
-        """Drop waiting runs whose acceptance failed: whoever sent the message was told."""
-        handle = self.handle
-        for run in [run for run in handle.waiting if run.is_refused]:
-            handle.waiting.remove(run)
+    def drop_unaccepted(self) -> None:
+        """Drop waiting runs whose acceptance was refused; their senders got the commit's error."""
+        waiting = self.handle.waiting
+        for run in [run for run in waiting if run.find_refused_acceptance()]:
+            waiting.remove(run)
             del self.services.registry.runs[run.run_id]
-            run.is_void = True
             run.wake()
 
     # --- lives
 
     def begin(self, run: RunHandle) -> None:
         """Start the run's actor, from the tape if memory is ahead of it."""
-        if run.is_ahead:
+        if run.find_refused_append():
             self._start(run, partial(resume_run, run, self.services))
         else:
             first = first_input(run, self.services)
@@ -83,6 +82,7 @@ class SessionRuns:
 
     def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
         run.refusals = self.services.journal.refusals
+        run.advance("actor_started")
         spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
         with suppress(ActorGone):  # the branch stops, and its session with it: the tape waits
             self.work.spawn_child(spec)
@@ -120,12 +120,12 @@ class SessionRuns:
         if run is None:
             return
         run.wake()
-        is_over = run.is_settled or run.is_void
-        is_put_off = run.refusals < self.services.journal.refusals
-        if not is_over and (is_put_off or run.crash_count < MAX_LOST):
-            self._resume(run, is_put_off=is_put_off)
-            return
-        if not is_over:
+        if not run.is_over:
+            is_refused = run.refusals < self.services.journal.refusals
+            run.advance("append_refused" if is_refused else "actor_crashed")
+            if is_refused or run.crash_count < MAX_CRASHES:
+                self._resume(run)
+                return
             why = registry.stranded[run_id] = f"its actor was lost {run.crash_count + 1} times"
             self.services.incidents.report(run_stranded(run_id, why))
         del registry.runs[run_id]
@@ -133,13 +133,11 @@ class SessionRuns:
         if handle.active is run:
             handle.active = None
 
-    def _resume(self, lost: RunHandle, *, is_put_off: bool) -> None:
-        """Another incarnation, from the tape, once the journal takes writes again."""
+    def _resume(self, lost: RunHandle) -> None:
+        """Start another actor, from the tape, once the journal takes writes again."""
         registry, handle = self.services.registry, self.handle
-        times = lost.crash_count if is_put_off else lost.crash_count + 1
-        run = RunHandle(
-            lost.run, crash_count=times, waits_for_journal=is_put_off, is_recovering=True
-        )
+        crash_count = lost.crash_count + (lost.lifecycle == "lost")
+        run = RunHandle(lost.run, lifecycle=lost.lifecycle, crash_count=crash_count)
         run.ending = lost.ending
         registry.runs[run.run_id] = run
         if handle.active is lost:
@@ -194,7 +192,8 @@ class SessionRuns:
 
 
 def _adopted(found: LoadedRun) -> RunHandle:
-    handle = RunHandle(found.run, found.prompts, is_recovering=found.run.state != "accepted")
+    lifecycle: RunLifecycle = "queued" if found.run.state == "accepted" else "lost"
+    handle = RunHandle(found.run, found.prompts, lifecycle=lifecycle)
     handle.approved = {asked.approval_id: asked for asked in found.approved}
     return handle
 
@@ -224,14 +223,14 @@ async def resume_run(
     recovered = await find_run(services.journal, handle.run_id)
     if recovered is None:
         task_status.started()
-        handle.is_void = True
+        handle.advance("acceptance_refused")
         return
     handle.run = recovered.run
     handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
     handle.approved = {asked.approval_id: asked for asked in recovered.approved}
     if recovered.run.is_terminal:  # committed after all, and nobody was there to hear of it
         task_status.started()
-        handle.is_settled = True
+        handle.advance("end_committed")
         return
     await run_actor(handle, services, first_input(handle, services), task_status=task_status)
 
@@ -251,4 +250,4 @@ def first_input(handle: RunHandle, services: SessionServices) -> Begin | Resume 
         return handle.ending
     if handle.run.state == "accepted":
         return Begin(instance_id=services.instance_id)
-    return Resume(is_put_off=handle.waits_for_journal)
+    return Resume(is_put_off=handle.lifecycle == "suspended")

@@ -258,7 +258,7 @@ class Sessions:
         runs = self._services.registry.runs
         with trio.move_on_after(ANSWER_S) as scope:
             for run_id in run_ids:
-                while (run := runs.get(run_id)) is not None and not run.is_settled:
+                while (run := runs.get(run_id)) is not None and not run.is_ended:
                     await run.wait_change()
         if scope.cancelled_caught:
             raise TooSlow(f"what was dropped did not end within {ANSWER_S:g} s")

@@ -118,7 +118,7 @@ async def _steer(
     )
     word = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
     make = partial(keep, receipt) if receipt is not None else None
-    taken = await run.take(word, receipt=make, timeout_s=ANSWER_S)
+    taken = await run.send(word, receipt=make, timeout_s=ANSWER_S)
     return Submitted(steered(taken.seq), taken.ticket)
 
 
@@ -130,7 +130,7 @@ async def steer(
 ) -> int:
     """The committed seq of a word to an open run, waiting or under way.
 
-    Raises what `RunHandle.take` and `Ticket.wait` raise.
+    Raises what `RunHandle.send` and `Ticket.wait` raise.
     Cancellation: the word may still take effect.
     """
     session = services.registry.sessions.get(run.run.accepted.session_id)
@@ -139,7 +139,7 @@ async def steer(
         if taken is not None:
             await _settle(taken.ticket)
             return taken.seq
-    taken = await run.take(word, receipt=receipt, timeout_s=ANSWER_S)
+    taken = await run.send(word, receipt=receipt, timeout_s=ANSWER_S)
     await _settle(taken.ticket)
     return taken.seq
 

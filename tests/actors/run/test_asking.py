@@ -163,7 +163,10 @@ async def test_a_look_that_does_not_end_is_given_up(
     monkeypatch.setattr(Toolbox, "inspect", forever)
     async with running(store) as kit:
         run_id = await ask(kit, tool="ask_look")
-        assert "the preflight of ask_look took longer than 10 s" in kit.events(run_id, "tool.rejected")[0].reason
+        assert (
+            "the preflight of ask_look took longer than 10 s"
+            in kit.events(run_id, "tool.rejected")[0].reason
+        )
 
 
 async def test_what_is_denied_is_not_even_looked_at(
