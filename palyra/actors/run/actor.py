@@ -20,14 +20,21 @@ import trio
 
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.mailbox import Receiver
+from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import ask_person, notify_resolved
 from palyra.actors.run.arguments import CallArguments
 from palyra.actors.run.environment import run_setting
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
 from palyra.actors.run.records import records_for_event
 from palyra.actors.run.services import RunServices
-from palyra.actors.run.tool_call import ToolExecution, execute_call, inspect_call
-from palyra.actors.run.turn import ask_model
+from palyra.actors.run.tool_call import (
+    CallInspection,
+    ToolExecution,
+    execute_call,
+    inspect_call,
+    report_crash,
+)
+from palyra.actors.run.turn import TurnTask, ask_model
 from palyra.core.agent import placeholder_agent
 from palyra.core.approval import Resolved, first_outcome
 from palyra.core.context.assembly import brief_prefix
@@ -295,7 +302,7 @@ class _RunActor:
         step = decide(self.handle.run, heard, self.setting)
         self.emit(step, asked)
         for effect in step.effects:
-            self.dispatch(effect)
+            self.dispatch(effect, step.now_ms)
 
     def emit(self, step: Transition, asked: RunMessage | None = None) -> None:
         """Wire, then tape."""
@@ -331,28 +338,57 @@ class _RunActor:
                     self.services.budgets.settle(self.handle, found)
         return records
 
-    def dispatch(self, effect: Effect) -> None:
+    def dispatch(self, effect: Effect, now_ms: int) -> None:
         """Start what the step asked for; each child reports by message."""
         handle, services = self.handle, self.services
         match effect:
             case CallModel():
-                model = services.models[effect.request.model]
-                charge = self.ticket if handle.is_recovering else None
-                handle.reservation = Reservation(effect.request.model, handle.run.input_tokens)
-                take_in = self.operands.take_in
-                self.nursery.start_soon(ask_model, handle, services, model, effect, charge, take_in)
+                model = effect.request.model
+                handle.reservation = Reservation(model, handle.run.input_tokens)
+                turn = TurnTask(
+                    id="turn",
+                    started_ms=now_ms,
+                    run=handle,
+                    services=services,
+                    model=services.models[model],
+                    effect=effect,
+                    reservation=handle.reservation,
+                    charge=self.ticket if handle.is_recovering else None,
+                    validate=self.operands.take_in,
+                )
+                self.nursery.start_soon(run_task, handle.tasks, turn, ask_model)
             case AskPerson():
-                prompt = self.handle.prompts[effect.approval_id]
+                prompt = handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
                 question = services.approvals.open(prompt, epoch, self.ticket, judge)
-                self.desk.start_soon(ask_person, handle, services, question)
+                ask = partial(ask_person, handle, services)
+                self.desk.start_soon(run_task, handle.tasks, question, ask)
             case Inspect():
-                call, note = self.tool_call(effect.call_id), self.operands.note
-                self.nursery.start_soon(inspect_call, handle, services, call, note)
+                inspection = CallInspection(
+                    id=f"tool:{effect.call_id}",
+                    started_ms=now_ms,
+                    waits_for="preflight",
+                    run=handle,
+                    services=services,
+                    call=self.tool_call(effect.call_id),
+                    note=self.operands.note,
+                )
+                self.nursery.start_soon(
+                    run_task, handle.tasks, inspection, inspect_call, report_crash
+                )
             case Execute():
-                call = self.tool_call(effect.call_id)
-                execution = ToolExecution(handle, services, call, effect, self.ticket)
-                self.nursery.start_soon(execute_call, execution)
+                execution = ToolExecution(
+                    id=f"tool:{effect.call_id}",
+                    started_ms=now_ms,
+                    run=handle,
+                    services=services,
+                    call=self.tool_call(effect.call_id),
+                    effect=effect,
+                    start=self.ticket,
+                )
+                self.nursery.start_soon(
+                    run_task, handle.tasks, execution, execute_call, report_crash
+                )
             case ReportIncident():
                 pass  # recorded with the step's events
             case Yield():

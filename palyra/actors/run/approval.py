@@ -33,9 +33,11 @@ async def ask_person(run: RunHandle, services: RunServices, question: Question) 
         )
         run.wake()
         first: Message | None = None
+        question.waits_for = "person"
         left_ms = max(0, prompt.expires_ms - services.now_ms())  # it may have run out while down
         with trio.move_on_after(left_ms / 1000):
             first = await _first_valid(answers, run, services, question)
+        question.waits_for = "commit"
         outcome = await _settle(run, services, prompt, first)
         for _ in range(mailbox.depth):
             late = await answers.receive()

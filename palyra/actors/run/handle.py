@@ -33,9 +33,11 @@ import msgspec
 import trio
 
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import ChildSnapshot, ChildTask
 from palyra.actors.kernel.mailbox import Mailbox
 from palyra.actors.kernel.reply import Reply
 from palyra.core.journal.records import ApprovalRecord, GrantRecord, IdempotencyRecord
+from palyra.core.ports import NowMs
 from palyra.core.run.inputs import Cancel, Input
 from palyra.core.run.state import Run
 from palyra.errors import InvariantBroken, Overloaded
@@ -115,6 +117,7 @@ class RunHandle:
         "refusals",
         "reservation",
         "run",
+        "tasks",
     )
 
     def __init__(
@@ -140,6 +143,7 @@ class RunHandle:
         self.acceptance_commit: PendingCommit | None = None
         self.last_commit: PendingCommit | None = None  # of the session's last append to its tape
         self.reservation: Reservation | None = None  # of the model call in progress
+        self.tasks: dict[str, ChildTask] = {}  # of its actor: turn, tool calls, questions
         self._changed: trio.Event | None = None
 
     @property
@@ -184,6 +188,17 @@ class RunHandle:
         if self.find_refused_append() and _was_refused(self.acceptance_commit):
             self.advance("acceptance_refused")
         return self.lifecycle == "acceptance_failed"
+
+    def snapshot(self, now_ms: NowMs) -> ChildSnapshot:
+        """The node of the run's actor in the tree, for the tasks below it."""
+        shown_ms = now_ms()
+        return ChildSnapshot(
+            id=f"run:{self.run_id}",
+            state="running",
+            incarnation=1,
+            restarts=0,
+            children=tuple(task.snapshot(shown_ms) for task in self.tasks.values()),
+        )
 
     async def report(self, outcome: Input) -> None:
         """Send the outcome of a child to the run; no checkpoint while the mailbox has room."""

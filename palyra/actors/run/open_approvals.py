@@ -8,12 +8,13 @@ same id, digest and deadline, because the prompt is on the tape.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import msgspec
 import trio
 
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import ChildTask
 from palyra.actors.kernel.mailbox import Mailbox
 from palyra.actors.kernel.reply import Reply
 from palyra.core.access import Caller
@@ -45,15 +46,16 @@ Message = ApprovalAnswer | Granted
 JudgeAnswer = Callable[[Run, Caller, ResolveApproval], PolicyDecision | None]
 
 
-class Question(NamedTuple):
-    """An open prompt."""
+@dataclass(slots=True, kw_only=True)
+class Question(ChildTask):
+    """An open prompt, and the task that waits for its answer."""
 
     prompt: ApprovalRecord
-    epoch: int | None  # of the session, for the run that asks
-    ticket: PendingCommit  # of its commit
-    judge: JudgeAnswer  # what the rules say of answers to it
+    epoch: int | None  # of the run's session
+    ticket: PendingCommit  # of `approval.requested`
+    judge: JudgeAnswer  # the policy's verdict on an answer
     mailbox: Mailbox[Message]
-    scope: trio.CancelScope  # of the task that asks
+    scope: trio.CancelScope  # of the task
 
 
 class OpenApprovals:
@@ -101,7 +103,16 @@ class OpenApprovals:
     ) -> Question:
         """From now on it counts, and can be answered; `ask_person` closes it."""
         mailbox: Mailbox[Message] = Mailbox(prompt.approval_id, 64)
-        question = Question(prompt, epoch, ticket, judge, mailbox, trio.CancelScope())
+        question = Question(
+            id=f"approval:{prompt.approval_id}",
+            started_ms=prompt.requested_ms,
+            prompt=prompt,
+            epoch=epoch,
+            ticket=ticket,
+            judge=judge,
+            mailbox=mailbox,
+            scope=trio.CancelScope(),
+        )
         self._open[prompt.approval_id] = question
         return question
 

@@ -28,8 +28,11 @@ import trio
 
 from palyra.actors.hub.delta_stream import ProgressStream
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import CRASH_TEXT_LIMIT, ChildTask, Exit
+from palyra.actors.kernel.supervisor import report
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.services import RunServices
+from palyra.core.incident.kinds import tool_crashed
 from palyra.core.run.inputs import CallEnded, CallInspected, Execute
 from palyra.core.run.outcome import ended_with, ended_without
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
@@ -55,8 +58,8 @@ INLINE_CHARS = 1_024  # of output redacted on the event loop: at most 1 ms; more
 GROWTH = 8
 
 
-@dataclass(slots=True)
-class ToolExecution:
+@dataclass(slots=True, kw_only=True)
+class ToolExecution(ChildTask):
     """One started call, on its way through the five steps."""
 
     run: RunHandle
@@ -64,6 +67,16 @@ class ToolExecution:
     call: ToolCall  # from step 2 on with its new preflight
     effect: Execute  # what the gate and the approval covered
     start: PendingCommit  # of `tool.started`
+
+
+@dataclass(slots=True, kw_only=True)
+class CallInspection(ChildTask):
+    """The preflight of a proposed call, before the gate decides."""
+
+    run: RunHandle
+    services: RunServices
+    call: ToolCall
+    note: Callable[[str, Preflight], None]  # keeps the preflight for the gate
 
 
 class NotExecuted(ToolFailure):
@@ -87,10 +100,13 @@ async def execute_call(execution: ToolExecution) -> None:
     ended: CallEnded | None = None
     try:  # noqa: PLW0717 - the steps
         with trio.move_on_after(spec.deadline_s):
+            execution.waits_for = "preflight"
             preflight = await run_preflight(services, call)
             execution.call = msgspec.structs.replace(call, inspection=preflight)
             compare_with_gate(execution, services.gate.policy_version)
+            execution.waits_for = "tool"
             output = await run_tool(execution)
+            execution.waits_for = "storage"
             ended = await redact_and_store(execution, spec, output)
     except NotExecuted as refusal:
         ended = _ended_without(execution, "failed", refusal.message, "trusted_local")
@@ -203,20 +219,37 @@ def store_output(services: RunServices, call: ToolCall, trust: Trust, whole: str
 # --- before the gate -----------------------------------------------------------------------------
 
 
-async def inspect_call(
-    run: RunHandle, services: RunServices, call: ToolCall, note: Callable[[str, Preflight], None]
-) -> None:
-    """Inspect a proposed call, `note` the preflight, and report `CallInspected` to its run.
+async def inspect_call(inspection: CallInspection) -> None:
+    """Inspect a proposed call, note the preflight, and report `CallInspected` to its run.
 
     The inspection changes nothing, so it waits for no commit.
     Cancellation: the inspection runs to its end in its thread; nothing is reported.
     """
-    failure = ""
+    call_id, failure = inspection.call.call_id, ""
     try:
-        note(call.call_id, await inspect(services, call))
+        inspection.note(call_id, await inspect(inspection.services, inspection.call))
     except ToolFailure as failed:
         failure = failed.message
-    await run.report(CallInspected(call_id=call.call_id, failure=failure))
+    await inspection.run.report(CallInspected(call_id=call_id, failure=failure))
+
+
+async def report_crash(task: ToolExecution | CallInspection, error: Exception) -> None:
+    """Make a failed call of the crash of its task, with an incident.
+
+    Before the start is committed only the journal can have failed: then the run has lost its
+    journal, and the error goes on to its actor.
+    """
+    run, call = task.run, task.call
+    if task.waits_for == "commit":
+        raise error
+    report(Exit(run.run_id, task.id, 1, "crashed", error), None)
+    text = f"{type(error).__name__}: {error}"[:CRASH_TEXT_LIMIT]
+    task.services.incidents.report(tool_crashed(call.tool, run.run_id, call.call_id, text))
+    why = f"{call.tool} crashed ({type(error).__name__}): see the log of the daemon"
+    if isinstance(task, ToolExecution):
+        await run.report(_ended_without(task, "failed", why, "trusted_local"))
+    else:
+        await run.report(CallInspected(call_id=call.call_id, failure=why))
 
 
 async def inspect(services: RunServices, call: ToolCall) -> Preflight:

@@ -83,7 +83,8 @@ class SessionRuns:
     def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
         run.refusals = self.services.journal.refusals
         run.advance("actor_started")
-        spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
+        tree = partial(run.snapshot, self.services.now_ms)
+        spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox, tree)
         with suppress(ActorGone):  # the branch stops, and its session with it: the tape waits
             self.work.spawn_child(spec)
 
