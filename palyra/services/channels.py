@@ -148,7 +148,7 @@ class Channels:
         """Set a channel, or one conversation of it, committed.
 
         Raises InvalidParams (no such agent, a secret), TooLarge, and Conflict after a
-        concurrent change.  Sessions there are stay their agent's.
+        concurrent change.  Existing sessions keep their agent.
         """
         caller.require("channels:write")
         for field in ("principal", "channel", "conversation_id"):

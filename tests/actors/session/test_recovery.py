@@ -487,5 +487,5 @@ async def test_a_message_is_put_off_while_recovery_takes_too_long(
     async with running(store) as kit:
         await settle()
         kit.registry.is_complete = False
-        with pytest.raises(Unavailable, match="being found"):
+        with pytest.raises(Unavailable, match="being recovered"):
             await kit.start()
